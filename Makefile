@@ -1,0 +1,47 @@
+# Every command sets up what it needs. `make help` lists them; the text after `##` is what it prints.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+PYTEST := $(BIN)/python -m pytest
+WORKERS ?= 2
+
+.PHONY: help demo test test-spark faults check format clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
+		printf '  make %-12s %s\n' "$$name" "$$text"; done
+
+demo: $(STAMP) ## Walk through what works today on a small example
+	@scripts/bootstrap java
+	@scripts/demo
+
+test: $(STAMP) ## Run every test (WORKERS=n sets how many at a time)
+	@scripts/bootstrap java strace
+	$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --durations 15
+
+test-spark: $(STAMP) ## Run only the tests that need Spark
+	@scripts/bootstrap java
+	$(PYTEST) -m spark --durations 15
+
+faults: $(STAMP) ## Run only the tests that cut writers off in mid-flight
+	@scripts/bootstrap strace
+	$(PYTEST) -m faults --durations 15
+
+check: $(STAMP) ## Lint, check the formatting, check the types (changes nothing)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(STAMP) ## Fix what ruff can fix and format the code
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean: ## Remove .venv, caches and build results
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build spark-warehouse
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml constraints.txt scripts/bootstrap
+	@scripts/bootstrap python
+	@touch $@

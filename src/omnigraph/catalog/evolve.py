@@ -1,0 +1,32 @@
+"""Carrying out a plan on the catalog: the successor of an accepted schema."""
+
+from __future__ import annotations
+
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.identity import FIRST_ID, next_identities
+from omnigraph.catalog.migrate import plan as make_plan
+from omnigraph.catalog.renames import match_schemas
+from omnigraph.catalog.steps import Plan
+from omnigraph.errors import Conflict, InvalidInput
+from omnigraph.lang.schema import Schema
+
+
+def evolve(catalog: Catalog, desired: Schema, source: str, plan: Plan, *, counter: int = FIRST_ID) -> Catalog:
+    """The catalog after a supported plan; the same catalog when the plan has no steps.
+
+    `counter` is the lowest number that may be handed out. A graph whose branches change their schemas on
+    their own passes the highest counter of all of them, so that no two branches give one number to two
+    things.
+
+    An unsupported plan is `InvalidInput` with the reason of its first refusal. A plan that was made for other
+    schemas than these two is a `Conflict`: the accepted schema moved in between.
+    """
+    if plan not in (make_plan(catalog, desired), make_plan(catalog, desired, allow_data_loss=True)):
+        raise Conflict("the migration plan was made for another accepted schema; plan again")
+    if plan.refusal is not None:
+        raise InvalidInput(plan.refusal, details=plan.to_json())
+    if not plan.steps:
+        return catalog
+    matching = match_schemas(catalog.schema, desired)
+    identities = next_identities(catalog.identities, desired, matching, counter=counter)
+    return Catalog(source, desired, identities)

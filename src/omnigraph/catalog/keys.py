@@ -1,0 +1,153 @@
+"""Node ids from key values: one canonical string a value, a compact JSON array of them for several.
+
+The id of a keyed node is a function of its key alone, so writers that never meet give one node one id, and
+an edge can name a node that it has not looked up. That is why the strings here are exact to the last
+character.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import ROUND_HALF_EVEN, ROUND_UP, Context, Decimal
+from typing import Any
+
+from omnigraph.catalog.catalog import Catalog, Column
+from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.lang.temporal import days_of, millis_of
+from omnigraph.lang.types import FLOATS, INT_RANGES, PropType, Scalar
+
+# Nine significant digits tell any two float32 values apart.
+_F32_DIGITS = 9
+
+# Dates and datetimes are the integers they are stored as.
+_WIDTHS = {**INT_RANGES, Scalar.DATE: INT_RANGES[Scalar.I32], Scalar.DATETIME: INT_RANGES[Scalar.I64]}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKey:
+    """The key of a node type; its columns are in the order of their stable ids, not as written."""
+
+    type_name: str
+    columns: tuple[Column, ...]
+
+
+def node_key(catalog: Catalog, type_name: str) -> NodeKey | None:
+    """The key of a node type, or None when its nodes have ids of their own."""
+    node = catalog.schema.node(type_name)
+    if node is None:
+        raise NotFound(f"unknown node type '{type_name}'")
+    if node.key is None:
+        return None
+    members = [column for column in catalog.table("node", type_name).columns if column.name in node.key]
+    # A property that was renamed keeps its place, so ids do not change with names.
+    return NodeKey(type_name, tuple(sorted(members, key=lambda column: column.property_id or 0)))
+
+
+def derive_id(key: NodeKey, values: Mapping[str, Any]) -> str:
+    """The id of a node with these property values.
+
+    A missing or null key value, one of the wrong type or out of range, NaN and infinity are `InvalidInput`.
+    """
+    texts = []
+    for column in key.columns:
+        value = values.get(column.name)
+        if value is None:
+            raise InvalidInput(missing_key(key))
+        texts.append(canonical_text(value, column.type, column.name))
+    return texts[0] if len(texts) == 1 else join_texts(texts)
+
+
+def missing_key(key: NodeKey) -> str:
+    """What to say when a key value is missing."""
+    return f"node {key.type_name} is missing a non-null @key value"
+
+
+def join_texts(texts: list[str]) -> str:
+    """The id over several canonical strings.
+
+    >>> join_texts(["7", "acme"])
+    '["7","acme"]'
+    """
+    return json.dumps(texts, separators=(",", ":"), ensure_ascii=False)
+
+
+def canonical_text(value: Any, prop_type: PropType, name: str = "value") -> str:
+    """The canonical string of a key value; `name` is the property, for messages.
+
+    A Date may be a `date` or its days, a DateTime a `datetime` or its milliseconds.
+
+    >>> canonical_text(-0.0, PropType(Scalar.F64)), canonical_text(date(1969, 12, 31), PropType(Scalar.DATE))
+    ('0', '-1')
+    """
+    scalar = prop_type.scalar
+    if scalar is Scalar.STRING and isinstance(value, str):
+        return _unicode(value, name)
+    if scalar is Scalar.BOOL and isinstance(value, bool):
+        return "true" if value else "false"
+    if scalar in FLOATS and isinstance(value, int | float) and not isinstance(value, bool):
+        return float_text(value, scalar, name)
+    if scalar is Scalar.DATETIME and isinstance(value, datetime):
+        return str(millis_of(value))
+    if scalar is Scalar.DATE and isinstance(value, date) and not isinstance(value, datetime):
+        return str(days_of(value))
+    if scalar in _WIDTHS and isinstance(value, int) and not isinstance(value, bool):
+        low, high = _WIDTHS[scalar]
+        if not low <= value <= high:
+            raise InvalidInput(f"key property '{name}': {value} is out of range for {prop_type}")
+        return str(value)
+    raise InvalidInput(f"key property '{name}' expects {prop_type}, got {value!r}")
+
+
+def _unicode(value: str, name: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"key property '{name}' is not valid Unicode text") from error
+    return value
+
+
+def float_text(value: int | float, scalar: Scalar, name: str = "value") -> str:
+    """The shortest decimal that reads back as the same float of the stored width, without an exponent.
+
+    >>> float_text(0.1, Scalar.F32), float_text(1e22, Scalar.F64), float_text(2.0, Scalar.F64)
+    ('0.1', '10000000000000000000000', '2')
+    """
+    try:
+        stored = _as_f32(value) if scalar is Scalar.F32 else float(value)
+    except OverflowError:
+        stored = math.inf
+    if not math.isfinite(stored):
+        raise InvalidInput(f"key property '{name}' must be a finite {scalar.value}, got {value!r}")
+    if stored == 0:
+        return "0"
+    text = format(_shortest_f32(stored) if scalar is Scalar.F32 else Decimal(repr(stored)), "f")
+    return text.rstrip("0").removesuffix(".") if "." in text else text
+
+
+def _as_f32(value: int | float) -> float:
+    packed: tuple[float] = struct.unpack("f", struct.pack("f", value))
+    return packed[0]
+
+
+def _shortest_f32(stored: float) -> Decimal:
+    exact = Decimal(stored)
+    for digits in range(1, _F32_DIGITS):
+        # The nearest decimal is not always the one: above a power of two floats lie twice as far apart as
+        # below, so one that is rounded up can still read back when the nearer one, below, does not.
+        for rounding in (ROUND_HALF_EVEN, ROUND_UP):
+            candidate = Context(prec=digits, rounding=rounding).plus(exact)
+            if _reads_back(candidate, stored):
+                return candidate
+    return Context(prec=_F32_DIGITS).plus(exact)
+
+
+def _reads_back(candidate: Decimal, stored: float) -> bool:
+    try:
+        return _as_f32(float(candidate)) == stored
+    except OverflowError:
+        return False

@@ -1,0 +1,367 @@
+"""What a `.gq` text says, before any name is resolved. Spans do not take part in equality."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal as OneOf
+from typing import TypeAlias
+
+from omnigraph.lang.source import NOWHERE, Span
+from omnigraph.lang.types import PropType
+
+CompareOp: TypeAlias = OneOf["=", "!=", "<", "<=", ">", ">=", "contains", "starts_with"]
+AggregateFn: TypeAlias = OneOf["count", "sum", "avg", "min", "max", "collect"]
+TextFn: TypeAlias = OneOf["search", "fuzzy", "match_text"]
+ANONYMOUS = "_"
+
+
+def _span() -> Span:
+    return field(default=NOWHERE, compare=False, repr=False)
+
+
+# --- values and expressions ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A literal. `value` is a str, int, float, bool, None, or for a list a tuple of literals.
+
+    A date or datetime keeps its text in `value`; whether it is one is checked with the types.
+    """
+
+    kind: OneOf["string", "integer", "float", "bool", "date", "datetime", "list", "null"]
+    value: str | int | float | bool | None | tuple[Literal, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """``$name``, a binding or a parameter; the name is without ``$`` and ``_`` is anonymous."""
+
+    name: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """``$variable.name``."""
+
+    variable: str
+    name: str
+    span: Span = _span()
+    name_span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """``now()``."""
+
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class AliasRef:
+    """A bare identifier: the alias of a projection."""
+
+    name: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A bare property name inside a mutation's ``where``: that property of the row looked at."""
+
+    name: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """``nearest($v.vector, query)``."""
+
+    field: Property
+    query: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class TextCall:
+    """``search(field, query)``, ``match_text(field, query)`` or ``fuzzy(field, query[, max_edits])``."""
+
+    fn: TextFn
+    field: Expr
+    query: Expr
+    max_edits: Expr | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Bm25:
+    """``bm25(field, query)``."""
+
+    field: Expr
+    query: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Rrf:
+    """``rrf(rank, rank[, k])`` where each rank is `nearest` or `bm25`."""
+
+    first: Nearest | Bm25
+    second: Nearest | Bm25
+    k: Expr | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """``count(x)``, ``count(distinct x)``, ``sum(x)``, …, ``collect(x)``, ``collect(distinct x)``."""
+
+    fn: AggregateFn
+    argument: Expr
+    distinct: bool = False
+    span: Span = _span()
+
+
+Expr: TypeAlias = (
+    Literal | Variable | Property | Now | AliasRef | Column | Nearest | TextCall | Bm25 | Rrf | Aggregate
+)
+
+# --- predicates ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """``left op right``; in a mutation's ``where`` the left side is a `Column` and the right a value."""
+
+    left: Expr
+    op: CompareOp
+    right: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class InList:
+    """``x in [a, b]``, ``x in $list`` or with ``not in``."""
+
+    operand: Expr
+    items: Expr
+    negated: bool = False
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """``x is null`` or ``x is not null``."""
+
+    operand: Expr
+    negated: bool = False
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """``a and b and c``: two items or more, none of them an `And`."""
+
+    items: tuple[Predicate, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """``a or b or c``: two items or more, none of them an `Or`."""
+
+    items: tuple[Predicate, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """``not p``."""
+
+    item: Predicate
+    span: Span = _span()
+
+
+# A text call alone means that the call is true.
+Predicate: TypeAlias = Compare | InList | IsNull | And | Or | Not | TextCall
+
+# --- clauses of a match ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class InlineMatch:
+    """``name: value`` inside a binding."""
+
+    name: str
+    value: Literal | Variable | Now
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """``$v: Type { … }``."""
+
+    variable: Variable
+    type_name: str
+    matches: tuple[InlineMatch, ...] = ()
+    span: Span = _span()
+    type_span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Traversal:
+    """``$a $w:edge{min,max} $b``, undirected with ``<edge>``.
+
+    Without bounds `min` and `max` are None; ``{2,}`` has a `min` alone.
+    """
+
+    source: Variable
+    edge: str
+    target: Variable
+    edge_variable: Variable | None = None
+    undirected: bool = False
+    min: int | None = None
+    max: int | None = None
+    span: Span = _span()
+    edge_span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A predicate used as a clause."""
+
+    predicate: Predicate
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """``not { … }``."""
+
+    clauses: tuple[Clause, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """``optional { … }``: a left join; what it binds may be null outside."""
+
+    clauses: tuple[Clause, ...]
+    span: Span = _span()
+
+
+Clause: TypeAlias = Binding | Traversal | Filter | Negation | Optional
+
+# --- queries ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """``$name: Type``; the type is nullable when written with ``?``."""
+
+    name: str
+    type: PropType
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """``expr as alias``."""
+
+    expr: Expr
+    alias: str | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """``expr asc|desc``; `descending` is None when no direction is written."""
+
+    expr: Expr
+    descending: bool | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """``match { … } return [distinct] { … } order { … } skip n limit n``."""
+
+    clauses: tuple[Clause, ...]
+    projections: tuple[Projection, ...]
+    distinct: bool = False
+    order: tuple[Ordering, ...] = ()
+    skip: int | None = None
+    limit: int | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """``name: value``."""
+
+    name: str
+    value: Literal | Variable | Now
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """``insert Type { … }``."""
+
+    type_name: str
+    assigns: tuple[Assign, ...]
+    span: Span = _span()
+    type_span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """``update Type set { … } where …``."""
+
+    type_name: str
+    assigns: tuple[Assign, ...]
+    where: Predicate
+    span: Span = _span()
+    type_span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """``delete Type where …``."""
+
+    type_name: str
+    where: Predicate
+    span: Span = _span()
+    type_span: Span = _span()
+
+
+Statement: TypeAlias = Insert | Update | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """Statements that apply in order as one commit."""
+
+    statements: tuple[Statement, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """``query name(params) @description("…") { … }``; the span is that of the name."""
+
+    name: str
+    params: tuple[Param, ...]
+    body: Read | Mutation
+    description: str | None = None
+    instruction: str | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFile:
+    """All queries of a text, in source order."""
+
+    queries: tuple[Query, ...] = ()

@@ -1,0 +1,117 @@
+"""What a `.pg` text says, before any rule is applied. Spans do not take part in equality."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from omnigraph.lang.source import NOWHERE, Span
+from omnigraph.lang.types import PropType
+
+LiteralValue: TypeAlias = str | int | float | bool
+
+
+def _span() -> Span:
+    return field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A bare identifier used as an argument."""
+
+    text: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """``@name``, ``@name(value)`` or ``@name(value, key=literal)``."""
+
+    name: str
+    value: LiteralValue | Name | None = None
+    kwargs: tuple[tuple[str, LiteralValue], ...] = ()
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """``lo..hi`` of a ``@range``; a missing side is open."""
+
+    low: int | float | None
+    high: int | float | None
+    span: Span = _span()
+
+
+Argument: TypeAlias = Bounds | Name | LiteralValue
+
+
+@dataclass(frozen=True, slots=True)
+class BodyConstraint:
+    """``@key(…)``, ``@unique(…)``, ``@index(…)``, ``@range(…)`` or ``@check(…)`` as a member of a body."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyDecl:
+    """``name: Type @annotation …``. Enum values stand as written; sorting them is the compiler's business."""
+
+    name: str
+    type: PropType
+    annotations: tuple[Annotation, ...] = ()
+    span: Span = _span()
+    type_span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class CardDecl:
+    """``@card(min..max)`` of an edge header."""
+
+    min: int
+    max: int | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceDecl:
+    """``interface Name { … }``."""
+
+    name: str
+    properties: tuple[PropertyDecl, ...] = ()
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDecl:
+    """``node Name @annotation … implements A, B { … }``."""
+
+    name: str
+    annotations: tuple[Annotation, ...] = ()
+    implements: tuple[Name, ...] = ()
+    members: tuple[PropertyDecl | BodyConstraint, ...] = ()
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeDecl:
+    """``edge Name: Source -> Target @card(…) @annotation … { … }``."""
+
+    name: str
+    source: Name
+    target: Name
+    card: CardDecl | None = None
+    annotations: tuple[Annotation, ...] = ()
+    members: tuple[PropertyDecl | BodyConstraint, ...] = ()
+    span: Span = _span()
+
+
+Declaration: TypeAlias = InterfaceDecl | NodeDecl | EdgeDecl
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFile:
+    """All declarations of a text, in source order. The span of a declaration is that of its name."""
+
+    declarations: tuple[Declaration, ...] = ()

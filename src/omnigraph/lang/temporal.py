@@ -1,0 +1,103 @@
+"""Dates and datetimes as the integers they are stored as, and their ISO forms."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+
+EPOCH = date(1970, 1, 1)
+EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})\Z", re.ASCII)
+_DATETIME = re.compile(
+    r"(\d{4}-\d{2}-\d{2})"
+    r"(?:[Tt ](\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?(Z|z|[+-]\d{2}(?::?\d{2})?)?)?\Z",
+    re.ASCII,
+)
+
+
+def parse_date(text: str) -> int | None:
+    """Days since the epoch of ``YYYY-MM-DD``, or None when the text is no date.
+
+    >>> parse_date("1970-01-31"), parse_date("1969-12-31"), parse_date("2023-02-29")
+    (30, -1, None)
+    """
+    found = _DATE.match(text)
+    if found is None:
+        return None
+    try:
+        return days_of(date(int(found[1]), int(found[2]), int(found[3])))
+    except ValueError:
+        return None
+
+
+def parse_datetime(text: str) -> int | None:
+    """Milliseconds since the epoch of an ISO-8601 text, or None when it is none.
+
+    Without an offset the time is UTC; a date alone is its midnight; digits below a millisecond are cut off.
+
+    >>> parse_datetime("1970-01-01T00:00:01.5Z"), parse_datetime("1970-01-01T01:00+01:00"), parse_datetime("x")
+    (1500, 0, None)
+    """
+    found = _DATETIME.match(text)
+    if found is None:
+        return None
+    day = parse_date(found[1])
+    if day is None:
+        return None
+    hour, minute, second = (int(found[i] or 0) for i in (2, 3, 4))
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    millis = int((found[5] or "0").ljust(3, "0")[:3])
+    offset = _offset_minutes(found[6])
+    if offset is None:
+        return None
+    return day * 86_400_000 + ((hour * 60 + minute - offset) * 60 + second) * 1000 + millis
+
+
+def _offset_minutes(text: str | None) -> int | None:
+    if text is None or text in "Zz":
+        return 0
+    digits = text[1:].replace(":", "").ljust(4, "0")
+    hours, minutes = int(digits[:2]), int(digits[2:])
+    if hours > 23 or minutes > 59:
+        return None
+    total = hours * 60 + minutes
+    return -total if text[0] == "-" else total
+
+
+def days_of(day: date) -> int:
+    """Days since the epoch of a date."""
+    return (day - EPOCH).days
+
+
+def millis_of(moment: datetime) -> int:
+    """Milliseconds since the epoch; a naive datetime is taken as UTC."""
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return (aware - EPOCH_TIME) // _MILLISECOND
+
+
+def format_date(days: int) -> str:
+    """``YYYY-MM-DD``; a day outside the years 1 to 9999 as its number of days.
+
+    >>> format_date(30)
+    '1970-01-31'
+    """
+    try:
+        return (EPOCH + timedelta(days=days)).isoformat()
+    except OverflowError:
+        return str(days)
+
+
+def format_datetime(millis: int) -> str:
+    """``YYYY-MM-DDTHH:MM:SS.mmmZ``; outside the years 1 to 9999 the number of milliseconds.
+
+    >>> format_datetime(1500)
+    '1970-01-01T00:00:01.500Z'
+    """
+    try:
+        moment = EPOCH_TIME + timedelta(milliseconds=millis)
+    except OverflowError:
+        return str(millis)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z".rjust(24, "0")

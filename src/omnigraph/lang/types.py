@@ -1,0 +1,147 @@
+"""The value types of both languages, and what each is in Arrow, Spark, JSON and descriptors: one table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+MAX_VECTOR_DIM = 2_147_483_647
+
+
+class Scalar(Enum):
+    """A base type; the value is its name in source."""
+
+    STRING = "String"
+    BLOB = "Blob"
+    BOOL = "Bool"
+    I32 = "I32"
+    I64 = "I64"
+    U32 = "U32"
+    U64 = "U64"
+    F32 = "F32"
+    F64 = "F64"
+    DATETIME = "DateTime"
+    DATE = "Date"
+    VECTOR = "Vector"
+
+
+@dataclass(frozen=True, slots=True)
+class TypeMapping:
+    """What a scalar is outside the languages.
+
+    `arrow` is a pyarrow type name, `spark` a DDL type, `json` the JSON type accepted, `kind` the value kind of a
+    descriptor. Spark has no unsigned types: a U32 needs a BIGINT and a U64 a DECIMAL(20,0) to keep every value.
+    """
+
+    arrow: str
+    spark: str
+    json: str
+    kind: str
+
+
+MAPPINGS: dict[Scalar, TypeMapping] = {
+    Scalar.STRING: TypeMapping("string", "STRING", "string", "string"),
+    Scalar.BLOB: TypeMapping("large_binary", "BINARY", "string", "blob"),
+    Scalar.BOOL: TypeMapping("bool_", "BOOLEAN", "boolean", "bool"),
+    Scalar.I32: TypeMapping("int32", "INT", "integer", "int"),
+    Scalar.I64: TypeMapping("int64", "BIGINT", "integer", "bigint"),
+    Scalar.U32: TypeMapping("uint32", "BIGINT", "integer", "int"),
+    Scalar.U64: TypeMapping("uint64", "DECIMAL(20,0)", "integer", "bigint"),
+    Scalar.F32: TypeMapping("float32", "FLOAT", "number", "float"),
+    Scalar.F64: TypeMapping("float64", "DOUBLE", "number", "float"),
+    Scalar.DATETIME: TypeMapping("timestamp[ms]", "TIMESTAMP_NTZ", "string", "datetime"),
+    Scalar.DATE: TypeMapping("date32", "DATE", "string", "date"),
+    Scalar.VECTOR: TypeMapping("float32", "FLOAT", "array", "vector"),
+}
+
+INT_RANGES: dict[Scalar, tuple[int, int]] = {
+    Scalar.I32: (-(2**31), 2**31 - 1),
+    Scalar.I64: (-(2**63), 2**63 - 1),
+    Scalar.U32: (0, 2**32 - 1),
+    Scalar.U64: (0, 2**64 - 1),
+}
+FLOATS = frozenset({Scalar.F32, Scalar.F64})
+NUMERIC = frozenset(INT_RANGES) | FLOATS
+
+# The types that a source text may name; a vector is written with its dimension.
+BASE_TYPES: dict[str, Scalar] = {scalar.value: scalar for scalar in Scalar if scalar is not Scalar.VECTOR}
+
+
+@dataclass(frozen=True, slots=True)
+class PropType:
+    """The type of a property, parameter or expression."""
+
+    scalar: Scalar
+    nullable: bool = False
+    is_list: bool = False
+    dim: int | None = None
+    enum_values: tuple[str, ...] | None = None
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it is one number."""
+        return self.scalar in NUMERIC and not self.is_list
+
+    @property
+    def is_enum(self) -> bool:
+        """Whether values are limited to a declared set."""
+        return self.enum_values is not None
+
+    @property
+    def kind(self) -> str:
+        """The value kind in operation descriptors."""
+        return "list" if self.is_list else MAPPINGS[self.scalar].kind
+
+    @property
+    def core(self) -> PropType:
+        """The same type, not nullable."""
+        return replace(self, nullable=False) if self.nullable else self
+
+    @property
+    def optional(self) -> PropType:
+        """The same type, nullable."""
+        return self if self.nullable else replace(self, nullable=True)
+
+    @property
+    def item(self) -> PropType:
+        """The element type of a list."""
+        return PropType(self.scalar)
+
+    def __str__(self) -> str:
+        """The display form of messages.
+
+        >>> str(PropType(Scalar.I32, is_list=True, nullable=True))
+        '[I32]?'
+        """
+        if self.enum_values is not None:
+            text = f"enum({', '.join(self.enum_values)})"
+        elif self.scalar is Scalar.VECTOR:
+            text = f"Vector({self.dim})"
+        else:
+            text = self.scalar.value
+        if self.is_list:
+            text = f"[{text}]"
+        return f"{text}?" if self.nullable else text
+
+
+STRING = PropType(Scalar.STRING)
+BOOL = PropType(Scalar.BOOL)
+I64 = PropType(Scalar.I64)
+U64 = PropType(Scalar.U64)
+F64 = PropType(Scalar.F64)
+DATE = PropType(Scalar.DATE)
+DATETIME = PropType(Scalar.DATETIME)
+
+
+def vector(dim: int) -> PropType:
+    """The type of vectors of one dimension."""
+    return PropType(Scalar.VECTOR, dim=dim)
+
+
+def compatible(left: PropType, right: PropType) -> bool:
+    """Whether two types may meet in a comparison: list flags agree and scalars are equal or both numeric."""
+    if left.is_list != right.is_list:
+        return False
+    if left.scalar is right.scalar:
+        return left.dim == right.dim
+    return left.scalar in NUMERIC and right.scalar in NUMERIC

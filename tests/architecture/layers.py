@@ -1,0 +1,152 @@
+"""The rules of the layer diagram, each a function from one module to the sentences it breaks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from tests.architecture.modules import Import, Module, imports
+
+# From the bottom up. A package imports itself and what stands in a lower row.
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"errors"}),
+    frozenset({"lang"}),
+    frozenset({"catalog"}),
+    frozenset({"store"}),
+    frozenset({"graph"}),
+    frozenset({"engine", "pipeline"}),
+    frozenset({"write", "read", "maintain"}),
+    frozenset({"policy"}),
+    frozenset({"api"}),
+    frozenset({"cli", "server", "mcp", "studio", "cluster"}),
+)
+SURFACES = LAYERS[-1]
+
+# Neighbours in one row that may know each other, in this direction only. The command line is the one
+# executable, so it is what starts the other surfaces.
+PEERS = frozenset({("cli", "server"), ("cli", "mcp"), ("cli", "studio"), ("cli", "cluster")})
+
+STORAGE_LIBRARIES = frozenset({"lance", "obstore"})
+# The languages and the catalog are pure: text and data in, data out.
+IMPURE_LIBRARIES = STORAGE_LIBRARIES | {
+    "aiohttp", "duckdb", "fastapi", "http", "httpx", "pyspark", "requests", "socket", "sqlite3",
+    "starlette", "subprocess", "urllib3", "uvicorn",
+}  # fmt: skip
+CONFIG_LIBRARIES = frozenset({"configparser", "dotenv", "pydantic_settings", "tomllib", "yaml"})
+ENVIRONMENT = frozenset({"environ", "environb", "getenv", "putenv", "unsetenv"})
+
+Rule = Callable[[Module], Iterator[str]]
+
+
+def layer_of(package: str) -> str:
+    """The layer of a package; files directly below `omnigraph` other than `errors` are the public API."""
+    known = {name for row in LAYERS for name in row}
+    return package if package in known else "api"
+
+
+def rank(layer: str) -> int:
+    return next(height for height, row in enumerate(LAYERS) if layer in row)
+
+
+def imports_point_down(module: Module) -> Iterator[str]:
+    here = layer_of(module.package)
+    for found in imports(module):
+        if found.top != "omnigraph":
+            continue
+        there = _imported_layer(found)
+        if here == there or (here, there) in PEERS:
+            continue
+        if rank(there) >= rank(here):
+            yield f"{module.path}:{found.line}: {here} imports {there} ({found.name})"
+
+
+def every_folder_is_a_known_layer(module: Module) -> Iterator[str]:
+    # Without this a new folder would silently count as the public API and could import nearly everything.
+    if "/" in module.path and layer_of(module.package) != module.package:
+        yield f"{module.path}: {module.package}/ stands in no layer"
+
+
+def languages_and_catalog_are_pure(module: Module) -> Iterator[str]:
+    if module.package not in ("lang", "catalog"):
+        return
+    for found in imports(module):
+        if found.top in IMPURE_LIBRARIES or found.name.startswith("urllib.request"):
+            yield f"{module.path}:{found.line}: {module.package} imports {found.name}"
+
+
+def only_store_touches_storage(module: Module) -> Iterator[str]:
+    if module.package == "store":
+        return
+    for found in imports(module):
+        if found.top in STORAGE_LIBRARIES:
+            yield f"{module.path}:{found.line}: only store imports {found.top}"
+
+
+def spark_is_imported_lazily_and_in_its_place(module: Module) -> Iterator[str]:
+    allowed = module.package == "pipeline" or module.path == "engine/spark.py"
+    for found in imports(module):
+        if found.top not in ("pyspark", "py4j"):
+            continue
+        if not allowed:
+            yield f"{module.path}:{found.line}: only pipeline and engine/spark.py import {found.top}"
+        elif not found.lazy:
+            yield f"{module.path}:{found.line}: {found.top} is imported at the top of the module"
+
+
+def only_surfaces_read_the_environment(module: Module) -> Iterator[str]:
+    if module.package in SURFACES:
+        return
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="os"), attr=attr) if attr in ENVIRONMENT:
+                yield f"{module.path}:{node.lineno}: reads os.{attr}"
+            case ast.ImportFrom(module="os", names=names):
+                for alias in names:
+                    if alias.name in ENVIRONMENT:
+                        yield f"{module.path}:{node.lineno}: reads os.{alias.name}"
+            case ast.Attribute(attr="expanduser") | ast.Attribute(value=ast.Name(id="Path"), attr="home"):
+                yield f"{module.path}:{node.lineno}: looks into the home directory"
+    for found in imports(module):
+        if found.top in CONFIG_LIBRARIES:
+            yield f"{module.path}:{found.line}: reads config files with {found.top}"
+
+
+def imports_are_absolute(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            yield f"{module.path}:{node.lineno}: relative import"
+
+
+def init_files_hold_no_logic(module: Module) -> Iterator[str]:
+    if not module.is_init:
+        return
+    for position, statement in enumerate(module.tree.body):
+        match statement:
+            case ast.Import() | ast.ImportFrom():
+                continue
+            case ast.Expr(value=ast.Constant(value=str())) if position == 0:
+                continue
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=names)) if all(
+                isinstance(name, ast.Constant) for name in names
+            ):
+                continue
+            case ast.Assign(targets=[ast.Name(id="__version__")], value=ast.Constant()):
+                continue
+        yield f"{module.path}:{statement.lineno}: an __init__ only re-exports"
+
+
+RULES: tuple[Rule, ...] = (
+    imports_point_down,
+    every_folder_is_a_known_layer,
+    languages_and_catalog_are_pure,
+    only_store_touches_storage,
+    spark_is_imported_lazily_and_in_its_place,
+    only_surfaces_read_the_environment,
+    imports_are_absolute,
+    init_files_hold_no_logic,
+)
+
+
+def _imported_layer(found: Import) -> str:
+    parts = found.name.split(".")
+    return layer_of(parts[1]) if len(parts) > 1 else "api"

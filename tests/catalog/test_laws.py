@@ -1,0 +1,108 @@
+"""Laws of the catalog over random schemas: hashes, plans, identities and the stored form."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnigraph.catalog.catalog import Catalog, accept
+from omnigraph.catalog.evolve import evolve
+from omnigraph.catalog.migrate import plan
+from omnigraph.catalog.shape import schema_hash
+from omnigraph.lang.schema import Schema
+from tests.catalog.edits import edited
+from tests.catalog.strategies import schemas, shuffled
+
+
+def numbers(catalog: Catalog) -> list[int]:
+    found = [item.id for item in catalog.identities.types]
+    found += [item.table for item in catalog.identities.types if item.table is not None]
+    return found + [item.id for item in catalog.identities.properties]
+
+
+@given(schemas())
+def test_a_schema_planned_against_itself_has_no_steps(schema: Schema) -> None:
+    assert plan(accept(schema, ""), schema).steps == ()
+
+
+@given(schemas(), st.integers())
+def test_order_and_hints_change_neither_the_hash_nor_the_plan(schema: Schema, seed: int) -> None:
+    other = shuffled(schema, seed)
+    assert schema_hash(other) == schema_hash(schema)
+    assert plan(accept(schema, ""), other).steps == ()
+
+
+@given(schemas(), schemas())
+def test_a_plan_is_empty_exactly_when_the_hashes_agree(old: Schema, new: Schema) -> None:
+    assert (plan(accept(old, ""), new).steps == ()) == (schema_hash(old) == schema_hash(new))
+
+
+@given(schemas(), schemas())
+def test_a_plan_says_json_that_reads_back(old: Schema, new: Schema) -> None:
+    found = plan(accept(old, ""), new)
+    assert json.loads(json.dumps(found.to_json())) == found.to_json()
+    assert found.supported == all(step["kind"] != "unsupported_change" for step in found.to_json()["steps"])
+
+
+@given(schemas(), schemas())
+def test_allowing_data_loss_changes_the_mode_of_drops_and_nothing_else(old: Schema, new: Schema) -> None:
+    soft = plan(accept(old, ""), new).to_json()
+    hard = plan(accept(old, ""), new, allow_data_loss=True).to_json()
+    for step in soft["steps"]:
+        if "mode" in step:
+            assert step["mode"] == "soft"
+            step["mode"] = "hard"
+    assert hard == soft
+
+
+@given(schemas())
+def test_the_first_identities_count_from_one_without_gaps(schema: Schema) -> None:
+    catalog = accept(schema, "")
+    assert sorted(numbers(catalog)) == list(range(1, catalog.next_id))
+
+
+@given(schemas(), st.text())
+def test_a_catalog_survives_its_stored_form(schema: Schema, source: str) -> None:
+    catalog = accept(schema, source)
+    stored = json.dumps(catalog.to_json())
+    again = Catalog.from_json(json.loads(stored))
+    assert again == catalog
+    assert json.dumps(again.to_json()) == stored
+    assert (again.hash, again.fingerprint) == (catalog.hash, catalog.fingerprint)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_over_any_history_numbers_and_columns_are_used_once(data: st.DataObject) -> None:
+    catalog = accept(data.draw(schemas(), label="first"), "v0")
+    meaning: dict[int, tuple[object, ...]] = {}
+    columns: dict[str, int] = {}
+    for step in range(data.draw(st.integers(1, 4))):
+        desired = data.draw(edited(catalog.schema), label=f"v{step + 1}")
+        found = plan(catalog, desired)
+        assert found.supported, found.refusal
+        after = evolve(catalog, desired, f"v{step + 1}", found)
+
+        # The desired schema has been reached, and what is stored says so.
+        assert plan(after, desired).steps == ()
+        assert Catalog.from_json(json.loads(json.dumps(after.to_json()))) == after
+        assert after.next_id >= catalog.next_id
+
+        # A number is unique now, was never handed out for something else, and is new only if it is high enough.
+        taken = numbers(after)
+        assert len(taken) == len(set(taken))
+        assert all(number < catalog.next_id or number not in meaning for number in taken)
+        for kind in after.identities.types:
+            assert meaning.setdefault(kind.id, ("type", kind.kind, kind.table)) == (
+                "type",
+                kind.kind,
+                kind.table,
+            )
+        for prop in after.identities.properties:
+            told = ("property", prop.owner, prop.column)
+            assert meaning.setdefault(prop.id, told) == told
+            if prop.column is not None:
+                assert columns.setdefault(prop.column.lower(), prop.id) == prop.id
+        catalog = after

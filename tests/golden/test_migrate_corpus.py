@@ -1,0 +1,115 @@
+"""Every `.migrate` file below this folder: two schemas, and the plan that leads from one to the other.
+
+A file begins with a comment that says what it shows, then come sections: ``-- old`` and ``-- new`` (with
+``allow_data_loss`` after it, if the case allows that), then what is expected, either ``-- plan`` and ``-- text``
+or ``-- error``. ``OMNIGRAPH_UPDATE_GOLDEN=1`` rewrites what is expected; read the difference before keeping it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from omnigraph.catalog.catalog import Catalog, accept
+from omnigraph.catalog.evolve import evolve
+from omnigraph.catalog.migrate import plan
+from omnigraph.catalog.step_text import render_plan
+from omnigraph.catalog.steps import Plan
+from omnigraph.errors import InvalidInput
+from omnigraph.lang.compile import load_schema
+from omnigraph.lang.schema import Schema
+
+CASES = sorted((Path(__file__).parent / "migrate").glob("*.migrate"))
+SECTION = re.compile(r"^-- (old|new|plan|text|error)(?: (.*))?\n", flags=re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Case:
+    about: str
+    old: str
+    new: str
+    allow_data_loss: bool
+    expected: str
+
+    @property
+    def accepted(self) -> Catalog:
+        return accept(load_schema(self.old, "old"), self.old)
+
+    @property
+    def desired(self) -> Schema:
+        return load_schema(self.new, "new")
+
+    def plan(self) -> Plan:
+        return plan(self.accepted, self.desired, allow_data_loss=self.allow_data_loss)
+
+
+def read(path: Path) -> Case:
+    about, *parts = SECTION.split(path.read_text(encoding="utf-8"))
+    sections = {name: (flag, body) for name, flag, body in zip(*[iter(parts)] * 3, strict=True)}
+    flag, new = sections["new"]
+    expected = "".join(
+        f"-- {name}\n{sections[name][1]}" for name in ("plan", "text", "error") if name in sections
+    )
+    return Case(about, sections["old"][1], new, flag == "allow_data_loss", expected)
+
+
+def actual(case: Case) -> str:
+    try:
+        found = case.plan()
+    except InvalidInput as error:
+        return "-- error\n" + "".join(f"{line}\n" for line in error.details["errors"])
+    steps = ",\n".join(f"  {json.dumps(step.to_json(), ensure_ascii=False)}" for step in found.steps)
+    listed = f"[\n{steps}\n]" if steps else "[]"
+    supported = json.dumps(found.supported)
+    return f'-- plan\n{{"supported": {supported}, "steps": {listed}}}\n-- text\n{render_plan(found)}\n'
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_the_plan_is_the_expected_one(path: Path) -> None:
+    case = read(path)
+    found = actual(case)
+    if os.environ.get("OMNIGRAPH_UPDATE_GOLDEN") == "1" and found != case.expected:
+        flag = " allow_data_loss" if case.allow_data_loss else ""
+        head = f"{case.about}-- old\n{case.old}-- new{flag}\n{case.new}"
+        path.write_text(head + found, encoding="utf-8")
+    assert found == read(path).expected
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_a_supported_plan_leads_to_the_desired_schema(path: Path) -> None:
+    case = read(path)
+    if "-- error" in case.expected:
+        with pytest.raises(InvalidInput):
+            case.plan()
+        return
+    found = case.plan()
+    if found.supported:
+        assert plan(evolve(case.accepted, case.desired, case.new, found), case.desired).steps == ()
+    else:
+        with pytest.raises(InvalidInput, match=re.escape(found.refusal or "")):
+            evolve(case.accepted, case.desired, case.new, found)
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_every_case_says_what_it_shows(path: Path) -> None:
+    assert re.match(r"(// .+\n)+\n", read(path).about)
+
+
+def test_the_corpus_covers_every_kind_of_step() -> None:
+    kinds = Counter(
+        step.to_json()["kind"]
+        for case in map(read, CASES)
+        if "-- error" not in case.expected
+        for step in case.plan().steps
+    )
+    assert set(kinds) == {
+        "add_type", "rename_type", "add_property", "rename_property", "add_constraint", "extend_enum",
+        "update_type_metadata", "update_property_metadata", "drop_type", "drop_property",
+        "unsupported_change",
+    }  # fmt: skip

@@ -1,0 +1,139 @@
+"""The error hierarchy is a contract: its codes, its text, and its way through a process boundary."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from typing import Any
+
+import pytest
+
+from omnigraph import errors
+from omnigraph.errors import (
+    Conflict,
+    ConstraintViolation,
+    InvalidInput,
+    MergeConflicts,
+    OmnigraphError,
+    OutcomeUnknown,
+    StorageError,
+)
+
+# Append-only: a code that was once released keeps its meaning for ever.
+CODES = {
+    "OmnigraphError": "error",
+    "InvalidInput": "invalid_input",
+    "NotFound": "not_found",
+    "Conflict": "conflict",
+    "PreconditionFailed": "precondition_failed",
+    "MergeConflicts": "merge_conflicts",
+    "ConstraintViolation": "constraint_violation",
+    "PermissionDenied": "permission_denied",
+    "ResourceLimit": "resource_limit",
+    "OutcomeUnknown": "outcome_unknown",
+    "RecoveryRequired": "recovery_required",
+    "StorageError": "storage_error",
+    "UnsupportedFormat": "unsupported_format",
+}
+
+EXTRAS: dict[str, dict[str, Any]] = {
+    "MergeConflicts": {"conflicts": [{"type": "Person", "id": "ana"}]},
+    "ConstraintViolation": {"violations": [{"constraint": "unique", "type": "Person"}]},
+    "StorageError": {"transient": True},
+}
+
+
+class PlacedError(InvalidInput):
+    """A subclass like the language errors: another constructor, an attribute of its own."""
+
+    def __init__(self, line: int, column: int) -> None:
+        super().__init__(f"something is wrong at {line}:{column}", hint="look there")
+        self.line = line
+        self.column = column
+
+
+def declared() -> dict[str, type[OmnigraphError]]:
+    classes = inspect.getmembers(errors, inspect.isclass)
+    return {name: found for name, found in classes if issubclass(found, OmnigraphError)}
+
+
+def example(name: str) -> OmnigraphError:
+    return declared()[name](
+        "it did not work",
+        details={"table": "Person", "expected": "7"},
+        hint="try again",
+        **EXTRAS.get(name, {}),
+    )
+
+
+def test_the_codes_are_the_released_ones() -> None:
+    assert {name: found.code for name, found in declared().items()} == CODES
+
+
+def test_no_two_classes_share_a_code() -> None:
+    assert len(set(CODES.values())) == len(CODES)
+
+
+def test_every_class_is_public() -> None:
+    assert sorted(errors.__all__) == sorted(CODES)
+
+
+@pytest.mark.parametrize("name", sorted(CODES))
+def test_every_class_says_what_to_do_next_and_what_is_left_behind(name: str) -> None:
+    summary, _, rest = (declared()[name].__doc__ or "").strip().partition("\n\n")
+    assert summary.endswith(".")
+    assert len(rest.split()) > 8
+
+
+@pytest.mark.parametrize("name", sorted(CODES))
+def test_an_error_survives_pickling(name: str) -> None:
+    error = example(name)
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert copy.__dict__ == error.__dict__
+    assert copy.args == error.args
+    assert str(copy) == str(error)
+
+
+def test_a_subclass_with_another_constructor_survives_pickling() -> None:
+    copy = pickle.loads(pickle.dumps(PlacedError(3, 14)))
+    assert isinstance(copy, PlacedError)
+    assert (copy.line, copy.column, copy.code) == (3, 14, "invalid_input")
+    assert str(copy) == "something is wrong at 3:14\nhint: look there"
+
+
+def test_a_note_survives_pickling() -> None:
+    error = InvalidInput("no")
+    error.add_note("while loading people.ndjson")
+    assert pickle.loads(pickle.dumps(error)).__notes__ == ["while loading people.ndjson"]
+
+
+def test_the_text_is_the_message_alone_without_a_hint() -> None:
+    assert str(InvalidInput("no such thing")) == "no such thing"
+
+
+def test_the_hint_stands_on_a_line_of_its_own() -> None:
+    assert str(InvalidInput("no such thing", hint="look again")) == "no such thing\nhint: look again"
+
+
+def test_details_are_a_copy_of_what_was_given() -> None:
+    given = {"table": "Person"}
+    error = Conflict("moved", details=given)
+    given["table"] = "Firm"
+    assert error.details == {"table": "Person"}
+
+
+def test_conflicts_and_violations_are_carried_as_data() -> None:
+    assert MergeConflicts("two", [{"id": "a"}, {"id": "b"}]).conflicts == ({"id": "a"}, {"id": "b"})
+    assert ConstraintViolation("one", [{"id": "a"}]).violations == ({"id": "a"},)
+
+
+def test_a_storage_error_is_permanent_unless_it_says_otherwise() -> None:
+    assert not StorageError("disk is full").transient
+    assert StorageError("timed out", transient=True).transient
+
+
+def test_a_lost_race_and_an_unknown_outcome_are_never_caught_together() -> None:
+    # A handler that retries on Conflict must not by accident retry a write that may have happened.
+    assert not issubclass(OutcomeUnknown, Conflict)
+    assert not issubclass(Conflict, OutcomeUnknown)
