@@ -17,6 +17,7 @@ from omnigraph.lang.schema import (
     Index,
     InterfaceType,
     Key,
+    LiteralValue,
     NodeType,
     Property,
     Range,
@@ -58,7 +59,8 @@ def properties(draw: st.DrawFn, name: str, *, inherited: bool = False) -> Proper
     if draw(st.booleans()):
         notes.append(Annotation("description", draw(TEXTS)))
     if draw(st.integers(0, 3)) == 0:
-        notes.append(Annotation("weight", draw(st.sampled_from([1, 1.0, True, "1"]))))
+        weights: list[LiteralValue] = [1, 1.0, True, "1"]
+        notes.append(Annotation("weight", draw(st.sampled_from(weights))))
     prop_type = draw(prop_types())
     if prop_type.scalar is Scalar.VECTOR:
         model = draw(st.sampled_from([(), (("model", "m"),)]))

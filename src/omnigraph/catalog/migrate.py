@@ -56,7 +56,8 @@ def plan(accepted: Catalog, desired: Schema, *, allow_data_loss: bool = False) -
         if old_name is None:
             steps.append(AddType(item.kind, item.name))
         else:
-            steps += _type_steps(_Pair(before[item.kind, old_name], item, matching, mode))
+            renamed = matching.renamed_properties(item.kind, item.name)
+            steps += _type_steps(_Pair(before[item.kind, old_name], item, matching, renamed, mode))
     kept = {(kind, old) for (kind, _), old in matching.types.items()}
     for item in all_types(accepted.schema):
         if (item.kind, item.name) not in kept:
@@ -66,11 +67,12 @@ def plan(accepted: Catalog, desired: Schema, *, allow_data_loss: bool = False) -
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A type before and after, with the names that changed around it."""
+    """A type before and after, with the names around it; `renamed` has new property names by old name."""
 
     old: AnyType
     new: AnyType
     matching: Matching
+    renamed: dict[str, str]
     mode: DropMode
 
     @property
@@ -80,11 +82,6 @@ class _Pair:
     @property
     def name(self) -> str:
         return self.new.name
-
-    @property
-    def renamed(self) -> dict[str, str]:
-        """New property names by old name."""
-        return self.matching.renamed_properties(self.kind, self.name)
 
     def refuse(self, reason: str) -> UnsupportedChange:
         return UnsupportedChange(f"{self.kind}:{self.name}", f"{reason} {_V1}")

@@ -36,9 +36,9 @@ class _Attached:
 def weave(text: str, lines: Sequence[Line], comments: Sequence[Comment]) -> str:
     """The final text: every line with the comments that belong to it.
 
-    A comment stays at the end of its line if it was there in the source, otherwise it goes on a row of its own
-    above the line that follows it; one inside a construct goes above that construct. Blank lines inside a block
-    are kept, at most one at a time.
+    A comment stays at the end of its line if it was there in the source, otherwise it goes on a row of its
+    own above the line that follows it; one inside a construct goes above that construct. Blank lines inside
+    a block are kept, at most one at a time.
     """
     attached, rest = _attach(text, lines, comments)
     page = _Page(text)
@@ -69,7 +69,7 @@ def _attach(
             if comment.span.start < end:
                 before.before.append(comment)
                 continue
-            if "\n" not in text[end : comment.span.end]:
+            if text.find("\n", end, comment.span.end) < 0:
                 before.after.append(comment)
                 continue
         if place < len(order):

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from omnigraph.lang.types import BOOL, DATETIME, F64, STRING, PropType
 
-Value: TypeAlias = str | int | float | bool | None | tuple["Value", ...]
+Value: TypeAlias = str | int | float | bool | tuple["Value", ...] | None
 CompareOp: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Direction: TypeAlias = Literal["out", "in", "both"]
 EntityKind: TypeAlias = Literal["node", "edge"]

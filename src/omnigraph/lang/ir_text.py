@@ -88,7 +88,8 @@ def render_step(step: ir.Step, indent: str = "") -> Iterator[str]:
             word = "restrict" if step.bound else "scan"
             where = " and ".join(render_predicate(item) for item in step.where)
             note = " (implicit)" if step.implicit else ""
-            yield f"{indent}{word} ${step.variable}: {step.type_name}" + (f" where {where}" if where else "") + note
+            tail = f" where {where}" if where else ""
+            yield f"{indent}{word} ${step.variable}: {step.type_name}{tail}{note}"
         case ir.Expand():
             yield indent + _expand(step)
         case ir.Filter():
@@ -134,16 +135,19 @@ def _head(kind: str, query: ir.CheckedQuery) -> Iterator[str]:
 
 
 def _entities(word: str, found: tuple[ir.EntityType, ...]) -> str:
-    return f"  {word} " + ", ".join(f"{item.kind}:{item.type_name}" for item in found)
+    return f"  {word} " + (", ".join(f"{item.kind}:{item.type_name}" for item in found) or "nothing")
 
 
 def _read(query: ir.ReadQuery) -> Iterator[str]:
     yield from _head("read", query)
     for step in query.pattern:
         yield from render_step(step, "  ")
-    yield "  " + ("group and return" if query.aggregated else "return") + (" distinct" if query.distinct else "")
+    word = "group and return" if query.aggregated else "return"
+    yield f"  {word}{' distinct' if query.distinct else ''}"
     for item in query.outputs:
-        yield f"    {item.name}: {'object' if item.kind == 'object' else item.type} = {render_expr(item.expr)}"
+        shown = "object" if item.kind == "object" else item.type
+        nullable = "?" if item.kind == "object" and item.type.nullable else ""
+        yield f"    {item.name}: {shown}{nullable} = {render_expr(item.expr)}"
     for order in query.order:
         yield f"  order {render_expr(order.expr)} {'desc' if order.descending else 'asc'}"
     if query.skip is not None:
@@ -166,7 +170,8 @@ def _statement(item: ir.Statement) -> Iterator[str]:
         case ir.InsertNode():
             yield f"  insert node:{item.type_name}"
         case ir.InsertEdge():
-            yield f"  insert edge:{item.type_name} from {render_expr(item.source)} to {render_expr(item.target)}"
+            ends = f"from {render_expr(item.source)} to {render_expr(item.target)}"
+            yield f"  insert edge:{item.type_name} {ends}"
         case ir.UpdateNode():
             yield f"  update node:{item.type_name} where {render_predicate(item.where)}"
         case ir.DeleteNode():

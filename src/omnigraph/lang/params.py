@@ -11,19 +11,20 @@ from typing import Any
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.ir import Param, Value
 from omnigraph.lang.temporal import days_of, millis_of, parse_date, parse_datetime
-from omnigraph.lang.types import FLOATS, INT_RANGES, PropType, Scalar
+from omnigraph.lang.types import F32_MAX, FLOATS, INT_RANGES, PropType, Scalar
 
 _INTEGER = re.compile(r"[+-]?\d+\Z", re.ASCII)
+_MAX_SHOWN = 40
 
 
 def bind_params(params: Sequence[Param], document: Mapping[str, Any] | None) -> dict[str, Value]:
     """The value of every declared parameter.
 
-    Keys that are not declared are ignored; an omitted nullable parameter is null. Anything that does not fit is
-    `InvalidInput` and nothing has run.
+    Keys that are not declared are ignored; an omitted nullable parameter is null. Anything that does not fit
+    is `InvalidInput` and nothing has run.
 
-    >>> from omnigraph.lang.types import PropType, Scalar
-    >>> bind_params([Param("n", PropType(Scalar.I32)), Param("s", PropType(Scalar.STRING, nullable=True))], {"n": "7"})
+    >>> from omnigraph.lang.types import I64, STRING
+    >>> bind_params([Param("n", I64), Param("s", STRING.optional)], {"n": "7"})
     {'n': 7, 's': None}
     """
     if document is not None and not isinstance(document, Mapping):
@@ -45,7 +46,11 @@ def bind_params(params: Sequence[Param], document: Mapping[str, Any] | None) -> 
 
 
 def fit_param(param: Param, value: object) -> Value:
-    """One value in the exact form of the parameter's type, or `InvalidInput`."""
+    """One value in the exact form of the parameter's type, or `InvalidInput`.
+
+    Besides what JSON has, a `date`, a `datetime` and numpy's scalars and arrays are taken for what they mean.
+    """
+    value = _plain(value)
     if value is None:
         if param.type.nullable:
             return None
@@ -55,6 +60,11 @@ def fit_param(param: Param, value: object) -> Value:
     if param.type.is_list:
         return tuple(_scalar(param, param.type.item, item) for item in _items(param, value))
     return _scalar(param, param.type, value)
+
+
+def _plain(value: object) -> object:
+    """The Python value of a numpy scalar or array, without importing numpy to ask."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _misfit(param: Param, message: str) -> InvalidInput:
@@ -73,67 +83,76 @@ def _name(value: object) -> str:
     return names.get(type(value), "an array" if isinstance(value, list | tuple) else type(value).__name__)
 
 
+def _shown(value: object) -> str:
+    """A value for a message: short ones as they are, anything else by what it is."""
+    if isinstance(value, str):
+        return f"'{value}'" if len(value) <= _MAX_SHOWN else f"'{value[:_MAX_SHOWN]}…'"
+    return str(value) if isinstance(value, float) else _name(value)
+
+
+def _number(value: int) -> str:
+    # Python refuses to write very long integers, and nobody would read them.
+    return str(value) if value.bit_length() <= 128 else f"of {value.bit_length()} bits"
+
+
 def _items(param: Param, value: object) -> Sequence[object]:
-    if hasattr(value, "tolist"):
-        value = value.tolist()
     if isinstance(value, list | tuple):
-        return value
-    raise _misfit(param, f"expected an array for {param.type}, got {_name(value)}")
+        return [_plain(item) for item in value]
+    raise _misfit(param, f"expected an array for {param.type.core}, got {_name(value)}")
 
 
 def _vector(param: Param, value: object) -> Value:
     items = _items(param, value)
     if len(items) != param.type.dim:
-        raise _misfit(param, f"expected {param.type.dim} numbers for {param.type}, got {len(items)}")
-    return tuple(_float(param, item) for item in items)
+        raise _misfit(param, f"expected {param.type.dim} numbers for {param.type.core}, got {len(items)}")
+    return tuple(_float(param, Scalar.F32, item) for item in items)
 
 
 def _scalar(param: Param, kind: PropType, value: object) -> Value:
     scalar = kind.scalar
+    found: Value = None
     if scalar in INT_RANGES:
         return _integer(param, scalar, value)
     if scalar in FLOATS:
-        return _float(param, value)
+        return _float(param, scalar, value)
     if scalar is Scalar.BOOL:
-        if isinstance(value, bool):
-            return value
+        found = value if isinstance(value, bool) else None
     elif scalar is Scalar.DATE:
         found = _date(value)
-        if found is not None:
-            return found
     elif scalar is Scalar.DATETIME:
         found = _datetime(value)
-        if found is not None:
-            return found
-    elif isinstance(value, str):
-        return value
-    shown = f"'{value}'" if isinstance(value, str) else _name(value)
-    raise _misfit(param, f"expected {kind.core}, got {shown}")
+    else:
+        found = value if isinstance(value, str) else None
+    if found is None:
+        raise _misfit(param, f"expected {kind.core}, got {_shown(value)}")
+    return found
 
 
 def _integer(param: Param, scalar: Scalar, value: object) -> int:
-    if isinstance(value, str) and _INTEGER.match(value) and len(value) <= 40:
+    if isinstance(value, str) and _INTEGER.match(value) and len(value) <= _MAX_SHOWN:
         number = int(value)
     elif isinstance(value, int) and not isinstance(value, bool):
         number = value
     else:
-        shown = f"'{value}'" if isinstance(value, str) else str(value) if isinstance(value, float) else _name(value)
-        raise _misfit(param, f"expected an integer for {scalar.value}, got {shown}")
+        raise _misfit(param, f"expected an integer for {scalar.value}, got {_shown(value)}")
     low, high = INT_RANGES[scalar]
     if not low <= number <= high:
-        raise _misfit(param, f"value {number} exceeds {scalar.value}")
+        raise _misfit(param, f"value {_number(number)} exceeds {scalar.value}")
     return number
 
 
-def _float(param: Param, value: object) -> float:
+def _float(param: Param, scalar: Scalar, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _misfit(param, f"expected a number for {param.type.core}, got {_name(value)}")
+        raise _misfit(param, f"expected a number for {param.type.core}, got {_shown(value)}")
+    limit = F32_MAX if scalar is Scalar.F32 else math.inf
     try:
         number = float(value)
     except OverflowError:
-        number = math.inf
+        raise _misfit(param, f"value {_number(int(value))} exceeds {scalar.value}") from None
     if not math.isfinite(number):
-        raise _misfit(param, f"value {value} is not a finite number")
+        raise _misfit(param, f"value {number} is not a finite number")
+    if abs(number) > limit:
+        raise _misfit(param, f"value {number} exceeds {scalar.value}")
     return number
 
 
@@ -147,5 +166,8 @@ def _date(value: object) -> int | None:
 
 def _datetime(value: object) -> int | None:
     if isinstance(value, datetime):
-        return millis_of(value)
+        # What pandas has for a missing time is a datetime that does not equal itself.
+        return millis_of(value) if value == value else None
+    if isinstance(value, date):
+        return parse_datetime(value.isoformat())
     return parse_datetime(value) if isinstance(value, str) else None

@@ -30,7 +30,7 @@ class Literal:
     """
 
     kind: OneOf["string", "integer", "float", "bool", "date", "datetime", "list", "null"]
-    value: str | int | float | bool | None | tuple[Literal, ...]
+    value: str | int | float | bool | tuple[Literal, ...] | None
     span: Span = _span()
 
 

@@ -278,6 +278,7 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
         return AliasRef(str(children[0]), token_span(children[0]))
 
     alias_of_function = alias
+    alias_of_keyword = alias
 
     def property(self, meta: Meta, children: list[Token]) -> Property:
         variable, name = children

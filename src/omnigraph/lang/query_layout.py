@@ -13,7 +13,6 @@ from omnigraph.lang.query_ast import (
     Clause,
     Delete,
     Filter,
-    Insert,
     Mutation,
     Negation,
     Optional,
@@ -44,7 +43,7 @@ _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
 class QueryLayout:
-    """Lays out the queries of one text. Without a text there are no comments and every position is nowhere."""
+    """Lays out the queries of one text, or of none: then there are no comments and no positions."""
 
     def __init__(self, text: str = "", comments: Sequence[Comment] = ()) -> None:
         self._comments = [comment.span.start for comment in comments]
@@ -198,7 +197,7 @@ def _head(query: Query) -> tuple[str, ...]:
 
 
 def _rows(lead: str, predicate: Predicate, depth: int) -> tuple[str, ...]:
-    """A predicate after its lead: on one row if it fits, else one row for each part of the outermost operator."""
+    """A predicate after its lead: on one row if it fits, else a row for each part of the outer operator."""
     row = lead + print_predicate(predicate)
     if _fits(row, depth):
         return (row,)

@@ -1,4 +1,4 @@
-"""The compiled schema: what a `.pg` text means once interfaces are applied and every rule has been checked."""
+"""The compiled schema: what a `.pg` text means once interfaces are applied and every rule is checked."""
 
 from __future__ import annotations
 

@@ -34,10 +34,11 @@ from omnigraph.lang.schema_ast import (
     PropertyDecl,
     SchemaFile,
 )
-from omnigraph.lang.source import Diagnostics, Source, Span, suggestion
-from omnigraph.lang.types import BASE_TYPES, STRING, PropType, Scalar, vector
+from omnigraph.lang.source import Diagnostics, Source, Span, nearest_name, suggestion
+from omnigraph.lang.types import BASE_TYPES, MAX_VECTOR_DIM, STRING, PropType, Scalar, vector
 
 STARTS = frozenset({"interface", "node", "edge"})
+MAX_VECTOR_DIGITS = 19
 CONSTRAINT_NAMES = ("key", "unique", "index", "range", "check")
 
 # The terminals in human words, in the order in which a message lists them.
@@ -86,6 +87,7 @@ _HINTS = {
     ("#", "_NODE"): "a comment begins with //",
     ("@", "LBRACE"): "annotations stand before `implements`; an interface takes none",
 }
+_INTO_THE_BODY = "write it between the braces"
 
 
 def parse_schema(source: Source) -> SchemaFile:
@@ -171,10 +173,8 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
                     item.span, f"@{item.name} is only supported as body constraint (node {name})"
                 )
             else:
-                self._report.add(
-                    item.span,
-                    f"@{item.name} is only supported on node properties or as body constraint (node {name})",
-                )
+                where = "is only supported on node properties or as body constraint"
+                self._report.add(item.span, f"@{item.name} {where} (node {name})", hint=_INTO_THE_BODY)
         return NodeDecl(str(name), tuple(annotations), implements, self._members(body), token_span(name))
 
     def edge(self, _meta: Meta, children: list[Any]) -> EdgeDecl:
@@ -187,7 +187,9 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
                 annotations.append(item)
             elif isinstance(item, BodyConstraint):
                 kind = "" if item.name in ("key", "unique", "index") else " constraint"
-                self._report.add(item.span, f"@{item.name}{kind} is not supported on edges (edge {name})")
+                hint = _INTO_THE_BODY if item.name in ("unique", "index") else None
+                message = f"@{item.name}{kind} is not supported on edges (edge {name})"
+                self._report.add(item.span, message, hint=hint)
             elif position == 0:
                 card = item
             else:
@@ -261,7 +263,14 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
         return replace(STRING, enum_values=tuple(str(token) for token in children))
 
     def vector_type(self, _meta: Meta, children: list[Token]) -> PropType:
-        return vector(self._integer(children[0]))
+        (token,) = children
+        digits = token.lstrip("0") or "0"
+        if len(digits) > MAX_VECTOR_DIGITS:
+            # Too long for a number that could be kept until the rules are applied.
+            message = f"Vector dimension {shorten(digits)} exceeds maximum supported {MAX_VECTOR_DIM}"
+            self._report.add(token_span(token), message)
+            return vector(1)
+        return vector(int(digits))
 
     def base_type(self, _meta: Meta, children: list[Token]) -> PropType:
         (word,) = children
@@ -317,7 +326,8 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
         return tuple(members)
 
     def _refuse_stray(self, stray: _Stray) -> None:
-        hint = suggestion(stray.name, CONSTRAINT_NAMES) or "an annotation stands directly after its property"
+        near = nearest_name(stray.name, CONSTRAINT_NAMES)
+        hint = f"did you mean `@{near}`?" if near else "an annotation stands directly after its property"
         self._report.add(stray.span, f"unknown constraint: @{shorten(stray.name)}", hint=hint)
 
     def _refuse_in_interface(

@@ -8,6 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 EPOCH = date(1970, 1, 1)
 EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+MIN_MILLIS = (datetime.min.replace(tzinfo=UTC) - EPOCH_TIME) // _MILLISECOND
+MAX_MILLIS = (datetime.max.replace(tzinfo=UTC) - EPOCH_TIME) // _MILLISECOND
 
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})\Z", re.ASCII)
 _DATETIME = re.compile(
@@ -37,8 +39,10 @@ def parse_datetime(text: str) -> int | None:
 
     Without an offset the time is UTC; a date alone is its midnight; digits below a millisecond are cut off.
 
-    >>> parse_datetime("1970-01-01T00:00:01.5Z"), parse_datetime("1970-01-01T01:00+01:00"), parse_datetime("x")
-    (1500, 0, None)
+    What an offset moves out of the years 1 to 9999 is none either, because it could not be written again.
+
+    >>> parse_datetime("1970-01-01T00:00:01.5Z"), parse_datetime("1970-01-01T01:00+01:00")
+    (1500, 0)
     """
     found = _DATETIME.match(text)
     if found is None:
@@ -53,7 +57,8 @@ def parse_datetime(text: str) -> int | None:
     offset = _offset_minutes(found[6])
     if offset is None:
         return None
-    return day * 86_400_000 + ((hour * 60 + minute - offset) * 60 + second) * 1000 + millis
+    found_millis = day * 86_400_000 + ((hour * 60 + minute - offset) * 60 + second) * 1000 + millis
+    return found_millis if MIN_MILLIS <= found_millis <= MAX_MILLIS else None
 
 
 def _offset_minutes(text: str | None) -> int | None:
@@ -100,4 +105,4 @@ def format_datetime(millis: int) -> str:
         moment = EPOCH_TIME + timedelta(milliseconds=millis)
     except OverflowError:
         return str(millis)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z".rjust(24, "0")
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -60,6 +60,7 @@ INT_RANGES: dict[Scalar, tuple[int, int]] = {
     Scalar.U32: (0, 2**32 - 1),
     Scalar.U64: (0, 2**64 - 1),
 }
+F32_MAX = (2 - 2**-23) * 2.0**127
 FLOATS = frozenset({Scalar.F32, Scalar.F64})
 NUMERIC = frozenset(INT_RANGES) | FLOATS
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from omnigraph.lang import ir
 from omnigraph.lang import query_ast as ast
 from omnigraph.lang.check.literals import check_literal
-from omnigraph.lang.check.scope import Context, Rejected, Scope
-from omnigraph.lang.source import Span, did_you_mean
-from omnigraph.lang.types import I64, STRING, PropType, Scalar, vector
+from omnigraph.lang.check.scope import Context, Scope, did_you_mean_variable
+from omnigraph.lang.source import Span
+from omnigraph.lang.types import BOOL, F64, I64, INT_RANGES, STRING, PropType, Scalar, vector
 
 DEFAULT_RRF_K = ir.Const(60, I64)
 DEFAULT_MAX_EDITS = ir.Const(2, I64)
@@ -33,9 +33,11 @@ def check_expr(ctx: Context, scope: Scope, expr: ast.Expr) -> ir.Expr:
         case ast.Rrf():
             return check_rrf(ctx, scope, expr)
         case ast.Aggregate():
-            ctx.reject(expr.span, "T9", f"`{expr.fn}` stands only in `return`", "order by its alias")
+            hint = "give it an alias there and use that in `order`"
+            ctx.reject(expr.span, "T9", f"`{expr.fn}` stands only in `return`", hint)
         case ast.AliasRef() | ast.Column():
-            ctx.reject(expr.span, "T6", f"`{expr.name}` is not bound", "a property is written `$variable.name`")
+            hint = "a property is written `$variable.name`"
+            ctx.reject(expr.span, "T6", f"`{expr.name}` is not bound", hint)
 
 
 def check_property(ctx: Context, scope: Scope, expr: ast.Property) -> ir.PropertyRef:
@@ -63,22 +65,30 @@ def check_param(ctx: Context, scope: Scope, expr: ast.Variable) -> ir.ParamRef:
     type_ = ctx.params.get(expr.name)
     if type_ is None:
         if scope.is_poisoned(expr.name):
-            raise Rejected
-        tail = did_you_mean(expr.name, [*scope.names(), *ctx.params]).replace("`", "`$", 1)
+            ctx.give_up()
+        tail = did_you_mean_variable(expr.name, [*scope.names(), *ctx.params])
         ctx.reject(expr.span, None, f"variable `${expr.name}` is not bound{tail}")
     return ir.ParamRef(expr.name, type_)
 
 
 def refuse_blob(ctx: Context, expr: ir.Expr, span: Span) -> None:
     """A Blob is never a read value."""
-    if expr.type.scalar is Scalar.BLOB:
-        what = f"property `{expr.property}`" if isinstance(expr, ir.PropertyRef) else "a parameter"
-        ctx.reject(span, "T24", f"Blob {what} cannot be read in a query", "read it with `blob get`")
+    if expr.type.scalar is not Scalar.BLOB:
+        return
+    if isinstance(expr, ir.PropertyRef):
+        message = f"Blob property `{expr.property}` cannot be read in a query"
+        ctx.reject(span, "T24", message, "read it with `omnigraph blob get`")
+    ctx.reject(span, "T24", "a Blob parameter cannot be read in a query", "declare it as String")
 
 
 def is_string(type_: PropType) -> bool:
     """Whether it is one text."""
     return type_.scalar is Scalar.STRING and not type_.is_list
+
+
+def shown(expr: ir.Expr) -> str:
+    """What an operand is, for messages: a node, or the type of a value."""
+    return f"node `{expr.type_name}`" if isinstance(expr, ir.EntityRef) else str(expr.type.core)
 
 
 def _text_field(ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str) -> ir.PropertyRef:
@@ -87,7 +97,7 @@ def _text_field(ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str) 
     _refuse_edge_target(ctx, scope, fn, expr)
     field = check_property(ctx, scope, expr)
     if not is_string(field.type):
-        ctx.reject(expr.span, code, f"the field of `{fn}` must be String, `{expr.name}` is {field.type}")
+        ctx.reject(expr.span, code, f"the field of `{fn}` must be String, `{expr.name}` is {shown(field)}")
     return field
 
 
@@ -100,12 +110,8 @@ def _refuse_edge_target(ctx: Context, scope: Scope, fn: str, expr: ast.Property)
 def _text_query(ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str) -> ir.Expr:
     query = check_expr(ctx, scope, expr)
     if isinstance(query, ir.EntityRef) or not is_string(query.type):
-        ctx.reject(expr.span, code, f"the query of `{fn}` must be String, got {_shown(query)}")
+        ctx.reject(expr.span, code, f"the query of `{fn}` must be String, got {shown(query)}")
     return query
-
-
-def _shown(expr: ir.Expr) -> str:
-    return f"node `{expr.type_name}`" if isinstance(expr, ir.EntityRef) else str(expr.type)
 
 
 def check_text_call(ctx: Context, scope: Scope, call: ast.TextCall) -> ir.TextMatch:
@@ -113,20 +119,22 @@ def check_text_call(ctx: Context, scope: Scope, call: ast.TextCall) -> ir.TextMa
     code = "T20" if call.fn == "match_text" else "T19"
     field = _text_field(ctx, scope, call.fn, call.field, code)
     query = _text_query(ctx, scope, call.fn, call.query, code)
+    type_ = _like(BOOL, field, query)
     if call.fn != "fuzzy":
-        return ir.TextMatch(call.fn, field, query)
+        return ir.TextMatch(call.fn, field, query, type=type_)
     if call.max_edits is None:
-        return ir.TextMatch(call.fn, field, query, DEFAULT_MAX_EDITS)
+        return ir.TextMatch(call.fn, field, query, DEFAULT_MAX_EDITS, type_)
     edits = check_expr(ctx, scope, call.max_edits)
     if not _is_integer(edits) or (isinstance(edits, ir.Const) and _below(edits, 0)):
         ctx.reject(call.max_edits.span, "T19", "max_edits of `fuzzy` must be an integer of 0 or more")
-    return ir.TextMatch(call.fn, field, query, edits)
+    return ir.TextMatch(call.fn, field, query, edits, type_)
 
 
 def check_bm25(ctx: Context, scope: Scope, call: ast.Bm25) -> ir.Bm25:
     """``bm25(field, query)``."""
     field = _text_field(ctx, scope, "bm25", call.field, "T20")
-    return ir.Bm25(field, _text_query(ctx, scope, "bm25", call.query, "T20"))
+    query = _text_query(ctx, scope, "bm25", call.query, "T20")
+    return ir.Bm25(field, query, _like(F64, field, query))
 
 
 def check_nearest(ctx: Context, scope: Scope, call: ast.Nearest) -> ir.Nearest:
@@ -140,8 +148,17 @@ def check_nearest(ctx: Context, scope: Scope, call: ast.Nearest) -> ir.Nearest:
     query = check_expr(ctx, scope, call.query)
     wanted = vector(prop.type.dim)
     if not isinstance(query, ir.EntityRef) and is_string(query.type):
-        return ir.Nearest(field, ir.EmbedText(query, prop.embed.model if prop.embed else None, wanted))
-    return ir.Nearest(field, _query_vector(ctx, call, query, wanted))
+        model = prop.embed.model if prop.embed else None
+        type_ = wanted.optional if query.type.nullable else wanted
+        query = ir.EmbedText(query, model, type_)
+    else:
+        query = _query_vector(ctx, call, query, wanted)
+    return ir.Nearest(field, query, _like(F64, field, query))
+
+
+def _like(result: PropType, *operands: ir.Expr) -> PropType:
+    """The type of a call that is null when any operand is."""
+    return result.optional if any(item.type.nullable for item in operands) else result
 
 
 def _query_vector(ctx: Context, call: ast.Nearest, query: ir.Expr, wanted: PropType) -> ir.Expr:
@@ -151,13 +168,13 @@ def _query_vector(ctx: Context, call: ast.Nearest, query: ir.Expr, wanted: PropT
             ctx.reject(call.query.span, "T15", message)
         return query
     if isinstance(query, ir.Const) and isinstance(query.value, tuple):
-        if query.value and not PropType(query.type.scalar).is_numeric:
+        if query.value and not query.type.item.is_numeric:
             ctx.reject(call.query.span, "T15", "a query vector must hold numbers")
         if len(query.value) != wanted.dim:
             message = f"`{call.field.name}` has {wanted.dim} dimensions, the query has {len(query.value)}"
             ctx.reject(call.query.span, "T15", message)
         return ir.Const(tuple(float(item) for item in query.value if isinstance(item, int | float)), wanted)
-    message = f"the query of `nearest` must be {wanted} or String, got {_shown(query)}"
+    message = f"the query of `nearest` must be {wanted} or String, got {shown(query)}"
     ctx.reject(call.query.span, "T15", message)
 
 
@@ -176,8 +193,8 @@ def check_rrf(ctx: Context, scope: Scope, call: ast.Rrf) -> ir.Rrf:
 
 
 def _is_integer(expr: ir.Expr) -> bool:
-    integers = (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64)
-    return isinstance(expr, ir.Const | ir.ParamRef) and expr.type.scalar in integers and not expr.type.is_list
+    is_fixed = isinstance(expr, ir.Const | ir.ParamRef)
+    return is_fixed and expr.type.scalar in INT_RANGES and not expr.type.is_list
 
 
 def _below(const: ir.Const, bound: int) -> bool:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NoReturn
 
 from omnigraph.lang import ir
 from omnigraph.lang import query_ast as ast
 from omnigraph.lang.check.literals import assigned_literal, check_literal
 from omnigraph.lang.check.predicates import check_predicate
-from omnigraph.lang.check.scope import Context, Rejected, Scope, sorted_entities
+from omnigraph.lang.check.scope import Context, Scope, did_you_mean_variable, sorted_entities
+from omnigraph.lang.check.values import fit_now, fit_parameter
 from omnigraph.lang.schema import EdgeType, NodeType, Property
 from omnigraph.lang.source import Span, did_you_mean
-from omnigraph.lang.types import DATETIME, STRING, PropType, Scalar, compatible
+from omnigraph.lang.types import STRING, PropType, Scalar
 
 ENDPOINTS = ("from", "to")
 
@@ -43,13 +43,14 @@ def check_mutation(ctx: Context, query: ast.Query, body: ast.Mutation) -> ir.Mut
 
 
 def _target(ctx: Context, name: str, span: Span, names_ends: bool) -> NodeType | EdgeType:
-    """The type a statement is about. Where a node and an edge share the name, naming an end means the edge."""
+    """The type a statement is about; where a node and an edge share a name, naming an end means the edge."""
     node = ctx.schema.node(name)
     edge = next((item for item in ctx.schema.edges if item.name == name), None)
     found = (edge or node) if names_ends else (node or edge)
     if found is None:
         known = [item.name for item in (*ctx.schema.nodes, *ctx.schema.edges)]
-        ctx.reject(span, "T10", f"unknown type `{name}`{did_you_mean(name, known)}")
+        hint = ctx.not_a_node_type(name)
+        ctx.reject(span, "T10", f"unknown type `{name}`{'' if hint else did_you_mean(name, known)}", hint)
     return found
 
 
@@ -65,7 +66,7 @@ def _check_insert(
     names_ends = any(assign.name in ENDPOINTS for assign in item.assigns)
     target = _target(ctx, item.type_name, item.type_span, names_ends)
     _written(ctx, writes, target)
-    ends, assigns = _check_assigns(ctx, target, item.assigns)
+    ends, assigns = _check_assigns(ctx, target, item.assigns, item.type_span)
     _check_complete(ctx, target, item)
     if isinstance(target, NodeType):
         return ir.InsertNode(target.name, assigns)
@@ -97,7 +98,7 @@ def _check_update(ctx: Context, item: ast.Update, writes: set[ir.EntityType]) ->
         hint = "delete the edge and insert it again"
         ctx.reject(item.type_span, "T16", f"edge type `{target.name}` cannot be updated", hint)
     _written(ctx, writes, target)
-    _, assigns = _check_assigns(ctx, target, item.assigns)
+    _, assigns = _check_assigns(ctx, target, item.assigns, item.type_span)
     for assign in item.assigns:
         if target.key and assign.name in target.key:
             message = f"cannot update @key property '{assign.name}' — delete and re-insert instead"
@@ -134,12 +135,14 @@ def _names_ends(where: ast.Predicate) -> bool:
 
 
 def _check_assigns(
-    ctx: Context, target: NodeType | EdgeType, assigns: tuple[ast.Assign, ...]
+    ctx: Context, target: NodeType | EdgeType, assigns: tuple[ast.Assign, ...], span: Span
 ) -> tuple[dict[str, ir.Expr], tuple[ir.Assign, ...]]:
     """The endpoints and the properties that a statement assigns; a wrong one is reported and left out."""
     ends: dict[str, ir.Expr] = {}
     found: list[ir.Assign] = []
     seen: set[str] = set()
+    if not assigns:
+        ctx.report(span, "T10", f"no property of `{target.name}` is assigned")
     for assign in assigns:
         with ctx.recovering():
             if assign.name in seen:
@@ -161,33 +164,24 @@ def _unknown_property(ctx: Context, target: NodeType | EdgeType, name: str, span
 
 
 def _check_value(ctx: Context, assign: ast.Assign, wanted: PropType) -> ir.Expr:
+    owner = f"`{assign.name}`"
     match assign.value:
         case ast.Literal() as literal:
-            return assigned_literal(ctx, literal, assign.name, wanted)
-        case ast.Now():
-            if wanted.scalar is not Scalar.DATETIME or wanted.is_list:
-                ctx.reject(assign.span, "T3", f"`{assign.name}` is {wanted.core}, now() is {DATETIME}")
-            return ir.Now()
+            return assigned_literal(ctx, literal, owner, wanted)
+        case ast.Now() as now:
+            return fit_now(ctx, owner, wanted, now.span)
         case ast.Variable() as variable:
             param = _check_param(ctx, variable)
-            if not _fits(param.type, wanted):
-                message = f"`{assign.name}` is {wanted.core}, parameter `${variable.name}` is {param.type.core}"
-                ctx.reject(variable.span, "T7", message)
-            if wanted.enum_values is not None:
-                return replace(param, type=replace(param.type, enum_values=wanted.enum_values))
-            return param
-
-
-def _fits(given: PropType, wanted: PropType) -> bool:
-    if wanted.scalar is Scalar.BLOB:
-        return given.scalar in (Scalar.BLOB, Scalar.STRING) and not given.is_list
-    return compatible(given, wanted)
+            if wanted.scalar is Scalar.BLOB and param.type.core == STRING:
+                # A String assigned to a Blob is a URI or a `base64:` payload.
+                return param
+            return fit_parameter(ctx, param, owner, wanted, variable.span)
 
 
 def _check_param(ctx: Context, variable: ast.Variable) -> ir.ParamRef:
     type_ = ctx.params.get(variable.name)
     if type_ is None:
-        tail = did_you_mean(variable.name, ctx.params).replace("`", "`$", 1)
+        tail = did_you_mean_variable(variable.name, list(ctx.params))
         ctx.reject(variable.span, "T14", f"`${variable.name}` is not a declared parameter{tail}")
     return ir.ParamRef(variable.name, type_)
 
@@ -204,7 +198,7 @@ def _check_where(ctx: Context, target: NodeType | EdgeType, where: ast.Predicate
             case ast.Now():
                 return ir.Now()
             case _:
-                raise Rejected(f"no operand of a where: {expr}")
+                ctx.reject(expr.span, "T11", "`where` compares properties of the type with values")
 
     return check_predicate(ctx, Scope(), where, resolve)
 

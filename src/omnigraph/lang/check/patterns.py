@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import NoReturn
 
 from omnigraph.lang import ir
 from omnigraph.lang import query_ast as ast
@@ -10,8 +10,9 @@ from omnigraph.lang.check.expressions import check_expr, check_param
 from omnigraph.lang.check.literals import comparable_literal
 from omnigraph.lang.check.predicates import check_predicate
 from omnigraph.lang.check.scope import Bound, Context, Scope, as_nullable
+from omnigraph.lang.check.values import fit_now, fit_parameter
 from omnigraph.lang.schema import EdgeType, Property
-from omnigraph.lang.types import DATETIME, PropType, Scalar, compatible
+from omnigraph.lang.types import PropType, Scalar
 
 _FLIPPED: dict[ir.Direction, ir.Direction] = {"out": "in", "in": "out", "both": "both"}
 
@@ -58,7 +59,7 @@ def _check_optional(ctx: Context, scope: Scope, clause: ast.Optional) -> ir.Opti
 
 def _check_binding(ctx: Context, scope: Scope, clause: ast.Binding) -> ir.NodeScan:
     name = clause.variable.name
-    poison = name not in scope.names()
+    poison = name != ast.ANONYMOUS and name not in scope.names()
     if poison:
         # Poisoned until the binding holds, so that its uses do not add errors of their own.
         scope.poisoned.add(name)
@@ -106,49 +107,45 @@ def _check_inline(
     if target.scalar is Scalar.VECTOR:
         hint = "rank by `nearest` instead"
         ctx.reject(item.span, "T3", f"vector property `{prop.name}` cannot be matched by equality", hint)
-    # A list property is matched by one of its elements.
-    wanted = target.item if target.is_list else target
-    value = _inline_value(ctx, scope, prop.name, wanted, item)
-    return ir.ListContains(ref, value) if target.is_list else ir.Compare("=", ref, value)
+    if target.is_list:
+        # A list property is matched by one of its elements.
+        owner = f"an element of `{prop.name}`"
+        return ir.ListContains(ref, _inline_value(ctx, scope, owner, target.item, item))
+    return ir.Compare("=", ref, _inline_value(ctx, scope, f"`{prop.name}`", target, item))
 
 
-def _inline_value(
-    ctx: Context, scope: Scope, name: str, wanted: PropType, item: ast.InlineMatch
-) -> ir.Expr:
+def _inline_value(ctx: Context, scope: Scope, owner: str, wanted: PropType, item: ast.InlineMatch) -> ir.Expr:
     match item.value:
         case ast.Literal() as literal:
             if literal.kind == "list":
-                ctx.reject(literal.span, "T3", f"`{name}` cannot be matched against a list", "use `in`")
-            return comparable_literal(ctx, literal, name, wanted)
-        case ast.Now():
-            if wanted.scalar is not Scalar.DATETIME:
-                ctx.reject(item.span, "T3", f"`{name}` is {wanted.core}, now() is {DATETIME}")
-            return ir.Now()
+                hint = "use a filter: `in` for one of several values, `contains` for an element of a list"
+                ctx.reject(literal.span, "T3", f"{owner} cannot be matched against a list", hint)
+            return comparable_literal(ctx, literal, owner, wanted)
+        case ast.Now() as now:
+            return fit_now(ctx, owner, wanted, now.span)
         case ast.Variable() as variable:
             if variable.name not in ctx.params and scope.find(variable.name) is not None:
-                ctx.reject(variable.span, "T7", f"`{name}` is {wanted.core}, `${variable.name}` is not a value")
+                message = f"{owner} is {wanted.core}, `${variable.name}` is not a value"
+                ctx.reject(variable.span, "T7", message, "compare two properties in a filter")
             param = check_param(ctx, scope, variable)
-            if not compatible(param.type, wanted):
-                message = f"`{name}` is {wanted.core}, parameter `${variable.name}` is {param.type.core}"
-                ctx.reject(variable.span, "T7", message)
-            if wanted.enum_values is not None:
-                return replace(param, type=replace(param.type, enum_values=wanted.enum_values))
-            return param
+            return fit_parameter(ctx, param, owner, wanted, variable.span)
 
 
 def _check_traversal(ctx: Context, scope: Scope, clause: ast.Traversal) -> list[ir.Step]:
     left, right = clause.source, clause.target
-    left_bound, right_bound = _endpoint(ctx, scope, left), _endpoint(ctx, scope, right)
     fresh = _poison_fresh(scope, clause)
+    left_bound, right_bound = _endpoint(ctx, scope, left, fresh), _endpoint(ctx, scope, right, fresh)
     edge = ctx.edge_type(clause.edge, clause.edge_span)
     low, high = _check_bounds(ctx, clause)
     if clause.undirected and not edge.is_loop:
-        message = f"`<{clause.edge}>` needs both ends of one type, `{edge.name}` is {edge.source} -> {edge.target}"
-        ctx.reject(clause.edge_span, "T22", message)
+        message = f"`<{clause.edge}>` needs both ends of one type, `{edge.name}` {_run(edge)}"
+        ctx.reject(clause.edge_span, "T22", message, f"write `{clause.edge}`: the types give the direction")
     direction = _direction(ctx, clause, edge, left_bound, right_bound)
-    left_type, right_type = (
-        (edge.target, edge.source) if direction == "in" else (edge.source, edge.target)
-    )
+    left_type, right_type = (edge.target, edge.source) if direction == "in" else (edge.source, edge.target)
+    same = right.name == left.name and right.name != ast.ANONYMOUS
+    if same and left_bound is None and left_type != right_type:
+        message = f"`${left.name}` cannot be both ends: edge `{edge.name}` {_run(edge)}"
+        ctx.reject(right.span, "T5", message)
     for variable, bound, wanted in ((left, left_bound, left_type), (right, right_bound, right_type)):
         if bound is not None and bound.type_name != wanted:
             _wrong_endpoint(ctx, variable, bound, edge)
@@ -157,7 +154,6 @@ def _check_traversal(ctx: Context, scope: Scope, clause: ast.Traversal) -> list[
     ctx.touch("node", right_type)
 
     left_name = _bind_endpoint(ctx, scope, left, left_type)
-    same = right.name == left.name and right.name != ast.ANONYMOUS
     right_name = left_name if same else _bind_endpoint(ctx, scope, right, right_type)
     edge_variable = _check_edge_variable(ctx, scope, clause, edge)
     scope.poisoned.difference_update(fresh)
@@ -189,7 +185,8 @@ def _check_traversal(ctx: Context, scope: Scope, clause: ast.Traversal) -> list[
 def _poison_fresh(scope: Scope, clause: ast.Traversal) -> set[str]:
     """Poison what the clause would bind until it is known to hold; gives the names."""
     written = {item.name for item in (clause.source, clause.target, clause.edge_variable) if item is not None}
-    fresh = written - {ast.ANONYMOUS} - set(scope.names()) - scope.poisoned
+    known = {ast.ANONYMOUS, *scope.names()}
+    fresh = {name for name in written - known if not scope.is_poisoned(name)}
     scope.poisoned |= fresh
     return fresh
 
@@ -201,20 +198,22 @@ def _check_bounds(ctx: Context, clause: ast.Traversal) -> tuple[int, int]:
         message = "unbounded traversal is disabled; use bounded traversal {min,max}"
         ctx.reject(clause.span, "T15", message)
     if clause.min < 1:
-        ctx.reject(clause.span, "T15", f"hop bounds start at 1, got {{{clause.min},{clause.max}}}")
+        message = f"hop bounds start at 1, got {{{clause.min},{clause.max}}}"
+        ctx.reject(clause.span, "T15", message)
     if clause.max < clause.min:
         message = f"hop bounds {{{clause.min},{clause.max}}} are reversed: max must be at least min"
         ctx.reject(clause.span, "T15", message)
     return clause.min, clause.max
 
 
-def _endpoint(ctx: Context, scope: Scope, variable: ast.Variable) -> Bound | None:
-    if variable.name == ast.ANONYMOUS:
+def _endpoint(ctx: Context, scope: Scope, variable: ast.Variable, fresh: set[str]) -> Bound | None:
+    if variable.name == ast.ANONYMOUS or variable.name in fresh:
         return None
     found = scope.find(variable.name)
-    if found is None and scope.is_poisoned(variable.name):
+    if found is None:
+        # It is in sight without a type: an error that has been reported left it so.
         ctx.give_up()
-    if found is not None and found.kind == "edge":
+    if found.kind == "edge":
         ctx.reject(variable.span, "T23", f"edge binding `${variable.name}` cannot be the end of a traversal")
     return found
 
@@ -236,12 +235,13 @@ def _direction(
     return "out"
 
 
-def _wrong_endpoint(ctx: Context, variable: ast.Variable, bound: Bound, edge: EdgeType) -> None:
-    message = (
-        f"variable `${variable.name}` has type `{bound.type_name}`,"
-        f" edge `{edge.name}` runs {edge.source} -> {edge.target}"
-    )
+def _wrong_endpoint(ctx: Context, variable: ast.Variable, bound: Bound, edge: EdgeType) -> NoReturn:
+    message = f"variable `${variable.name}` has type `{bound.type_name}`, edge `{edge.name}` {_run(edge)}"
     ctx.reject(variable.span, "T5", message)
+
+
+def _run(edge: EdgeType) -> str:
+    return f"runs {edge.source} -> {edge.target}"
 
 
 def _bind_endpoint(ctx: Context, scope: Scope, variable: ast.Variable, type_name: str) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeAlias
 
 from omnigraph.lang import ir
 from omnigraph.lang import query_ast as ast
-from omnigraph.lang.check.expressions import check_text_call, is_string
+from omnigraph.lang.check.expressions import check_text_call, is_string, shown
 from omnigraph.lang.check.literals import check_enum_literal, is_empty_list
 from omnigraph.lang.check.scope import Context, Scope
+from omnigraph.lang.check.values import carry_enum
 from omnigraph.lang.source import Span
 from omnigraph.lang.types import Scalar, compatible
 
@@ -50,8 +50,19 @@ def _check_items(
     return tuple(checked)
 
 
+def _resolve_both(ctx: Context, left: ast.Expr, right: ast.Expr, resolve: Resolve) -> tuple[ir.Expr, ir.Expr]:
+    """Both operands; when one is wrong the other is still looked at."""
+    found: list[ir.Expr] = []
+    for side in (left, right):
+        with ctx.recovering():
+            found.append(resolve(side))
+    if len(found) < 2:
+        ctx.give_up()
+    return found[0], found[1]
+
+
 def _check_compare(ctx: Context, node: ast.Compare, resolve: Resolve) -> ir.Predicate:
-    left, right = resolve(node.left), resolve(node.right)
+    left, right = _resolve_both(ctx, node.left, node.right, resolve)
     _refuse_incomparable(ctx, left, node.left.span)
     _refuse_incomparable(ctx, right, node.right.span)
     if node.op == "contains":
@@ -62,27 +73,29 @@ def _check_compare(ctx: Context, node: ast.Compare, resolve: Resolve) -> ir.Pred
         return ir.StartsWith(left, right)
     if isinstance(left, ir.EntityRef) or isinstance(right, ir.EntityRef):
         return _check_identity(ctx, node, left, right)
+    code = _misfit_code(left, right)
     for side, span in ((left, node.left.span), (right, node.right.span)):
         if side.type.is_list:
-            ctx.reject(span, "T7", "a list cannot be compared", "use `contains` or `in`")
+            ctx.reject(span, code, "a list cannot be compared", "use `contains` or `in`")
     if not compatible(left.type, right.type):
-        ctx.reject(node.span, "T7", f"cannot compare {_pair(left, right)}", _date_hint(left, right))
+        ctx.reject(node.span, code, f"cannot compare {_pair(left, right)}", _date_hint(left, right))
     if node.op in ("=", "!="):
         left, right = _meet_enum(ctx, node.left, left, right), _meet_enum(ctx, node.right, right, left)
     return ir.Compare(node.op, left, right)
 
 
+def _misfit_code(left: ir.Expr, right: ir.Expr) -> str:
+    # A `where` matches a property as a binding does: a literal that does not fit is T3, a parameter T7.
+    return "T3" if isinstance(left, ir.ColumnRef) and isinstance(right, ir.Const | ir.Now) else "T7"
+
+
 def _check_contains(ctx: Context, node: ast.Compare, left: ir.Expr, right: ir.Expr) -> ir.Predicate:
-    if isinstance(left, ir.EntityRef) or isinstance(right, ir.EntityRef) or right.type.is_list:
-        ctx.reject(node.span, "T7", f"`contains` cannot take {_pair(left, right)}")
-    if left.type.is_list:
-        if not compatible(left.type.item, right.type):
-            ctx.reject(node.span, "T7", f"a {left.type.core} cannot contain {right.type.core}")
+    if _is_text(left) and _is_text(right):
+        return ir.Substring(left, right)
+    if left.type.is_list and not isinstance(right, ir.EntityRef) and compatible(left.type.item, right.type):
         return ir.ListContains(left, right)
-    if not (_is_text(left) and _is_text(right)):
-        message = f"`contains` needs a list or String on the left and a matching scalar, got {_pair(left, right)}"
-        ctx.reject(node.span, "T7", message)
-    return ir.Substring(left, right)
+    needs = "`contains` needs a list or String on the left and a matching scalar on the right"
+    ctx.reject(node.span, "T7", f"{needs}, got {_pair(left, right)}", _date_hint(left, right))
 
 
 def _check_identity(ctx: Context, node: ast.Compare, left: ir.Expr, right: ir.Expr) -> ir.Predicate:
@@ -98,37 +111,33 @@ def _check_identity(ctx: Context, node: ast.Compare, left: ir.Expr, right: ir.Ex
 
 
 def _check_in(ctx: Context, node: ast.InList, resolve: Resolve) -> ir.Predicate:
-    operand, items = resolve(node.operand), resolve(node.items)
+    operand, items = _resolve_both(ctx, node.operand, node.items, resolve)
     _refuse_incomparable(ctx, operand, node.operand.span)
     if isinstance(operand, ir.EntityRef) or operand.type.is_list:
-        ctx.reject(node.operand.span, "T7", f"`in` needs a scalar on the left, got {_shown(operand)}")
+        ctx.reject(node.operand.span, "T7", f"`in` needs a scalar on the left, got {shown(operand)}")
     if not items.type.is_list:
-        ctx.reject(node.items.span, "T7", f"`in` needs a list on the right, got {_shown(items)}")
+        ctx.reject(node.items.span, "T7", f"`in` needs a list on the right, got {shown(items)}")
     if not is_empty_list(items) and not compatible(operand.type.core, items.type.item):
         hint = _date_hint(operand, items)
         ctx.reject(node.span, "T7", f"cannot look for {operand.type.core} in {items.type.core}", hint)
     if isinstance(node.items, ast.Literal) and isinstance(node.items.value, tuple):
         for item in node.items.value:
             _check_enum_member(ctx, item, operand)
-    return ir.InSet(operand, items, node.negated)
+    return ir.InSet(operand, carry_enum(items, operand.type), node.negated)
 
 
 def _meet_enum(ctx: Context, written: ast.Expr, side: ir.Expr, other: ir.Expr) -> ir.Expr:
-    """What meets an enum property: a literal must be in the set, a parameter is checked when it has a value."""
-    if not other.type.is_enum:
-        return side
+    """What meets an enum property: a literal must be in the set, a parameter takes the set along."""
     if isinstance(written, ast.Literal):
         _check_enum_member(ctx, written, other)
-    if isinstance(side, ir.ParamRef):
-        return replace(side, type=replace(side.type, enum_values=other.type.enum_values))
-    return side
+    return carry_enum(side, other.type)
 
 
 def _check_enum_member(ctx: Context, literal: ast.Literal, other: ir.Expr) -> None:
     if isinstance(other, ir.PropertyRef):
-        check_enum_literal(ctx, literal, other.property, other.type)
+        check_enum_literal(ctx, literal, f"`{other.property}`", other.type)
     elif isinstance(other, ir.ColumnRef):
-        check_enum_literal(ctx, literal, other.name, other.type)
+        check_enum_literal(ctx, literal, f"`{other.name}`", other.type)
 
 
 def _refuse_incomparable(ctx: Context, expr: ir.Expr, span: Span) -> None:
@@ -149,9 +158,5 @@ def _date_hint(left: ir.Expr, right: ir.Expr) -> str | None:
     return None
 
 
-def _shown(expr: ir.Expr) -> str:
-    return f"node `{expr.type_name}`" if isinstance(expr, ir.EntityRef) else str(expr.type.core)
-
-
 def _pair(left: ir.Expr, right: ir.Expr) -> str:
-    return f"{_shown(left)} and {_shown(right)}"
+    return f"{shown(left)} and {shown(right)}"

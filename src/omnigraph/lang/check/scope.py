@@ -97,7 +97,7 @@ class Context:
         """Take the query's parameters into scope."""
         for param in params:
             if param.name == RESERVED_PARAM:
-                self.report(param.span, None, f"parameter name `${param.name}` is reserved", "choose another")
+                self.report(param.span, None, f"parameter name `${param.name}` is reserved")
             elif param.name == ast.ANONYMOUS:
                 self.report(param.span, None, "`$_` stands for nothing and cannot be a parameter")
             elif param.name in self.params:
@@ -105,17 +105,27 @@ class Context:
             self.params[param.name] = param.type
         return tuple(ir.Param(name, type_) for name, type_ in self.params.items())
 
-    def node_type(self, name: str, span: Span, code: str = "T1") -> NodeType:
+    def node_type(self, name: str, span: Span) -> NodeType:
         """The node type of that name, or a rejection."""
         found = self.schema.node(name)
         if found is not None:
             return found
         known = [item.name for item in self.schema.nodes]
+        hint = self.not_a_node_type(name)
+        self.reject(
+            span, "T1", f"unknown node type `{name}`{'' if hint else did_you_mean(name, known)}", hint
+        )
+
+    def not_a_node_type(self, name: str) -> str | None:
+        """What to do with a name that the schema has, but not for a node type."""
         if any(item.name == name for item in self.schema.interfaces):
             names = ", ".join(f"`{item.name}`" for item in self.schema.nodes if name in item.implements)
-            hint = f"`{name}` is an interface; bind one of its node types: {names}" if names else None
-            self.reject(span, code, f"unknown node type `{name}`", hint)
-        self.reject(span, code, f"unknown node type `{name}`{did_you_mean(name, known)}")
+            what = f"`{name}` is an interface"
+            return f"{what}; name one of its node types: {names}" if names else f"{what} and no node has it"
+        if any(item.name == name for item in self.schema.edges):
+            edge = name[:1].lower() + name[1:]
+            return f"`{name}` is an edge type; bind it in a traversal: `$a $w:{edge} $b`"
+        return None
 
     def edge_type(self, name: str, span: Span) -> EdgeType:
         """The edge type of that name in any case, or a rejection."""
@@ -133,7 +143,7 @@ class Context:
         found = owner.by_name.get(name)
         if found is None:
             hint = None
-            if is_node and name == "id":
+            if is_node and name == "id" and code == "T6":
                 hint = "a bare variable in `return` gives the id"
             elif not is_node and name in ("src", "dst"):
                 hint = "the variable at that end of the traversal is the node"

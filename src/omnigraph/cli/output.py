@@ -1,0 +1,127 @@
+"""What commands print: results on stdout, errors and warnings on stderr, colour only for a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from omnigraph.errors import OmnigraphError
+    from omnigraph.lang.source import Diagnostic
+
+STYLES = {"OK": "green", "ERROR": "bold red", "WARN": "yellow", "INFO": "cyan", "FILE": "bold"}
+DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def say(text: str) -> None:
+    """Print one result, as it is."""
+    _write(sys.stdout, text)
+
+
+def say_status(word: str, text: str) -> None:
+    """Print a result line that begins with a status word in a column of its own: ``OK    query …``."""
+    _write(sys.stdout, f"{_painted(word, STYLES[word], sys.stdout)}{' ' * (6 - len(word))}{text}")
+
+
+def say_json(document: object) -> None:
+    """Print one JSON document, indented by two."""
+    # JSON is UTF-8 wherever it can be; on a stream that cannot carry it, escapes keep it valid.
+    ascii_only = sys.stdout is not None and (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    _write(sys.stdout, json.dumps(document, indent=2, ensure_ascii=ascii_only))
+
+
+def say_exactly(text: str) -> None:
+    """Print text that is data: UTF-8, nothing added, nothing escaped."""
+    if sys.stdout is None:
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8"))
+
+
+def say_diff(lines: Iterable[str]) -> None:
+    """Print the lines of a unified diff, each with its line end."""
+    for line in lines:
+        style = DIFF_STYLES.get(line[:1])
+        say_exactly(f"{_painted(line[:-1], style, sys.stdout)}\n" if style else line)
+
+
+def warn(text: str) -> None:
+    """Print a warning; the command goes on."""
+    _write(sys.stderr, f"{_painted('warning:', STYLES['WARN'], sys.stderr)} {text}")
+
+
+def complain(error: OmnigraphError) -> None:
+    """Print an error as one block: what happened, the marked source line, what to try next."""
+    label = _painted("error:", STYLES["ERROR"], sys.stderr)
+    _write(sys.stderr, "\n".join(f"{label} {problem}" for problem in _problems(error)))
+
+
+def complain_of_defect(error: BaseException) -> None:
+    """Print what little can be said to a user about an error that nobody foresaw."""
+    label = _painted("error:", STYLES["ERROR"], sys.stderr)
+    summary = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    hint = "this is a defect in omnigraph, not in your input; --debug shows where it happened"
+    _write(sys.stderr, f"{label} internal error: {summary}\nhint: {hint}")
+
+
+def diagnostic_lines(diagnostic: Diagnostic) -> Iterator[str]:
+    """Place, marked source line and hint, to stand below a line that already gives the message."""
+    yield f"{diagnostic.file}:{diagnostic.line}:{diagnostic.column}"
+    yield from diagnostic.marked.split("\n")
+    if diagnostic.hint:
+        yield f"hint: {diagnostic.hint}"
+
+
+def indented(lines: Iterable[str], depth: int = 6) -> str:
+    """Lines as one text, moved in."""
+    return "\n".join(" " * depth + line for line in lines)
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> count(1, "edge type"), count(2, "query")
+    ('1 edge type', '2 queries')
+    """
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
+
+
+def _problems(error: OmnigraphError) -> list[str]:
+    from omnigraph.lang.source import LanguageError
+
+    if isinstance(error, LanguageError):
+        return [item.render() for item in error.diagnostics]
+    listed = error.details.get("errors")
+    if isinstance(listed, list) and len(listed) > 1:
+        # The message names the first and counts the others; a person wants to read them all.
+        hint = [f"{listed[0]}\nhint: {error.hint}"] if error.hint else [str(listed[0])]
+        return [*hint, *map(str, listed[1:])]
+    return [str(error)]
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    # A process can be started without streams; then there is nobody to tell.
+    if stream is not None:
+        stream.write(text + "\n")
+
+
+def _painted(text: str, style: str, stream: TextIO | None) -> str:
+    if stream is None or not _wants_colour(stream):
+        return text
+    from rich.color import ColorSystem
+    from rich.style import Style
+
+    return Style.parse(style).render(text, color_system=ColorSystem.STANDARD)
+
+
+def _wants_colour(stream: TextIO) -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"

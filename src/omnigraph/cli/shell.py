@@ -1,0 +1,103 @@
+"""What surrounds every command: options that may stand anywhere, old spellings, one error boundary."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from typer.core import TyperGroup
+
+from omnigraph.cli.output import complain, complain_of_defect, warn
+from omnigraph.errors import InvalidInput, OmnigraphError
+
+FAILURE = 1
+
+# Options of `omnigraph` itself that may also stand after a command.
+GLOBAL_FLAGS = frozenset({"--debug", "--version", "-v"})
+
+OLD_SPELLINGS = {("check",): "lint", ("query", "lint"): "lint", ("query", "check"): "lint"}
+
+
+def hoist_globals(args: Sequence[str]) -> list[str]:
+    """The arguments with the global flags moved to the front; what follows ``--`` is left alone.
+
+    >>> hoist_globals(["lint", "a.gq", "--debug", "--", "-v"])
+    ['--debug', 'lint', 'a.gq', '--', '-v']
+    """
+    end = args.index("--") if "--" in args else len(args)
+    front = [arg for arg in args[:end] if arg in GLOBAL_FLAGS]
+    return [*front, *(arg for arg in args[:end] if arg not in GLOBAL_FLAGS), *args[end:]]
+
+
+def modernise(args: Sequence[str]) -> tuple[list[str], str | None]:
+    """The arguments with an old spelling of a command replaced, and the warning to give about it.
+
+    >>> modernise(["--debug", "query", "check", "a.gq"])
+    (['--debug', 'lint', 'a.gq'], '`omnigraph query check` is now `omnigraph lint`')
+    >>> modernise(["lint", "check"])
+    (['lint', 'check'], None)
+    """
+    start = next((place for place, arg in enumerate(args) if not arg.startswith("-")), len(args))
+    for words, command in OLD_SPELLINGS.items():
+        end = start + len(words)
+        if tuple(args[start:end]) == words:
+            warning = f"`omnigraph {' '.join(words)}` is now `omnigraph {command}`"
+            return [*args[:start], command, *args[end:]], warning
+    return list(args), None
+
+
+class CommandLine(TyperGroup):
+    """The root of all commands.
+
+    Whatever a command raises ends here as one block on stderr and an exit code; a Python trace is shown only
+    with ``--debug``.
+    """
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
+        """Run the command line and exit the process with the command's code."""
+        given = hoist_globals(sys.argv[1:] if args is None else args)
+        debug = "--debug" in given[: given.index("--")] if "--" in given else "--debug" in given
+        given, warning = modernise(given)
+        try:
+            try:
+                if warning:
+                    warn(warning)
+                return super().main(given, *rest, **extra)
+            finally:
+                # Here and not at the interpreter's exit, where a reader that has gone away cannot be handled.
+                if sys.stdout is not None:
+                    sys.stdout.flush()
+        except OmnigraphError as error:
+            _report(error, debug)
+        except BrokenPipeError:
+            # The reader has seen enough, as `head` does; there is nobody left to tell.
+            _abandon_stdout()
+        except OSError as error:
+            _abandon_stdout()
+            _report(InvalidInput(f"cannot write the output: {error.strerror or error}"), debug)
+        except Exception as error:  # noqa: BLE001 - the last line of defence: a defect is no reason to spill a trace
+            _report(error, debug)
+        sys.exit(FAILURE)
+
+
+def _report(error: Exception, debug: bool) -> None:
+    # stderr may be gone as well; the exit code still speaks.
+    with suppress(OSError):
+        if debug:
+            traceback.print_exception(error)
+        if isinstance(error, OmnigraphError):
+            complain(error)
+        else:
+            complain_of_defect(error)
+
+
+def _abandon_stdout() -> None:
+    """Let what is still buffered go nowhere, so that the interpreter does not fail over it again on exit."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

@@ -1,0 +1,1 @@
+"""Branches, commits, snapshots, and the one door through which anything becomes visible."""

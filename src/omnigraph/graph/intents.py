@@ -1,0 +1,268 @@
+"""Intents: what a bulk writer leaves behind so that its work survives it.
+
+Three objects below ``__recovery/``, all named by the operation's id:
+
+- ``<id>.json``, the intent: who does what to which branch; once confirmed, the complete plan;
+- ``<id>.lease``, a heartbeat that says the owner lives;
+- ``<id>.outcome``, made once by whoever gets there first: the owner before its swap, or a healer that discards.
+
+The lease is a courtesy and may be wrong about a paused owner. The outcome object is what makes that harmless.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from omnigraph.errors import Conflict, NotFound, OmnigraphError, RecoveryRequired, StorageError
+from omnigraph.graph.plan import Plan
+from omnigraph.store.manifest_files import new_id
+from omnigraph.store.objects import ObjectStore
+from omnigraph.store.records import encode_body
+
+PREFIX = "__recovery/"
+LEASE_SECONDS = 30.0
+# Operations that threads of this process are busy with: what is not among them has been left behind.
+_RUNNING: set[str] = set()
+Outcome: TypeAlias = Literal["publishing", "discarded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The process behind an intent; `started` tells it from a later process with the same number."""
+
+    machine: str
+    pid: int
+    started: str
+
+    def to_body(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {"machine": self.machine, "pid": self.pid, "started": self.started}
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """An interrupted or running bulk write. `plan` is None until it is confirmed."""
+
+    id: str
+    operation: str
+    actor: str | None
+    branch: str
+    incarnation: str
+    base: str
+    owner: Owner
+    created_at: int
+    plan: Plan | None = None
+
+    def to_bytes(self) -> bytes:
+        """The JSON form."""
+        return encode_body(
+            {
+                "id": self.id,
+                "operation": self.operation,
+                "actor": self.actor,
+                "branch": self.branch,
+                "incarnation": self.incarnation,
+                "base": self.base,
+                "owner": self.owner.to_body(),
+                "created_at": self.created_at,
+                "state": "staging" if self.plan is None else "confirmed",
+                "plan": None if self.plan is None else self.plan.to_body(),
+            }
+        ).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, id_: str) -> Intent:
+        """Read the JSON form; `RecoveryRequired` when it cannot be read, and the object stays."""
+        try:
+            body = json.loads(data)
+            return cls(
+                id=body["id"],
+                operation=body["operation"],
+                actor=body["actor"],
+                branch=body["branch"],
+                incarnation=body["incarnation"],
+                base=body["base"],
+                owner=Owner(**body["owner"]),
+                created_at=int(body["created_at"]),
+                plan=None if body["plan"] is None else Plan.from_body(body["plan"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise RecoveryRequired(
+                f"the intent of operation {id_} cannot be read",
+                details={"operation_id": id_, "cause": repr(error)},
+                hint=f"inspect {PREFIX}{id_}.json; reading the graph with mode='r' still works",
+            ) from error
+
+
+class Intents:
+    """The intents of one graph."""
+
+    def __init__(self, objects: ObjectStore, lease_seconds: float = LEASE_SECONDS) -> None:
+        self._objects = objects
+        self.lease_seconds = lease_seconds
+
+    def pending(self) -> list[str]:
+        """Ids of operations that have an intent; one request, empty in the steady state."""
+        keys = [item.key for item in self._objects.list(PREFIX.rstrip("/"))]
+        return sorted(key.removeprefix(PREFIX).removesuffix(".json") for key in keys if key.endswith(".json"))
+
+    def read(self, id_: str) -> Intent | None:
+        """An intent, or None when it is gone."""
+        try:
+            return Intent.from_bytes(self._objects.get(f"{PREFIX}{id_}.json").data, id_)
+        except NotFound:
+            return None
+
+    def write(self, intent: Intent) -> None:
+        """Put an intent."""
+        self._objects.put(f"{PREFIX}{intent.id}.json", intent.to_bytes())
+
+    def beat(self, id_: str) -> None:
+        """Say that the owner lives."""
+        self._objects.put(f"{PREFIX}{id_}.lease", str(time.time()).encode())
+
+    def claim_outcome(self, id_: str, outcome: Outcome) -> Outcome:
+        """Decide an operation's outcome, once: gives the one that holds."""
+        key = f"{PREFIX}{id_}.outcome"
+        if self._objects.create_if_absent(key, outcome.encode()):
+            return outcome
+        return "discarded" if self._objects.get(key).data == b"discarded" else "publishing"
+
+    def remove(self, id_: str) -> None:
+        """Forget an operation. The intent goes first: an outcome without one can hold nobody up."""
+        for suffix in (".json", ".lease", ".outcome"):
+            self._objects.delete(f"{PREFIX}{id_}{suffix}")
+
+    def is_abandoned(self, intent: Intent) -> bool:
+        """Whether the owner is gone, as far as can be told from here."""
+        owner = intent.owner
+        if owner.machine == this_machine():
+            if owner.pid == os.getpid() and owner.started == process_start(owner.pid):
+                return intent.id not in _RUNNING
+            return process_start(owner.pid) != owner.started
+        try:
+            heard = float(self._objects.get(f"{PREFIX}{intent.id}.lease").data)
+        except (NotFound, ValueError):
+            heard = intent.created_at / 1_000_000
+        return time.time() - heard > self.lease_seconds
+
+
+class OwnedIntent:
+    """An intent held by this process: begins, is confirmed, and ends, with a heartbeat meanwhile."""
+
+    def __init__(self, intents: Intents, intent: Intent) -> None:
+        self._intents = intents
+        self.intent = intent
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name=f"lease-{intent.id}", daemon=True)
+
+    @classmethod
+    def begin(
+        cls,
+        intents: Intents,
+        *,
+        operation: str,
+        actor: str | None,
+        branch: str,
+        incarnation: str,
+        base: str,
+        now: int,
+    ) -> OwnedIntent:
+        """Write the intent before anything is staged. When it cannot be written nothing has happened."""
+        owner = Owner(this_machine(), os.getpid(), process_start(os.getpid()))
+        intent = Intent(new_id(), operation, actor, branch, incarnation, base, owner, now)
+        _RUNNING.add(intent.id)
+        try:
+            intents.write(intent)
+            intents.beat(intent.id)
+        except OmnigraphError:
+            _RUNNING.discard(intent.id)
+            raise
+        owned = cls(intents, intent)
+        owned._thread.start()
+        return owned
+
+    def confirm(self, plan: Plan) -> None:
+        """Everything is staged: from here on the work outlives this process."""
+        self.intent = replace(self.intent, plan=plan)
+        self._intents.write(self.intent)
+
+    def enter_swap(self) -> None:
+        """Claim the right to publish; `Conflict` when a healer took this process for dead and discarded it."""
+        id_ = self.intent.id
+        if (
+            self._intents.claim_outcome(id_, "publishing") == "publishing"
+            and self._intents.read(id_) is not None
+        ):
+            return
+        raise Conflict(
+            f"operation {id_} was discarded by recovery while its process was paused",
+            details={"operation_id": id_, "branch": self.intent.branch},
+            hint="nothing is visible; run it again",
+        )
+
+    def end(self, *, keep: bool = False) -> str | None:
+        """Stop the heartbeat and remove the intent; gives a warning when that fails: the next heal does it."""
+        self._stopped.set()
+        self._thread.join()
+        _RUNNING.discard(self.intent.id)
+        if keep:
+            return None
+        try:
+            self._intents.remove(self.intent.id)
+        except StorageError as error:
+            return f"the intent of operation {self.intent.id} could not be removed: {error.message}"
+        return None
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(self._intents.lease_seconds / 3):
+            try:
+                self._intents.beat(self.intent.id)
+            except OmnigraphError:
+                # A missed beat only makes a healer bolder, and the outcome object holds against that.
+                continue
+
+
+@cache
+def this_machine() -> str:
+    """What tells one machine, boot and process namespace from another."""
+    parts = [socket.gethostname(), *_read_links("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid")]
+    return "|".join(parts)
+
+
+def _read_links(boot: str, namespace: str) -> Iterator[str]:
+    if Path(boot).exists():
+        yield Path(boot).read_text().strip()
+    if Path(namespace).is_symlink():
+        yield str(Path(namespace).readlink())
+
+
+def process_start(pid: int) -> str:
+    """When a process began, in the system's own words; empty when there is none.
+
+    >>> process_start(os.getpid()) != ""
+    True
+    """
+    try:
+        # The name in parentheses may itself hold spaces and parentheses.
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+    except FileNotFoundError:
+        pass
+    if Path("/proc/self/stat").exists():
+        return ""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return ""
+    except PermissionError:
+        return "alive"
+    return "alive"

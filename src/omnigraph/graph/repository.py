@@ -1,0 +1,460 @@
+"""A graph's storage as one handle: branches, snapshots, history, and writes that end in `publish`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Literal, TypeAlias, TypeVar
+
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.columns import arrow_schema
+from omnigraph.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    OmnigraphError,
+    OutcomeUnknown,
+    PermissionDenied,
+)
+from omnigraph.graph.branches import MAIN, check_branch_name, check_movable
+from omnigraph.graph.format import CURRENT, check_format, pending_migrations
+from omnigraph.graph.history import commit_at, first_parents, get_commit
+from omnigraph.graph.idempotency import claim_key
+from omnigraph.graph.intents import Intents, OwnedIntent
+from omnigraph.graph.plan import OperationClass, Plan
+from omnigraph.graph.publish import PrepareAgain, Receipt, check_expected_head, now_micros, pause, publish
+from omnigraph.graph.recovery import heal
+from omnigraph.graph.snapshot import Snapshot
+from omnigraph.graph.transaction import Transaction
+from omnigraph.lang.temporal import millis_of
+from omnigraph.store.lance_io import LanceRoot
+from omnigraph.store.location import Location
+from omnigraph.store.manifest import Change, Manifest, NotAGraph, Superseded, Uncertain, View
+from omnigraph.store.manifest_files import new_id
+from omnigraph.store.objects import ObjectStore
+from omnigraph.store.options import StorageOptions
+from omnigraph.store.records import (
+    GENESIS_SEQUENCE,
+    BranchEntry,
+    CommitRecord,
+    HeadRecord,
+    RecoveryRecord,
+    Registry,
+    TablePin,
+)
+from omnigraph.store.sync import Durability
+from omnigraph.store.tables import Tables
+
+Mode: TypeAlias = Literal["rw", "r"]
+At: TypeAlias = str | datetime | Snapshot | None
+T = TypeVar("T")
+Prepare: TypeAlias = Callable[[Transaction], OperationClass | None]
+
+# How often a write that can absorb the changes of others is prepared again before it gives up.
+MAX_PREPARATIONS = 32
+_SWAP_ATTEMPTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    """What a write says about itself. `request` is what an idempotency key is checked against."""
+
+    operation: str
+    actor: str | None = None
+    message: str | None = None
+    expected_head: str | None = None
+    idempotency_key: str | None = None
+    request: str = ""
+    bulk: bool = False
+
+
+class Repository:
+    """A handle on one graph. Safe to share between threads; any number of handles and processes may coexist."""
+
+    def __init__(
+        self, location: Location, root: LanceRoot, manifest: Manifest, objects: ObjectStore, mode: Mode
+    ) -> None:
+        self.location = location
+        self.mode: Mode = mode
+        self.tables = Tables(root)
+        self.manifest = manifest
+        self.objects = objects
+        self.intents = Intents(objects)
+        self.warnings: list[str] = []
+        # Two requests that a write begins with do not depend on each other; on a store each is a round trip.
+        self._side = ThreadPoolExecutor(max_workers=1, thread_name_prefix="omnigraph-probe")
+        self._catalog = lru_cache(maxsize=16)(self._load_catalog)
+
+    # --- opening -----------------------------------------------------------------------------------------
+
+    @classmethod
+    def init(
+        cls,
+        uri: str,
+        catalog: Catalog,
+        *,
+        options: StorageOptions | None = None,
+        durability: Durability = "full",
+        actor: str | None = None,
+    ) -> Repository:
+        """Make a new graph. Of several initialisers one succeeds and the others get `Conflict`.
+
+        One that dies on the way leaves a root that cannot be opened and that the next `init` completes.
+        """
+        location, root, objects = _connect(uri, options, durability)
+        try:
+            Manifest.open(root)
+        except NotAGraph:
+            pass
+        else:
+            raise _exists(location)
+        tables = Tables(root)
+        commit_id, incarnation, now = new_id(), new_id(), now_micros()
+        pins = {}
+        for table in catalog.tables.values():
+            # The path has an id of its own: what a rival or a dead initialiser made is never built upon.
+            path = f"{table.path}-{new_id()}"
+            version = tables.create(path, arrow_schema(table, physical=True))
+            pins[str(table.id)] = TablePin(path, version, 0, commit_id)
+        schema, payload = _schema_row(catalog)
+        commit = CommitRecord(
+            id=commit_id,
+            branch=MAIN,
+            incarnation=incarnation,
+            sequence=GENESIS_SEQUENCE,
+            parent=None,
+            merged_parent=None,
+            actor=actor,
+            operation="init",
+            message=None,
+            created_at=now,
+            schema=schema,
+            tables=pins,
+            touched=tuple(sorted(pins)),
+        )
+        registry = Registry(CURRENT, new_id(), now, {MAIN: BranchEntry(incarnation, now, actor)})
+        first = Change(registry, [HeadRecord(MAIN, incarnation, commit)], [commit], {schema: payload})
+        try:
+            manifest = Manifest.create(root, first)
+        except (Superseded, Uncertain) as error:
+            manifest = _settle_init(root, registry, location, error)
+        return cls(location, root, manifest, objects, "rw")
+
+    @classmethod
+    def open(
+        cls,
+        uri: str,
+        *,
+        mode: Mode = "rw",
+        options: StorageOptions | None = None,
+        durability: Durability = "full",
+    ) -> Repository:
+        """Open a graph. Read-write heals what dead writers left; read-only writes nothing at all."""
+        location, root, objects = _connect(uri, options, durability)
+        try:
+            manifest = Manifest.open(root)
+        except NotAGraph as error:
+            hint = (
+                "its initialisation was interrupted: run init again"
+                if error.half_made
+                else "make one with init"
+            )
+            raise NotFound(
+                f"there is no graph at {location}", details={"uri": str(location)}, hint=hint
+            ) from error
+        repository = cls(location, root, manifest, objects, mode)
+        check_format(manifest.registry(manifest.view).format)
+        if mode == "rw":
+            repository._migrate()
+            repository.heal()
+        return repository
+
+    def _migrate(self) -> None:
+        stamp = self.manifest.registry(self.manifest.view).format
+        for target, step in pending_migrations(stamp):
+            step(self.manifest)
+            self._restamp(target)
+
+    def _restamp(self, target: int) -> None:
+        def restamp(view: View) -> None:
+            registry = self.manifest.registry(view)
+            if registry.format < target:
+                change = Change(registry=registry.restamped(target))
+                self.manifest.replace_registry_if_equals(view, registry, change)
+
+        self._retry(restamp)
+
+    def heal(self) -> list[RecoveryRecord]:
+        """Settle what dead bulk writers left behind."""
+        return heal(self.manifest, self.intents)
+
+    def close(self) -> None:
+        """Let go of threads; the graph needs no closing."""
+        self._side.shutdown(wait=False)
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def head(self, branch: str = MAIN, *, refresh: bool = True) -> HeadRecord:
+        """Where a branch stands now."""
+        view = self.manifest.refresh() if refresh else self.manifest.view
+        return self._head(view, branch)
+
+    def _head(self, view: View, branch: str) -> HeadRecord:
+        entry = self.manifest.registry(view).branches.get(branch)
+        head = None if entry is None else self.manifest.head(view, entry.incarnation)
+        if head is None:
+            known = sorted(self.manifest.registry(view).branches)
+            raise NotFound(f"branch '{branch}' not found", details={"branch": branch, "branches": known[:50]})
+        return head
+
+    def snapshot(self, branch: str = MAIN, at: At = None) -> Snapshot:
+        """The state of a branch now, or of the commit, snapshot or moment `at`."""
+        if isinstance(at, Snapshot):
+            return at
+        view = self.manifest.refresh()
+        if isinstance(at, str):
+            commit = get_commit(self.manifest, view, at)
+        else:
+            commit = self._head(view, branch).commit
+            if at is not None:
+                # The whole millisecond counts: callers rarely know more of a moment.
+                commit = commit_at(self.manifest, view, commit, millis_of(at) * 1000 + 999)
+        return self._snapshot(branch, commit)
+
+    def _snapshot(self, branch: str, commit: CommitRecord) -> Snapshot:
+        return Snapshot(branch, commit, self._catalog(commit.schema), self.tables)
+
+    def _load_catalog(self, schema: str) -> Catalog:
+        return Catalog.from_json(json.loads(self.manifest.schema(self.manifest.view, schema)))
+
+    def commit(self, id_: str) -> CommitRecord:
+        """A commit by its id."""
+        return get_commit(self.manifest, self.manifest.refresh(), id_)
+
+    def commits(self, branch: str = MAIN) -> Iterator[CommitRecord]:
+        """A branch's first-parent history, newest first, the inherited part included."""
+        view = self.manifest.refresh()
+        return first_parents(self.manifest, view, self._head(view, branch).commit)
+
+    def recoveries(self) -> list[RecoveryRecord]:
+        """What recovery has done, oldest first."""
+        return self.manifest.recoveries(self.manifest.refresh())
+
+    # --- branches ----------------------------------------------------------------------------------------
+
+    def branches(self) -> dict[str, BranchEntry]:
+        """The live branches by name, sorted."""
+        registry = self.manifest.registry(self.manifest.refresh())
+        return dict(sorted(registry.branches.items()))
+
+    def create_branch(
+        self, name: str, source: str = MAIN, *, at: At = None, actor: str | None = None
+    ) -> HeadRecord:
+        """Make a branch at another branch's head, or at a commit, snapshot or moment. Costs one row."""
+        self._writable("create a branch")
+        name = check_movable(name, "create")
+        incarnation = new_id()
+
+        def create(view: View) -> HeadRecord:
+            registry = self.manifest.registry(view)
+            taken = registry.branches.get(name)
+            if taken is not None:
+                if taken.incarnation == incarnation:
+                    return self._head(view, name)
+                raise Conflict(f"branch '{name}' already exists", details={"branch": name})
+            commit = self._head(view, source).commit if at is None else self._resolve(view, source, at)
+            head = HeadRecord(name, incarnation, commit)
+            entry = BranchEntry(incarnation, now_micros(), actor)
+            change = Change(registry=registry.with_branch(name, entry), heads=[head])
+            self.manifest.replace_registry_if_equals(view, registry, change)
+            return head
+
+        return self._retry(create)
+
+    def _resolve(self, view: View, source: str, at: At) -> CommitRecord:
+        if isinstance(at, Snapshot):
+            return at.commit
+        if isinstance(at, str):
+            return get_commit(self.manifest, view, at)
+        return self.snapshot(source, at).commit
+
+    def delete_branch(self, name: str) -> None:
+        """Delete a branch: its name is free at once, its commits stay reachable from others or go with cleanup."""
+        self._writable("delete a branch")
+        name = check_movable(name, "delete")
+        doomed: list[str] = []
+
+        def delete(view: View) -> None:
+            registry = self.manifest.registry(view)
+            entry = registry.branches.get(name)
+            if entry is None or (doomed and entry.incarnation != doomed[0]):
+                if doomed:
+                    # An earlier attempt of this call went through, though its answer was lost.
+                    return
+                raise NotFound(f"branch '{name}' not found", details={"branch": name})
+            doomed[:] = [entry.incarnation]
+            change = Change(registry=registry.without_branch(name))
+            self.manifest.replace_registry_if_equals(view, registry, change, remove_head=entry.incarnation)
+
+        self._retry(delete)
+
+    def _retry(self, attempt: Callable[[View], T]) -> T:
+        """Repeat a compare-and-swap on fresh views until it holds."""
+        silence: OmnigraphError | None = None
+        for number in range(_SWAP_ATTEMPTS):
+            if number:
+                pause(number)
+            try:
+                return attempt(self.manifest.refresh())
+            except Superseded:
+                continue
+            except Uncertain as error:
+                silence = error.error
+        if silence is not None:
+            raise OutcomeUnknown(
+                f"storage did not answer: {silence.message}", details={"cause": silence.message}
+            )
+        raise Conflict("the registry kept changing", hint="try again when fewer writers are busy")
+
+    # --- writing -----------------------------------------------------------------------------------------
+
+    def begin(self, branch: str = MAIN, commit_id: str | None = None) -> Transaction:
+        """Start a write on a fresh base: heals, probes once, pins the head."""
+        self._writable("write")
+        pending = self._side.submit(self.intents.pending)
+        view = self.manifest.refresh()
+        if pending.result():
+            self.heal()
+            view = self.manifest.refresh()
+        head = self._head(view, check_branch_name(branch, "write"))
+        return Transaction(head, self._snapshot(branch, head.commit), commit_id)
+
+    def write(self, branch: str, request: WriteRequest, prepare: Prepare) -> Receipt | None:
+        """Prepare work and publish it as one commit; prepared again when the branch moved in a way it can absorb.
+
+        `prepare` stages into the transaction and gives its operation class, or None when there is nothing to
+        commit. When anything fails nothing is visible and the next write works.
+        """
+        self._writable(request.operation)
+        commit_id = None
+        if request.idempotency_key is not None:
+            claim = claim_key(self.objects, request.idempotency_key, branch, request.request, now_micros())
+            commit_id = claim.commit_id
+            done = None if claim.fresh else self.manifest.find_commit(self.manifest.refresh(), commit_id)
+            if done is not None:
+                return Receipt(done, replayed=True)
+        for number in range(MAX_PREPARATIONS):
+            if number:
+                pause(number)
+            transaction = self.begin(branch, commit_id)
+            if request.expected_head is not None:
+                check_expected_head(branch, request.expected_head, transaction.head.commit)
+            try:
+                return self._attempt(transaction, request, prepare)
+            except PrepareAgain:
+                continue
+        raise Conflict(
+            f"branch '{branch}' changed {MAX_PREPARATIONS} times while {request.operation} was being prepared",
+            details={"branch": branch},
+            hint="try again when fewer writers are busy",
+        )
+
+    def _attempt(self, transaction: Transaction, request: WriteRequest, prepare: Prepare) -> Receipt | None:
+        if not request.bulk:
+            plan = self._prepare(transaction, request, prepare)
+            return None if plan is None else self._publish(plan)
+        with self._intent(transaction, request) as intent:
+            plan = self._prepare(transaction, request, prepare)
+            if plan is None:
+                return None
+            intent.confirm(plan)
+            return self._publish(plan, before_swap=intent.enter_swap)
+
+    def _prepare(self, transaction: Transaction, request: WriteRequest, prepare: Prepare) -> Plan | None:
+        operation_class = prepare(transaction)
+        if operation_class is None:
+            return None
+        return transaction.plan(
+            request.operation,
+            operation_class,
+            actor=request.actor,
+            message=request.message,
+            expected_head=request.expected_head,
+        )
+
+    @contextmanager
+    def _intent(self, transaction: Transaction, request: WriteRequest) -> Iterator[OwnedIntent]:
+        intent = OwnedIntent.begin(
+            self.intents,
+            operation=request.operation,
+            actor=request.actor,
+            branch=transaction.head.branch,
+            incarnation=transaction.head.incarnation,
+            base=transaction.head.commit.id,
+            now=now_micros(),
+        )
+        keep = False
+        try:
+            yield intent
+        except OutcomeUnknown:
+            # Whether the commit is there is for the next healer to find out, from the confirmed plan.
+            keep = True
+            raise
+        finally:
+            warning = intent.end(keep=keep)
+            if warning is not None:
+                self.warnings.append(warning)
+
+    def _publish(self, plan: Plan, before_swap: Callable[[], None] | None = None) -> Receipt:
+        receipt = publish(self.manifest, plan, before_swap=before_swap)
+        if self.manifest.is_full:
+            self._fold()
+        return receipt
+
+    def _fold(self) -> None:
+        try:
+            self.manifest.fold_log()
+        except (OmnigraphError, Uncertain) as error:
+            # The commit stands; a log that is not folded now is folded after the next one.
+            self.warnings.append(f"the manifest's log was not folded: {error}")
+
+    def _writable(self, what: str) -> None:
+        if self.mode == "r":
+            raise PermissionDenied(
+                f"cannot {what}: the graph is open for reading only", hint="open it with mode='rw'"
+            )
+
+
+def _connect(
+    uri: str, options: StorageOptions | None, durability: Durability
+) -> tuple[Location, LanceRoot, ObjectStore]:
+    location = Location.parse(uri)
+    objects = ObjectStore.open(location, options, durability=durability)
+    return location, LanceRoot.at(location, options or {}, durability), objects
+
+
+def _schema_row(catalog: Catalog) -> tuple[str, str]:
+    payload = json.dumps(catalog.to_json(), separators=(",", ":"), ensure_ascii=False)
+    return catalog.fingerprint.removeprefix("sha256:"), payload
+
+
+def _exists(location: Location) -> Conflict:
+    return Conflict(f"there is a graph at {location} already", details={"uri": str(location)})
+
+
+def _settle_init(root: LanceRoot, registry: Registry, location: Location, error: Exception) -> Manifest:
+    """After a lost or silent swap: the graph that is there is ours if it bears the identity we gave it."""
+    try:
+        manifest = Manifest.open(root)
+    except NotAGraph:
+        if isinstance(error, Uncertain):
+            raise error.error from error
+        raise InvalidInput(f"{location} holds something that is not a graph") from error
+    if manifest.registry(manifest.view).graph_id != registry.graph_id:
+        raise _exists(location) from error
+    return manifest

@@ -1,0 +1,95 @@
+"""A transaction: staged work on top of one head, which becomes a plan. It cannot make anything visible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import Conflict
+from omnigraph.graph.plan import OperationClass, Plan, TableWrite
+from omnigraph.graph.snapshot import Snapshot
+from omnigraph.store.manifest_files import new_id
+from omnigraph.store.records import HeadRecord, TablePin
+from omnigraph.store.tables import StagedTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Transaction:
+    """Work in progress on a branch. Dropping it leaves files that nothing names, and nothing else."""
+
+    def __init__(self, head: HeadRecord, base: Snapshot, commit_id: str | None = None) -> None:
+        self.head = head
+        self.base = base
+        self.commit_id = commit_id or new_id()
+        self._writes: dict[str, TableWrite] = {}
+        self._reads: set[str] = set()
+
+    def read(self, key: str) -> TablePin:
+        """The pin of a table that the work's correctness depends on; it joins the read-set."""
+        self._reads.add(str(self.base.table(key).id))
+        return self.base.pin(key)
+
+    def pin(self, key: str) -> TablePin:
+        """The pin to stage on: what this transaction staged already, else the base's."""
+        table = str(self.base.table(key).id)
+        written = self._writes.get(table)
+        if written is None:
+            return self.base.pin(key)
+        return TablePin(written.path, written.version, written.rows, self.commit_id)
+
+    def stage(
+        self, key: str, *, delete_ids: Iterable[str] = (), insert: pa.Table | None = None
+    ) -> StagedTable:
+        """Stage deletes and inserts of a table; a second call builds on the first."""
+        staged = self.base.tables.stage(self.pin(key), delete_ids=delete_ids, insert=insert)
+        self.write(key, staged)
+        return staged
+
+    def write(self, key: str, staged: StagedTable) -> None:
+        """Take over a version that was staged on this transaction's pin of the table."""
+        table = str(self.base.table(key).id)
+        expected = self.pin(key).version
+        if staged.base_version != expected:
+            raise Conflict(
+                f"{key} was staged on version {staged.base_version}, the transaction is at {expected}",
+                details={"table_key": key, "expected": str(expected), "actual": str(staged.base_version)},
+            )
+        first = self._writes.get(table)
+        base = self.base.pin(key).version if first is None else first.expected
+        self._writes[table] = TableWrite(staged.path, base, staged.version, staged.rows)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has been staged."""
+        return not self._writes
+
+    def plan(
+        self,
+        operation: str,
+        operation_class: OperationClass,
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        expected_head: str | None = None,
+    ) -> Plan:
+        """Freeze the work."""
+        looked_at = self._reads | set(self._writes)
+        tables = self.base.catalog.tables.values()
+        return Plan(
+            commit_id=self.commit_id,
+            branch=self.head.branch,
+            incarnation=self.head.incarnation,
+            base=self.base.commit.id,
+            base_schema=self.base.commit.schema,
+            base_tables={key: pin for key, pin in self.base.commit.tables.items() if key in looked_at},
+            operation=operation,
+            operation_class=operation_class,
+            writes=dict(self._writes),
+            reads=frozenset(self._reads),
+            actor=actor,
+            message=message,
+            expected_head=expected_head,
+            labels={str(item.id): item.key for item in tables if str(item.id) in looked_at},
+        )

@@ -1,0 +1,218 @@
+"""Control objects as files, written by the operating system's own calls.
+
+obstore has a local store, but it neither syncs what it writes nor knows a conditional replace, so it is not
+used here. The primitives instead:
+
+- **replace**: write a temporary file beside the target, sync it, rename it over the target, sync the folder;
+- **create if absent**: the same with a hard link instead of the rename, which fails when the name is taken;
+- **replace if it matches**: compare and rename while holding an exclusive `flock` on the folder. Plain
+  replaces and deletes hold it too, so none can slip in between comparing and renaming. The lock is on the
+  folder itself: there is no lock file to leave behind or to delete by mistake, and the system releases it
+  when its holder dies. It works among threads and processes of one machine; network file systems that
+  cannot lock a folder say so with an error rather than pretend.
+
+A crash leaves at most one temporary file, which no listing shows and `is_temporary` recognises.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+from omnigraph.errors import NotFound, OutcomeUnknown, StorageError
+from omnigraph.store.backend import Object, ObjectInfo
+from omnigraph.store.location import Location
+from omnigraph.store.sync import Durability, make_directories, storage_error, sync_directory
+
+__all__ = ["LocalBackend", "is_temporary"]
+
+_TEMPORARY = (".omnigraph-", ".tmp")
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name is an unfinished write.
+
+    >>> is_temporary(".omnigraph-5f3a.tmp"), is_temporary("01J.json")
+    (True, False)
+    """
+    return name.startswith(_TEMPORARY[0]) and name.endswith(_TEMPORARY[1])
+
+
+class LocalBackend:
+    """Control objects below one folder."""
+
+    def __init__(self, location: Location, durability: Durability) -> None:
+        self._root = Path(location.path)
+        self._durability: Durability = durability
+        self._prepared: set[Path] = set()
+
+    def get(self, key: str) -> Object:
+        return self._read(self._root / key, key)
+
+    def put(self, key: str, data: bytes) -> str:
+        target = self._root / key
+        with self._written(target, data) as temporary, _exclusive(target.parent), _mapped("put", key):
+            temporary.rename(target)
+        self._sync_names(target.parent, key)
+        return _tag(data)
+
+    def create_if_absent(self, key: str, data: bytes) -> bool:
+        target = self._root / key
+        with self._written(target, data) as temporary, _mapped("create", key):
+            try:
+                target.hardlink_to(temporary)
+            except FileExistsError:
+                return False
+        self._sync_names(target.parent, key)
+        return True
+
+    def replace_if_matches(self, key: str, data: bytes, etag: str) -> str | None:
+        target = self._root / key
+        if not target.is_file():
+            return None
+        with self._written(target, data) as temporary, _exclusive(target.parent):
+            try:
+                current = self._read(target, key)
+            except NotFound:
+                return None
+            if current.etag != etag:
+                return None
+            with _mapped("replace", key):
+                temporary.rename(target)
+        self._sync_names(target.parent, key)
+        return _tag(data)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        return self._walk(self._root / prefix, f"{prefix}/" if prefix else "")
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        by_folder: dict[Path, list[str]] = {}
+        for key in keys:
+            by_folder.setdefault((self._root / key).parent, []).append(key)
+        for folder, found in by_folder.items():
+            if not folder.is_dir():
+                continue
+            with _exclusive(folder):
+                for key in found:
+                    with _mapped("delete", key), suppress(FileNotFoundError):
+                        (self._root / key).unlink()
+            if self._durability == "full":
+                sync_directory(folder)
+
+    def _read(self, path: Path, key: str) -> Object:
+        try:
+            data = path.read_bytes()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise NotFound(f"no object `{key}`", details={"key": key}) from None
+        except OSError as error:
+            raise storage_error(error, f"cannot read object `{key}`") from error
+        return Object(data, _tag(data))
+
+    def _walk(self, folder: Path, prefix: str) -> Iterator[ObjectInfo]:
+        try:
+            with os.scandir(folder) as found:
+                entries = [entry for entry in found if not is_temporary(entry.name)]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise storage_error(error, f"cannot list `{prefix}`") from error
+        # A folder's name sorts as the keys in it do, that is with the slash that follows it.
+        named = sorted(
+            (os.fsencode(entry.name) + (b"/" if entry.is_dir(follow_symlinks=False) else b""), entry)
+            for entry in entries
+        )
+        for name, entry in named:
+            if name.endswith(b"/"):
+                yield from self._walk(folder / entry.name, f"{prefix}{entry.name}/")
+                continue
+            try:
+                status = entry.stat()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise storage_error(error, f"cannot list `{prefix}{entry.name}`") from error
+            yield ObjectInfo(
+                key=prefix + entry.name,
+                size=status.st_size,
+                last_modified=datetime.fromtimestamp(status.st_mtime, UTC),
+            )
+
+    @contextmanager
+    def _written(self, target: Path, data: bytes) -> Iterator[Path]:
+        """A synced temporary file beside the target, gone afterwards unless it was renamed."""
+        self._prepare(target.parent)
+        temporary = target.parent / secrets.token_hex(8).join(_TEMPORARY)
+        try:
+            with _mapped("write", target.name), temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                if self._durability == "full":
+                    os.fsync(file.fileno())
+            yield temporary
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def _prepare(self, folder: Path) -> None:
+        """Make a folder, once with the names of all folders down from the root made durable.
+
+        Also when it exists: its maker may be another process that has not come to syncing it yet.
+        """
+        if folder in self._prepared and folder.is_dir():
+            return
+        make_directories(folder, self._durability)
+        if self._durability == "full":
+            above = folder
+            while above != self._root:
+                above = above.parent
+                sync_directory(above)
+        self._prepared.add(folder)
+
+    def _sync_names(self, folder: Path, key: str) -> None:
+        if self._durability != "full":
+            return
+        try:
+            sync_directory(folder)
+        except StorageError as error:
+            # The new object is visible by now; only whether it would survive a power failure is not known.
+            raise OutcomeUnknown(
+                f"object `{key}` was written but could not be made durable", details={"key": key}
+            ) from error
+
+
+@contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; every handle is its own holder, so threads exclude each other too."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise storage_error(error, f"cannot open folder {folder}") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            raise storage_error(error, f"cannot lock folder {folder}") from error
+        yield
+    finally:
+        # Closing releases the lock, except where a fork in another thread has copied the handle.
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
+
+
+@contextmanager
+def _mapped(verb: str, key: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(error, f"cannot {verb} object `{key}`") from error
+
+
+def _tag(data: bytes) -> str:
+    return sha256(data).hexdigest()

@@ -1,0 +1,258 @@
+"""Control objects in S3-compatible buckets and in memory, over obstore.
+
+Two handles on the same place: reads, listings and deletes may be repeated blindly, so obstore retries them.
+Writes are tried once by obstore and retried here, because obstore repeats a conditional put whose reply was
+lost and then reports the conflict with its own first attempt. Every write carries a mark of its own as object
+metadata; when a reply is lost, the object is read back and the mark tells whose it is.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import uuid4
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import MemoryStore, S3Store
+
+from omnigraph.errors import NotFound, OutcomeUnknown, StorageError
+from omnigraph.store.backend import Object, ObjectInfo
+from omnigraph.store.location import Location
+from omnigraph.store.obstore_errors import Failure
+from omnigraph.store.options import RetryPolicy, StorageOptions
+
+if TYPE_CHECKING:
+    from obstore import PutMode
+    from obstore.store import S3Config
+
+__all__ = ["ObstoreBackend"]
+
+Handle: TypeAlias = S3Store | MemoryStore
+
+_MARK = "omnigraph-write"
+_PAGE = 1000
+# What obstore raises: its own errors, FileNotFoundError, and ValueError for what it cannot parse.
+_ERRORS = (BaseError, OSError, ValueError)
+
+# Memory lives as long as the process, so that every handle of one name sees the same objects.
+_memories: dict[str, MemoryStore] = {}
+_memories_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An object as read, with the mark of the write that made it."""
+
+    data: bytes
+    etag: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """When a write may happen.
+
+    `open_to` says whether it could still succeed on what is there now. `beaten_by` says whether what is there
+    proves that no earlier attempt of this write was ever in place.
+    """
+
+    kind: str
+    mode: PutMode
+    open_to: Callable[[_Found | None], bool]
+    beaten_by: Callable[[_Found], bool]
+
+
+_ALWAYS = _Condition("put", "overwrite", lambda _: True, lambda _: False)
+# Someone's creation in place means that ours is not: it never was, or it has been deleted since.
+_IF_ABSENT = _Condition(
+    "create", "create", lambda found: found is None, lambda found: found.mark.startswith("create/")
+)
+
+
+def _if_tagged(etag: str) -> _Condition:
+    def unchanged(found: _Found | None) -> bool:
+        return found is not None and found.etag == etag
+
+    return _Condition("replace", {"e_tag": etag}, unchanged, lambda _: False)
+
+
+class ObstoreBackend:
+    """Control objects below one prefix of a bucket or of a named memory."""
+
+    def __init__(self, reader: Handle, writer: Handle, prefix: str, policy: RetryPolicy) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._policy = policy
+
+    @classmethod
+    def at(cls, location: Location, options: StorageOptions) -> ObstoreBackend:
+        """The objects at a remote location, with checked options."""
+        policy = RetryPolicy.of(options)
+        if location.scheme == "memory":
+            with _memories_lock:
+                memory = _memories.setdefault(location.authority, MemoryStore())
+            return cls(memory, memory, location.path, policy)
+        return cls(
+            reader=_s3(location.authority, options, policy, policy.max_retries),
+            writer=_s3(location.authority, options, policy, 0),
+            prefix=location.path,
+            policy=policy,
+        )
+
+    def get(self, key: str) -> Object:
+        try:
+            found = self._read(self._reader, key)
+        except _ERRORS as error:
+            raise Failure.of(error).as_error(f"get object `{key}`") from error
+        if found is None:
+            raise NotFound(f"no object `{key}`", details={"key": key})
+        return Object(found.data, found.etag)
+
+    def put(self, key: str, data: bytes) -> str:
+        tag = self._write(key, data, _ALWAYS)
+        if tag is None:
+            raise StorageError(f"the store refused an unconditional put of `{key}` as conditional")
+        return tag
+
+    def create_if_absent(self, key: str, data: bytes) -> bool:
+        return self._write(key, data, _IF_ABSENT) is not None
+
+    def replace_if_matches(self, key: str, data: bytes, etag: str) -> str | None:
+        return self._write(key, data, _if_tagged(etag))
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        folder = (self._prefix + prefix).rstrip("/") or None
+        try:
+            for page in obstore.list(self._reader, folder, chunk_size=_PAGE):
+                for found in page:
+                    yield ObjectInfo(
+                        key=found["path"].removeprefix(self._prefix),
+                        size=found["size"],
+                        last_modified=found["last_modified"],
+                    )
+        except _ERRORS as error:
+            raise Failure.of(error).as_error(f"list `{prefix}`") from error
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        try:
+            obstore.delete(self._reader, [self._prefix + key for key in keys])
+        except _ERRORS as error:
+            failure = Failure.of(error)
+            if not failure.missing:
+                raise failure.as_error(f"delete {len(keys)} objects, `{keys[0]}` first") from error
+
+    def _read(self, handle: Handle, key: str) -> _Found | None:
+        """The object, or None; other failures as obstore raises them."""
+        try:
+            result = obstore.get(handle, self._prefix + key)
+            data = result.bytes().to_bytes()
+        except FileNotFoundError as error:
+            if Failure.of(error).missing:
+                return None
+            raise
+        return _Found(data, result.meta["e_tag"] or "", result.attributes.get(_MARK, ""))
+
+    def _write(self, key: str, data: bytes, condition: _Condition) -> str | None:
+        """Write under a condition: the new tag, or None if the condition did not hold.
+
+        `doubt` means that an attempt may have taken effect unseen. From then on a refusal proves nothing,
+        as it may be our own write that is in the way; only reading back does.
+        """
+        mark = f"{condition.kind}/{uuid4().hex}"
+        doubt = False
+        failure: Failure | None = None
+        for _ in self._attempts():
+            try:
+                return self._put_once(key, data, condition, mark)
+            except _ERRORS as error:
+                failure = Failure.of(error)
+            if failure.lost and not doubt:
+                return None
+            if not (failure.lost or failure.transient or failure.maybe_done):
+                break
+            doubt = doubt or failure.maybe_done
+            if not (doubt or failure.conflict):
+                continue
+            try:
+                found = self._read(self._writer, key)
+            except _ERRORS:
+                continue
+            if found is not None and found.mark == mark:
+                return found.etag
+            if condition.open_to(found):
+                continue
+            if not doubt or (found is not None and condition.beaten_by(found)):
+                return None
+            break
+        what = f"{condition.kind} object `{key}`"
+        if doubt:
+            raise OutcomeUnknown(
+                f"cannot tell whether the store did {what}",
+                details={"key": key, "reason": failure.summary if failure else None},
+                hint="read the object to find out",
+            )
+        raise (failure or Failure.of(TimeoutError("no attempt was made"))).as_error(what)
+
+    def _put_once(self, key: str, data: bytes, condition: _Condition, mark: str) -> str:
+        result = obstore.put(
+            self._writer,
+            self._prefix + key,
+            data,
+            attributes={_MARK: mark},
+            mode=condition.mode,
+            use_multipart=False,
+        )
+        return result["e_tag"] or ""
+
+    def _attempts(self) -> Iterator[int]:
+        """Count attempts, pausing between them, within the policy's bounds."""
+        deadline = time.monotonic() + self._policy.retry_timeout
+        yield 0
+        for attempt in range(1, self._policy.max_retries + 1):
+            longest = min(self._policy.longest_pause, self._policy.backoff * 2 ** (attempt - 1))
+            # Jitter keeps writers that failed together from coming back together.
+            pause = longest * random.uniform(0.5, 1)
+            if time.monotonic() + pause > deadline:
+                return
+            time.sleep(pause)
+            yield attempt
+
+
+def _s3(bucket: str, options: StorageOptions, policy: RetryPolicy, retries: int) -> S3Store:
+    config: S3Config = {
+        "bucket": bucket,
+        "region": options.get("region", "us-east-1"),
+        "virtual_hosted_style_request": options.get("virtual_hosted") == "true",
+    }
+    if "endpoint" in options:
+        config["endpoint"] = options["endpoint"]
+    if "access_key_id" in options:
+        config["access_key_id"] = options["access_key_id"]
+    if "secret_access_key" in options:
+        config["secret_access_key"] = options["secret_access_key"]
+    if "session_token" in options:
+        config["session_token"] = options["session_token"]
+    return S3Store(
+        config=config,
+        client_options={
+            "allow_http": options.get("allow_http") == "true",
+            "timeout": timedelta(seconds=policy.timeout),
+            "connect_timeout": timedelta(seconds=policy.connect_timeout),
+        },
+        retry_config={
+            "max_retries": retries,
+            "retry_timeout": timedelta(seconds=policy.retry_timeout),
+            "backoff": {
+                "init_backoff": timedelta(seconds=policy.backoff),
+                "max_backoff": timedelta(seconds=policy.longest_pause),
+                "base": 2,
+            },
+        },
+    )

@@ -1,0 +1,309 @@
+"""Tables, staged only: every change makes a detached version that nobody sees until a commit pins it.
+
+Nothing here moves a table's HEAD. A crash at any point leaves files that no pin names, and nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance import LanceOperation
+from lance.fragment import FragmentMetadata, write_fragments
+
+from omnigraph.store.lance_io import (
+    LanceRoot,
+    data_files,
+    fragment_of,
+    transaction_file,
+    translated,
+    version_file,
+)
+from omnigraph.store.records import TablePin
+
+EMPTY_VERSION = 1
+_CACHED_TABLES = 256
+
+# Fragments below each size are folded together once there are this many of them; folding into the next tier
+# rewrites a row once per tier, whatever the number of writes.
+FOLD_AT = 32
+FOLD_TIERS = (64, 2_048, 65_536)
+
+_IDS_PER_FILTER = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTable:
+    """A detached version that holds a change, not visible yet. `inserted` and `deleted` count rows."""
+
+    path: str
+    base_version: int
+    version: int
+    rows: int
+    inserted: int = 0
+    deleted: int = 0
+
+
+class Tables:
+    """All tables of a graph. Safe to share between threads; handles are cached by path and version."""
+
+    def __init__(self, root: LanceRoot) -> None:
+        self.root = root
+        self._lock = threading.Lock()
+        self._open: OrderedDict[tuple[str, int], lance.LanceDataset] = OrderedDict()
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def create(self, path: str, schema: pa.Schema) -> int:
+        """Make the empty table of a new type; its path must be fresh. Gives the version that pins it."""
+        with translated(f"create {path}"):
+            dataset = self.root.create(path, schema.empty_table())
+        self.root.sync_all(path)
+        self._keep(path, dataset)
+        return int(dataset.version)
+
+    def open(self, path: str, version: int) -> lance.LanceDataset:
+        """The table at exactly that version."""
+        with self._lock:
+            found = self._open.get((path, version))
+            if found is not None:
+                self._open.move_to_end((path, version))
+                return found
+        dataset = self.root.open(path, version)
+        self._keep(path, dataset)
+        return dataset
+
+    def scan(
+        self,
+        pin: TablePin,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """Rows of a pinned table with filter, projection and limit pushed into Lance."""
+        with translated(f"read {pin.path}"):
+            return self._scanner(pin, columns, where, limit).to_table()
+
+    def scan_batches(
+        self, pin: TablePin, columns: Sequence[str] | None = None, where: str | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The same rows as a stream of batches."""
+        with translated(f"read {pin.path}"):
+            yield from self._scanner(pin, columns, where, None).to_batches()
+
+    def _scanner(
+        self, pin: TablePin, columns: Sequence[str] | None, where: str | None, limit: int | None
+    ) -> lance.LanceScanner:
+        dataset = self.open(pin.path, pin.version)
+        return dataset.scanner(
+            columns=None if columns is None else list(columns), filter=where, limit=limit, scan_in_order=False
+        )
+
+    # --- staging -----------------------------------------------------------------------------------------
+
+    def stage(
+        self, pin: TablePin, *, delete_ids: Iterable[str] = (), insert: pa.Table | None = None
+    ) -> StagedTable:
+        """Delete rows by id and insert rows, as one operation.
+
+        An upsert is both with the same ids. Ids that are not there are ignored. Small fragments left by earlier
+        writes are folded on the way, so that a table stays flat however often it is written.
+        """
+        dataset = self.open(pin.path, pin.version)
+        with translated(f"stage rows of {pin.path}"):
+            changed, removed, deleted = self._delete(dataset, delete_ids)
+            new = self._write(pin.path, dataset, insert)
+            folded = self._fold(dataset, changed, removed)
+            operation = LanceOperation.Update(
+                removed_fragment_ids=sorted(removed | folded.removed),
+                updated_fragments=[item for item in changed if item.id not in folded.removed],
+                new_fragments=[*folded.added, *new],
+            )
+            self.root.sync(pin.path, _deletion_files(changed))
+            inserted = 0 if insert is None else insert.num_rows
+            rows = pin.rows - deleted + inserted
+            return self._commit(pin, dataset, operation, rows, inserted, deleted)
+
+    def stage_overwrite(
+        self, pin: TablePin, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    ) -> StagedTable:
+        """Replace every row; with no batches the table becomes empty."""
+        dataset = self.open(pin.path, pin.version)
+        with translated(f"overwrite {pin.path}"):
+            reader = pa.RecordBatchReader.from_batches(schema, batches)
+            fragments = write_fragments(reader, dataset, mode="append")
+            self.root.sync(pin.path, data_files(fragments))
+            operation = LanceOperation.Update(
+                removed_fragment_ids=[item.fragment_id for item in dataset.get_fragments()],
+                new_fragments=fragments,
+            )
+            rows = sum(item.physical_rows for item in fragments)
+            return self._commit(pin, dataset, operation, rows, rows, pin.rows)
+
+    def stage_fragments(self, pin: TablePin, fragments: Sequence[FragmentMetadata]) -> StagedTable:
+        """Append fragments that have been written already, by this process or by others."""
+        dataset = self.open(pin.path, pin.version)
+        with translated(f"append to {pin.path}"):
+            self.root.sync(pin.path, data_files(fragments))
+            rows = sum(item.physical_rows for item in fragments)
+            operation = LanceOperation.Append(list(fragments))
+            return self._commit(pin, dataset, operation, pin.rows + rows, rows, 0)
+
+    def stage_columns(self, pin: TablePin, schema: pa.Schema) -> StagedTable:
+        """Add nullable columns; metadata only, existing rows read null.
+
+        `schema` is the whole new schema and must begin with the table's present columns.
+        """
+        dataset = self.open(pin.path, pin.version)
+        with translated(f"add columns to {pin.path}"):
+            fragments = [item.metadata for item in dataset.get_fragments()]
+            operation = LanceOperation.Merge(fragments, schema)
+            return self._commit(pin, dataset, operation, pin.rows, 0, 0)
+
+    def stage_rewrite(self, pin: TablePin) -> StagedTable:
+        """Rewrite every fragment that has deletions or is small into full ones; rows stay the same."""
+        dataset = self.open(pin.path, pin.version)
+        with translated(f"rewrite {pin.path}"):
+            worn = [item for item in dataset.get_fragments() if _is_worn(item.metadata)]
+            folded = self._rewrite(dataset, worn)
+            operation = LanceOperation.Update(
+                removed_fragment_ids=sorted(folded.removed), new_fragments=folded.added
+            )
+            return self._commit(pin, dataset, operation, pin.rows, 0, 0)
+
+    def stage_index(self, pin: TablePin, column: str, kind: str) -> StagedTable:
+        """Build an index segment over the fragments that no segment of the column's index covers yet."""
+        dataset = self.open(pin.path, pin.version)
+        name = f"{column}_{kind.lower()}"
+        with translated(f"index {pin.path}.{column}"):
+            covered = {
+                id_ for item in dataset.list_indices() if item["name"] == name for id_ in item["fragment_ids"]
+            }
+            wanted = [item.fragment_id for item in dataset.get_fragments() if item.fragment_id not in covered]
+            segment = dataset.create_index_uncommitted(
+                column, kind, name=name, replace=True, fragment_ids=wanted
+            )
+            self.root.sync(pin.path, [f"_indices/{segment.uuid}/{item.path}" for item in segment.files or ()])
+            operation = LanceOperation.CreateIndex([segment], [])
+            return self._commit(pin, dataset, operation, pin.rows, 0, 0)
+
+    # --- parts -------------------------------------------------------------------------------------------
+
+    def _delete(
+        self, dataset: lance.LanceDataset, ids: Iterable[str]
+    ) -> tuple[list[FragmentMetadata], set[int], int]:
+        """New deletion vectors for the rows of these ids: changed fragments, emptied fragments, row count."""
+        addresses: dict[int, list[int]] = {}
+        for part in _chunks(list(ids), _IDS_PER_FILTER):
+            where = "id IN (" + ", ".join(quote_string(item) for item in part) + ")"
+            found = dataset.scanner(columns=[], filter=where, with_row_address=True).to_table()
+            for address in found["_rowaddr"].to_pylist():
+                addresses.setdefault(address >> 32, []).append(address)
+        changed: list[FragmentMetadata] = []
+        removed: set[int] = set()
+        for fragment_id, rows in sorted(addresses.items()):
+            fragment = fragment_of(dataset, fragment_id)
+            after = fragment.delete(f"_rowaddr IN ({', '.join(map(str, rows))})")
+            if after is None:
+                removed.add(fragment_id)
+            else:
+                changed.append(after)
+        return changed, removed, sum(len(rows) for rows in addresses.values())
+
+    def _write(self, path: str, dataset: lance.LanceDataset, rows: pa.Table | None) -> list[FragmentMetadata]:
+        if rows is None or rows.num_rows == 0:
+            return []
+        fragments = write_fragments(rows, dataset, mode="append")
+        self.root.sync(path, data_files(fragments))
+        return list(fragments)
+
+    def _fold(
+        self, dataset: lance.LanceDataset, changed: Sequence[FragmentMetadata], removed: set[int]
+    ) -> _Folded:
+        """Fold the smallest full tier of fragments that this operation does not touch anyway."""
+        touched = {item.id for item in changed} | removed
+        tiers: dict[int, list[lance.LanceFragment]] = {}
+        for fragment in dataset.get_fragments():
+            if fragment.fragment_id not in touched:
+                tier = _tier(fragment.physical_rows)
+                if tier is not None:
+                    tiers.setdefault(tier, []).append(fragment)
+        for tier in sorted(tiers):
+            if len(tiers[tier]) >= FOLD_AT:
+                return self._rewrite(dataset, tiers[tier])
+        return _Folded(set(), [])
+
+    def _rewrite(self, dataset: lance.LanceDataset, fragments: Sequence[lance.LanceFragment]) -> _Folded:
+        if not fragments:
+            return _Folded(set(), [])
+        scanner = dataset.scanner(fragments=list(fragments), scan_in_order=True)
+        added = write_fragments(scanner.to_reader(), dataset, mode="append")
+        self.root.sync(_relative(self.root, dataset), data_files(added))
+        return _Folded({item.fragment_id for item in fragments}, list(added))
+
+    def _commit(
+        self,
+        pin: TablePin,
+        dataset: lance.LanceDataset,
+        operation: LanceOperation.BaseOperation,
+        rows: int,
+        inserted: int,
+        deleted: int,
+    ) -> StagedTable:
+        transaction = lance.Transaction(dataset.version, operation)
+        committed = lance.LanceDataset.commit(dataset, transaction, detached=True)
+        self.root.sync(pin.path, [transaction_file(transaction), version_file(committed.version)])
+        self._keep(pin.path, committed)
+        return StagedTable(pin.path, pin.version, int(committed.version), rows, inserted, deleted)
+
+    def _keep(self, path: str, dataset: lance.LanceDataset) -> None:
+        with self._lock:
+            self._open[(path, int(dataset.version))] = dataset
+            while len(self._open) > _CACHED_TABLES:
+                self._open.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    removed: set[int]
+    added: list[FragmentMetadata]
+
+
+def _tier(rows: int) -> int | None:
+    return next((tier for tier, bound in enumerate(FOLD_TIERS) if rows < bound), None)
+
+
+def _is_worn(fragment: FragmentMetadata) -> bool:
+    return fragment.deletion_file is not None or _tier(fragment.physical_rows) is not None
+
+
+def _relative(root: LanceRoot, dataset: lance.LanceDataset) -> str:
+    return str(dataset.uri).rstrip("/").removeprefix(root.uri.rstrip("/") + "/")
+
+
+def _deletion_files(fragments: Iterable[FragmentMetadata]) -> list[str]:
+    found: list[str] = []
+    for fragment in fragments:
+        file: Any = fragment.deletion_file
+        if file is not None:
+            found.append(file.path(fragment.id))
+    return found
+
+
+def _chunks(items: list[str], size: int) -> Iterator[list[str]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def quote_string(text: str) -> str:
+    """A string literal of Lance's filter language.
+
+    >>> quote_string("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,76 @@
+"""The examples are what they claim to be: clean where they teach, wrong where they show mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import ROOT, run
+
+EXAMPLES = sorted(
+    folder.name
+    for folder in (ROOT / "examples").iterdir()
+    if (folder / "schema.pg").is_file() and folder.name != "mistakes"
+)
+
+
+@pytest.fixture(autouse=True)
+def _in_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def test_the_examples_are_seen() -> None:
+    assert {"research", "social"} <= set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_has_neither_errors_nor_warnings(name: str) -> None:
+    folder = Path("examples") / name
+    assert run("schema", "check", str(folder)).code == 0
+    outcome = run("lint", "--schema", str(folder / "schema.pg"), str(folder), "--json")
+    assert outcome.code == 0
+    reports = json.loads(outcome.stdout)
+    assert [(item["errors"], item["warnings"], item["infos"]) for item in reports] == [(0, 0, 0)] * len(
+        reports
+    )
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_has_the_one_layout(name: str) -> None:
+    assert run("fmt", "--check", f"examples/{name}").code == 0
+
+
+def test_the_next_schema_of_the_social_example_is_reachable() -> None:
+    outcome = run(
+        "schema", "plan", "--from", "examples/social/schema.pg", "--schema", "examples/social/schema_next.pg"
+    )
+    assert "supported: yes\n" in outcome.stdout
+
+
+def test_every_mistaken_query_is_refused() -> None:
+    outcome = run(
+        "lint", "--schema", "examples/social/schema.pg", "--query", "examples/mistakes/queries.gq", "--json"
+    )
+    assert {item["status"] for item in json.loads(outcome.stdout)["results"]} == {"error"}
+
+
+@pytest.mark.slow
+def test_the_demo_runs_through_from_any_directory(tmp_path: Path) -> None:
+    tour = subprocess.run(
+        [sys.executable, ROOT / "examples" / "demo.py"],
+        cwd=tmp_path,
+        env={**os.environ, "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (tour.returncode, tour.stderr) == (0, "")
+    assert "\x1b" not in tour.stdout
+    assert "[OG-MF-103, validated]" in tour.stdout
+    assert "Try next:" in tour.stdout

@@ -1,0 +1,214 @@
+"""`omnigraph lint`: the human lines, the JSON document, and when it fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import READ, run, write
+
+BROKEN = """\
+query wrong() {
+  match {
+    $p: Person
+  }
+  return { $p.naem, $p.aeg }
+}
+"""
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def test_a_good_file_is_ok_line_by_line() -> None:
+    outcome = run("lint", "--schema", "people.pg", "--query", "read.gq")
+    assert outcome.code == 0
+    assert outcome.stderr == ""
+    assert outcome.stdout == (
+        "OK    query `everybody` (read)\n"
+        "INFO  Lint complete: 1 queries processed (0 error(s), 0 warning(s), 0 info item(s))\n"
+    )
+
+
+def test_an_error_shows_its_place_and_the_marked_line(folder: Path) -> None:
+    write(folder / "wrong.gq", BROKEN)
+    outcome = run("lint", "--schema", "people.pg", "--query", "wrong.gq")
+    assert outcome.code == 1
+    message = "type error: T6: node type `Person` has no property `naem`, did you mean `name`?"
+    assert outcome.stdout.splitlines()[:4] == [
+        f"ERROR query `wrong`: {message}",
+        "      wrong.gq:5:15",
+        "          return { $p.naem, $p.aeg }",
+        "                      ^^^^",
+    ]
+
+
+def test_every_error_of_a_query_is_shown_and_the_query_is_counted_once(folder: Path) -> None:
+    write(folder / "wrong.gq", BROKEN)
+    outcome = run("lint", "--schema", "people.pg", "--query", "wrong.gq")
+    assert outcome.stdout.count("ERROR query `wrong`") == 1
+    assert "      also: type error: T6: node type `Person` has no property `aeg`" in outcome.stdout
+    assert outcome.stdout.endswith("1 queries processed (1 error(s), 0 warning(s), 0 info item(s))\n")
+
+
+def test_a_file_that_does_not_parse_is_an_error_with_its_code(folder: Path) -> None:
+    write(folder / "torn.gq", "query torn( {")
+    outcome = run("lint", "--schema", "people.pg", "--query", "torn.gq")
+    assert outcome.code == 1
+    assert outcome.stdout.startswith("ERROR Q000: parse error: ")
+    assert "      torn.gq:1:13\n        query torn( {\n                    ^\n" in outcome.stdout
+
+
+def test_warnings_are_shown_and_do_not_fail(folder: Path) -> None:
+    write(folder / "fixed.gq", 'query add() { insert Person { name: "Al" } }\n')
+    outcome = run("lint", "--schema", "people.pg", "--query", "fixed.gq")
+    assert outcome.code == 0
+    assert outcome.stdout.splitlines()[:2] == [
+        "OK    query `add` (mutation)",
+        "WARN  query `add`: mutation declares no params; hardcoded mutations are easy to miss",
+    ]
+
+
+def test_a_property_no_update_sets_is_a_warning_of_the_file(folder: Path) -> None:
+    text = "query touch($n: String) { update Person set { age: 1 } where name = $n }\n"
+    write(folder / "schema.pg", "node Person { name: String @key  age: I32?  city: String? }")
+    write(folder / "touch.gq", text)
+    outcome = run("lint", "--schema", "schema.pg", "--query", "touch.gq")
+    assert outcome.code == 0
+    assert "WARN  L201: Person.city exists in schema but no update query sets it\n" in outcome.stdout
+
+
+def test_one_file_gives_one_json_document() -> None:
+    outcome = run("lint", "--schema", "people.pg", "--query", "read.gq", "--json")
+    assert outcome.code == 0
+    assert outcome.stdout.startswith('{\n  "status": "ok",\n')
+    assert json.loads(outcome.stdout) == {
+        "status": "ok",
+        "schema_source": {"kind": "file", "path": "people.pg"},
+        "query_path": "read.gq",
+        "queries_processed": 1,
+        "errors": 0,
+        "warnings": 0,
+        "infos": 0,
+        "results": [
+            {
+                "name": "everybody",
+                "kind": "read",
+                "status": "ok",
+                "warnings": [],
+                "operation": {
+                    "result": [{"name": "name", "kind": "string", "nullable": False}],
+                    "reads": [{"kind": "node", "type_name": "Person"}],
+                    "writes": [],
+                },
+            }
+        ],
+        "findings": [],
+    }
+
+
+def test_an_error_in_json_carries_its_text_and_fails(folder: Path) -> None:
+    write(folder / "wrong.gq", BROKEN)
+    outcome = run("lint", "--schema", "people.pg", "--query", "wrong.gq", "--json")
+    document = json.loads(outcome.stdout)
+    assert outcome.code == 1
+    assert (document["status"], document["errors"]) == ("error", 1)
+    (result,) = document["results"]
+    assert result["error"].startswith("type error: T6: ")
+    assert "operation" not in result
+
+
+def test_several_files_give_an_array_and_one_total(folder: Path) -> None:
+    write(folder / "wrong.gq", BROKEN)
+    named = ("--schema", "people.pg", "--query", "read.gq", "--query", "wrong.gq")
+    assert [item["query_path"] for item in json.loads(run("lint", *named, "--json").stdout)] == [
+        "read.gq",
+        "wrong.gq",
+    ]
+    lines = run("lint", *named).stdout.splitlines()
+    assert [line for line in lines if line.startswith("FILE")] == ["FILE  read.gq", "FILE  wrong.gq"]
+    assert (
+        lines[-1] == "INFO  Lint complete: 2 queries processed in 2 files "
+        "(1 error(s), 0 warning(s), 0 info item(s))"
+    )
+
+
+def test_a_directory_means_the_query_files_below_it_and_gives_an_array(folder: Path) -> None:
+    for name in ("q/b.gq", "q/deep/a.gq", "q/.hidden/c.gq", "q/notes.txt"):
+        write(folder / name, READ)
+    outcome = run("lint", "--schema", "people.pg", "q", "--json")
+    assert [item["query_path"] for item in json.loads(outcome.stdout)] == ["q/b.gq", "q/deep/a.gq"]
+    alone = run("lint", "--schema", "people.pg", "q/deep", "--json")
+    assert len(json.loads(alone.stdout)) == 1
+
+
+def test_a_file_named_twice_is_checked_once() -> None:
+    outcome = run("lint", "--schema", "people.pg", "--query", "read.gq", "read.gq")
+    assert outcome.stdout.count("OK ") == 1
+
+
+def test_stdin_can_be_the_query_file() -> None:
+    outcome = run("lint", "--schema", "people.pg", "--query", "-", stdin="query q( {")
+    assert outcome.code == 1
+    assert "      <stdin>:1:10\n" in outcome.stdout
+
+
+def test_stdin_cannot_be_the_schema_and_the_queries() -> None:
+    outcome = run("lint", "--schema", "-", "--query", "-")
+    assert outcome.code == 2
+    assert "can stand for one file only" in outcome.stderr
+
+
+def test_a_directory_without_queries_is_refused(folder: Path) -> None:
+    (folder / "empty").mkdir()
+    outcome = run("lint", "--schema", "people.pg", "empty")
+    assert (outcome.code, outcome.stdout, outcome.stderr) == (1, "", "error: no .gq files in empty\n")
+
+
+def test_a_schema_with_errors_stops_everything(folder: Path) -> None:
+    write(folder / "bad.pg", "node Person { name: Strin @key }\nnode Person { age: Integer }\n")
+    outcome = run("lint", "--schema", "bad.pg", "--query", "read.gq")
+    assert (outcome.code, outcome.stdout) == (1, "")
+    assert outcome.stderr.startswith(
+        "error: bad.pg:1:21: parse error: unknown type: Strin\n"
+        "  node Person { name: Strin @key }\n"
+        "                      ^^^^^\n"
+        "  hint: did you mean `String`?\n"
+        "error: bad.pg:2:20: "
+    )
+
+
+def test_without_a_schema_it_says_what_to_pass() -> None:
+    outcome = run("lint", "--query", "read.gq")
+    assert (outcome.code, outcome.stdout) == (1, "")
+    assert outcome.stderr == (
+        "error: no schema to check against\nhint: pass --schema <file>: this version checks without a graph\n"
+    )
+
+
+def test_without_a_query_file_it_is_a_usage_error() -> None:
+    outcome = run("lint", "--schema", "people.pg")
+    assert outcome.code == 2
+    assert "--query" in outcome.stderr
+
+
+@pytest.mark.parametrize("uri", ["graph.omni", "s3://bucket/graph"])
+def test_a_graph_is_refused_with_the_option_to_use(uri: str) -> None:
+    outcome = run("lint", uri, "--query", "read.gq")
+    assert outcome.code == 1
+    assert "pass --schema <file>" in outcome.stderr
+
+
+def test_a_server_is_refused_with_its_own_option() -> None:
+    outcome = run("lint", "https://graph.example.org", "--query", "read.gq")
+    assert outcome.code == 1
+    assert "must be addressed with --server <url>" in outcome.stderr
+
+
+@pytest.mark.parametrize("words", [("check",), ("query", "lint"), ("query", "check")])
+def test_old_spellings_still_work_with_a_warning(words: tuple[str, ...]) -> None:
+    outcome = run(*words, "--schema", "people.pg", "--query", "read.gq")
+    assert outcome.code == 0
+    assert outcome.stderr == f"warning: `omnigraph {' '.join(words)}` is now `omnigraph lint`\n"
+    assert outcome.stdout.startswith("OK ")

@@ -1,0 +1,187 @@
+"""What holds for every command: global options, streams, exit codes, and never a Python trace unasked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from omnigraph import __version__
+from omnigraph.cli.shell import CommandLine
+from tests.cli.running import COMMAND, READ, run, run_process, write
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+VERSION = f"omnigraph {__version__}\ninternal-schema 6\n"
+
+
+@pytest.mark.parametrize("args", [["version"], ["--version"], ["-v"], ["lint", "--version"], ["fmt", "-v"]])
+def test_the_version_can_be_asked_for_anywhere(args: list[str]) -> None:
+    outcome = run(*args)
+    assert (outcome.code, outcome.stdout, outcome.stderr) == (0, VERSION, "")
+
+
+def test_help_names_every_command() -> None:
+    outcome = run("--help")
+    assert outcome.code == 0
+    assert all(f" {command} " in outcome.stdout for command in ("lint", "schema", "fmt", "version"))
+    assert "--show-completion" in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    "args", [["nonsense"], ["lint", "--nonsense"], ["schema", "nonsense"], ["schema", "check"]]
+)
+def test_what_does_not_parse_is_a_usage_error_on_stderr(args: list[str]) -> None:
+    outcome = run(*args)
+    assert (outcome.code, outcome.stdout) == (2, "")
+    assert "Usage: omnigraph" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [["--debug", "schema", "check", "x.pg"], ["schema", "check", "x.pg", "--debug"]]
+)
+def test_debug_shows_the_trace_wherever_it_stands(args: list[str]) -> None:
+    outcome = run(*args)
+    assert outcome.code == 1
+    assert "Traceback (most recent call last)" in outcome.stderr
+    assert outcome.stderr.endswith("error: no such file: x.pg\n")
+    assert "Traceback" not in run("schema", "check", "x.pg").stderr
+
+
+def test_after_two_dashes_a_global_option_is_a_name() -> None:
+    outcome = run("schema", "check", "--", "--debug")
+    assert (outcome.code, outcome.stderr) == (1, "error: no such file: --debug\n")
+
+
+def test_a_missing_file_is_named_with_the_nearest_one() -> None:
+    outcome = run("schema", "check", "peopel.pg")
+    assert (outcome.code, outcome.stdout) == (1, "")
+    assert outcome.stderr == "error: no such file: peopel.pg\nhint: did you mean `people.pg`?\n"
+
+
+def test_a_directory_in_place_of_a_file_is_refused() -> None:
+    outcome = run("lint", "--schema", ".", "--query", "read.gq")
+    assert (outcome.code, outcome.stderr) == (1, "error: . is a directory, not a file\n")
+
+
+def test_a_link_that_leads_nowhere_is_refused(folder: Path) -> None:
+    (folder / "lost.pg").symlink_to("gone.pg")
+    outcome = run("schema", "check", "lost.pg")
+    assert (outcome.code, outcome.stderr) == (1, "error: lost.pg is a link that leads nowhere\n")
+
+
+def test_a_link_to_itself_is_refused(folder: Path) -> None:
+    (folder / "loop.pg").symlink_to("loop.pg")
+    outcome = run("schema", "check", "loop.pg")
+    assert outcome.code == 1
+    assert outcome.stderr.startswith("error: cannot read loop.pg: ")
+
+
+def test_a_file_that_may_not_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Whoever runs the tests may be root, whom no permission stops.
+    def locked(*_args: object, **_options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", locked)
+    outcome = run("schema", "check", "people.pg")
+    assert (outcome.code, outcome.stderr) == (1, "error: cannot read people.pg: permission denied\n")
+
+
+def test_a_file_that_is_not_text_is_refused_with_the_place(folder: Path) -> None:
+    (folder / "latin.pg").write_bytes("// fine\n// caf\xe9\n".encode("latin-1"))
+    outcome = run("schema", "check", "latin.pg")
+    assert (outcome.code, outcome.stderr) == (1, "error: latin.pg is not UTF-8 text: byte 0xe9 in line 2\n")
+
+
+def test_an_endless_file_is_refused() -> None:
+    outcome = run("schema", "check", "/dev/zero")
+    assert outcome.code == 1
+    assert outcome.stderr.startswith("error: /dev/zero is larger than 64 MiB\n")
+
+
+def test_an_unforeseen_failure_is_one_block_that_says_so() -> None:
+    defective = typer.Typer(cls=CommandLine)
+
+    @defective.command()
+    def divide() -> None:
+        raise ZeroDivisionError("division by zero")
+
+    @defective.callback()
+    def root() -> None:
+        """With a callback the one command is a subcommand, as in the real tree."""
+
+    outcome = CliRunner().invoke(defective, ["divide"])
+    assert (outcome.exit_code, outcome.stdout) == (1, "")
+    assert outcome.stderr == (
+        "error: internal error: ZeroDivisionError: division by zero\n"
+        "hint: this is a defect in omnigraph, not in your input; --debug shows where it happened\n"
+    )
+
+
+def test_colour_is_only_for_those_who_want_it() -> None:
+    plain = run("schema", "check", "people.pg")
+    forced = run("schema", "check", "people.pg", env={"NO_COLOR": None, "FORCE_COLOR": "1"})
+    assert "\x1b" not in plain.stdout
+    assert forced.stdout.startswith("\x1b[32mOK\x1b[0m    schema people.pg")
+
+
+def test_the_installed_command_answers_with_streams_and_codes(folder: Path) -> None:
+    write(folder / "wrong.gq", READ.replace("name", "naem"))
+    good = run_process("lint", "--schema", "people.pg", "--query", "read.gq")
+    assert (good.returncode, good.stderr) == (0, b"")
+    bad = run_process("lint", "--schema", "people.pg", "--query", "wrong.gq")
+    assert (bad.returncode, bad.stderr) == (1, b"")
+    assert bad.stdout.startswith(b"ERROR query `everybody`")
+    usage = run_process("lint", "--nonsense")
+    assert (usage.returncode, usage.stdout) == (2, b"")
+    assert b"Traceback" not in usage.stderr
+
+
+def test_a_file_name_that_is_not_text_still_gives_valid_json() -> None:
+    name = b"caf\xff.gq"
+    Path(os.fsdecode(name)).write_text(READ, encoding="utf-8")
+    found = run_process("lint", "--schema", "people.pg", "--query", name, "--json")
+    assert (found.returncode, found.stderr) == (0, b"")
+    assert os.fsencode(json.loads(found.stdout)["query_path"]) == name
+
+
+def test_a_reader_that_goes_away_causes_no_noise() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        gone = subprocess.run(
+            [COMMAND, "lint", "--schema", "people.pg", "--query", "read.gq", "--json"],
+            stdout=write_end,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(write_end)
+    assert (gone.returncode, gone.stderr) == (1, b"")
+
+
+def test_a_full_disk_is_one_readable_error() -> None:
+    with Path("/dev/full").open("wb") as full:
+        failed = subprocess.run(
+            [COMMAND, "schema", "check", "people.pg"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert failed.returncode == 1
+    assert failed.stderr == b"error: cannot write the output: No space left on device\n"
+
+
+def test_a_shell_can_complete_commands() -> None:
+    asked = {"_OMNIGRAPH_COMPLETE": "complete_bash", "COMP_WORDS": "omnigraph li", "COMP_CWORD": "1"}
+    found = subprocess.run(
+        [COMMAND], env={**os.environ, **asked}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert found.stdout.split() == ["lint"]

@@ -1,0 +1,423 @@
+"""The checker's subtle rules, one sentence each; the plain ones are in the golden corpus."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnigraph.lang import ir
+from omnigraph.lang import query_ast as ast
+from omnigraph.lang.check import check_query
+from omnigraph.lang.compile import load_schema
+from omnigraph.lang.query_parser import parse_queries
+from omnigraph.lang.source import LanguageError, Source
+from omnigraph.lang.types import I64, STRING, PropType, Scalar
+
+SCHEMA = load_schema(
+    """
+    node Person {
+      name: String @key
+      age: I32?
+      mood: enum(calm, sad)?
+      tags: [String]?
+      ratio: F32?
+      vec: Vector(2)?
+      file: Blob?
+    }
+    node Firm { name: String @key }
+    edge Knows: Person -> Person { since: Date? }
+    edge WorksAt: Person -> Firm
+    """
+)
+
+
+def check(text: str) -> ir.CheckedQuery:
+    source = Source(text, "q.gq")
+    return check_query(parse_queries(source).queries[0], SCHEMA, source)
+
+
+def read(match: str, tail: str = "return { 1 as one }", params: str = "") -> ir.ReadQuery:
+    checked = check(f"query q({params}) {{ match {{ {match} }} {tail} }}")
+    assert isinstance(checked, ir.ReadQuery)
+    return checked
+
+
+def mutation(body: str, params: str = "") -> ir.MutationQuery:
+    checked = check(f"query q({params}) {{ {body} }}")
+    assert isinstance(checked, ir.MutationQuery)
+    return checked
+
+
+def errors(match: str, tail: str = "return { 1 as one }", params: str = "") -> list[str | None]:
+    with pytest.raises(LanguageError) as caught:
+        read(match, tail, params)
+    return [item.code for item in caught.value.diagnostics]
+
+
+def marked(match: str, tail: str = "return { 1 as one }", params: str = "") -> list[str]:
+    """The pieces of source that the carets stand under."""
+    text = f"query q({params}) {{ match {{ {match} }} {tail} }}"
+    with pytest.raises(LanguageError) as caught:
+        check(text)
+    return [text[item.start : item.end] for item in caught.value.diagnostics]
+
+
+def expand(query: ir.ReadQuery) -> ir.Expand:
+    found = query.pattern[-1]
+    assert isinstance(found, ir.Expand)
+    return found
+
+
+def predicate(query: ir.ReadQuery) -> ir.Predicate:
+    found = query.pattern[-1]
+    assert isinstance(found, ir.Filter)
+    return found.predicate
+
+
+# --- direction -------------------------------------------------------------------------------------------
+
+
+def test_an_edge_is_expanded_from_the_left_when_both_ends_are_new() -> None:
+    scan, step = read("$a knows $b").pattern
+    assert scan == ir.NodeScan("a", "Person", implicit=True)
+    assert step == ir.Expand("a", "Knows", "out", "b", "Person")
+
+
+def test_an_edge_is_expanded_backwards_when_only_its_right_end_is_bound() -> None:
+    step = expand(read("$b: Person  $a knows{1,2} $b"))
+    assert step == ir.Expand("b", "Knows", "in", "a", "Person", 1, 2)
+
+
+def test_two_wrongs_make_a_right_direction() -> None:
+    # Written against the edge and bound on the right: the expansion runs with the edge again.
+    assert expand(read("$p: Person  $f worksAt $p")) == ir.Expand("p", "WorksAt", "out", "f", "Firm")
+
+
+def test_undirected_stays_undirected_when_it_is_flipped() -> None:
+    assert expand(read("$b: Person  $a <knows> $b")).direction == "both"
+
+
+def test_direction_is_inferred_inside_a_negation_too() -> None:
+    step = read("$f: Firm  not { $f worksAt $p }").pattern[-1]
+    assert step == ir.AntiJoin((ir.Expand("f", "WorksAt", "in", "p", "Person"),))
+
+
+def test_an_edge_between_bound_ends_is_a_check() -> None:
+    assert expand(read("$a: Person  $b: Person  $a knows $b")).target_bound
+
+
+def test_an_edge_binding_between_bound_ends_keeps_its_variable() -> None:
+    step = expand(read("$a: Person  $b: Person  $a $w:knows $b"))
+    assert step.target_bound
+    assert step.edge_variable == "w"
+
+
+def test_one_variable_at_both_ends_is_scanned_once_and_checked() -> None:
+    scan, step = read("$a knows $a").pattern
+    assert scan == ir.NodeScan("a", "Person", implicit=True)
+    assert step == ir.Expand("a", "Knows", "out", "a", "Person", target_bound=True)
+
+
+def test_one_variable_cannot_be_both_ends_of_an_edge_between_types() -> None:
+    assert errors("$x worksAt $x") == ["T5"]
+    assert errors("$x: Person  $x worksAt $x") == ["T5"]
+
+
+def test_a_binding_after_a_traversal_only_restricts() -> None:
+    *_, step = read('$a knows $b  $b: Person { name: "Bob" }').pattern
+    assert isinstance(step, ir.NodeScan)
+    assert step.bound
+
+
+# --- names -----------------------------------------------------------------------------------------------
+
+
+def test_every_anonymous_variable_is_a_node_of_its_own() -> None:
+    query = read("$a: Person  $a knows $_  $_ knows $_")
+    names = [step.target for step in query.pattern if isinstance(step, ir.Expand)]
+    assert len(set(names)) == 2
+    assert [item.name for item in query.variables] == ["a"]
+
+
+def test_no_variable_of_a_source_can_collide_with_an_anonymous_one() -> None:
+    # Whatever the checker calls an anonymous node, the name begins as no written name can.
+    scan = read("$_: Person").pattern[0]
+    assert isinstance(scan, ir.NodeScan)
+    assert scan.variable[0].isdigit()
+
+
+def test_an_anonymous_edge_binding_is_as_if_absent() -> None:
+    assert read("$a $_:knows{1,3} $b") == read("$a knows{1,3} $b")
+
+
+def test_the_anonymous_variable_cannot_be_read() -> None:
+    assert errors("$_: Person  $_.age > 3") == ["T6"]
+    assert errors("$_: Person", "return { $_ }") == [None]
+
+
+def test_a_bound_variable_hides_a_parameter_of_its_name() -> None:
+    query = read("$x: Person", "return { $x }", "$x: String")
+    assert query.outputs[0].expr == ir.EntityRef("x", "Person")
+
+
+def test_an_inline_match_means_the_parameter_even_when_a_variable_has_its_name() -> None:
+    scan = read("$x: Person { name: $x }", params="$x: String").pattern[0]
+    assert isinstance(scan, ir.NodeScan)
+    assert scan.where == (ir.Compare("=", ir.PropertyRef("x", "name", STRING), ir.ParamRef("x", STRING)),)
+
+
+def test_what_a_negation_binds_may_be_bound_otherwise_outside() -> None:
+    read("$p: Person  not { $p worksAt $x }  $x: Person")
+
+
+def test_a_negation_that_only_names_a_parameter_uses_nothing_from_outside() -> None:
+    assert errors("$p: Person  not { $q: Person { name: $n } }", params="$n: String") == ["T9"]
+
+
+def test_an_inner_negation_may_use_a_variable_of_the_outermost_pattern() -> None:
+    read("$p: Person  not { $p knows $q  not { $r: Person  $r.age > $p.age } }")
+
+
+def test_a_variable_of_a_negation_does_not_satisfy_the_negation_inside_it_from_outside() -> None:
+    # The outer block uses nothing bound outside, though the inner one uses the outer block's variable.
+    assert errors("$p: Person  not { $q: Firm  not { $x worksAt $q } }") == ["T9"]
+
+
+# --- one mistake, one error ------------------------------------------------------------------------------
+
+
+def test_a_variable_of_unknown_type_is_reported_once() -> None:
+    tail = "return { $p, $p.name, count($p.age) as n } order { $p.age, n }"
+    assert errors("$p: Persn  $p.age > 3  search($p.name, $p.x)", tail) == ["T1"]
+
+
+def test_what_is_reached_from_a_rejected_variable_is_not_reported() -> None:
+    assert errors("$p: Persn  $p knows $q  $q $w:worksAt $f", "return { $q.x, $f.y, $w.z }") == ["T1"]
+
+
+def test_the_variables_of_a_rejected_traversal_are_not_reported() -> None:
+    for clause in ("$p likes $q", "$p knows{0,1} $q", "$p $w:knows{1,2} $q", "$p <worksAt> $q"):
+        assert len(errors(f"$p: Person  {clause}", "return { $q.age, $q }")) == 1
+
+
+def test_a_rejected_variable_counts_as_used_by_a_negation() -> None:
+    assert errors("$p: Persn  not { $p knows $x }") == ["T1"]
+
+
+def test_a_rejected_variable_inside_an_optional_is_not_reported_outside() -> None:
+    assert errors("$p: Person  optional { $p likes $q }", "return { $q.age }") == ["T4"]
+
+
+def test_a_later_good_binding_ends_the_silence() -> None:
+    assert errors("$p: Persn  $p: Person", "return { $p.nme }") == ["T1", "T6"]
+
+
+def test_an_alias_of_a_rejected_projection_is_not_reported() -> None:
+    assert errors("$p: Person", "return { sum($p.name) as s, s as t } order { s, t }") == ["T8"]
+
+
+def test_an_alias_does_not_refer_to_itself() -> None:
+    assert errors("$p: Person", "return { total }") == ["T6"]
+
+
+def test_both_operands_of_a_comparison_are_looked_at() -> None:
+    assert errors("$p: Person  $p.x = $q.y") == ["T6", "T6"]
+
+
+# --- types -----------------------------------------------------------------------------------------------
+
+
+def test_what_an_optional_binds_is_nullable_outside_and_not_inside() -> None:
+    query = read("$p: Person  optional { $p worksAt $f  $f.name > $p.name }", "return { $f, $f.name, $p }")
+    inside = query.pattern[1]
+    assert isinstance(inside, ir.OptionalMatch)
+    assert inside.introduces == ("f",)
+    assert inside.pattern[1] == ir.Filter(
+        ir.Compare(">", ir.PropertyRef("f", "name", STRING), ir.PropertyRef("p", "name", STRING))
+    )
+    assert [item.type.nullable for item in query.outputs] == [True, True, False]
+    assert ir.Variable("f", "node", "Firm", nullable=True) in query.variables
+
+
+def test_an_edge_bound_in_an_optional_is_nullable_too() -> None:
+    query = read("$p: Person  optional { $p $w:knows $q }", "return { $w.since }")
+    assert ir.Variable("w", "edge", "Knows", nullable=True) in query.variables
+
+
+@pytest.mark.parametrize(
+    ("match", "params"),
+    [
+        ("$p: Person  $p.mood = $m", "$m: String"),
+        ("$p: Person  $m != $p.mood", "$m: String?"),
+        ("$p: Person { mood: $m }", "$m: String"),
+        ("$p: Person  $p.mood in $m", "$m: [String]"),
+    ],
+)
+def test_a_parameter_that_meets_an_enum_carries_it(match: str, params: str) -> None:
+    query = read(match, params=params)
+    assert "enum_values=('calm', 'sad')" in repr(query.pattern)
+    # Its declaration says what was declared.
+    assert query.params[0].type.enum_values is None
+
+
+def test_an_ordered_comparison_with_an_enum_takes_any_text() -> None:
+    found = predicate(read('$p: Person  $p.mood < "m"'))
+    assert isinstance(found, ir.Compare)
+
+
+def test_an_assigned_parameter_carries_the_enum() -> None:
+    (statement,) = mutation("update Person set { mood: $m } where mood = $m", "$m: String").statements
+    assert isinstance(statement, ir.UpdateNode)
+    assert statement.assigns[0].value.type.enum_values == ("calm", "sad")
+
+
+def test_an_inline_match_of_a_list_is_membership() -> None:
+    scan = read('$p: Person { tags: "a" }').pattern[0]
+    tags = ir.PropertyRef("p", "tags", PropType(Scalar.STRING, nullable=True, is_list=True))
+    assert isinstance(scan, ir.NodeScan)
+    assert scan.where == (ir.ListContains(tags, ir.Const("a", STRING)),)
+
+
+def test_an_integer_literal_is_stored_in_a_float_property_as_a_float() -> None:
+    (statement,) = mutation('insert Person { name: "a", ratio: 1, vec: [0, 1] }').statements
+    assert isinstance(statement, ir.InsertNode)
+    values = [assign.value for assign in statement.assigns if isinstance(assign.value, ir.Const)]
+    assert [repr(item.value) for item in values] == ["'a'", "1.0", "(0.0, 1.0)"]
+
+
+def test_an_integer_beyond_i64_is_u64() -> None:
+    found = predicate(read("$p: Person  $p.age < 9223372036854775808"))
+    assert isinstance(found, ir.Compare)
+    assert found.right.type.scalar is Scalar.U64
+
+
+@pytest.mark.parametrize(
+    ("written", "scalar", "values"),
+    [
+        ("[1, 2]", Scalar.I64, (1, 2)),
+        ("[1, 18446744073709551615]", Scalar.U64, (1, 2**64 - 1)),
+        ("[1, 2.5]", Scalar.F64, (1.0, 2.5)),
+        ("[-1, 18446744073709551615]", Scalar.F64, (-1.0, float(2**64 - 1))),
+    ],
+)
+def test_the_numbers_of_a_list_meet_in_one_type(
+    written: str, scalar: Scalar, values: tuple[float, ...]
+) -> None:
+    found = predicate(read(f"$p: Person  $p.age in {written}"))
+    assert isinstance(found, ir.InSet)
+    assert isinstance(found.items, ir.Const)
+    assert found.items == ir.Const(values, PropType(scalar, is_list=True))
+    assert isinstance(found.items.value, tuple)
+    assert [type(item) for item in found.items.value] == [type(item) for item in values]
+
+
+def test_scores_and_matches_are_null_where_an_operand_is() -> None:
+    query = read(
+        "$p: Person",
+        "return { nearest($p.vec, [0, 1]) as a, bm25($p.name, $q) as b, search($p.name, $n) as c }",
+        "$q: String, $n: String?",
+    )
+    assert [str(item.type) for item in query.outputs] == ["F64?", "F64", "Bool?"]
+
+
+def test_count_of_a_node_counts_rows_and_is_never_null() -> None:
+    (output,) = read("$p: Person", "return { count($p) as n }").outputs
+    assert output.expr == ir.Aggregate("count", ir.EntityRef("p", "Person"), False, I64)
+
+
+# --- order -----------------------------------------------------------------------------------------------
+
+
+def test_a_score_orders_best_first_whatever_the_direction() -> None:
+    for direction in ("", "asc", "desc"):
+        query = read("$p: Person", f'return {{ $p.name }} order {{ bm25($p.name, "x") {direction} }}')
+        assert [item.descending for item in query.order] == [True]
+
+
+def test_an_alias_of_a_list_orders_nothing() -> None:
+    assert errors("$p: Person", "return { $p.tags as t } order { t }") == ["T7"]
+    assert errors("$p: Person", "return distinct { $p.tags } order { $p.tags }") == ["T7"]
+    assert errors("$p: Person", "return { collect($p.name) as names } order { names }") == ["T7"]
+
+
+def test_a_ranking_does_not_order_merged_rows_even_when_it_is_returned() -> None:
+    score = 'bm25($p.name, "x")'
+    assert errors("$p: Person", f"return distinct {{ {score} as s }} order {{ {score} }}") == ["T25"]
+    read("$p: Person", f"return distinct {{ {score} as s }} order {{ s desc }}")
+
+
+def test_a_property_that_is_returned_orders_a_distinct_read_by_its_column() -> None:
+    query = read("$p: Person", "return distinct { $p.age as years } order { $p.age }")
+    assert query.order == (ir.Order(ir.OutputRef("years", PropType(Scalar.I32, nullable=True))),)
+
+
+def test_nearest_inside_rrf_may_stand_with_an_alias() -> None:
+    rank = 'rrf(nearest($p.vec, [0, 1]), bm25($p.name, "x"))'
+    read("$p: Person", f"return {{ $p.name as n }} order {{ {rank}, n }} limit 3")
+
+
+# --- mutations -------------------------------------------------------------------------------------------
+
+
+def test_a_statement_in_error_does_not_hide_the_errors_of_the_next() -> None:
+    with pytest.raises(LanguageError) as caught:
+        mutation('insert Persn { name: "a" } delete Person where nme = $x')
+    assert [item.code for item in caught.value.diagnostics] == ["T10", "T11", "T14"]
+
+
+def test_an_update_with_bad_assignments_and_a_bad_predicate_reports_both() -> None:
+    with pytest.raises(LanguageError) as caught:
+        mutation('update Person set { age: "x", name: "y" } where agee = 3')
+    assert [item.code for item in caught.value.diagnostics] == ["T3", None, "T11"]
+
+
+def test_a_delete_touches_every_incident_edge_type_once() -> None:
+    (statement,) = mutation('delete Person where name = "a"').statements
+    assert isinstance(statement, ir.DeleteNode)
+    assert statement.cascades == ("Knows", "WorksAt")
+
+
+def test_no_assignments_are_reported_for_a_query_that_was_not_parsed() -> None:
+    # The grammar asks for one, so only a query that was put together otherwise can lack them.
+    body = ast.Mutation((ast.Insert("Person", ()),))
+    with pytest.raises(LanguageError) as caught:
+        check_query(ast.Query("q", (), body), SCHEMA, Source(""))
+    assert [item.code for item in caught.value.diagnostics] == ["T10", "T12"]
+
+
+def test_a_where_that_holds_anything_but_columns_and_values_is_refused() -> None:
+    where = ast.Compare(ast.Property("p", "name"), "=", ast.Literal("string", "a"))
+    body = ast.Mutation((ast.Delete("Person", where),))
+    with pytest.raises(LanguageError) as caught:
+        check_query(ast.Query("q", (), body), SCHEMA, Source(""))
+    assert [item.code for item in caught.value.diagnostics] == ["T11"]
+
+
+def test_null_in_a_comparison_that_was_not_parsed_is_refused() -> None:
+    where = ast.Compare(ast.Column("name"), "=", ast.Literal("null", None))
+    body = ast.Mutation((ast.Delete("Person", where),))
+    with pytest.raises(LanguageError) as caught:
+        check_query(ast.Query("q", (), body), SCHEMA, Source(""))
+    assert [item.code for item in caught.value.diagnostics] == ["T3"]
+
+
+# --- places ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("match", "tail", "span"),
+    [
+        ("$p: Persn", "return { 1 as x }", "Persn"),
+        ("$p: Person { age: true }", "return { 1 as x }", "true"),
+        ("$p: Person  $p likes $q", "return { 1 as x }", "likes"),
+        ("$f: Firm  $f knows $q", "return { 1 as x }", "$f"),
+        ("$p: Person", "return { $p.nme as x }", "nme"),
+        ("$p: Person", "return { sum($p.name) as x }", "$p.name"),
+        ("$p: Person", "return { $p.file as x }", "$p.file"),
+        ("$p: Person", "return { $p.name } order { $p.tags desc }", "$p.tags"),
+        ("$p: Person", "return distinct { $p.name } order { $p.age desc }", "$p.age"),
+        ("$p: Person  $p <worksAt> $f", "return { 1 as x }", "worksAt"),
+        ("$a $w:knows $b  $w knows $a", "return { 1 as x }", "$w"),
+    ],
+)
+def test_the_mark_stands_under_what_is_wrong(match: str, tail: str, span: str) -> None:
+    assert marked(match, tail) == [span]

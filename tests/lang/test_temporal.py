@@ -1,0 +1,140 @@
+"""Dates and datetimes: the integers they are stored as, against the standard library."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.lang.temporal import (
+    EPOCH,
+    EPOCH_TIME,
+    MAX_MILLIS,
+    MIN_MILLIS,
+    days_of,
+    format_date,
+    format_datetime,
+    millis_of,
+    parse_date,
+    parse_datetime,
+)
+
+offsets = st.integers(-23 * 60 - 59, 23 * 60 + 59).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+moments = st.datetimes(timezones=st.just(UTC)).map(
+    lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+)
+
+
+@given(st.dates())
+def test_a_date_round_trips_through_its_days(day: date) -> None:
+    days = days_of(day)
+    assert EPOCH + timedelta(days=days) == day
+    assert format_date(days) == day.isoformat()
+    assert parse_date(day.isoformat()) == days
+
+
+@given(moments)
+def test_a_datetime_round_trips_through_its_milliseconds(moment: datetime) -> None:
+    millis = millis_of(moment)
+    assert EPOCH_TIME + timedelta(milliseconds=millis) == moment
+    text = format_datetime(millis)
+    assert datetime.fromisoformat(text) == moment
+    assert parse_datetime(text) == millis
+
+
+@given(st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 12, 31), timezones=offsets))  # noqa: DTZ001
+def test_an_offset_is_taken_off(moment: datetime) -> None:
+    assert parse_datetime(moment.isoformat()) == millis_of(moment)
+    # What is below a millisecond is cut off, before the epoch too.
+    assert (moment - EPOCH_TIME) // timedelta(milliseconds=1) == millis_of(moment)
+
+
+@given(st.integers(MIN_MILLIS, MAX_MILLIS))
+def test_every_storable_moment_has_a_text_of_one_form(millis: int) -> None:
+    text = format_datetime(millis)
+    assert len(text) == len("2024-01-31T12:00:00.000Z")
+    assert parse_datetime(text) == millis
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("1970-01-01", 0),
+        ("1969-12-31", -1),
+        ("2000-02-29", 11016),
+        ("2024-02-29", 19782),
+        ("0001-01-01", -719162),
+        ("9999-12-31", 2932896),
+    ],
+)
+def test_days_are_counted_from_the_epoch(text: str, days: int) -> None:
+    assert parse_date(text) == days
+    assert format_date(days) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1900-02-29", "2023-02-29", "2024-02-30", "2024-13-01", "2024-00-01", "2024-01-00", "0000-01-01",
+        "2024-1-1", "24-01-01", "20240101", "2024-01-01Z", " 2024-01-01", "2024-01-01\n", "-2024-01-01",
+        "٢٠٢٤-٠١-٠١", "", "today",
+    ],
+)  # fmt: skip
+def test_what_is_no_date_is_refused(text: str) -> None:
+    assert parse_date(text) is None
+    assert parse_datetime(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1970-01-01T00:00:01.5Z",
+        "1970-01-01t00:00:01.5z",
+        "1970-01-01 00:00:01.5",
+        "1970-01-01T00:00:01,500",
+        "1970-01-01T00:00:01.500999999Z",
+        "1970-01-01T01:00:01.5+01:00",
+        "1970-01-01T01:00:01.5+0100",
+        "1970-01-01T01:00:01.5+01",
+        "1969-12-31T18:30:01.5-05:30",
+    ],
+)
+def test_a_moment_may_be_written_in_many_ways(text: str) -> None:
+    assert parse_datetime(text) == 1500
+
+
+def test_a_date_alone_is_its_midnight_and_seconds_may_be_left_out() -> None:
+    assert parse_datetime("1970-01-02") == 86_400_000
+    assert parse_datetime("1970-01-01T00:01") == 60_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-01-31T24:00:00Z", "2024-01-31T12:60:00Z", "2024-01-31T23:59:60Z", "2024-01-31T12Z",
+        "2024-01-31T12:00:00+24:00", "2024-01-31T12:00:00+01:60", "2024-01-31T12:00:00 +01:00",
+        "2024-01-31T", "2024-02-30T00:00:00Z", "2024-01-31T12:00:00.Z", "2024-01-31T12:00:00.1234567890Z",
+        "2024-01-31Z", "T12:00:00Z",
+    ],
+)  # fmt: skip
+def test_what_is_no_datetime_is_refused(text: str) -> None:
+    assert parse_datetime(text) is None
+
+
+def test_an_offset_does_not_lead_out_of_the_years_that_can_be_written() -> None:
+    assert parse_datetime("0001-01-01T00:00:00Z") == MIN_MILLIS
+    assert parse_datetime("9999-12-31T23:59:59.999Z") == MAX_MILLIS
+    assert parse_datetime("0001-01-01T00:00:00+00:01") is None
+    assert parse_datetime("9999-12-31T23:59:59.999-00:01") is None
+
+
+@pytest.mark.parametrize("number", [2**31 - 1, -(2**31), 2**63 - 1, -(2**63)])
+def test_what_no_year_can_name_is_shown_as_its_number(number: int) -> None:
+    assert format_date(number) == str(number)
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63), MAX_MILLIS + 1, MIN_MILLIS - 1])
+def test_a_moment_that_no_year_can_name_is_shown_as_its_number(number: int) -> None:
+    assert format_datetime(number) == str(number)
