@@ -112,7 +112,12 @@ def test_the_schema_source_is_passed_through() -> None:
 
 def test_an_empty_file_is_fine() -> None:
     found = report("// nothing yet")
-    assert (found["status"], found["queries_processed"], found["results"], found["findings"]) == ("ok", 0, [], [])
+    assert (found["status"], found["queries_processed"], found["results"], found["findings"]) == (
+        "ok",
+        0,
+        [],
+        [],
+    )
 
 
 def test_a_type_error_stands_with_its_query_and_leaves_the_others_alone() -> None:
@@ -170,7 +175,7 @@ def test_a_mutation_in_error_is_warned_about_too() -> None:
 
 
 def test_a_mutation_with_parameters_and_a_read_without_are_not_warned_about() -> None:
-    found = report(f'query gone($n: String) {{ delete Person where name = $n }} {READ}')
+    found = report(f"query gone($n: String) {{ delete Person where name = $n }} {READ}")
     assert found["warnings"] == 0
 
 
@@ -199,7 +204,7 @@ def test_l201_counts_the_updates_of_all_queries() -> None:
 def test_l201_is_silent_about_types_that_no_update_touches() -> None:
     assert report(READ)["findings"] == []
     assert report(DELETE)["findings"] == []
-    assert report('query add($n: String) { insert Firm { name: $n } }')["findings"] == []
+    assert report("query add($n: String) { insert Firm { name: $n } }")["findings"] == []
     assert {item["type_name"] for item in report(UPDATE)["findings"]} == {"Person"}
 
 

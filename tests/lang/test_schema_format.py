@@ -41,7 +41,10 @@ def test_members_stand_one_a_line_and_declarations_apart() -> None:
 
 
 def test_an_empty_body_stays_on_the_line_of_its_header_and_an_edge_needs_none() -> None:
-    assert laid_out("node A{\n}\ninterface I{ }edge E:A->A{}") == "node A {}\n\ninterface I {}\n\nedge E: A -> A\n"
+    assert (
+        laid_out("node A{\n}\ninterface I{ }edge E:A->A{}")
+        == "node A {}\n\ninterface I {}\n\nedge E: A -> A\n"
+    )
 
 
 def test_nothing_gives_nothing() -> None:
@@ -112,7 +115,9 @@ def test_one_blank_line_between_members_stays_and_more_become_one() -> None:
 
 
 def test_a_blank_line_above_a_member_goes_above_the_comment_taken_out_of_it() -> None:
-    assert laid_out("node A {\nx: I32\n\ny: /* c */ I32 }") == "node A {\n  x: I32\n\n  /* c */\n  y: I32\n}\n"
+    assert (
+        laid_out("node A {\nx: I32\n\ny: /* c */ I32 }") == "node A {\n  x: I32\n\n  /* c */\n  y: I32\n}\n"
+    )
 
 
 def test_windows_line_ends_and_a_byte_order_mark_go_away() -> None:

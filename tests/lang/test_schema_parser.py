@@ -67,12 +67,22 @@ def test_a_property_may_be_called(name: str) -> None:
     assert found.members == (PropertyDecl(name, STRING, (Annotation("key"),)),)
 
 
+@pytest.mark.parametrize("before", ["@x", "@key", "@x(1)", "@x(y)", "@unique(y)", "? ", "@x @range(y, ..1)"])
+@pytest.mark.parametrize("name", ["node", "edge", "interface", "implements", "enum", "true", "card"])
+def test_a_property_may_be_called_like_a_keyword_after_anything(name: str, before: str) -> None:
+    (found,) = parse(f"node A {{ y: I32 {before} {name}: String }}").declarations
+    assert isinstance(found, NodeDecl)
+    assert found.members[-1] == PropertyDecl(name, STRING)
+
+
 @pytest.mark.parametrize("name", ["node", "edge", "interface", "implements", "enum", "key", "unique", "card"])
 def test_a_keyword_may_be_an_argument(name: str) -> None:
     found = node(f"node A {{ @unique({name}) x: String @embed({name}) @note(x, {name}=1) }}")
     assert found.members == (
         BodyConstraint("unique", (Name(name),)),
-        PropertyDecl("x", STRING, (Annotation("embed", Name(name)), Annotation("note", Name("x"), ((name, 1),)))),
+        PropertyDecl(
+            "x", STRING, (Annotation("embed", Name(name)), Annotation("note", Name("x"), ((name, 1),)))
+        ),
     )
 
 

@@ -34,16 +34,15 @@ def only_a_language_error(text: str) -> None:
     """Do everything there is to do with the text; anything but a result or a language error escapes."""
     try:
         formatted = format_schema(text)
-    except LanguageError as error:
-        assert str(error)
-        assert all(0 <= item.start <= item.end for item in error.diagnostics)
-        return
-    assert parse_schema(Source(formatted)) == parse_schema(Source(text))
-    assert format_schema(formatted) == formatted
-    try:
+        assert parse_schema(Source(formatted)) == parse_schema(Source(text))
+        assert format_schema(formatted) == formatted
         assert render_schema(load_schema(text)) == render_schema(load_schema(formatted))
     except LanguageError as error:
-        assert str(error)
+        found = error
+    else:
+        return
+    assert str(found)
+    assert all(0 <= item.start <= item.end for item in found.diagnostics)
 
 
 @given(schema_files)

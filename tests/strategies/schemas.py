@@ -34,7 +34,7 @@ names = st.sampled_from(KEYWORDS) | st.from_regex(r"[a-z_][A-Za-z0-9_]{0,5}", fu
 argument_names = names.filter(lambda name: name not in ("true", "false"))
 type_names = st.from_regex(r"[A-Z][A-Za-z0-9_]{0,5}", fullmatch=True)
 enum_values = st.from_regex(r"[A-Za-z0-9_-]{1,5}", fullmatch=True)
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
 integers = st.integers(0, MAX_INTEGER)
 floats = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
 literals: SearchStrategy[LiteralValue] = st.one_of(texts, integers, floats, st.booleans())
@@ -62,17 +62,17 @@ plain_annotations = st.builds(Annotation, names)
 full_annotations = st.builds(
     Annotation, names.filter(lambda name: name not in CONSTRAINTS), literals | references, kwargs
 )
-annotations = plain_annotations | full_annotations
+any_annotation = plain_annotations | full_annotations
 # On an edge header `@card` is the cardinality.
-edge_annotations = annotations.filter(lambda item: item.name != "card")
-properties = st.builds(PropertyDecl, names, types, tuples(annotations))
+edge_annotations = any_annotation.filter(lambda item: item.name != "card")
+properties = st.builds(PropertyDecl, names, types, tuples(any_annotation))
 constraints = st.builds(
     BodyConstraint, st.sampled_from(CONSTRAINTS), tuples(references | literals | bounds, 1, 3)
 )
 members = tuples(properties | constraints, 0, 4)
 
 interfaces = st.builds(InterfaceDecl, type_names, tuples(properties))
-nodes = st.builds(NodeDecl, type_names, tuples(annotations, 0, 2), tuples(type_references, 0, 2), members)
+nodes = st.builds(NodeDecl, type_names, tuples(any_annotation, 0, 2), tuples(type_references, 0, 2), members)
 edges = st.builds(
     EdgeDecl,
     type_names,
@@ -84,4 +84,3 @@ edges = st.builds(
 )
 declarations: SearchStrategy[Declaration] = st.one_of(interfaces, nodes, edges)
 schema_files = st.builds(SchemaFile, tuples(declarations, 0, 4))
-

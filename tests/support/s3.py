@@ -50,7 +50,8 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._send(reply)
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve
+    # http.server calls these names.
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
 
     def _carry_out(self, request: Request, fault: Fault | None) -> Reply | None:
         """The reply to send, or None to say nothing and hang up."""
@@ -119,7 +120,7 @@ class Handler(BaseHTTPRequestHandler):
             except ConnectionError:
                 return
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Say nothing; the seam records requests."""
 
 

@@ -82,6 +82,11 @@ class Objects:
         with self._lock:
             self._buckets.pop(name, None)
 
+    def put(self, bucket: str, key: str, data: bytes) -> None:
+        """Store an object without a request, to prepare a test."""
+        reply = self.answer(Request("PUT", bucket, key, {}, {}, data))
+        assert reply.status == 200, reply
+
     def keys(self, bucket: str) -> list[str]:
         with self._lock:
             return sorted(self._buckets[bucket], key=str.encode)
@@ -105,7 +110,7 @@ class Objects:
             case "GET" | "HEAD" if request.key:
                 return _get(bucket, request)
             case "PUT" if "partNumber" in query:
-                return self._put_part(bucket, request)
+                return self._put_part(request)
             case "PUT" if request.key:
                 data, headers = _body(self._buckets, request)
                 return self._put(bucket, request, data, headers)
@@ -138,7 +143,7 @@ class Objects:
             return _xml(f"<CopyObjectResult><ETag>{escape(etag)}</ETag></CopyObjectResult>")
         return Reply(200, headers={"ETag": etag})
 
-    def _put_part(self, bucket: dict[str, Stored], request: Request) -> Reply:  # noqa: ARG002
+    def _put_part(self, request: Request) -> Reply:
         parts = self._uploads.get(request.query["uploadId"])
         if parts is None:
             raise Refusal(404, "NoSuchUpload")

@@ -9,6 +9,7 @@ import typer
 
 from omnigraph.cli.files import STDIN, find_sources, read_source, refuse_stdin_twice, source_name
 from omnigraph.cli.output import count, diagnostic_lines, indented, say, say_json, say_status
+from omnigraph.cli.scope import SERVER_URL
 from omnigraph.cli.shell import FAILURE
 from omnigraph.errors import InvalidInput
 
@@ -74,10 +75,7 @@ def _refuse_graph(path: str) -> None:
     if is_query and not path.rstrip("/").endswith(".omni"):
         return
     if path.startswith(("http://", "https://")):
-        raise InvalidInput(
-            "a remote graph must be addressed with --server <url> — a positional (or --uri) http(s):// URL "
-            "no longer dispatches to a server."
-        )
+        raise InvalidInput(SERVER_URL)
     raise InvalidInput(
         f"{path} is not a {SUFFIX} file, and this version cannot check against a graph",
         hint="pass --schema <file>, and query files with --query <file>",

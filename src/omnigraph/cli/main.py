@@ -7,34 +7,65 @@ from __future__ import annotations
 
 import sys
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
+from omnigraph.cli.branch import branch_commands
+from omnigraph.cli.cleanup import cleanup
+from omnigraph.cli.commit import commit_commands
 from omnigraph.cli.fmt import fmt
+from omnigraph.cli.init import init
 from omnigraph.cli.lint import lint
 from omnigraph.cli.schema import schema_commands
+from omnigraph.cli.scope import SHARED, SHARED_BY_INIT, GlobalOptions, refuse_graph_options
 from omnigraph.cli.shell import CommandLine
+from omnigraph.cli.snapshot import snapshot
 from omnigraph.cli.version import print_version_and_exit, version
+
+WITHOUT_GRAPH = frozenset({"lint", "schema", "fmt", "version"})
+LATER = "Not available for now."
 
 app = typer.Typer(
     name="omnigraph",
     cls=CommandLine,
     help="OmniGraph: a typed property-graph database that branches, merges and time-travels.",
-    epilog="--debug and --version may also stand after a command.",
+    epilog="All of these may also stand after a command.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command(epilog=SHARED_BY_INIT)(init)
+app.add_typer(branch_commands, name="branch")
+app.add_typer(commit_commands, name="commit")
+app.command(epilog=SHARED)(snapshot)
+app.command(epilog=SHARED)(cleanup)
 app.command()(lint)
 app.add_typer(schema_commands, name="schema")
 app.command()(fmt)
 app.command()(version)
 
 
+# What a later occurrence would silently overrule is collected, so that it can be refused.
+Once: TypeAlias = list[str] | None
+
+
 @app.callback()
 def root(
+    ctx: typer.Context,
+    as_: Annotated[Once, typer.Option("--as", metavar="ACTOR", help="On whose behalf to write.")] = None,
+    store: Annotated[Once, typer.Option("--store", metavar="URI", help="The graph, by its storage.")] = None,
+    server: Annotated[Once, typer.Option("--server", metavar="NAME|URL", help=LATER)] = None,
+    graph: Annotated[Once, typer.Option("--graph", metavar="ID", help=LATER)] = None,
+    profile: Annotated[Once, typer.Option("--profile", metavar="NAME", help=LATER)] = None,
+    cluster: Annotated[Once, typer.Option("--cluster", metavar="DIR|URI", help=LATER)] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Agree to a destructive write to storage that is not local.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Do not say which graph is about to be written.")
+    ] = False,
     _debug: Annotated[bool, typer.Option("--debug", help="Show the Python trace of a failure.")] = False,
     _version: Annotated[
         bool,
@@ -47,7 +78,26 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Both options have done their work by the time this runs; they are declared for the help."""
+    """Keep what was said for the command; the last two options have done their work by the time this runs."""
+    chosen = GlobalOptions(
+        actor=_once("--as", as_),
+        store=_once("--store", store),
+        server=_once("--server", server),
+        graph=_once("--graph", graph),
+        profile=_once("--profile", profile),
+        cluster=_once("--cluster", cluster),
+        yes=yes,
+        quiet=quiet,
+    )
+    if ctx.invoked_subcommand in WITHOUT_GRAPH:
+        refuse_graph_options(ctx.invoked_subcommand, chosen)
+    ctx.obj = chosen
+
+
+def _once(option: str, values: Once) -> str | None:
+    if values and len(values) > 1:
+        raise typer.BadParameter("given more than once", param_hint=f"'{option}'")
+    return values[0] if values else None
 
 
 def main() -> None:

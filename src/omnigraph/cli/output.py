@@ -75,6 +75,22 @@ def diagnostic_lines(diagnostic: Diagnostic) -> Iterator[str]:
         yield f"hint: {diagnostic.hint}"
 
 
+def readable(text: str) -> str:
+    """Text of others on one line: what a terminal would act upon is escaped.
+
+    >>> readable("Ann\\x1b[2J")
+    'Ann\\\\x1b[2J'
+    """
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
+    )
+
+
+def note(text: str) -> None:
+    """Print something about the run that is neither result nor warning."""
+    _write(sys.stderr, text)
+
+
 def indented(lines: Iterable[str], depth: int = 6) -> str:
     """Lines as one text, moved in."""
     return "\n".join(" " * depth + line for line in lines)

@@ -16,21 +16,40 @@ from omnigraph.errors import InvalidInput, OmnigraphError
 
 FAILURE = 1
 
-# Options of `omnigraph` itself that may also stand after a command.
-GLOBAL_FLAGS = frozenset({"--debug", "--version", "-v"})
+# Options of `omnigraph` itself that may also stand after a command: alone, and with a value.
+GLOBAL_FLAGS = frozenset({"--debug", "--version", "-v", "--yes", "--quiet"})
+GLOBAL_VALUES = frozenset({"--as", "--store", "--server", "--graph", "--profile", "--cluster"})
 
 OLD_SPELLINGS = {("check",): "lint", ("query", "lint"): "lint", ("query", "check"): "lint"}
 
 
 def hoist_globals(args: Sequence[str]) -> list[str]:
-    """The arguments with the global flags moved to the front; what follows ``--`` is left alone.
+    """The arguments with the global options moved to the front; what follows ``--`` is left alone.
+
+    A value is joined to its option, so that nobody takes it for the command.
 
     >>> hoist_globals(["lint", "a.gq", "--debug", "--", "-v"])
     ['--debug', 'lint', 'a.gq', '--', '-v']
+    >>> hoist_globals(["branch", "list", "--store", "g.omni", "--json"])
+    ['--store=g.omni', 'branch', 'list', '--json']
     """
-    end = args.index("--") if "--" in args else len(args)
-    front = [arg for arg in args[:end] if arg in GLOBAL_FLAGS]
-    return [*front, *(arg for arg in args[:end] if arg not in GLOBAL_FLAGS), *args[end:]]
+    front: list[str] = []
+    rest: list[str] = []
+    words = iter(args)
+    for word in words:
+        if word == "--":
+            rest += [word, *words]
+        elif word in GLOBAL_FLAGS or ("=" in word and word.partition("=")[0] in GLOBAL_VALUES):
+            front.append(word)
+        elif word in GLOBAL_VALUES:
+            value = next(words, None)
+            if value is None:
+                # Alone, so that the parser misses the value instead of taking a command for it.
+                return [*front, word]
+            front.append(f"{word}={value}")
+        else:
+            rest.append(word)
+    return [*front, *rest]
 
 
 def modernise(args: Sequence[str]) -> tuple[list[str], str | None]:

@@ -59,7 +59,7 @@ def merge_base(
     """
     walks = [distances(manifest, view, ours), distances(manifest, view, theirs)]
     seen: list[dict[str, int]] = [{}, {}]
-    best: tuple[int, int, str, CommitRecord] | None = None
+    best: tuple[tuple[int, int], CommitRecord] | None = None
     active = [True, True]
     while any(active):
         for side in (0, 1):
@@ -70,14 +70,15 @@ def merge_base(
                 active[side] = False
                 continue
             distance, commit = step
-            if best is not None and distance > best[0]:
+            if best is not None and distance > best[0][0]:
                 # Everything this side still has is farther than the best sum already found.
                 active[side] = False
                 continue
             seen[side][commit.id] = distance
             other = seen[1 - side].get(commit.id)
             if other is not None:
-                found = (distance + other, -commit.created_at, commit.id, commit)
-                if best is None or found[:2] < best[:2]:
-                    best = found
-    return None if best is None else best[3]
+                rank = (distance + other, -commit.created_at)
+                # Clocks may agree to the microsecond; the id then makes both directions answer the same.
+                if best is None or rank < best[0] or (rank == best[0] and commit.id > best[1].id):
+                    best = rank, commit
+    return None if best is None else best[1]

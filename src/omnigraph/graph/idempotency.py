@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from omnigraph.errors import Conflict
 from omnigraph.store.manifest_files import new_id
 from omnigraph.store.objects import ObjectStore
-from omnigraph.store.records import encode_body
+from omnigraph.store.records import HeadRecord, encode_body
 
 PREFIX = "__idempotency/"
 
@@ -27,14 +27,19 @@ class KeyClaim:
     fresh: bool
 
 
-def claim_key(objects: ObjectStore, key: str, branch: str, request: str, now: int) -> KeyClaim:
-    """The commit id of a key. `Conflict` when the key was used for another branch or another request."""
-    digest = hashlib.sha256(f"{branch}\0{key}".encode()).hexdigest()
+def claim_key(objects: ObjectStore, key: str, head: HeadRecord, request: str, now: int) -> KeyClaim:
+    """The commit id of a key on a branch. `Conflict` when the key was used for another request.
+
+    Keys belong to a branch's incarnation: a branch that is made again under an old name holds nothing of what the
+    old one's keys committed.
+    """
+    digest = hashlib.sha256(f"{head.incarnation}\0{key}".encode()).hexdigest()
     request_digest = hashlib.sha256(request.encode()).hexdigest()
     commit_id = new_id()
     body = {
         "key": key,
-        "branch": branch,
+        "branch": head.branch,
+        "incarnation": head.incarnation,
         "request": request_digest,
         "commit_id": commit_id,
         "created_at": now,
@@ -45,7 +50,7 @@ def claim_key(objects: ObjectStore, key: str, branch: str, request: str, now: in
     found = json.loads(objects.get(name).data)
     if found["request"] != request_digest:
         raise Conflict(
-            f"idempotency key '{key}' was used for a different request on branch '{branch}'",
+            f"idempotency key '{key}' was used for a different request on branch '{head.branch}'",
             details={"idempotency_key": key, "commit_id": found["commit_id"]},
             hint="use a new key for a new request",
         )

@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from omnigraph.errors import Conflict, NotFound, OmnigraphError, RecoveryRequired, StorageError
+from omnigraph.errors import Conflict, NotFound, OmnigraphError, RecoveryRequired
 from omnigraph.graph.plan import Plan
 from omnigraph.store.manifest_files import new_id
 from omnigraph.store.objects import ObjectStore
@@ -95,7 +95,7 @@ class Intent:
                 created_at=int(body["created_at"]),
                 plan=None if body["plan"] is None else Plan.from_body(body["plan"]),
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecoveryRequired(
                 f"the intent of operation {id_} cannot be read",
                 details={"operation_id": id_, "cause": repr(error)},
@@ -122,20 +122,36 @@ class Intents:
         except NotFound:
             return None
 
-    def write(self, intent: Intent) -> None:
-        """Put an intent."""
-        self._objects.put(f"{PREFIX}{intent.id}.json", intent.to_bytes())
+    def write(self, intent: Intent) -> str:
+        """Put an intent; gives the tag that it is replaced by."""
+        return self._objects.put(f"{PREFIX}{intent.id}.json", intent.to_bytes())
+
+    def replace_if_matches(self, intent: Intent, tag: str) -> str | None:
+        """Replace an intent that nobody has touched; None when a healer has removed it meanwhile."""
+        return self._objects.replace_if_matches(f"{PREFIX}{intent.id}.json", intent.to_bytes(), tag)
 
     def beat(self, id_: str) -> None:
         """Say that the owner lives."""
         self._objects.put(f"{PREFIX}{id_}.lease", str(time.time()).encode())
 
-    def claim_outcome(self, id_: str, outcome: Outcome) -> Outcome:
-        """Decide an operation's outcome, once: gives the one that holds."""
+    def claim_outcome(self, id_: str, outcome: Outcome) -> Outcome | None:
+        """Decide an operation's outcome, once: gives the one that holds, or None when it has been settled.
+
+        The outcome object is the last to be removed. Whoever comes late may therefore make it anew, and tells by
+        the missing intent that nothing is left to decide.
+        """
         key = f"{PREFIX}{id_}.outcome"
-        if self._objects.create_if_absent(key, outcome.encode()):
-            return outcome
-        return "discarded" if self._objects.get(key).data == b"discarded" else "publishing"
+        held = outcome if self._objects.create_if_absent(key, outcome.encode()) else self._outcome(key)
+        if held is not None and self.read(id_) is not None:
+            return held
+        self._objects.delete(key)
+        return None
+
+    def _outcome(self, key: str) -> Outcome | None:
+        try:
+            return "discarded" if self._objects.get(key).data == b"discarded" else "publishing"
+        except NotFound:
+            return None
 
     def remove(self, id_: str) -> None:
         """Forget an operation. The intent goes first: an outcome without one can hold nobody up."""
@@ -159,9 +175,10 @@ class Intents:
 class OwnedIntent:
     """An intent held by this process: begins, is confirmed, and ends, with a heartbeat meanwhile."""
 
-    def __init__(self, intents: Intents, intent: Intent) -> None:
+    def __init__(self, intents: Intents, intent: Intent, tag: str) -> None:
         self._intents = intents
         self.intent = intent
+        self._tag = tag
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease-{intent.id}", daemon=True)
 
@@ -182,31 +199,35 @@ class OwnedIntent:
         intent = Intent(new_id(), operation, actor, branch, incarnation, base, owner, now)
         _RUNNING.add(intent.id)
         try:
-            intents.write(intent)
+            tag = intents.write(intent)
             intents.beat(intent.id)
         except OmnigraphError:
             _RUNNING.discard(intent.id)
             raise
-        owned = cls(intents, intent)
+        owned = cls(intents, intent, tag)
         owned._thread.start()
         return owned
 
     def confirm(self, plan: Plan) -> None:
-        """Everything is staged: from here on the work outlives this process."""
-        self.intent = replace(self.intent, plan=plan)
-        self._intents.write(self.intent)
+        """Everything is staged: from here on the work outlives this process.
+
+        `Conflict` when a healer took this process for dead and discarded it: what is gone stays gone.
+        """
+        confirmed = replace(self.intent, plan=plan)
+        tag = self._intents.replace_if_matches(confirmed, self._tag)
+        if tag is None:
+            raise self._discarded()
+        self.intent, self._tag = confirmed, tag
 
     def enter_swap(self) -> None:
         """Claim the right to publish; `Conflict` when a healer took this process for dead and discarded it."""
-        id_ = self.intent.id
-        if (
-            self._intents.claim_outcome(id_, "publishing") == "publishing"
-            and self._intents.read(id_) is not None
-        ):
-            return
-        raise Conflict(
-            f"operation {id_} was discarded by recovery while its process was paused",
-            details={"operation_id": id_, "branch": self.intent.branch},
+        if self._intents.claim_outcome(self.intent.id, "publishing") != "publishing":
+            raise self._discarded()
+
+    def _discarded(self) -> Conflict:
+        return Conflict(
+            f"operation {self.intent.id} was discarded by recovery while its process was paused",
+            details={"operation_id": self.intent.id, "branch": self.intent.branch},
             hint="nothing is visible; run it again",
         )
 
@@ -214,13 +235,14 @@ class OwnedIntent:
         """Stop the heartbeat and remove the intent; gives a warning when that fails: the next heal does it."""
         self._stopped.set()
         self._thread.join()
-        _RUNNING.discard(self.intent.id)
-        if keep:
-            return None
         try:
-            self._intents.remove(self.intent.id)
-        except StorageError as error:
+            if not keep:
+                self._intents.remove(self.intent.id)
+        except OmnigraphError as error:
             return f"the intent of operation {self.intent.id} could not be removed: {error.message}"
+        finally:
+            # Not before the intent is gone: another thread would take it for one that was left behind.
+            _RUNNING.discard(self.intent.id)
         return None
 
     def _beat(self) -> None:

@@ -46,8 +46,13 @@ def _settle(manifest: Manifest, intents: Intents, intent: Intent) -> RecoveryRec
 
 
 def _roll_forward(manifest: Manifest, intents: Intents, intent: Intent, plan: Plan) -> RecoveryRecord | None:
-    if intents.claim_outcome(intent.id, "publishing") == "discarded":
-        return _discard(manifest, intents, intent, "discarded", "an earlier recovery discarded it")
+    held = intents.claim_outcome(intent.id, "publishing")
+    if held is None:
+        return None
+    if held == "discarded":
+        return _discard(
+            manifest, intents, intent, "discarded", "an earlier recovery discarded it", fenced=True
+        )
     record = _record(intent, "rolled_forward", "it was complete and has been published", plan.commit_id)
     try:
         receipt = publish(manifest, plan, recovery=record)
@@ -55,6 +60,8 @@ def _roll_forward(manifest: Manifest, intents: Intents, intent: Intent, plan: Pl
         # The branch has moved past this plan for good, so neither its owner nor anybody can still publish it.
         return _discard(manifest, intents, intent, "discarded", f"it was overtaken: {error}", fenced=True)
     except NotFound:
+        if manifest.head(manifest.refresh(), intent.incarnation) is not None:
+            raise
         return _discard(
             manifest, intents, intent, "orphaned", f"branch '{intent.branch}' was deleted", fenced=True
         )
@@ -71,9 +78,11 @@ def _discard(
     *,
     fenced: bool = False,
 ) -> RecoveryRecord | None:
-    if not fenced and intents.claim_outcome(intent.id, "discarded") == "publishing" and intent.plan is None:
-        # The owner woke up between our look and our claim: the work is its own again.
-        return None
+    if not fenced:
+        held = intents.claim_outcome(intent.id, "discarded")
+        if held is None or (held == "publishing" and intent.plan is None):
+            # Settled by others, or the owner woke up between our look and our claim: the work is its own again.
+            return None
     record = _record(intent, outcome, reason, None)
     written = _write_audit(manifest, record)
     intents.remove(intent.id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from omnigraph.errors import (
     PermissionDenied,
 )
 from omnigraph.graph.branches import MAIN, check_branch_name, check_movable
-from omnigraph.graph.format import CURRENT, check_format, pending_migrations
+from omnigraph.graph.format import CURRENT, FLOOR, MIGRATIONS, Step, check_format, pending_migrations
 from omnigraph.graph.history import commit_at, first_parents, get_commit
 from omnigraph.graph.idempotency import claim_key
 from omnigraph.graph.intents import Intents, OwnedIntent
@@ -174,9 +174,11 @@ class Repository:
             repository.heal()
         return repository
 
-    def _migrate(self) -> None:
+    def _migrate(
+        self, current: int = CURRENT, floor: int = FLOOR, migrations: Mapping[int, Step] = MIGRATIONS
+    ) -> None:
         stamp = self.manifest.registry(self.manifest.view).format
-        for target, step in pending_migrations(stamp):
+        for target, step in pending_migrations(stamp, current=current, floor=floor, migrations=migrations):
             step(self.manifest)
             self._restamp(target)
 
@@ -191,6 +193,7 @@ class Repository:
 
     def heal(self) -> list[RecoveryRecord]:
         """Settle what dead bulk writers left behind."""
+        self._writable("heal")
         return heal(self.manifest, self.intents)
 
     def close(self) -> None:
@@ -205,6 +208,7 @@ class Repository:
         return self._head(view, branch)
 
     def _head(self, view: View, branch: str) -> HeadRecord:
+        branch = branch.strip()
         entry = self.manifest.registry(view).branches.get(branch)
         head = None if entry is None else self.manifest.head(view, entry.incarnation)
         if head is None:
@@ -216,6 +220,7 @@ class Repository:
         """The state of a branch now, or of the commit, snapshot or moment `at`."""
         if isinstance(at, Snapshot):
             return at
+        branch = branch.strip()
         view = self.manifest.refresh()
         if isinstance(at, str):
             commit = get_commit(self.manifest, view, at)
@@ -278,7 +283,7 @@ class Repository:
 
     def _resolve(self, view: View, source: str, at: At) -> CommitRecord:
         if isinstance(at, Snapshot):
-            return at.commit
+            at = at.commit_id
         if isinstance(at, str):
             return get_commit(self.manifest, view, at)
         return self.snapshot(source, at).commit
@@ -331,7 +336,8 @@ class Repository:
         if pending.result():
             self.heal()
             view = self.manifest.refresh()
-        head = self._head(view, check_branch_name(branch, "write"))
+        branch = check_branch_name(branch, "write")
+        head = self._head(view, branch)
         return Transaction(head, self._snapshot(branch, head.commit), commit_id)
 
     def write(self, branch: str, request: WriteRequest, prepare: Prepare) -> Receipt | None:
@@ -341,17 +347,17 @@ class Repository:
         commit. When anything fails nothing is visible and the next write works.
         """
         self._writable(request.operation)
-        commit_id = None
-        if request.idempotency_key is not None:
-            claim = claim_key(self.objects, request.idempotency_key, branch, request.request, now_micros())
-            commit_id = claim.commit_id
-            done = None if claim.fresh else self.manifest.find_commit(self.manifest.refresh(), commit_id)
-            if done is not None:
-                return Receipt(done, replayed=True)
+        branch = check_branch_name(branch, request.operation)
         for number in range(MAX_PREPARATIONS):
             if number:
                 pause(number)
-            transaction = self.begin(branch, commit_id)
+            transaction = self.begin(branch)
+            if request.idempotency_key is not None:
+                # Each time: a twin of this request may have committed meanwhile, and work prepared on top of its
+                # own effect could refuse what has in fact succeeded.
+                done = self._claim(transaction, request.idempotency_key, request.request)
+                if done is not None:
+                    return Receipt(done, replayed=True)
             if request.expected_head is not None:
                 check_expected_head(branch, request.expected_head, transaction.head.commit)
             try:
@@ -363,6 +369,12 @@ class Repository:
             details={"branch": branch},
             hint="try again when fewer writers are busy",
         )
+
+    def _claim(self, transaction: Transaction, key: str, request: str) -> CommitRecord | None:
+        """Give a transaction the commit id of its key; that commit, when it is there already."""
+        claim = claim_key(self.objects, key, transaction.head, request, now_micros())
+        transaction.commit_id = claim.commit_id
+        return None if claim.fresh else self.manifest.find_commit(self.manifest.refresh(), claim.commit_id)
 
     def _attempt(self, transaction: Transaction, request: WriteRequest, prepare: Prepare) -> Receipt | None:
         if not request.bulk:

@@ -53,8 +53,9 @@ class Snapshot:
         limit: int | None = None,
     ) -> pa.Table:
         """Rows of a table by physical column; a commit whose files are gone answers that it was reclaimed."""
+        pin = self.pin(key)
         try:
-            return self.tables.scan(self.pin(key), columns, where, limit)
+            return self.tables.scan(pin, columns, where, limit)
         except NotFound as error:
             raise reclaimed(self.commit) from error
 
@@ -62,8 +63,9 @@ class Snapshot:
         self, key: str, columns: Sequence[str] | None = None, where: str | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The same as a stream."""
+        pin = self.pin(key)
         try:
-            yield from self.tables.scan_batches(self.pin(key), columns, where)
+            yield from self.tables.scan_batches(pin, columns, where)
         except NotFound as error:
             raise reclaimed(self.commit) from error
 

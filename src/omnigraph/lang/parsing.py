@@ -144,8 +144,8 @@ def unescape(literal: str, span: Span, diagnostics: Diagnostics) -> str:
 def quote(value: str) -> str:
     """A string literal that reads back as the value.
 
-    >>> quote('say "hi"')
-    '"say \\"hi\\""'
+    >>> print(quote('say "hi"'))
+    "say \\"hi\\""
     """
     return f'"{"".join(_UNESCAPES.get(char, char) for char in value)}"'
 

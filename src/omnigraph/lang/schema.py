@@ -130,7 +130,7 @@ class _Entity:
     @cached_property
     def effective_constraints(self) -> tuple[Constraint, ...]:
         """Body constraints and the one-column ones that property annotations stand for, without repeats."""
-        makers = {"key": Key, "unique": Unique, "index": Index}
+        makers: dict[str, type[Key | Unique | Index]] = {"key": Key, "unique": Unique, "index": Index}
         found: dict[Constraint, None] = {}
         for prop in self.properties:
             for item in prop.annotations:

@@ -168,13 +168,10 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
                 implements = item
             elif isinstance(item, Annotation):
                 annotations.append(item)
-            elif item.name in ("range", "check"):
-                self._report.add(
-                    item.span, f"@{item.name} is only supported as body constraint (node {name})"
-                )
             else:
-                where = "is only supported on node properties or as body constraint"
-                self._report.add(item.span, f"@{item.name} {where} (node {name})", hint=_INTO_THE_BODY)
+                place = "" if item.name in ("range", "check") else "on node properties or "
+                message = f"@{item.name} is only supported {place}as body constraint (node {name})"
+                self._report.add(item.span, message, hint=_INTO_THE_BODY)
         return NodeDecl(str(name), tuple(annotations), implements, self._members(body), token_span(name))
 
     def edge(self, _meta: Meta, children: list[Any]) -> EdgeDecl:

@@ -121,6 +121,15 @@ def fragment_of(dataset: lance.LanceDataset, id_: int) -> lance.LanceFragment:
     return found
 
 
+def quote_string(text: str) -> str:
+    """A string literal of Lance's filter language.
+
+    >>> quote_string("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
 def version_file(version: int) -> str:
     """The manifest file of a version, relative to its dataset."""
     if version & _DETACHED_BIT:

@@ -13,6 +13,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -26,6 +27,7 @@ from omnigraph.errors import NotFound, OmnigraphError, OutcomeUnknown, StorageEr
 from omnigraph.store.lance_io import (
     LanceRoot,
     fragment_of,
+    quote_string,
     transaction_file,
     translated,
     version_file,
@@ -125,6 +127,7 @@ class Manifest:
         self._lock = threading.Lock()
         self._rows: OrderedDict[str, dict[str, str]] = OrderedDict()
         self._cached = 0
+        self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-manifest")
         self._view = self._make_view(dataset, None)
 
     # --- opening and creating ----------------------------------------------------------------------------
@@ -307,25 +310,11 @@ class Manifest:
     # --- files and rows ----------------------------------------------------------------------------------
 
     def _write(self, change: Change) -> list[FragmentMetadata]:
-        found: list[FragmentMetadata] = []
-        if change.registry is not None:
-            found.append(
-                self._write_rows(registry_name(), {"registry": encode_body(change.registry.to_body())})
-            )
-        for head in change.heads:
-            rows = {f"head:{head.branch}": encode_body(head.to_body())}
-            found.append(self._write_rows(head_name(head.incarnation), rows))
-        for id_, payload in change.schemas.items():
-            found.append(self._write_rows(schema_name(id_), {f"schema:{id_}": payload}))
-        if change.commits:
-            rows = {f"commit:{item.id}": encode_body(item.to_body()) for item in change.commits}
-            found.append(self._write_rows(log_name("commit", 0, [item.id for item in change.commits]), rows))
-        if change.recoveries:
-            rows = {f"recovery:{item.id}": encode_body(item.to_body()) for item in change.recoveries}
-            found.append(
-                self._write_rows(log_name("recovery", 0, [item.id for item in change.recoveries]), rows)
-            )
-        return found
+        files = list(_files_of(change))
+        if self.root.local is not None:
+            return [self._write_rows(name, rows) for name, rows in files]
+        # On a store every file is a round trip, and none depends on another.
+        return list(self._writers.map(lambda file: self._write_rows(*file), files))
 
     def _write_rows(self, name: str, rows: dict[str, str]) -> FragmentMetadata:
         table = pa.table({"key": list(rows), "body": list(rows.values())}, schema=ROW_SCHEMA)
@@ -362,7 +351,7 @@ class Manifest:
             return self._read(view, file).get(key)
         with translated(f"search {PATH}/data/{file.name}"):
             fragment = fragment_of(view.dataset, file.fragment)
-            found = fragment.to_table(columns=["body"], filter=f"key = '{key}'")["body"].to_pylist()
+            found = fragment.to_table(columns=["body"], filter=f"key = {quote_string(key)}")["body"].to_pylist()
         return found[0] if found else None
 
     def _read(self, view: View, file: ManifestFile) -> dict[str, str]:
@@ -379,8 +368,8 @@ class Manifest:
 
     def _remember(self, name: str, rows: dict[str, str]) -> None:
         with self._lock:
+            self._cached += len(rows) - len(self._rows.pop(name, {}))
             self._rows[name] = rows
-            self._cached += len(rows)
             while self._cached > _CACHED_ROWS and len(self._rows) > 1:
                 _, dropped = self._rows.popitem(last=False)
                 self._cached -= len(dropped)
@@ -403,6 +392,24 @@ class Manifest:
                 found = parse_file(meta.id, meta.files[0].path, meta.physical_rows)
             files.append(found)
         return View(dataset, dataset.version, tuple(files))
+
+
+def _files_of(change: Change) -> Iterator[tuple[str, dict[str, str]]]:
+    """The files that a change consists of, by name, with their rows."""
+    if change.registry is not None:
+        yield registry_name(), {"registry": encode_body(change.registry.to_body())}
+    for head in change.heads:
+        yield head_name(head.incarnation), {f"head:{head.branch}": encode_body(head.to_body())}
+    for id_, payload in change.schemas.items():
+        yield schema_name(id_), {f"schema:{id_}": payload}
+    logs: list[tuple[LogKind, Sequence[CommitRecord | RecoveryRecord]]] = [
+        ("commit", change.commits),
+        ("recovery", change.recoveries),
+    ]
+    for kind, records in logs:
+        if records:
+            rows = {f"{kind}:{item.id}": encode_body(item.to_body()) for item in records}
+            yield log_name(kind, 0, [item.id for item in records]), rows
 
 
 def _full_levels(files: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:

@@ -1,8 +1,8 @@
 """Control objects in S3-compatible buckets and in memory, over obstore.
 
-Two handles on the same place: reads, listings and deletes may be repeated blindly, so obstore retries them.
-Writes are tried once by obstore and retried here, because obstore repeats a conditional put whose reply was
-lost and then reports the conflict with its own first attempt. Every write carries a mark of its own as object
+Two handles on the same place: reads and listings may be repeated blindly, so obstore retries them. Changes
+are tried once by obstore and retried here, because obstore repeats a conditional put whose reply was lost and
+then reports the conflict with its own first attempt. Every write carries a mark of its own as object
 metadata; when a reply is lost, the object is read back and the mark tells whose it is.
 """
 
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
@@ -85,9 +86,8 @@ def _if_tagged(etag: str) -> _Condition:
 class ObstoreBackend:
     """Control objects below one prefix of a bucket or of a named memory."""
 
-    def __init__(self, reader: Handle, writer: Handle, prefix: str, policy: RetryPolicy) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, connect: Callable[[int], Handle], prefix: str, policy: RetryPolicy) -> None:
+        self._connect = connect
         self._prefix = f"{prefix}/" if prefix else ""
         self._policy = policy
 
@@ -98,13 +98,17 @@ class ObstoreBackend:
         if location.scheme == "memory":
             with _memories_lock:
                 memory = _memories.setdefault(location.authority, MemoryStore())
-            return cls(memory, memory, location.path, policy)
-        return cls(
-            reader=_s3(location.authority, options, policy, policy.max_retries),
-            writer=_s3(location.authority, options, policy, 0),
-            prefix=location.path,
-            policy=policy,
-        )
+            return cls(lambda _: memory, location.path, policy)
+        return cls(lambda retries: _s3(location.authority, options, policy, retries), location.path, policy)
+
+    # Each handle takes some 10 ms to make, for its TLS roots, and many stores only need one of them.
+    @cached_property
+    def _reader(self) -> Handle:
+        return self._connect(self._policy.max_retries)
+
+    @cached_property
+    def _writer(self) -> Handle:
+        return self._connect(0)
 
     def get(self, key: str) -> Object:
         try:
@@ -141,12 +145,20 @@ class ObstoreBackend:
             raise Failure.of(error).as_error(f"list `{prefix}`") from error
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        try:
-            obstore.delete(self._reader, [self._prefix + key for key in keys])
-        except _ERRORS as error:
-            failure = Failure.of(error)
-            if not failure.missing:
-                raise failure.as_error(f"delete {len(keys)} objects, `{keys[0]}` first") from error
+        paths = [self._prefix + key for key in keys]
+        failure = Failure.of(TimeoutError("no attempt was made"))
+        # Repeated here: obstore takes a delete for something that must not be sent twice.
+        for _ in self._attempts():
+            try:
+                obstore.delete(self._writer, paths)
+                return
+            except _ERRORS as error:
+                failure = Failure.of(error)
+            if failure.missing:
+                return
+            if not failure.transient:
+                break
+        raise failure.as_error(f"delete {len(keys)} objects, `{keys[0]}` first")
 
     def _read(self, handle: Handle, key: str) -> _Found | None:
         """The object, or None; other failures as obstore raises them."""
@@ -167,7 +179,7 @@ class ObstoreBackend:
         """
         mark = f"{condition.kind}/{uuid4().hex}"
         doubt = False
-        failure: Failure | None = None
+        failure = Failure.of(TimeoutError("no attempt was made"))
         for _ in self._attempts():
             try:
                 return self._put_once(key, data, condition, mark)
@@ -195,10 +207,10 @@ class ObstoreBackend:
         if doubt:
             raise OutcomeUnknown(
                 f"cannot tell whether the store did {what}",
-                details={"key": key, "reason": failure.summary if failure else None},
+                details={"key": key, "reason": failure.summary},
                 hint="read the object to find out",
             )
-        raise (failure or Failure.of(TimeoutError("no attempt was made"))).as_error(what)
+        raise failure.as_error(what)
 
     def _put_once(self, key: str, data: bytes, condition: _Condition, mark: str) -> str:
         result = obstore.put(

@@ -76,9 +76,12 @@ class Failure:
 
     @property
     def maybe_done(self) -> bool:
-        """Whether the request may have taken effect: it was sent, and no answer says otherwise."""
+        """Whether the request may have taken effect: it was sent, and no answer says otherwise.
+
+        501 and 503 say so: the store does not know the request, or has no time for it.
+        """
         if self.status is not None:
-            return self.status >= 500 and self.status != 501
+            return self.status >= 500 and self.status not in (501, 503)
         return self.transport is not None and self.transport != "Connect"
 
     def as_error(self, what: str) -> StorageError:

@@ -20,6 +20,7 @@ from omnigraph.store.lance_io import (
     LanceRoot,
     data_files,
     fragment_of,
+    quote_string,
     transaction_file,
     translated,
     version_file,
@@ -166,10 +167,15 @@ class Tables:
             return self._commit(pin, dataset, operation, pin.rows, 0, 0)
 
     def stage_rewrite(self, pin: TablePin) -> StagedTable:
-        """Rewrite every fragment that has deletions or is small into full ones; rows stay the same."""
+        """Rewrite every fragment that has deletions or is small into full ones; rows stay the same.
+
+        When there is nothing to win nothing is staged, and the version is the pin's own.
+        """
         dataset = self.open(pin.path, pin.version)
         with translated(f"rewrite {pin.path}"):
             worn = [item for item in dataset.get_fragments() if _is_worn(item.metadata)]
+            if not any(item.metadata.deletion_file for item in worn) and len(worn) < 2:
+                return _unchanged(pin)
             folded = self._rewrite(dataset, worn)
             operation = LanceOperation.Update(
                 removed_fragment_ids=sorted(folded.removed), new_fragments=folded.added
@@ -177,7 +183,10 @@ class Tables:
             return self._commit(pin, dataset, operation, pin.rows, 0, 0)
 
     def stage_index(self, pin: TablePin, column: str, kind: str) -> StagedTable:
-        """Build an index segment over the fragments that no segment of the column's index covers yet."""
+        """Build an index segment over the fragments that no segment of the column's index covers yet.
+
+        When all are covered nothing is staged, and the version is the pin's own.
+        """
         dataset = self.open(pin.path, pin.version)
         name = f"{column}_{kind.lower()}"
         with translated(f"index {pin.path}.{column}"):
@@ -185,6 +194,8 @@ class Tables:
                 id_ for item in dataset.list_indices() if item["name"] == name for id_ in item["fragment_ids"]
             }
             wanted = [item.fragment_id for item in dataset.get_fragments() if item.fragment_id not in covered]
+            if not wanted:
+                return _unchanged(pin)
             segment = dataset.create_index_uncommitted(
                 column, kind, name=name, replace=True, fragment_ids=wanted
             )
@@ -274,6 +285,10 @@ class _Folded:
     added: list[FragmentMetadata]
 
 
+def _unchanged(pin: TablePin) -> StagedTable:
+    return StagedTable(pin.path, pin.version, pin.version, pin.rows)
+
+
 def _tier(rows: int) -> int | None:
     return next((tier for tier, bound in enumerate(FOLD_TIERS) if rows < bound), None)
 
@@ -298,12 +313,3 @@ def _deletion_files(fragments: Iterable[FragmentMetadata]) -> list[str]:
 def _chunks(items: list[str], size: int) -> Iterator[list[str]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
-
-
-def quote_string(text: str) -> str:
-    """A string literal of Lance's filter language.
-
-    >>> quote_string("it's")
-    "'it''s'"
-    """
-    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,174 @@
+"""`omnigraph commit`: the history of a branch, and single commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from omnigraph.cli.moment import format_moment
+from omnigraph.cli.output import readable, say, say_json
+from omnigraph.cli.scope import SHARED, JsonOption, Uri, UriOption, opened, resolve
+
+if TYPE_CHECKING:
+    from omnigraph.store.records import CommitRecord, RecoveryRecord
+
+commit_commands = typer.Typer(help="Look at the history of a branch.", no_args_is_help=True)
+
+
+@commit_commands.command("list", epilog=SHARED)
+def list_(
+    ctx: typer.Context,
+    uri: Uri = None,
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="BRANCH", help="Which branch; default main.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest.")
+    ] = None,
+    filter_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            metavar="actor=NAME",
+            help="Only commits of this actor; may be repeated. omnigraph:recovery finds what recovery did.",
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """List the commits of a branch, newest first, with what it inherited.
+
+    With `--filter actor=omnigraph:recovery` also the interrupted writes that recovery discarded, on any branch
+    unless --branch names one: they are in no history.
+    """
+    from omnigraph.graph.branches import MAIN, check_branch_name
+    from omnigraph.graph.recovery import RECOVERY_ACTOR
+
+    actors = _wanted_actors(filter_ or ())
+    target = resolve(ctx, uri)
+    name = check_branch_name(MAIN if branch is None else branch, "commit list")
+    with opened(target, "r") as repository:
+        found = (item for item in repository.commits(name) if not actors or _is_by(item, actors))
+        commits = list(islice(found, limit))
+        document: dict[str, Any] = {"commits": [describe_commit(item) for item in commits]}
+        if RECOVERY_ACTOR in actors:
+            outcomes = repository.recoveries()[::-1]
+            mine = (item for item in outcomes if branch is None or item.branch == name)
+            document["recoveries"] = [describe_recovery(item) for item in islice(mine, limit)]
+    if json:
+        say_json(document)
+    else:
+        for line in _lines(document):
+            say(line)
+
+
+@commit_commands.command(epilog=SHARED)
+def show(
+    ctx: typer.Context,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="The commit's id.")],
+    uri: UriOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show one commit."""
+    target = resolve(ctx, uri)
+    with opened(target, "r") as repository:
+        found = repository.commit(id_)
+    document = describe_commit(found)
+    if json:
+        say_json(document)
+        return
+    shown = {
+        **document,
+        "graph_branch": found.branch,
+        "created_at": f"{found.created_at} ({format_moment(found.created_at)})",
+    }
+    for key, value in shown.items():
+        say(f"{key}: {'null' if value is None else readable(str(value))}")
+
+
+def describe_commit(record: CommitRecord) -> dict[str, Any]:
+    """A commit as JSON. One that recovery published for a dead writer says so; its actor stays the writer's."""
+    from omnigraph.graph.branches import MAIN
+    from omnigraph.graph.recovery import RECOVERY_ACTOR
+
+    document: dict[str, Any] = {
+        "graph_commit_id": record.id,
+        "graph_branch": None if record.branch == MAIN else record.branch,
+        "graph_manifest_version": record.sequence,
+        "parent_commit_id": record.parent,
+        "merged_parent_commit_id": record.merged_parent,
+        "actor_id": record.actor,
+        "created_at": record.created_at,
+    }
+    if record.recovered:
+        document["recovered_by"] = RECOVERY_ACTOR
+    return document
+
+
+def describe_recovery(record: RecoveryRecord) -> dict[str, Any]:
+    """What recovery did with one interrupted write, as JSON; the actor is the one whose write it was."""
+    from omnigraph.graph.branches import MAIN
+
+    return {
+        "operation_id": record.id,
+        "outcome": record.outcome,
+        "graph_branch": None if record.branch == MAIN else record.branch,
+        "operation": record.operation,
+        "actor_id": record.actor,
+        "graph_commit_id": record.commit_id,
+        "reason": record.reason,
+        "created_at": record.created_at,
+    }
+
+
+def _wanted_actors(filters: Sequence[str]) -> frozenset[str]:
+    wanted = set()
+    for text in filters:
+        key, equals, value = text.partition("=")
+        if key != "actor" or not equals:
+            raise typer.BadParameter(f"{text!r} is not actor=NAME", param_hint="'--filter'")
+        wanted.add(value)
+    return frozenset(wanted)
+
+
+def _is_by(record: CommitRecord, actors: frozenset[str]) -> bool:
+    from omnigraph.graph.recovery import RECOVERY_ACTOR
+
+    # An empty name finds the commits of nobody.
+    return (record.actor or "") in actors or (record.recovered and RECOVERY_ACTOR in actors)
+
+
+def _lines(document: dict[str, Any]) -> Iterator[str]:
+    for item in document["commits"]:
+        yield _line(item)
+    shown = {item["graph_commit_id"] for item in document["commits"]}
+    for item in document.get("recoveries", ()):
+        # What recovery published is a commit; it needs a line of its own only when it is on another branch.
+        if item["graph_commit_id"] is None or item["graph_commit_id"] not in shown:
+            yield _recovery_line(item)
+
+
+def _line(item: dict[str, Any]) -> str:
+    parts = [
+        f"graph_branch={item['graph_branch'] or 'main'}",
+        f"graph_manifest_version={item['graph_manifest_version']}",
+    ]
+    return " ".join([item["graph_commit_id"], *parts, *_people(item)])
+
+
+def _recovery_line(item: dict[str, Any]) -> str:
+    parts = [
+        f"{item['outcome']} {item['graph_commit_id'] or item['operation_id']}",
+        f"graph_branch={item['graph_branch'] or 'main'}",
+        f"operation={item['operation']}",
+    ]
+    return f"{' '.join([*parts, *_people(item)])}: {readable(item['reason'])}"
+
+
+def _people(item: dict[str, Any]) -> Iterable[str]:
+    if item["actor_id"] is not None:
+        yield f"actor={readable(item['actor_id'])}"
+    if "recovered_by" in item:
+        yield f"recovered_by={item['recovered_by']}"

@@ -1,0 +1,31 @@
+"""Earlier states as the command line names them: by commit id, or by time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+
+def read_moment(text: str | None) -> str | datetime | None:
+    """What ``--at`` means: a time when it reads as one, else a commit id.
+
+    >>> read_moment("2026-05-04T12:00+02:00").isoformat()
+    '2026-05-04T10:00:00+00:00'
+    >>> read_moment("01JBZ8Q0000000000000000000")
+    '01JBZ8Q0000000000000000000'
+    """
+    from omnigraph.lang.temporal import EPOCH_TIME, parse_datetime
+
+    millis = None if text is None else parse_datetime(text)
+    return text if millis is None else EPOCH_TIME + timedelta(milliseconds=millis)
+
+
+def format_moment(micros: int) -> str:
+    """Microseconds since the epoch as an ISO time in UTC.
+
+    >>> format_moment(1_500_000)
+    '1970-01-01T00:00:01.500000Z'
+    """
+    from omnigraph.lang.temporal import EPOCH_TIME
+
+    moment = EPOCH_TIME + timedelta(microseconds=micros)
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

@@ -1,0 +1,82 @@
+"""`omnigraph snapshot`: what one state of a branch consists of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from omnigraph.cli.moment import read_moment
+from omnigraph.cli.output import say, say_json
+from omnigraph.cli.scope import JsonOption, Uri, opened, resolve
+from omnigraph.cli.version import INTERNAL_SCHEMA
+
+if TYPE_CHECKING:
+    from omnigraph.graph.snapshot import Snapshot
+
+
+def snapshot(
+    ctx: typer.Context,
+    uri: Uri = None,
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="BRANCH", help="Which branch; default main.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="COMMIT|TIME", help="An earlier state: a commit id, or a time."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show each type of a branch with the version of its data and its number of entities."""
+    from omnigraph.graph.branches import MAIN, check_branch_name
+
+    target = resolve(ctx, uri)
+    moment = read_moment(at)
+    if isinstance(moment, str) and branch is not None:
+        raise typer.BadParameter("a commit id names a state by itself", param_hint="'--branch'")
+    name = check_branch_name(MAIN if branch is None else branch, "snapshot")
+    with opened(target, "r") as repository:
+        found = repository.snapshot(name, moment)
+    # A commit was made on a branch of its own, whichever the default is.
+    document = describe(found, found.commit.branch if isinstance(moment, str) else name)
+    if json:
+        say_json(document)
+    else:
+        _print(document)
+
+
+def describe(found: Snapshot, branch: str) -> dict[str, Any]:
+    """A snapshot as JSON. Versions of tables use all 64 bits, so they are strings."""
+    datasets = []
+    for key, table in found.catalog.tables.items():
+        pin = found.pin(key)
+        datasets.append(
+            {
+                "entity_kind": table.kind,
+                "type_name": table.name,
+                "dataset_path": pin.path,
+                "published_dataset_version": str(pin.version),
+                # No table has branches of its own: any version can be the base of any other.
+                "native_dataset_branch": None,
+                "entity_count": pin.rows,
+            }
+        )
+    return {
+        "graph_branch": branch,
+        "graph_manifest_version": found.commit.sequence,
+        "internal_schema_version": INTERNAL_SCHEMA,
+        "datasets": datasets,
+    }
+
+
+def _print(document: dict[str, Any]) -> None:
+    say(f"graph_branch: {document['graph_branch']}")
+    say(f"graph_manifest_version: {document['graph_manifest_version']}")
+    say(f"internal_schema_version: {document['internal_schema_version']}")
+    for item in document["datasets"]:
+        say(
+            f"{item['entity_kind']} type '{item['type_name']}' "
+            f"published_dataset_version={item['published_dataset_version']} "
+            f"native_dataset_branch={item['native_dataset_branch'] or 'main'} "
+            f"entities={item['entity_count']}"
+        )

@@ -1,0 +1,406 @@
+"""The contract of control objects, the same for every backend."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import pytest
+
+from omnigraph.errors import InvalidInput, NotFound, StorageError
+from omnigraph.store.objects import ObjectStore
+from tests.contract import object_worker
+from tests.support.s3 import Bucket
+from tests.support.workers import run_together
+
+pytest_plugins = ["tests.support.s3_fixtures"]
+
+MIB = 1024 * 1024
+WORKER = "tests.contract.object_worker"
+ODD_KEYS = [
+    ".hidden",
+    "%41%2F",
+    "a b",
+    "a&b=c;d,e",
+    "a:b@c",
+    "brackets[1](2){3}",
+    "dots...",
+    "kéy/日本語/ключ",
+    "plus+star*",
+    "quotes'\"`",
+    "question?fragment#",
+    "slash\\back|pipe",
+    "tilde~caret^",
+    "xml<&>",
+    "x" * 255,
+    "🙂",
+]
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a backend keeps its objects, in a form that other processes understand."""
+
+    uri: str
+    options: dict[str, str]
+
+    def open(self) -> ObjectStore:
+        return ObjectStore.open(self.uri, self.options)
+
+    def task(self, work: str, **arguments: Any) -> dict[str, Any]:
+        return {"uri": self.uri, "options": self.options, "work": work, "arguments": arguments}
+
+
+def place_of(backend: str, request: pytest.FixtureRequest) -> Place:
+    match backend:
+        case "local":
+            folder: Path = request.getfixturevalue("tmp_path")
+            return Place(str(folder / "graph"), {})
+        case "memory":
+            return Place(f"memory://{uuid4().hex}/graph", {})
+        case "s3":
+            bucket: Bucket = request.getfixturevalue("s3")
+            return Place(f"{bucket.uri}/graph", bucket.options)
+        case "moto":
+            uri, options = request.getfixturevalue("moto_bucket")
+            return Place(f"{uri}/graph", options)
+    raise ValueError(backend)
+
+
+@pytest.fixture(params=["local", "memory", "s3", "moto"])
+def place(request: pytest.FixtureRequest) -> Place:
+    return place_of(request.param, request)
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
+def racy_place(request: pytest.FixtureRequest) -> Place:
+    """Backends that can be raced. moto is left out: its reads break while an object is being replaced."""
+    return place_of(request.param, request)
+
+
+@pytest.fixture(params=["local", "s3"])
+def shared_place(request: pytest.FixtureRequest) -> Place:
+    """Backends that several processes can share."""
+    return place_of(request.param, request)
+
+
+@pytest.fixture
+def store(place: Place) -> ObjectStore:
+    return place.open()
+
+
+def at_once(count: int, work: Callable[[int], Result]) -> list[Result]:
+    """Run `work` in as many threads, all starting together."""
+    barrier = threading.Barrier(count)
+
+    def run(number: int) -> Result:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(run, range(count)))
+
+
+class TestOneObject:
+    def test_what_was_put_is_what_is_got(self, store: ObjectStore) -> None:
+        store.put("a/b.json", b'{"x": 1}')
+        assert store.get("a/b.json").data == b'{"x": 1}'
+
+    def test_a_second_handle_sees_it(self, place: Place) -> None:
+        place.open().put("a", b"1")
+        assert place.open().get("a").data == b"1"
+
+    def test_a_put_replaces_the_whole_object(self, store: ObjectStore) -> None:
+        store.put("a", b"a long first version")
+        store.put("a", b"short")
+        assert store.get("a").data == b"short"
+
+    def test_the_tag_of_a_put_is_the_tag_of_the_object(self, store: ObjectStore) -> None:
+        assert store.put("a", b"1") == store.get("a").etag
+
+    def test_other_content_has_another_tag(self, store: ObjectStore) -> None:
+        assert store.put("a", b"1") != store.put("a", b"2")
+
+    def test_an_empty_object_exists(self, store: ObjectStore) -> None:
+        store.put("empty", b"")
+        assert store.get("empty").data == b""
+        assert [(found.key, found.size) for found in store.list()] == [("empty", 0)]
+
+    def test_a_large_object_comes_back_whole(self, store: ObjectStore) -> None:
+        data = bytes(range(256)) * (6 * MIB // 256)
+        store.put("large", data)
+        assert store.get("large").data == data
+
+    def test_a_missing_object_is_not_found(self, store: ObjectStore) -> None:
+        with pytest.raises(NotFound) as caught:
+            store.get("nothing/here")
+        assert caught.value.details == {"key": "nothing/here"}
+
+    def test_a_folder_is_not_an_object(self, store: ObjectStore) -> None:
+        store.put("a/b", b"1")
+        with pytest.raises(NotFound):
+            store.get("a")
+
+    def test_below_an_object_there_is_none(self, store: ObjectStore) -> None:
+        store.put("a", b"1")
+        with pytest.raises(NotFound):
+            store.get("a/b")
+
+    @pytest.mark.parametrize("key", ODD_KEYS)
+    def test_any_text_can_be_a_key(self, store: ObjectStore, key: str) -> None:
+        key = f"odd/{key}"
+        assert store.create_if_absent(key, b"1")
+        assert not store.create_if_absent(key, b"2")
+        assert store.replace_if_matches(key, b"3", store.get(key).etag) is not None
+        assert [found.key for found in store.list("odd")] == [key]
+        store.delete(key)
+        assert not store.exists_any("odd")
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "",
+            "/a",
+            "a/",
+            "a//b",
+            ".",
+            "a/../b",
+            "new\nline",
+            "nul\0",
+            "x" * 256,
+            "y/" * 400 + "y",
+            "\udcff",
+            ".omnigraph-1.tmp",
+        ],
+    )
+    def test_a_malformed_key_is_refused_before_anything_happens(self, store: ObjectStore, key: str) -> None:
+        for call in (store.get, store.delete, lambda key: store.put(key, b""), store.list):
+            if key == "" and call == store.list:
+                continue
+            with pytest.raises(InvalidInput):
+                call(key)
+        assert not store.exists_any()
+
+
+class TestCreateIfAbsent:
+    def test_the_first_wins_and_its_data_stays(self, store: ObjectStore) -> None:
+        assert store.create_if_absent("a", b"first")
+        assert not store.create_if_absent("a", b"second")
+        assert store.get("a").data == b"first"
+
+    def test_the_same_bytes_do_not_win_twice(self, store: ObjectStore) -> None:
+        assert [store.create_if_absent("a", b"same") for _ in range(3)] == [True, False, False]
+
+    def test_a_put_object_is_present(self, store: ObjectStore) -> None:
+        store.put("a", b"1")
+        assert not store.create_if_absent("a", b"2")
+
+    def test_after_a_delete_it_can_be_created_again(self, store: ObjectStore) -> None:
+        store.create_if_absent("a", b"1")
+        store.delete("a")
+        assert store.create_if_absent("a", b"2")
+
+    def test_one_of_many_threads_wins_each_key(self, racy_place: Place) -> None:
+        store = racy_place.open()
+        keys = [f"race/{number}" for number in range(20)]
+        won = at_once(8, lambda _: [key for key in keys if store.create_if_absent(key, b"same")])
+        assert sorted(key for winner in won for key in winner) == sorted(keys)
+
+    def test_one_of_many_processes_wins_each_key(self, shared_place: Place) -> None:
+        keys = [f"race/{number:03}" for number in range(100)]
+        won = run_together(WORKER, [shared_place.task("create", keys=keys) for _ in range(4)])
+        assert sorted(key for winner in won for key in winner) == keys
+        assert [found.key for found in shared_place.open().list()] == keys
+
+
+class TestReplaceIfMatches:
+    def test_it_replaces_what_was_read(self, store: ObjectStore) -> None:
+        tag = store.put("a", b"1")
+        new = store.replace_if_matches("a", b"2", tag)
+        assert new is not None
+        assert (store.get("a").data, store.get("a").etag) == (b"2", new)
+
+    def test_a_stale_tag_changes_nothing(self, store: ObjectStore) -> None:
+        stale = store.put("a", b"1")
+        store.put("a", b"2")
+        assert store.replace_if_matches("a", b"3", stale) is None
+        assert store.get("a").data == b"2"
+
+    def test_a_missing_object_matches_nothing(self, store: ObjectStore) -> None:
+        tag = store.put("a", b"1")
+        store.delete("a")
+        assert store.replace_if_matches("a", b"2", tag) is None
+        assert store.replace_if_matches("never/was", b"2", tag) is None
+        assert not store.exists_any()
+
+    def test_a_counter_loses_no_step_among_threads(self, racy_place: Place) -> None:
+        racy_place.open().put("counter", b"0")
+        at_once(6, lambda _: object_worker.count_up(racy_place.open(), "counter", 10))
+        assert racy_place.open().get("counter").data == b"60"
+
+    def test_a_counter_loses_no_step_among_processes(self, shared_place: Place) -> None:
+        shared_place.open().put("counter", b"0")
+        task = shared_place.task("count_up", key="counter", times=25)
+        lost = run_together(WORKER, [task] * 4)
+        assert shared_place.open().get("counter").data == b"100"
+        assert sum(lost) > 0, "the processes never met, so nothing was shown"
+
+    def test_a_plain_put_does_not_slip_between_comparing_and_replacing(self, racy_place: Place) -> None:
+        # Each round either the swap comes first and the put stays, or the put comes first and the swap is lost.
+        store = racy_place.open()
+        for number in range(60):
+            tag = store.put("a", f"base {number}".encode())
+            swap = f"swap {number}".encode()
+            put = f"put {number}".encode()
+
+            def write(thread: int, tag: str = tag, swap: bytes = swap, put: bytes = put) -> None:
+                if thread:
+                    store.put("a", put)
+                else:
+                    store.replace_if_matches("a", swap, tag)
+
+            at_once(2, write)
+            assert store.get("a").data == put
+
+
+class TestVisibility:
+    """A reader sees one whole version while others replace the object all the time."""
+
+    def test_threads_never_see_part_of_an_object(self, racy_place: Place) -> None:
+        store = racy_place.open()
+        store.put("big", b"a" * MIB)
+
+        def work(number: int) -> list[str]:
+            if number < 2:
+                object_worker.replace(store, "big", "bc"[number], 15)
+                return []
+            return object_worker.watch(store, "big", 15)
+
+        assert at_once(4, work) == [[], [], [], []]
+
+    def test_processes_never_see_part_of_an_object(self, shared_place: Place) -> None:
+        shared_place.open().put("big", b"a" * MIB)
+        writers = [shared_place.task("replace", key="big", letter=letter, times=25) for letter in "bc"]
+        readers = [shared_place.task("watch", key="big", times=25)] * 2
+        assert run_together(WORKER, writers + readers) == [25, 25, [], []]
+
+    def test_a_created_object_is_whole_from_the_start(self, racy_place: Place) -> None:
+        store = racy_place.open()
+        stop = threading.Event()
+
+        def create() -> None:
+            try:
+                for number in range(15):
+                    store.create_if_absent(f"new/{number:02}", b"x" * MIB)
+            finally:
+                stop.set()
+
+        with ThreadPoolExecutor(1) as threads:
+            done = threads.submit(create)
+            sizes = set()
+            while not stop.is_set():
+                sizes |= {found.size for found in store.list("new")}
+            done.result()
+        assert sizes <= {MIB}
+
+
+class TestList:
+    def test_nothing_is_an_empty_listing(self, store: ObjectStore) -> None:
+        assert list(store.list()) == []
+        assert list(store.list("no/such/folder")) == []
+        assert not store.exists_any()
+
+    def test_it_says_how_large_and_how_old_an_object_is(self, store: ObjectStore) -> None:
+        store.put("a", b"12345")
+        (found,) = store.list()
+        assert (found.key, found.size) == ("a", 5)
+        assert abs(datetime.now(UTC) - found.last_modified) < timedelta(minutes=1)
+
+    def test_it_goes_by_folders_not_by_letters(self, store: ObjectStore) -> None:
+        for key in ("ab", "a/1", "a/deep/2", "a.b", "b/3"):
+            store.put(key, b"")
+        assert [found.key for found in store.list("a")] == ["a/1", "a/deep/2"]
+        assert [found.key for found in store.list("a/deep")] == ["a/deep/2"]
+        assert store.exists_any("b")
+        assert not store.exists_any("c")
+
+    def test_it_is_ordered_by_the_bytes_of_the_whole_key(self, store: ObjectStore) -> None:
+        # A dot sorts before the slash and a zero after it, so a folder does not sort by its name alone.
+        keys = ["a.z", "a/b/c", "a/b.c", "a/b0", "a0", "B", "é", "z", "🙂", "｡"]
+        for key in keys:
+            store.put(key, b"")
+        assert [found.key for found in store.list()] == sorted(keys, key=str.encode)
+
+    def test_it_does_not_see_beyond_its_own_prefix(self, place: Place) -> None:
+        place.open().put("inside", b"")
+        ObjectStore.open(f"{place.uri}-neighbour", place.options).put("outside", b"")
+        ObjectStore.open(f"{place.uri}/below", place.options).put("deeper", b"")
+        assert [found.key for found in place.open().list()] == ["below/deeper", "inside"]
+
+    def test_it_is_complete_beyond_one_page(self, store: ObjectStore) -> None:
+        keys = [f"many/{number:05}" for number in range(1005)]
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda key: store.put(key, b""), keys))
+        assert [found.key for found in store.list("many")] == keys
+        store.delete_many(keys)
+        assert not store.exists_any("many")
+
+
+class TestDelete:
+    def test_a_deleted_object_is_gone(self, store: ObjectStore) -> None:
+        store.put("a", b"1")
+        store.delete("a")
+        with pytest.raises(NotFound):
+            store.get("a")
+
+    def test_deleting_again_is_fine(self, store: ObjectStore) -> None:
+        store.put("a/b", b"1")
+        for key in ("a/b", "a/b", "never/was"):
+            store.delete(key)
+
+    def test_only_the_named_objects_go(self, store: ObjectStore) -> None:
+        for key in ("a/1", "a/2", "b/1", "b"[:1] + "c"):
+            store.put(key, b"")
+        store.delete_many(["a/1", "b/1", "a/missing"])
+        assert [found.key for found in store.list()] == ["a/2", "bc"]
+
+    def test_deleting_nothing_is_fine(self, store: ObjectStore) -> None:
+        store.delete_many([])
+
+    def test_deleting_at_once_is_fine(self, racy_place: Place) -> None:
+        store = racy_place.open()
+        store.put("a", b"1")
+        at_once(6, lambda _: store.delete("a"))
+        assert not store.exists_any()
+
+
+class TestMemory:
+    def test_names_are_separate_memories(self) -> None:
+        one, two = uuid4().hex, uuid4().hex
+        ObjectStore.open(f"memory://{one}").put("a", b"1")
+        assert not ObjectStore.open(f"memory://{two}").exists_any()
+
+
+class TestBucket:
+    def test_a_missing_bucket_is_no_missing_object(self, s3: Bucket) -> None:
+        store = ObjectStore.open("s3://no-such-bucket/graph", s3.options)
+        calls: list[Callable[[], object]] = [
+            lambda: store.get("a"),
+            lambda: store.put("a", b""),
+            lambda: store.create_if_absent("a", b""),
+            lambda: store.replace_if_matches("a", b"", '"tag"'),
+            lambda: list(store.list()),
+            lambda: store.delete("a"),
+        ]
+        for call in calls:
+            with pytest.raises(StorageError, match="NoSuchBucket") as caught:
+                call()
+            assert not caught.value.transient

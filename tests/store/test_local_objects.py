@@ -1,0 +1,183 @@
+"""Control objects on a local disk: what is synced, what a crash leaves, who may be refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from omnigraph.errors import NotFound, StorageError
+from omnigraph.store.local_backend import is_temporary
+from omnigraph.store.objects import ObjectStore
+from omnigraph.store.sync import Durability
+from tests.store.local_writer import MARK
+
+ROOT = Path(__file__).parents[2]
+NEW = b"new" * 1000
+CALLS = "fsync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,mkdirat"
+Work = Literal["put", "create", "replace", "delete"]
+
+
+def write(
+    root: Path, work: Work, key: str, *, durability: Durability = "full", inject: str | None = None
+) -> tuple[int, list[str], list[str]]:
+    """Make a write in a process under strace: its exit code, its output, its calls since it began."""
+    trace = root.parent / "trace"
+    task = {"root": str(root), "work": work, "key": key, "durability": durability}
+    command = ["strace", "-f", "-y", "-qq", "-o", str(trace), "-e", f"trace={CALLS},write"]
+    if inject:
+        command += ["-e", f"inject={inject}"]
+    run = subprocess.run(
+        [*command, sys.executable, "-m", "tests.store.local_writer", json.dumps(task)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    calls = trace.read_text().splitlines()
+    begun = next(number for number, call in enumerate(calls) if MARK in call)
+    return (
+        run.returncode,
+        run.stdout.splitlines(),
+        [call for call in calls[begun + 1 :] if "write(" not in call],
+    )
+
+
+def steps(calls: list[str], root: Path) -> list[str]:
+    """Calls as short sentences: what was done to the temporary file, the object or a folder."""
+    said = []
+    for call in calls:
+        match = re.search(r"(fsync|rename|link|unlink|mkdir)\w*\((.*)\) = 0", call)
+        if match is None:
+            continue
+        verb, arguments = match.groups()
+        path = re.search(r"[<\"]([^>\"]*)[>\"]", arguments[arguments.find(str(root)) - 1 :])
+        assert path is not None, call
+        name = Path(path.group(1)).relative_to(root.parent).as_posix()
+        said.append(f"{verb} {'temporary' if is_temporary(Path(name).name) else name}")
+    return said
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "graph"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.faults
+class TestUnderStrace:
+    def test_a_put_is_synced_before_and_after_its_rename(self, root: Path) -> None:
+        code, _, calls = write(root, "put", "new/a")
+        assert code == 0
+        assert steps(calls, root) == [
+            "mkdir graph/new",
+            "fsync graph",
+            "fsync graph",
+            "fsync temporary",
+            "rename temporary",
+            "fsync graph/new",
+        ]
+
+    def test_a_creation_is_synced_before_and_after_its_link(self, root: Path) -> None:
+        _, _, calls = write(root, "create", "a")
+        assert steps(calls, root) == [
+            "fsync temporary",
+            "link temporary",
+            "unlink temporary",
+            "fsync graph",
+        ]
+
+    def test_a_replacement_and_a_delete_are_synced(self, root: Path) -> None:
+        ObjectStore.open(str(root)).put("a", b"old")
+        _, _, calls = write(root, "replace", "a")
+        assert steps(calls, root) == ["fsync temporary", "rename temporary", "fsync graph"]
+        _, _, calls = write(root, "delete", "a")
+        assert steps(calls, root) == ["unlink graph/a", "fsync graph"]
+
+    @pytest.mark.parametrize("work", ["put", "create", "replace", "delete"])
+    def test_durability_os_syncs_nothing(self, root: Path, work: Work) -> None:
+        if work != "create":
+            ObjectStore.open(str(root)).put("a", b"old")
+        code, _, calls = write(root, work, "a", durability="os")
+        assert code == 0
+        assert [step for step in steps(calls, root) if step.startswith("fsync")] == []
+
+    @pytest.mark.parametrize("work", ["put", "create", "replace", "delete"])
+    def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new(self, root: Path, work: Work) -> None:
+        store = ObjectStore.open(str(root))
+        cuts = 0
+        for step in range(1, 20):
+            old = b"" if work == "create" else b"old"
+            store.delete("a")
+            if old:
+                store.put("a", old)
+            inject = f"fsync,rename,link,linkat,unlink:signal=SIGKILL:when={step}"
+            code, _, _ = write(root, work, "a", inject=inject)
+            try:
+                data = store.get("a").data
+            except NotFound:
+                data = b""
+            assert data in (old, b"" if work == "delete" else NEW)
+            # No lock is left behind, and no leftover is taken for an object.
+            store.put("a", b"after")
+            assert [found.key for found in store.list()] == ["a"]
+            if code == 0:
+                break
+            cuts += 1
+        else:
+            pytest.fail("the writer never finished")
+        assert cuts == {"put": 3, "create": 4, "replace": 3, "delete": 2}[work]
+
+    def test_a_name_that_cannot_be_synced_is_an_unknown_outcome(self, root: Path) -> None:
+        # The second sync is that of the folder, after the rename.
+        code, output, _ = write(root, "put", "a", inject="fsync:error=EIO:when=2")
+        assert (code, output[-1]) == (0, '"unknown"')
+        assert ObjectStore.open(str(root)).get("a").data == NEW
+
+    def test_content_that_cannot_be_synced_never_shows(self, root: Path) -> None:
+        code, _, _ = write(root, "put", "a", inject="fsync:error=EIO:when=1")
+        assert code != 0
+        assert list(root.iterdir()) == []
+
+
+def test_a_leftover_of_a_crash_is_no_object(root: Path) -> None:
+    store = ObjectStore.open(str(root))
+    (root / ".omnigraph-0123.tmp").write_bytes(b"half")
+    assert list(store.list()) == []
+    assert not store.exists_any()
+
+
+def test_a_failed_write_leaves_nothing_behind(root: Path) -> None:
+    store = ObjectStore.open(str(root))
+    store.put("a/b", b"1")
+    with pytest.raises(StorageError) as caught:
+        store.put("a", b"2")
+    assert not caught.value.transient
+    assert [path.name for path in root.iterdir()] == ["a"]
+
+
+def test_a_path_through_a_file_is_an_error_not_a_crash(root: Path) -> None:
+    store = ObjectStore.open(str(root))
+    store.put("a", b"1")
+    with pytest.raises(StorageError):
+        store.put("a/b", b"2")
+    store.delete("a/b")
+    assert list(store.list("a")) == []
+
+
+def test_a_folder_that_vanished_is_made_again(root: Path) -> None:
+    store = ObjectStore.open(str(root))
+    store.put("a/b", b"1")
+    store.delete("a/b")
+    (root / "a").rmdir()
+    store.put("a/b", b"2")
+    assert store.get("a/b").data == b"2"

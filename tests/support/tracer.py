@@ -1,0 +1,242 @@
+"""Runs a program and stops it exactly before its K-th change to a directory tree.
+
+    python tests/support/tracer.py '{"root": "…", "at": 7, "action": "kill", "command": ["…"]}'
+
+Counts, over all threads of the program together, the calls that change what a directory holds: rename, link, unlink,
+mkdir and their kin, below `root` and only where they have an effect (making a folder that exists has none). strace can
+inject a signal at the K-th call too, but counts separately for every thread and every call, and Lance hands
+its writes to whichever thread is free: a cut would be a matter of luck. Here a seccomp filter stops each of these
+calls before it happens, in whichever thread, and nothing goes on while they are counted.
+
+`kill` is SIGKILL: K-1 changes have happened, the K-th has not. `freeze` stops every thread there, reports it, and
+goes on when told. Contents need no cut of their own: everything is written aside and then renamed or linked, and a
+process that dies keeps what it has written, so between two of these calls every cut leaves the same tree.
+
+Standard output: the program's own lines, and lines of JSON that begin with `@`. Linux on x86-64 and AArch64.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import signal
+import struct
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+# name: positions of its path arguments; a call that names two changes the second.
+_PATHS: Final = {
+    "rename": (0, 1),
+    "mkdir": (0,),
+    "rmdir": (0,),
+    "link": (0, 1),
+    "unlink": (0,),
+    "symlink": (0, 1),
+    "truncate": (0,),
+    "mkdirat": (1,),
+    "unlinkat": (1,),
+    "renameat": (1, 3),
+    "linkat": (1, 3),
+    "symlinkat": (0, 2),
+    "renameat2": (1, 3),
+}
+_NUMBERS: Final[dict[str, dict[str, int]]] = {
+    "x86_64": {
+        "truncate": 76,
+        "rename": 82,
+        "mkdir": 83,
+        "rmdir": 84,
+        "link": 86,
+        "unlink": 87,
+        "symlink": 88,
+        "mkdirat": 258,
+        "unlinkat": 263,
+        "renameat": 264,
+        "linkat": 265,
+        "symlinkat": 266,
+        "renameat2": 316,
+    },
+    "aarch64": {
+        "mkdirat": 34,
+        "unlinkat": 35,
+        "symlinkat": 36,
+        "linkat": 37,
+        "renameat": 38,
+        "truncate": 45,
+        "renameat2": 276,
+    },
+}
+_ARCHITECTURE: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+_TRACEME, _CONT, _SETOPTIONS, _GET_SYSCALL_INFO = 0, 7, 0x4200, 0x420E
+# Follow forks, clones and execs, stop at filtered calls, and take the program along when the tracer dies.
+_OPTIONS: Final = 0x2 | 0x4 | 0x8 | 0x10 | 0x80 | 0x100000
+_EVENT_SECCOMP: Final = 7
+_WALL: Final = 0x40000000
+_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER_MODE = 38, 22, 2
+_RET_TRACE, _RET_ALLOW = 0x7FF00000, 0x7FFF0000
+_LONGEST_PATH: Final = 4096
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+_libc.ptrace.restype = ctypes.c_long
+_libc.prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong]
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def _ptrace(request: int, pid: int, address: int | None = None, data: Any = None) -> int:
+    result = int(_libc.ptrace(request, pid, address, data))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"ptrace {request:#x}: {os.strerror(code)}")
+    return result
+
+
+def _install_filter(numbers: list[int], architecture: int) -> None:
+    """Have the kernel stop this process at these calls and at no others."""
+
+    def instruction(code: int, yes: int, no: int, value: int) -> bytes:
+        return struct.pack("=HBBI", code, yes, no, value)
+
+    load, jump_equal, give = 0x20, 0x15, 0x06
+    # Another architecture's calls pass; then each number in turn jumps to the last instruction.
+    steps = [instruction(load, 0, 0, 4), instruction(jump_equal, 1, 0, architecture)]
+    steps += [instruction(give, 0, 0, _RET_ALLOW), instruction(load, 0, 0, 0)]
+    for place, number in enumerate(numbers):
+        steps.append(instruction(jump_equal, len(numbers) - place, 0, number))
+    steps += [instruction(give, 0, 0, _RET_ALLOW), instruction(give, 0, 0, _RET_TRACE)]
+    program = _Program(len(steps), b"".join(steps))
+    if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, None, 0, 0) or _libc.prctl(
+        _PR_SET_SECCOMP, _FILTER_MODE, ctypes.addressof(program), 0, 0
+    ):
+        raise OSError(ctypes.get_errno(), "the system refuses to filter calls")
+
+
+def _read_text(pid: int, address: int) -> str:
+    """A string in the memory of a stopped process; it may end just before a page that is not there."""
+    found = b""
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        memory.seek(address)
+        while len(found) < _LONGEST_PATH and b"\0" not in found:
+            to_page_end = 4096 - (address + len(found)) % 4096
+            found += memory.read(to_page_end)
+    return os.fsdecode(found.split(b"\0", 1)[0])
+
+
+@dataclass
+class Tracer:
+    """One traced run."""
+
+    root: str
+    at: int
+    action: str
+    names: dict[int, str]
+    main: int = 0
+    changes: list[str] = field(default_factory=list)
+    killed: bool = False
+
+    def start(self, command: list[str]) -> None:
+        """Start the program, stopped before its first instruction and filtered."""
+        self.main = os.fork()
+        if self.main == 0:
+            _ptrace(_TRACEME, 0)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            _install_filter(sorted(self.names), _ARCHITECTURE[platform.machine()])
+            os.execvp(command[0], command)
+        os.waitpid(self.main, _WALL)
+        _ptrace(_SETOPTIONS, self.main, None, _OPTIONS)
+        _ptrace(_CONT, self.main)
+
+    def run(self) -> int:
+        """Follow every thread to the program's end; gives its exit code, negative for a signal."""
+        while True:
+            pid, status = os.waitpid(-1, _WALL)
+            if not os.WIFSTOPPED(status):
+                if pid == self.main:
+                    return os.waitstatus_to_exitcode(status)
+                continue
+            event, number = status >> 16, os.WSTOPSIG(status)
+            if event == _EVENT_SECCOMP:
+                self._count(pid)
+                self._go_on(pid)
+            elif event or number in (signal.SIGSTOP, signal.SIGTRAP):
+                # Threads announce themselves with a stop; a freeze that is over leaves some behind too.
+                self._go_on(pid)
+            else:
+                self._go_on(pid, number)
+
+    def _count(self, pid: int) -> None:
+        change = self._change(pid)
+        if change is None:
+            return
+        self.changes.append(change)
+        if len(self.changes) != self.at or self.killed:
+            return
+        if self.action == "kill":
+            self.killed = True
+            os.kill(self.main, signal.SIGKILL)
+        else:
+            self._freeze(change)
+
+    def _freeze(self, change: str) -> None:
+        os.kill(self.main, signal.SIGSTOP)
+        stopped, status = os.waitpid(-1, _WALL)
+        held = [stopped]
+        # The stop reaches one thread first; once it takes it the others follow, and stay until let go.
+        while os.WIFSTOPPED(status) and (os.WSTOPSIG(status) != signal.SIGSTOP or status >> 16):
+            stopped, status = os.waitpid(-1, _WALL)
+            held.append(stopped)
+        _ptrace(_CONT, held.pop(), None, signal.SIGSTOP)
+        _say({"frozen": change, "pid": self.main})
+        sys.stdin.readline()
+        os.kill(self.main, signal.SIGCONT)
+        for pid in held:
+            self._go_on(pid)
+
+    @staticmethod
+    def _go_on(pid: int, number: int = 0) -> None:
+        try:
+            _ptrace(_CONT, pid, None, number)
+        except ProcessLookupError:
+            return
+
+    def _change(self, pid: int) -> str | None:
+        """What the call is about to change below the root, or None when it changes nothing there."""
+        info = ctypes.create_string_buffer(88)
+        _ptrace(_GET_SYSCALL_INFO, pid, len(info), info)
+        number, *arguments = struct.unpack_from("=QQQQQQQ", info.raw, 24)
+        name = self.names[number]
+        paths = [_read_text(pid, arguments[place]) for place in _PATHS[name]]
+        if not paths[-1].startswith(self.root):
+            return None
+        there = os.path.lexists(paths[-1])
+        makes = name.startswith(("mkdir", "link", "symlink"))
+        removes = name.startswith(("unlink", "rmdir"))
+        if (makes and there) or (removes and not there):
+            return None
+        return f"{name} {paths[-1].removeprefix(self.root).lstrip('/')}"
+
+
+def _say(line: dict[str, Any]) -> None:
+    sys.stdout.write("@" + json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    task = json.loads(sys.argv[1])
+    names = {number: name for name, number in _NUMBERS[platform.machine()].items()}
+    tracer = Tracer(task["root"], task["at"], task["action"], names)
+    tracer.start(task["command"])
+    code = tracer.run()
+    _say({"code": code, "killed": tracer.killed, "changes": tracer.changes})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Python processes that start a piece of work at the same moment.
+
+Each worker is a module run with `python -m`. It prepares itself, calls `wait_for_start()`, does its work and
+prints one JSON line. Processes are started fresh, not forked: neither obstore nor Lance survives a fork.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60
+
+
+def wait_for_start() -> None:
+    """In a worker: report that everything is imported and opened, and wait for the others."""
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+
+
+def report(result: object) -> None:
+    """In a worker: hand the result to the test."""
+    sys.stdout.write(json.dumps(result) + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def started(module: str, arguments: Sequence[dict[str, Any]]) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes of a worker module, all ready; released by `release`, and gone afterwards in any case."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", module, json.dumps(argument)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for argument in arguments
+    ]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n", f"{module} did not start"
+        yield processes
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate(timeout=PATIENCE)
+
+
+def release(processes: Sequence[subprocess.Popen[str]]) -> None:
+    """Let ready workers begin."""
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+
+
+def results(processes: Sequence[subprocess.Popen[str]]) -> list[Any]:
+    """What each worker reported; a worker that failed fails the test."""
+    found = []
+    for process in processes:
+        output, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, f"a worker ended with {process.returncode}"
+        found.append(json.loads(output.splitlines()[-1]))
+    return found
+
+
+def run_together(module: str, arguments: Sequence[dict[str, Any]]) -> list[Any]:
+    """Run one worker per argument, all at once, and collect their results."""
+    with started(module, arguments) as processes:
+        release(processes)
+        return results(processes)
