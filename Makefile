@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 
-.PHONY: help demo test test-spark faults check format clean
+.PHONY: help demo test test-spark faults sensitivity check format clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -28,6 +28,9 @@ test-spark: $(STAMP) ## Run only the tests that need Spark
 faults: $(STAMP) ## Run only the tests that cut writers off in mid-flight
 	@scripts/bootstrap strace
 	$(PYTEST) -m faults --durations 15
+
+sensitivity: $(STAMP) ## Plant each known defect in a copy and see that the tests notice it
+	$(BIN)/python -m tests.sensitivity.defects
 
 check: $(STAMP) ## Lint, check the formatting, check the types (changes nothing)
 	$(BIN)/ruff check

@@ -133,8 +133,7 @@ def test_a_source_with_tokens_astray_gives_ir_or_language_errors(text: str, data
     source = Source("".join(tokens))
     try:
         parsed = parse_queries(source).queries
-    except LanguageError as error:
-        assert str(error)
+    except LanguageError:
         return
     for query in parsed:
         check_lawfully(query, SOCIAL, source)

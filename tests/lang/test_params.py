@@ -82,7 +82,8 @@ def test_null_inside_a_list_is_refused() -> None:
 def test_a_text_is_a_string(scalar: Scalar) -> None:
     assert bind(scalar, "text") == "text"
     assert bind(scalar, "") == ""
-    for value in (1, True, 1.5, ["a"], {}):
+    values: tuple[object, ...] = (1, True, 1.5, ["a"], {})
+    for value in values:
         assert refusal(scalar, value).startswith(f"param 'k': expected {scalar.value}, got ")
 
 

@@ -54,6 +54,7 @@ REFUSED = {
     "a{1001}": "repetition above 1000",
     "(a{1000}){2}": "repetition above 1000",
     "((a{10}){10}){11}": "repetition above 1000",
+    "((a{600})b){2}": "repetition above 1000",
     "a{" + "9" * 5000 + "}": "repetition above 1000",
     "a{,3}": "needs its minimum",
     r"a\Z": "use $",

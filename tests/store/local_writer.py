@@ -29,7 +29,8 @@ def main() -> None:
             case "replace":
                 outcome = store.replace_if_matches(task["key"], data, etag)
             case _:
-                outcome = store.delete(task["key"])
+                store.delete(task["key"])
+                outcome = None
     except OutcomeUnknown:
         outcome = "unknown"
     sys.stdout.write(json.dumps(outcome) + "\n")

@@ -15,6 +15,7 @@ from omnigraph.store.sync import make_directories, sync_files, sync_tree
 
 ROOT = Path(__file__).parents[2]
 
+STRACE = ["strace", "-f", "-y", "-qq", "-e", "trace=fsync"]
 SYNC = """
 import json, sys
 from pathlib import Path
@@ -31,8 +32,7 @@ def synced(folder: Path, *arguments: str) -> list[str]:
     """What a call syncs, in order, by its path below `folder`."""
     trace = folder.parent / "trace"
     subprocess.run(
-        ["strace", "-f", "-y", "-qq", "-o", str(trace), "-e", "trace=fsync", sys.executable, "-c", SYNC]
-        + [json.dumps(arguments)],
+        [*STRACE, "-o", str(trace), sys.executable, "-c", SYNC, json.dumps(arguments)],
         cwd=ROOT,
         check=True,
         timeout=60,

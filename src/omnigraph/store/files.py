@@ -17,7 +17,6 @@ from typing import Final
 from omnigraph.store.backend import ObjectInfo
 from omnigraph.store.lance_io import LanceRoot, data_files, transaction_file, translated, version_file
 from omnigraph.store.objects import ObjectStore
-from omnigraph.store.tables import EMPTY_VERSION
 
 # The folders of a graph root that hold tables, each table in a folder of its own.
 TABLE_FOLDERS: Final = ("nodes", "edges")
@@ -81,8 +80,15 @@ class NeededFiles:
         second, slash, _ = rest.partition("/")
         return bool(slash) and f"{first}/{second}" in self.folders
 
-    def __or__(self, other: NeededFiles) -> NeededFiles:
-        return NeededFiles(self.files | other.files, self.folders | other.folders)
+    @classmethod
+    def all_of(cls, parts: Iterable[NeededFiles]) -> NeededFiles:
+        """What is needed by any of several."""
+        files: set[str] = set()
+        folders: set[str] = set()
+        for part in parts:
+            files |= part.files
+            folders |= part.folders
+        return cls(frozenset(files), frozenset(folders))
 
 
 class TableFiles:
@@ -98,7 +104,7 @@ class TableFiles:
         return self._objects.location.scheme != "memory"
 
     def tables(self, folder: str) -> Iterator[TableListing]:
-        """Every table in one of `TABLE_FOLDERS`, one after the other; what is not in a table's folder is left out."""
+        """Every table in one of `TABLE_FOLDERS`, one after the other; files outside of tables are left out."""
         if not self.are_visible:
             return
         found = (item for item in self._objects.list(folder) if item.key.count("/") > 1)
@@ -120,13 +126,15 @@ class TableFiles:
         with translated(f"list the files of {path}"):
             fragments = [item.metadata for item in dataset.get_fragments()]
             deletions = [item.deletion_file.path(item.id) for item in fragments if item.deletion_file]
-            indices = [f"{_INDICES}{item['uuid']}" for item in dataset.list_indices()]
+            # Segments that cover no fragment any more are listed too; Lance may still open them.
+            segments = [segment for index in dataset.describe_indices() for segment in index.segments]
             transaction = dataset.read_transaction(version)
         data = data_files(fragments)
         files = {version_file(version), *data, *deletions}
         if transaction is not None:
             # Lance reads a copy inside the version; the file is kept for tools that follow a table's history.
             files.add(transaction_file(transaction))
+        indices = [f"{_INDICES}{segment.uuid}" for segment in segments]
         # Large blobs stand beside their data file, in a folder of its name.
         blobs = [name.removesuffix(".lance") for name in data]
         return NeededFiles(frozenset(files), frozenset([*indices, *blobs]))
@@ -146,20 +154,23 @@ class TableFiles:
                 yield batch
         self._remove_empty_folders(path, ordered)
 
+    def remove_table(self, listing: TableListing) -> Iterator[Sequence[TableFile]]:
+        """Remove a whole table, as `remove` does."""
+        yield from self.remove(listing.path, listing.files)
+        if self._root.local is not None:
+            table = self._root.local / listing.path
+            for folder in (*(table / name for name in _KNOWN_FOLDERS), table):
+                with suppress(OSError):
+                    folder.rmdir()
+
     def _remove_empty_folders(self, path: str, removed: Iterable[TableFile]) -> None:
-        """Local disks keep folders that nothing is in. Those of a table stay while the table has a file."""
+        """On a local disk, the folders of indices and blobs outlive their files. No writer returns to one."""
         if self._root.local is None:
             return
         table = self._root.local / path
-        folders = {parent for file in removed for parent in (table / file.name).parents}
-        below = sorted((item for item in folders if table in item.parents), key=lambda item: -len(item.parts))
-        with suppress(OSError):
-            for folder in below:
-                if folder.parent != table:
-                    folder.rmdir()
-        if not any(item.is_file() for item in table.rglob("*")):
-            with suppress(OSError):
-                for folder in [*below, table]:
+        for folder in {(table / file.name).parent for file in removed}:
+            if folder.parent != table:
+                with suppress(OSError):
                     folder.rmdir()
 
 

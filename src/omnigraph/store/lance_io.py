@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import lance
 import pyarrow as pa
+from lance.commit import CommitConflictError
 from lance.file import LanceFileSession, LanceFileWriter
 from lance.fragment import DataFile, FragmentMetadata
 from lance.lance import _Session as Session
@@ -189,7 +190,7 @@ def translated(doing: str) -> Iterator[None]:
     """Turn what Lance raises into our own errors; commit conflicts pass, their handlers know them."""
     try:
         yield
-    except (OmnigraphError, lance.commit.CommitConflictError):
+    except (OmnigraphError, CommitConflictError):
         raise
     except (OSError, ValueError, RuntimeError) as error:
         raise storage_error(error, doing) from error

@@ -351,7 +351,8 @@ class Manifest:
             return self._read(view, file).get(key)
         with translated(f"search {PATH}/data/{file.name}"):
             fragment = fragment_of(view.dataset, file.fragment)
-            found = fragment.to_table(columns=["body"], filter=f"key = {quote_string(key)}")["body"].to_pylist()
+            table = fragment.to_table(columns=["body"], filter=f"key = {quote_string(key)}")
+        found = table["body"].to_pylist()
         return found[0] if found else None
 
     def _read(self, view: View, file: ManifestFile) -> dict[str, str]:

@@ -60,11 +60,8 @@ class ObjectStore:
         location = uri if isinstance(uri, Location) else Location.parse(uri)
         options = options or {}
         check_options(options)
-        backend: Backend
-        if location.is_local:
-            backend = LocalBackend(location, durability)
-        else:
-            backend = ObstoreBackend.at(location, options)
+        local = location.is_local
+        backend = LocalBackend(location, durability) if local else ObstoreBackend.at(location, options)
         return cls(location, backend)
 
     def get(self, key: str) -> Object:

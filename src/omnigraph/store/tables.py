@@ -15,6 +15,7 @@ import lance
 import pyarrow as pa
 from lance import LanceOperation
 from lance.fragment import FragmentMetadata, write_fragments
+from lance.schema import LanceSchema
 
 from omnigraph.store.lance_io import (
     LanceRoot,
@@ -163,7 +164,7 @@ class Tables:
         dataset = self.open(pin.path, pin.version)
         with translated(f"add columns to {pin.path}"):
             fragments = [item.metadata for item in dataset.get_fragments()]
-            operation = LanceOperation.Merge(fragments, schema)
+            operation = LanceOperation.Merge(fragments, LanceSchema.from_pyarrow(schema))
             return self._commit(pin, dataset, operation, pin.rows, 0, 0)
 
     def stage_rewrite(self, pin: TablePin) -> StagedTable:
@@ -190,9 +191,8 @@ class Tables:
         dataset = self.open(pin.path, pin.version)
         name = f"{column}_{kind.lower()}"
         with translated(f"index {pin.path}.{column}"):
-            covered = {
-                id_ for item in dataset.list_indices() if item["name"] == name for id_ in item["fragment_ids"]
-            }
+            known = [item for item in dataset.describe_indices() if item.name == name]
+            covered = {id_ for item in known for part in item.segments for id_ in part.fragment_ids}
             wanted = [item.fragment_id for item in dataset.get_fragments() if item.fragment_id not in covered]
             if not wanted:
                 return _unchanged(pin)

@@ -1,0 +1,1 @@
+"""Upkeep: what changes no row and makes nothing visible that was not."""

@@ -1,0 +1,87 @@
+"""Which commits keep their data: so many of each branch, so long after they were replaced, and every head."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from omnigraph.errors import InvalidInput
+from omnigraph.graph.history import get_commit
+from omnigraph.store.manifest import Manifest, View
+from omnigraph.store.records import CommitRecord
+
+_DURATION = re.compile(r"([0-9]+)\s*([smhdw]?)")
+_UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much history keeps its data; with both limits a commit has to be beyond both to lose it."""
+
+    keep: int | None = None
+    older_than: timedelta | None = None
+
+    @classmethod
+    def of(cls, keep: int | None, older_than: timedelta | str | None) -> Retention:
+        """The checked policy, or `InvalidInput`."""
+        if keep is None and older_than is None:
+            raise InvalidInput("cleanup requires at least one of --keep or --older-than")
+        if keep is not None and keep < 1:
+            raise InvalidInput(f"keep is {keep}, but a branch keeps at least its newest commit")
+        return cls(keep, None if older_than is None else parse_duration(older_than))
+
+
+def parse_duration(given: timedelta | str) -> timedelta:
+    """A length of time: a whole number and one of `s m h d w`, without a unit in seconds.
+
+    >>> parse_duration("7d"), parse_duration("90")
+    (datetime.timedelta(days=7), datetime.timedelta(seconds=90))
+    """
+    if isinstance(given, timedelta):
+        if given < timedelta(0):
+            raise InvalidInput(f"{given} is not a duration: it is negative")
+        return given
+    match = _DURATION.fullmatch(given.strip())
+    if match is None:
+        raise InvalidInput(
+            f"'{given}' is not a duration",
+            hint="write a whole number and a unit, such as 45s, 30m, 12h, 7d or 2w; without a unit it is seconds",
+        )
+    try:
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    except (OverflowError, ValueError) as error:
+        raise InvalidInput(f"'{given}' is too long a duration") from error
+
+
+def micros(length: timedelta) -> int:
+    """A length of time in microseconds.
+
+    >>> micros(timedelta(seconds=2))
+    2000000
+    """
+    return length // _MICROSECOND
+
+
+def retained_commits(
+    manifest: Manifest, view: View, heads: Iterable[CommitRecord], *, keep: int, since: int
+) -> list[CommitRecord]:
+    """Every commit fewer than `keep` steps below a head, or current on its branch at `since` or later.
+
+    Steps go over both parents, so that what was merged counts as near as what it was merged into. A commit was
+    current until its successor was made. `since` is in epoch microseconds; heads always belong.
+    """
+    found = {commit.id: commit for commit in heads}
+    queue = deque((0, commit) for commit in found.values())
+    while queue:
+        distance, commit = queue.popleft()
+        if distance + 1 >= keep and commit.created_at <= since:
+            continue
+        for parent in (commit.parent, commit.merged_parent):
+            if parent is not None and parent not in found:
+                found[parent] = get_commit(manifest, view, parent)
+                queue.append((distance + 1, found[parent]))
+    return list(found.values())

@@ -1,0 +1,106 @@
+"""Graphs for commands to look at, written through the library: people, with names, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.catalog.catalog import accept
+from omnigraph.catalog.columns import arrow_schema
+from omnigraph.graph.intents import OwnedIntent
+from omnigraph.graph.plan import OperationClass
+from omnigraph.graph.publish import now_micros
+from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.transaction import Transaction
+from omnigraph.lang.compile import load_schema
+from tests.cli.running import PEOPLE
+
+PERSON = "node:Person"
+
+
+def make_graph(uri: str, *, actor: str | None = None) -> str:
+    """A new graph with the schema of the tests; gives its first commit."""
+    catalog = accept(load_schema(PEOPLE), PEOPLE)
+    with closing(Repository.init(uri, catalog, durability="os", actor=actor)) as graph:
+        return graph.head().commit.id
+
+
+def add_people(uri: str, *names: str, branch: str = "main", actor: str | None = None) -> str:
+    """Add people in one commit; gives its id."""
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        transaction.stage(PERSON, insert=_rows(transaction, names))
+        return "insert"
+
+    with closing(Repository.open(uri, durability="os")) as graph:
+        receipt = graph.write(branch, WriteRequest("mutate", actor=actor), prepare)
+    assert receipt is not None
+    return receipt.commit.id
+
+
+def remove_people(uri: str, *names: str) -> str:
+    """Remove people in one commit; gives its id."""
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        transaction.stage(PERSON, delete_ids=names)
+        return "strict"
+
+    with closing(Repository.open(uri, durability="os")) as graph:
+        receipt = graph.write("main", WriteRequest("mutate"), prepare)
+    assert receipt is not None
+    return receipt.commit.id
+
+
+def abandon_load(
+    uri: str, *names: str, complete: bool, branch: str = "main", actor: str | None = None
+) -> str:
+    """Leave what a bulk writer leaves that dies before it publishes; gives the operation's id."""
+    with closing(Repository.open(uri, durability="os")) as graph:
+        transaction = graph.begin(branch)
+        owned = OwnedIntent.begin(
+            graph.intents,
+            operation="load",
+            actor=actor,
+            branch=branch,
+            incarnation=transaction.head.incarnation,
+            base=transaction.head.commit.id,
+            now=now_micros(),
+        )
+        if complete:
+            transaction.stage(PERSON, insert=_rows(transaction, names))
+            owned.confirm(transaction.plan("load", "insert", actor=actor))
+        owned.end(keep=True)
+        return owned.intent.id
+
+
+def heal(uri: str) -> None:
+    """Open a graph as a writer does, which settles what dead writers left."""
+    Repository.open(uri, durability="os").close()
+
+
+@contextmanager
+def some_days_ago(folder: Path, monkeypatch: pytest.MonkeyPatch, days: int = 2) -> Iterator[None]:
+    """What is written meanwhile, commits and files, was written days ago."""
+    shift = days * 86_400
+    clock = time.time_ns
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: clock() - shift * 1_000_000_000)
+        yield
+    then = time.time() - shift
+    for path in folder.rglob("*"):
+        os.utime(path, (then, then))
+
+
+def _rows(transaction: Transaction, names: tuple[str, ...]) -> pa.Table:
+    schema = arrow_schema(transaction.base.table(PERSON), physical=True)
+    columns = [
+        pa.array(list(names) if pa.types.is_string(item.type) else [None] * len(names), item.type)
+        for item in schema
+    ]
+    return pa.table(columns, schema=schema)

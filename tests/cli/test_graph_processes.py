@@ -1,0 +1,190 @@
+"""Graph commands as processes: streams, exit codes, a remote store, and consent on a real terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.test_lazy_imports import RUN_HELP, heavy_modules_after
+from tests.cli.running import COMMAND, run_process
+from tests.support.s3 import Bucket
+
+pytest_plugins = ["tests.support.s3_fixtures"]
+pytestmark = pytest.mark.usefixtures("folder")
+
+QUESTION = "`branch delete` is destructive. Go on with {uri}? [y/N] "
+
+
+def environment(bucket: Bucket) -> dict[str, str]:
+    """What a user of that store would have set, and nothing of what whoever runs the tests has."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    return {
+        **kept,
+        "NO_COLOR": "1",
+        "AWS_ENDPOINT_URL": bucket.options["endpoint"],
+        "AWS_ACCESS_KEY_ID": bucket.options["access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": bucket.options["secret_access_key"],
+        "AWS_REGION": bucket.options["region"],
+    }
+
+
+def run_remote(bucket: Bucket, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [COMMAND, *args],
+        env=environment(bucket),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def run_on_terminal(bucket: Bucket, answer: str, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run a command whose stdin is a terminal at which somebody types."""
+    terminal, keyboard = pty.openpty()
+    try:
+        os.write(terminal, f"{answer}\n".encode())
+        return subprocess.run(
+            [COMMAND, *args],
+            env=environment(bucket),
+            stdin=keyboard,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(terminal)
+        os.close(keyboard)
+
+
+@pytest.fixture
+def remote(s3: Bucket) -> str:
+    """A graph in a bucket, with a branch that is not needed."""
+    uri = f"{s3.uri}/team/g.omni"
+    made = run_remote(s3, "init", "--schema", "people.pg", uri)
+    assert (made.returncode, made.stdout, made.stderr) == (0, f"initialized {uri}\n", "")
+    run_remote(s3, "branch", "create", "old", "--uri", uri)
+    return uri
+
+
+def test_results_and_notes_go_to_their_own_streams() -> None:
+    made = run_process("init", "--schema", "people.pg", "g.omni")
+    assert (made.returncode, made.stdout, made.stderr) == (0, b"initialized g.omni\n", b"")
+    branch = run_process("branch", "create", "dev", "--uri", "g.omni", "--json")
+    assert branch.returncode == 0
+    assert json.loads(branch.stdout)["name"] == "dev"
+    assert branch.stderr.decode() == "omnigraph branch create → g.omni (direct, local)\n"
+
+
+def test_a_failure_is_one_and_a_wrong_command_line_is_two() -> None:
+    missing = run_process("snapshot", "g.omni")
+    assert (missing.returncode, missing.stdout) == (1, b"")
+    assert missing.stderr.startswith(b"error: there is no graph at ")
+    assert b"Traceback" not in missing.stderr
+    assert b"Traceback" in run_process("snapshot", "g.omni", "--debug").stderr
+    assert run_process("branch", "create").returncode == 2
+    assert run_process("commit", "list", "g.omni", "--limit", "many").returncode == 2
+
+
+def test_a_terminal_that_cannot_show_the_arrow_is_no_reason_to_fail(folder: Path) -> None:
+    run_process("init", "--schema", "people.pg", "g.omni")
+    found = subprocess.run(
+        [COMMAND, "branch", "create", "dev", "--uri", "g.omni"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        cwd=folder,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (found.returncode, found.stdout) == (0, b"created branch dev from main\n")
+    assert found.stderr == b"omnigraph branch create \\u2192 g.omni (direct, local)\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '"branch", "create", "--help"',
+        '"cleanup", "--help"',
+        '"lint", "--schema", "people.pg", "read.gq"',
+        '"fmt", "--check", "."',
+    ],
+)
+def test_what_needs_no_graph_loads_no_storage(arguments: str) -> None:
+    assert heavy_modules_after(RUN_HELP.format(arguments=arguments)) == []
+
+
+def test_a_schema_is_checked_without_storage() -> None:
+    heavy = heavy_modules_after(RUN_HELP.format(arguments='"schema", "check", "people.pg"'))
+    assert set(heavy) <= {"pyarrow"}
+
+
+class TestOnARemoteStore:
+    def test_every_command_works_with_the_usual_variables(self, s3: Bucket, remote: str) -> None:
+        listed = run_remote(s3, "branch", "list", "--uri", remote)
+        assert (listed.returncode, listed.stdout, listed.stderr) == (0, "main\nold\n", "")
+        assert run_remote(s3, "snapshot", "--store", remote).stdout.startswith("graph_branch: main\n")
+        (commit,) = json.loads(run_remote(s3, "commit", "list", remote, "--json").stdout)["commits"]
+        assert run_remote(s3, "commit", "show", commit["graph_commit_id"], "--uri", remote).returncode == 0
+        made = run_remote(s3, "branch", "create", "new", "--uri", remote)
+        assert made.stderr == f"omnigraph branch create → {remote} (direct, remote)\n"
+        planned = run_remote(s3, "cleanup", remote, "--keep", "1")
+        assert planned.returncode == 0
+        assert "would remove 0 versions" in planned.stdout
+
+    @pytest.mark.parametrize("extra", [[], ["--json"]])
+    def test_destruction_without_consent_is_refused(self, s3: Bucket, remote: str, extra: list[str]) -> None:
+        for args in (
+            ["branch", "delete", "old", "--uri", remote],
+            ["cleanup", remote, "--keep", "1", "--confirm"],
+        ):
+            refused = run_remote(s3, *args, *extra, "--quiet")
+            assert (refused.returncode, refused.stdout) == (1, "")
+            assert refused.stderr.endswith(" is not local: it needs consent\nhint: pass --yes\n")
+        assert run_remote(s3, "branch", "list", "--uri", remote).stdout == "main\nold\n"
+
+    def test_consent_can_be_given_in_advance(self, s3: Bucket, remote: str) -> None:
+        gone = run_remote(s3, "branch", "delete", "old", "--uri", remote, "--yes")
+        assert (gone.returncode, gone.stdout) == (0, "deleted branch old\n")
+        cleaned = run_remote(s3, "--yes", "cleanup", remote, "--keep", "1", "--confirm")
+        assert (cleaned.returncode, cleaned.stderr) == (0, f"omnigraph cleanup → {remote} (direct, remote)\n")
+
+    @pytest.mark.parametrize("answer", ["y", " YES "])
+    def test_consent_can_be_given_on_a_terminal(self, s3: Bucket, remote: str, answer: str) -> None:
+        gone = run_on_terminal(s3, answer, "branch", "delete", "old", "--uri", remote)
+        assert (gone.returncode, gone.stdout) == (0, "deleted branch old\n")
+        assert gone.stderr.splitlines() == [
+            f"omnigraph branch delete → {remote} (direct, remote)",
+            QUESTION.format(uri=remote),
+        ]
+
+    @pytest.mark.parametrize("answer", ["", "n", "yep"])
+    def test_any_other_answer_is_no(self, s3: Bucket, remote: str, answer: str) -> None:
+        kept = run_on_terminal(s3, answer, "branch", "delete", "old", "--uri", remote, "--quiet")
+        assert (kept.returncode, kept.stdout) == (1, "")
+        assert kept.stderr == f"{QUESTION.format(uri=remote)}error: not confirmed: nothing was changed\n"
+        assert run_remote(s3, "branch", "list", "--uri", remote).stdout == "main\nold\n"
+
+    def test_json_is_for_programs_which_are_not_asked(self, s3: Bucket, remote: str) -> None:
+        refused = run_on_terminal(s3, "y", "branch", "delete", "old", "--uri", remote, "--json", "--quiet")
+        assert refused.returncode == 1
+        assert refused.stderr.endswith("hint: pass --yes\n")
+
+    def test_wrong_credentials_are_one_readable_error(self, s3: Bucket, remote: str) -> None:
+        refused = subprocess.run(
+            [COMMAND, "branch", "list", "--uri", remote],
+            env={**environment(s3), "AWS_ACCESS_KEY_ID": "wrong"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.startswith("error: ")
+        assert "Traceback" not in refused.stderr

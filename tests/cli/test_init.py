@@ -1,0 +1,88 @@
+"""`omnigraph init`: a graph where there was none, and never in place of one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.graphs import add_people
+from tests.cli.running import PEOPLE, run, write
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def test_a_graph_is_made_and_named() -> None:
+    outcome = run("init", "--schema", "people.pg", "./g.omni")
+    assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "initialized ./g.omni\n", "")
+    assert run("branch", "list", "--uri", "./g.omni").stdout == "main\n"
+
+
+def test_the_first_commit_has_no_parent_and_names_its_actor() -> None:
+    run("init", "--schema", "people.pg", "g.omni", "--as", "ann")
+    (commit,) = json.loads(run("commit", "list", "g.omni", "--json").stdout)["commits"]
+    assert (commit["parent_commit_id"], commit["graph_manifest_version"]) == (None, 1)
+    assert commit["actor_id"] == "ann"
+
+
+def test_a_schema_can_come_from_stdin() -> None:
+    assert run("init", "--schema", "-", "g.omni", stdin=PEOPLE).stdout == "initialized g.omni\n"
+
+
+def test_durability_can_be_left_to_the_system() -> None:
+    outcome = run("init", "--schema", "people.pg", "g.omni", "--durability", "os")
+    assert (outcome.code, outcome.stdout) == (0, "initialized g.omni\n")
+    assert run("init", "--schema", "people.pg", "h.omni", "--durability", "maybe").code == 2
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_graph_is_never_replaced(force: list[str]) -> None:
+    run("init", "--schema", "people.pg", "g.omni")
+    kept = add_people("g.omni", "Ann")
+    outcome = run("init", "--schema", "people.pg", "g.omni", *force)
+    assert (outcome.code, outcome.stdout) == (1, "")
+    assert outcome.stderr.startswith("error: there is a graph at ")
+    assert ("--force never replaces a graph" in outcome.stderr) is bool(force)
+    assert run("commit", "list", "g.omni").stdout.startswith(kept)
+
+
+def test_a_wrong_schema_makes_nothing(folder: Path) -> None:
+    write(folder / "bad.pg", "node A { a: Strin }")
+    outcome = run("init", "--schema", "bad.pg", "g.omni")
+    assert (outcome.code, outcome.stdout) == (1, "")
+    assert outcome.stderr.startswith("error: bad.pg:1:13: parse error: unknown type: Strin\n")
+    assert not (folder / "g.omni").exists()
+
+
+def test_what_an_interrupted_one_left_is_completed(folder: Path) -> None:
+    run("init", "--schema", "people.pg", "g.omni")
+    # Without its manifest a root is what an initialiser leaves that dies early.
+    shutil.rmtree(folder / "g.omni" / "__manifest")
+    assert run("branch", "list", "--uri", "g.omni").code == 1
+    assert run("init", "--schema", "people.pg", "g.omni").stdout == "initialized g.omni\n"
+
+
+@pytest.mark.parametrize("args", [["--schema", "people.pg"], ["g.omni"]])
+def test_both_the_place_and_the_schema_are_needed(args: list[str]) -> None:
+    assert run("init", *args).code == 2
+
+
+def test_the_place_is_not_given_as_the_address_of_a_graph() -> None:
+    outcome = run("init", "--schema", "people.pg", "g.omni", "--store", "h.omni")
+    assert outcome.code == 1
+    assert outcome.stderr.startswith("error: `init` takes the place of the new graph as a positional URI")
+
+
+def test_a_place_inside_a_cluster_is_left_to_the_cluster(folder: Path) -> None:
+    write(folder / "c" / "__cluster" / "state.json", "{}")
+    outcome = run("init", "--schema", "people.pg", "c/graphs/g.omni")
+    assert (outcome.code, outcome.stdout) == (1, "")
+    assert outcome.stderr.startswith("error: c/graphs/g.omni belongs to the cluster at ")
+    assert "`omnigraph cluster apply`" in outcome.stderr
+    assert not (folder / "c" / "graphs").exists()
+
+
+def test_a_folder_called_graphs_alone_is_no_cluster() -> None:
+    assert run("init", "--schema", "people.pg", "c/graphs/g.omni").code == 0

@@ -1,0 +1,196 @@
+"""Which graph a command works on: one address, in one of the ways there are, and nothing by guessing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.graphs import make_graph
+from tests.cli.running import run, write
+
+NO_GRAPH = (
+    "error: no graph addressed — pass a positional URI, --store <uri>, --server <name>, --profile <name>, "
+    "or set a default scope in ~/.omnigraph/config.yaml\n"
+)
+READING = [["branch", "list"], ["commit", "list"], ["snapshot"]]
+COMMANDS = [
+    *READING,
+    ["branch", "create", "x"],
+    ["branch", "delete", "x"],
+    ["commit", "show", "x"],
+    ["cleanup", "--keep", "1"],
+]
+
+
+def name(args: list[str]) -> str:
+    return " ".join(args)
+
+
+def command_of(args: list[str]) -> str:
+    return " ".join(args[:2] if args[0] in ("branch", "commit") else args[:1])
+
+
+@pytest.fixture
+def graph(folder: Path) -> Path:
+    make_graph("g.omni", actor="ann")
+    return folder
+
+
+@pytest.mark.usefixtures("folder")
+class TestWithoutAGraph:
+    @pytest.mark.parametrize("args", COMMANDS, ids=name)
+    def test_no_address_is_one_sentence(self, args: list[str]) -> None:
+        outcome = run(*args, env={"OMNIGRAPH_PROFILE": None})
+        assert (outcome.code, outcome.stdout, outcome.stderr) == (1, "", NO_GRAPH)
+
+    def test_a_profile_in_the_environment_is_not_ignored(self) -> None:
+        outcome = run("snapshot", env={"OMNIGRAPH_PROFILE": "staging"})
+        assert outcome.code == 1
+        assert outcome.stderr.startswith("error: OMNIGRAPH_PROFILE is set, but profiles are not available")
+
+    @pytest.mark.parametrize(
+        "args",
+        [
+            ["snapshot", "http://example.org/g"],
+            ["branch", "list", "--uri", "HTTPS://example.org/g"],
+            ["init", "--schema", "people.pg", "https://example.org/g"],
+        ],
+        ids=name,
+    )
+    def test_a_server_is_not_addressed_by_a_uri(self, args: list[str]) -> None:
+        outcome = run(*args)
+        assert outcome.code == 1
+        assert outcome.stderr == (
+            "error: a remote graph must be addressed with --server <url> — a positional (or --uri) http(s):// "
+            "URL no longer dispatches to a server.\n"
+        )
+
+    @pytest.mark.parametrize("option", ["--server", "--graph", "--profile", "--cluster"])
+    def test_a_way_that_is_not_there_yet_says_so(self, option: str) -> None:
+        outcome = run("snapshot", "g.omni", option, "prod")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert outcome.stderr == (
+            f"error: {option} is not available for now: this version opens a graph directly in its storage.\n"
+            "hint: pass a storage URI, or --store <uri>\n"
+        )
+
+    @pytest.mark.parametrize("args", [["cleanup", "--keep", "1"], ["init", "--schema", "people.pg", "g"]])
+    def test_a_direct_command_cannot_go_through_a_server(self, args: list[str]) -> None:
+        outcome = run(*args, "--server", "prod")
+        assert outcome.code == 1
+        assert outcome.stderr == (
+            f"error: `{args[0]}` is a direct (storage-native) command; --server addresses a served graph and "
+            "does not apply. Pass a storage URI.\n"
+        )
+
+    @pytest.mark.parametrize(
+        "args", [["lint"], ["fmt", "."], ["schema", "check", "."], ["version"]], ids=name
+    )
+    def test_a_command_without_a_graph_refuses_the_address_of_one(self, args: list[str]) -> None:
+        outcome = run(*args, "--store", "g.omni")
+        assert outcome.code == 1
+        assert outcome.stderr == f"error: `{args[0]}` works without a graph; --store does not apply.\n"
+
+    @pytest.mark.parametrize("args", COMMANDS, ids=name)
+    def test_a_place_without_a_graph_is_named(self, args: list[str]) -> None:
+        outcome = run(*args, "--store", "nowhere.omni", "--quiet")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert "error: there is no graph at " in outcome.stderr
+        assert outcome.stderr.endswith("nowhere.omni\nhint: make one with init\n")
+
+    def test_a_file_is_not_a_graph(self) -> None:
+        outcome = run("snapshot", "people.pg")
+        assert (outcome.code, outcome.stderr) == (1, "error: people.pg is a file, not a graph\n")
+
+    def test_memory_would_not_outlive_the_command(self) -> None:
+        outcome = run("snapshot", "memory://scratch")
+        assert outcome.code == 1
+        assert outcome.stderr.startswith("error: memory://scratch would last only as long as this command\n")
+
+    def test_a_scheme_that_is_no_storage_is_refused(self) -> None:
+        outcome = run("snapshot", "ftp://example.org/g")
+        assert (outcome.code, outcome.stderr.splitlines()[0]) == (
+            1,
+            "error: `ftp://` is not a storage scheme",
+        )
+
+    def test_a_global_option_without_its_value_is_a_usage_error(self) -> None:
+        outcome = run("branch", "create", "x", "--store")
+        assert (outcome.code, outcome.stdout) == (2, "")
+        assert "Option '--store' requires an argument." in outcome.stderr
+
+
+@pytest.mark.usefixtures("graph")
+class TestWithAGraph:
+    @pytest.mark.parametrize(
+        "args",
+        [
+            ["--store", "g.omni", "branch", "list"],
+            ["branch", "--store", "g.omni", "list"],
+            ["branch", "list", "--store", "g.omni"],
+            ["branch", "list", "--store=g.omni"],
+            ["branch", "list", "--uri", "g.omni"],
+        ],
+        ids=name,
+    )
+    def test_an_address_may_stand_anywhere(self, args: list[str]) -> None:
+        outcome = run(*args)
+        assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "main\n", "")
+
+    def test_every_spelling_of_a_local_path_will_do(self, graph: Path) -> None:
+        for uri in ("g.omni", "./g.omni/", str(graph / "g.omni"), (graph / "g.omni").as_uri()):
+            assert run("branch", "list", "--uri", uri).stdout == "main\n"
+
+    @pytest.mark.parametrize(
+        "args", [["snapshot", "g.omni"], ["branch", "list", "--uri", "g.omni"]], ids=name
+    )
+    def test_two_addresses_are_one_too_many(self, args: list[str]) -> None:
+        outcome = run(*args, "--store", "g.omni")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert outcome.stderr == (
+            "error: two graphs addressed: g.omni and --store g.omni; pass exactly one.\n"
+        )
+
+    def test_an_option_that_is_given_twice_is_a_usage_error(self) -> None:
+        outcome = run("--store", "g.omni", "snapshot", "--store", "other.omni")
+        assert (outcome.code, outcome.stdout) == (2, "")
+        assert "given more than once" in outcome.stderr
+
+    @pytest.mark.parametrize(
+        "args", [*READING, ["commit", "show", "x"], ["cleanup", "--keep", "1"]], ids=name
+    )
+    def test_who_asks_is_no_business_of_a_command_that_records_nobody(self, args: list[str]) -> None:
+        outcome = run(*args, "--store", "g.omni", "--as", "ann")
+        assert outcome.code == 1
+        assert outcome.stderr == f"error: `{command_of(args)}` records no actor; --as does not apply.\n"
+
+    @pytest.mark.parametrize("actor", ["", "  ", "a\nb", "\x1b[2J"])
+    def test_an_actor_has_a_readable_name(self, actor: str) -> None:
+        outcome = run("branch", "create", "x", "--uri", "g.omni", f"--as={actor}")
+        assert outcome.code == 1
+        assert outcome.stderr.startswith("error: --as needs a readable name")
+        assert run("branch", "list", "--uri", "g.omni").stdout == "main\n"
+
+    @pytest.mark.parametrize("args", [["snapshot"], ["commit", "list"]], ids=name)
+    def test_a_missing_branch_is_named_with_the_nearest_one(self, args: list[str]) -> None:
+        outcome = run(*args, "g.omni", "--branch", "mian")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert outcome.stderr == "error: branch 'mian' not found\nhint: did you mean `main`?\n"
+
+    def test_storage_settings_of_the_environment_do_not_concern_a_local_graph(self) -> None:
+        outcome = run("branch", "list", "--uri", "g.omni", env={"AWS_ENDPOINT_URL": "nonsense"})
+        assert (outcome.code, outcome.stdout) == (0, "main\n")
+
+    def test_reading_writes_nothing(self, graph: Path) -> None:
+        before = {path: path.stat().st_mtime_ns for path in (graph / "g.omni").rglob("*")}
+        for args in READING:
+            assert run(*args, "--store", "g.omni").code == 0
+        assert run("cleanup", "g.omni", "--keep", "1").code == 0
+        assert {path: path.stat().st_mtime_ns for path in (graph / "g.omni").rglob("*")} == before
+
+
+def test_an_old_spelling_is_still_found_behind_an_option_with_a_value(folder: Path) -> None:
+    write(folder / "check", "not a command")
+    outcome = run("--as", "check", "query", "check", "read.gq")
+    assert outcome.stderr.startswith("warning: `omnigraph query check` is now `omnigraph lint`\n")

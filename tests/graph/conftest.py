@@ -1,0 +1,5 @@
+"""Fixtures of the graph tests."""
+
+from tests.support.places import uri
+
+__all__ = ["uri"]

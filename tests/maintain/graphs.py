@@ -1,0 +1,136 @@
+"""Small graphs with a history, and everything that can be seen of them from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+
+from omnigraph.catalog.catalog import Catalog, accept
+from omnigraph.catalog.columns import arrow_schema
+from omnigraph.errors import NotFound
+from omnigraph.graph.plan import OperationClass
+from omnigraph.graph.publish import Receipt, publish
+from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.transaction import Transaction
+from omnigraph.lang.compile import load_schema
+from omnigraph.store.records import CommitRecord
+
+TEXT = """
+node Person { age: I32? }
+node City { zip: String? }
+edge Knows: Person -> Person
+"""
+PERSON, CITY, KNOWS = "node:Person", "node:City", "edge:Knows"
+NO_GRACE = timedelta(0)
+RECLAIMED = "reclaimed"
+Rows = dict[str, list[tuple[object, ...]]]
+
+
+def catalog_of(text: str) -> Catalog:
+    return accept(load_schema(text), text)
+
+
+def new_graph(uri: str, options: dict[str, str] | None = None) -> Repository:
+    return Repository.init(uri, catalog_of(TEXT), options=options, durability="os")
+
+
+def reopened(graph: Repository, options: dict[str, str] | None = None) -> Repository:
+    """A handle that remembers nothing of what the first one has read."""
+    return Repository.open(graph.location.uri, mode="r", options=options, durability="os")
+
+
+def rows_of(catalog: Catalog, key: str, ids: Iterable[str]) -> pa.Table:
+    schema = arrow_schema(catalog.tables[key], physical=True)
+    found = list(ids)
+    values = {"id": found, "src": found, "dst": found}
+    return pa.table(
+        {field.name: pa.array(values.get(field.name, [None] * len(found)), field.type) for field in schema},
+        schema=schema,
+    )
+
+
+def change(
+    graph: Repository,
+    *insert: str,
+    key: str = PERSON,
+    delete: Iterable[str] = (),
+    branch: str = "main",
+    bulk: bool = False,
+) -> CommitRecord:
+    """One commit that deletes and inserts rows of one type."""
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        rows = rows_of(transaction.base.catalog, key, insert) if insert else None
+        transaction.stage(key, delete_ids=list(delete), insert=rows)
+        return "insert"
+
+    receipt = graph.write(branch, WriteRequest("change", bulk=bulk), prepare)
+    assert receipt is not None
+    return receipt.commit
+
+
+def overwrite(graph: Repository, *ids: str, key: str = PERSON, branch: str = "main") -> CommitRecord:
+    """One commit that replaces all rows of one type, so that no file is shared with what was before."""
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        rows = rows_of(transaction.base.catalog, key, ids)
+        staged = graph.tables.stage_overwrite(transaction.pin(key), rows.to_batches(), rows.schema)
+        transaction.write(key, staged)
+        return "insert"
+
+    receipt = graph.write(branch, WriteRequest("overwrite"), prepare)
+    assert receipt is not None
+    return receipt.commit
+
+
+def maintain(graph: Repository, key: str = PERSON, branch: str = "main", *, index: bool) -> Receipt | None:
+    """One commit that rewrites small fragments or builds an index."""
+
+    def prepare(transaction: Transaction) -> OperationClass | None:
+        pin = transaction.pin(key)
+        staged = graph.tables.stage_index(pin, "id", "BTREE") if index else graph.tables.stage_rewrite(pin)
+        if staged.version == pin.version:
+            return None
+        transaction.write(key, staged)
+        return "maintenance"
+
+    return graph.write(branch, WriteRequest("optimize"), prepare)
+
+
+def merge(graph: Repository, source: str, target: str = "main") -> CommitRecord:
+    """A commit with two parents; what it holds does not matter here."""
+    transaction = graph.begin(target)
+    head = graph.head(source).commit
+    transaction.stage(CITY, insert=rows_of(transaction.base.catalog, CITY, [f"merge-{head.id}"]))
+    plan = replace(transaction.plan("merge", "strict"), merged_parent=head.id)
+    return publish(graph.manifest, plan).commit
+
+
+def rows_at(graph: Repository, commit: CommitRecord) -> Rows | str:
+    """Every row of every type at a commit, or `RECLAIMED`; anything else that goes wrong is the test's failure."""
+    snapshot = graph.snapshot(at=commit.id)
+    try:
+        return {
+            key: sorted((tuple(row.values()) for row in snapshot.scan(key).to_pylist()), key=repr)
+            for key in snapshot.catalog.tables
+        }
+    except NotFound as error:
+        assert error.details["reason"] == "reclaimed", error
+        return RECLAIMED
+
+
+def history(graph: Repository) -> dict[str, CommitRecord]:
+    """Every commit that was ever made, by id."""
+    return {commit.id: commit for commit in graph.manifest.all_commits(graph.manifest.refresh())}
+
+
+def table_files(graph: Repository) -> dict[str, int]:
+    """The size of every file of every table, below a graph on a local disk."""
+    root = Path(graph.location.path)
+    folders = [root / "nodes", root / "edges"]
+    found = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(root).as_posix(): path.stat().st_size for path in found}

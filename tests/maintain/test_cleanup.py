@@ -1,0 +1,489 @@
+"""Cleanup removes what nobody needs, says what it did, and touches nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.evolve import evolve
+from omnigraph.catalog.migrate import plan as plan_migration
+from omnigraph.errors import InvalidInput, PermissionDenied, RecoveryRequired
+from omnigraph.graph.intents import Intent, Owner, process_start, this_machine
+from omnigraph.graph.plan import OperationClass, Plan
+from omnigraph.graph.publish import now_micros, publish
+from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.transaction import Transaction
+from omnigraph.lang.compile import load_schema
+from omnigraph.maintain.cleanup import CleanupReport, TypeCleanup, cleanup
+from tests.maintain.graphs import (
+    CITY,
+    KNOWS,
+    NO_GRACE,
+    PERSON,
+    RECLAIMED,
+    change,
+    history,
+    new_graph,
+    overwrite,
+    reopened,
+    rows_at,
+    rows_of,
+    table_files,
+)
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Repository:
+    return new_graph(str(tmp_path / "g"))
+
+
+def sweep(graph: Repository, *, keep: int | None = 1, confirm: bool = True) -> CleanupReport:
+    return cleanup(graph, keep=keep, confirm=confirm, grace=NO_GRACE)
+
+
+def of_type(report: CleanupReport, key: str) -> TypeCleanup:
+    return next(item for item in report.datasets if item.type_key == key)
+
+
+def make_old(graph: Repository, hours: float = 2) -> None:
+    """Let every file of every table look as if it had been written hours ago."""
+    then = time.time() - hours * 3600
+    for name in table_files(graph):
+        os.utime(Path(graph.location.path) / name, (then, then))
+
+
+def pending_intent(graph: Repository, transaction: Transaction, *, confirmed: bool) -> Intent:
+    plan = transaction.plan("load", "strict") if confirmed else None
+    head = transaction.head
+    owner = Owner(this_machine(), os.getpid(), process_start(os.getpid()))
+    intent = Intent(
+        transaction.commit_id, "load", None, head.branch, head.incarnation, head.commit.id, owner, now_micros(), plan
+    )  # fmt: skip
+    graph.intents.write(intent)
+    return intent
+
+
+def drop_plan(transaction: Transaction, key: str, catalog: Catalog) -> Plan:
+    """The commit of a schema without one of the types."""
+    return replace(
+        transaction.plan("schema apply", "strict"),
+        drops=frozenset({str(transaction.base.table(key).id)}),
+        schema=catalog.fingerprint.removeprefix("sha256:"),
+        schema_payload=json.dumps(catalog.to_json()),
+    )
+
+
+# --- what goes and what stays ------------------------------------------------------------------------------
+
+
+def test_old_versions_go_and_their_commits_say_so(graph: Repository) -> None:
+    old = [overwrite(graph, f"p{number}") for number in range(3)]
+    head = overwrite(graph, "last")
+    before = rows_at(graph, head)
+    report = sweep(graph)
+    assert of_type(report, PERSON).old_versions_removed == 3
+    fresh = reopened(graph)
+    assert rows_at(fresh, head) == before
+    assert [rows_at(fresh, commit) for commit in old] == [RECLAIMED] * 3
+    assert {commit.id for commit in old} <= {commit.id for commit in fresh.commits()}
+
+
+def test_a_reclaimed_commit_streams_no_rows_either(graph: Repository) -> None:
+    old = overwrite(graph, "a")
+    overwrite(graph, "b")
+    sweep(graph)
+    with pytest.raises(Exception, match="was reclaimed by cleanup"):
+        list(reopened(graph).snapshot(at=old.id).scan_batches(PERSON))
+
+
+def test_the_files_that_are_left_are_those_of_the_head(graph: Repository) -> None:
+    for number in range(3):
+        overwrite(graph, f"p{number}")
+    sweep(graph)
+    person = graph.snapshot().pin(PERSON)
+    left = {
+        name.removeprefix(person.path + "/") for name in table_files(graph) if name.startswith(person.path)
+    }
+    kinds = sorted(name.split("/")[0] for name in left)
+    # The head lineage and its transaction, and of the head itself the version, its transaction and one data file.
+    assert kinds == ["_transactions", "_transactions", "_versions", "_versions", "_versions", "data"]
+
+
+def test_types_that_a_commit_did_not_change_stay_readable_in_it(graph: Repository) -> None:
+    change(graph, "here", key=CITY)
+    old = overwrite(graph, "a")
+    overwrite(graph, "b")
+    sweep(graph)
+    snapshot = reopened(graph).snapshot(at=old.id)
+    assert snapshot.scan(CITY).num_rows == 1
+    with pytest.raises(Exception, match="reclaimed"):
+        snapshot.scan(PERSON)
+
+
+def test_a_second_run_finds_nothing(graph: Repository) -> None:
+    for number in range(5):
+        change(graph, f"p{number}", delete=[f"p{number - 1}"])
+    assert sweep(graph).files_removed > 0
+    left = table_files(graph)
+    again = sweep(graph)
+    assert (again.files_removed, again.bytes_removed, again.old_versions_removed) == (0, 0, 0)
+    assert table_files(graph) == left
+
+
+def test_a_dry_run_removes_nothing_and_predicts_exactly(graph: Repository) -> None:
+    for number in range(4):
+        overwrite(graph, f"p{number}")
+        change(graph, f"c{number}", key=CITY)
+    before = table_files(graph)
+    predicted = sweep(graph, confirm=False)
+    assert table_files(graph) == before
+    assert not predicted.confirmed
+    assert sweep(graph) == replace(predicted, confirmed=True)
+
+
+def test_the_counts_are_what_disappeared(graph: Repository) -> None:
+    for number in range(4):
+        overwrite(graph, f"p{number}")
+        change(graph, f"c{number}", key=CITY)
+    before = table_files(graph)
+    report = sweep(graph)
+    gone = {name: size for name, size in before.items() if name not in table_files(graph)}
+    paths = {PERSON: graph.snapshot().pin(PERSON).path, CITY: graph.snapshot().pin(CITY).path}
+    assert report.files_removed == len(gone)
+    assert report.bytes_removed == sum(gone.values())
+    for key, path in paths.items():
+        mine = {name: size for name, size in gone.items() if name.startswith(path + "/")}
+        assert of_type(report, key).files_removed == len(mine)
+        assert of_type(report, key).bytes_removed == sum(mine.values())
+        assert of_type(report, key).old_versions_removed == sum("/_versions/" in name for name in mine)
+    assert of_type(report, KNOWS) == TypeCleanup(KNOWS)
+
+
+def test_every_type_has_a_row_nodes_first(graph: Repository) -> None:
+    assert [item.type_key for item in sweep(graph).datasets] == [CITY, PERSON, KNOWS]
+
+
+def test_a_branch_protects_what_it_stands_at_and_its_own_history(graph: Repository) -> None:
+    first = overwrite(graph, "a")
+    graph.create_branch("side")
+    on_side = [overwrite(graph, f"s{number}", branch="side") for number in range(2)]
+    graph.create_branch("still", at=first.id)
+    for number in range(3):
+        overwrite(graph, f"m{number}")
+    before = {commit.id: rows_at(graph, commit) for commit in (first, *on_side)}
+    sweep(graph)
+    fresh = reopened(graph)
+    assert rows_at(fresh, first) == before[first.id]
+    assert rows_at(fresh, on_side[1]) == before[on_side[1].id]
+    assert rows_at(fresh, on_side[0]) == RECLAIMED
+    graph.delete_branch("side")
+    graph.delete_branch("still")
+    sweep(graph)
+    fresh = reopened(graph)
+    assert rows_at(fresh, first) == rows_at(fresh, on_side[1]) == RECLAIMED
+
+
+def test_with_both_limits_a_commit_has_to_be_beyond_both(graph: Repository) -> None:
+    commits = [overwrite(graph, f"p{number}") for number in range(4)]
+    cleanup(graph, keep=1, older_than="1h", confirm=True, grace=NO_GRACE)
+    assert all(rows_at(reopened(graph), commit) != RECLAIMED for commit in commits)
+    cleanup(graph, keep=3, older_than="0s", confirm=True, grace=NO_GRACE)
+    assert [rows_at(reopened(graph), item) == RECLAIMED for item in commits] == [True, False, False, False]
+    cleanup(graph, older_than="0s", confirm=True, grace=NO_GRACE)
+    assert [rows_at(reopened(graph), item) == RECLAIMED for item in commits] == [True, True, True, False]
+
+
+def test_keeping_more_than_an_earlier_cleanup_left_is_fine(graph: Repository) -> None:
+    for number in range(4):
+        overwrite(graph, f"p{number}")
+    sweep(graph)
+    head = overwrite(graph, "new")
+    report = sweep(graph, keep=100)
+    assert (report.files_removed, [item.error for item in report.datasets]) == (0, [None] * 3)
+    assert rows_at(reopened(graph), head) != RECLAIMED
+
+
+def test_the_graph_can_be_written_after_cleanup(graph: Repository) -> None:
+    for number in range(3):
+        change(graph, f"p{number}")
+    sweep(graph)
+    change(graph, "more", delete=["p0"])
+    writer = Repository.open(graph.location.uri, durability="os")
+    change(writer, "again")
+    assert {row["id"] for row in writer.snapshot().scan(PERSON).to_pylist()} == {"p1", "p2", "more", "again"}
+
+
+# --- what is not pinned by any commit ------------------------------------------------------------------------
+
+
+def test_what_was_staged_and_never_published_goes_after_the_grace(graph: Repository) -> None:
+    before = set(table_files(graph))
+    transaction = graph.begin()
+    transaction.stage(PERSON, insert=rows_of(transaction.base.catalog, PERSON, ["a"]))
+    assert set(table_files(graph)) > before
+    assert cleanup(graph, keep=1, confirm=True).files_removed == 0
+    assert sweep(graph).files_removed == 3
+    assert set(table_files(graph)) == before
+
+
+def test_a_write_that_is_under_way_outlives_a_cleanup_with_the_grace(graph: Repository) -> None:
+    overwrite(graph, "a")
+    transaction = graph.begin()
+    transaction.stage(PERSON, insert=rows_of(transaction.base.catalog, PERSON, ["b"]))
+    cleanup(reopened_for_writing(graph), keep=1, confirm=True)
+    head = publish(graph.manifest, transaction.plan("insert", "insert")).commit
+    assert rows_at(reopened(graph), head) != RECLAIMED
+
+
+def reopened_for_writing(graph: Repository) -> Repository:
+    return Repository.open(graph.location.uri, durability="os")
+
+
+def test_a_commit_that_was_current_within_the_grace_stays_however_old_its_files(graph: Repository) -> None:
+    """A reader, or a writer that began on it, may still be at it."""
+    old = overwrite(graph, "a")
+    head = overwrite(graph, "b")
+    make_old(graph)
+    assert cleanup(graph, keep=1, confirm=True).files_removed == 0
+    assert rows_at(reopened(graph), old) != RECLAIMED
+    time.sleep(0.02)
+    assert cleanup(graph, keep=1, confirm=True, grace=timedelta(milliseconds=10)).files_removed > 0
+    assert rows_at(reopened(graph), old) == RECLAIMED
+    assert rows_at(reopened(graph), head) != RECLAIMED
+
+
+def test_a_type_that_no_retained_commit_knows_goes_with_its_folder(graph: Repository) -> None:
+    change(graph, "here", key=CITY)
+    dropped = graph.snapshot()
+    path = dropped.pin(CITY).path
+    text = "node Person { age: I32? }\nedge Knows: Person -> Person"
+    desired = load_schema(text)
+    catalog = evolve(
+        dropped.catalog, desired, text, plan_migration(dropped.catalog, desired, allow_data_loss=True)
+    )
+    transaction = graph.begin()
+    publish(graph.manifest, drop_plan(transaction, CITY, catalog))
+    report = sweep(graph, keep=2)
+    assert of_type(report, CITY).files_removed == 0
+    report = sweep(graph, keep=1)
+    assert of_type(report, CITY).old_versions_removed == 2
+    assert not (Path(graph.location.path) / path).exists()
+    assert rows_at(reopened(graph), dropped.commit) == RECLAIMED
+    assert [item.type_key for item in sweep(graph).datasets] == [PERSON, KNOWS]
+
+
+def test_the_tables_of_an_initialiser_that_lost_go_whole_or_not_at_all(graph: Repository) -> None:
+    path = "nodes/1-lost"
+    graph.tables.create(path, rows_of(graph.snapshot().catalog, PERSON, []).schema)
+    folder = Path(graph.location.path) / path
+    version = next((folder / "_versions").glob("*.manifest"))
+    make_old(graph)
+    os.utime(version)
+    assert cleanup(graph, keep=1, confirm=True).files_removed == 0
+    make_old(graph)
+    predicted = cleanup(graph, keep=1)
+    assert of_type(predicted, path).files_removed == 3
+    assert cleanup(graph, keep=1, confirm=True) == replace(predicted, confirmed=True)
+    assert not folder.exists()
+
+
+def test_a_file_of_an_unknown_kind_is_left_alone(graph: Repository) -> None:
+    stranger = Path(graph.location.path) / graph.snapshot().pin(PERSON).path / "notes.txt"
+    stranger.write_text("not ours")
+    assert sweep(graph).files_removed == 0
+    assert stranger.exists()
+
+
+# --- intents -------------------------------------------------------------------------------------------------
+
+
+def test_a_running_bulk_write_keeps_its_base_and_all_that_it_stages(graph: Repository) -> None:
+    overwrite(graph, "a")
+    seen: list[int] = []
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        other = reopened_for_writing(graph)
+        transaction.stage(PERSON, insert=rows_of(transaction.base.catalog, PERSON, ["bulk"]))
+        overwrite(other, "unrelated", key=CITY)
+        seen.append(sweep(other).files_removed)
+        transaction.stage(KNOWS, insert=rows_of(transaction.base.catalog, KNOWS, ["e"]))
+        return "strict"
+
+    receipt = graph.write("main", WriteRequest("load", bulk=True), prepare)
+    assert receipt is not None
+    assert seen == [0]
+    assert rows_at(reopened(graph), receipt.commit) != RECLAIMED
+
+
+@pytest.fixture
+def confirmed(graph: Repository) -> Iterator[tuple[Transaction, Intent]]:
+    """A plan that is complete and not yet published, with files that no age protects any more."""
+    overwrite(graph, "a")
+    overwrite(graph, "b")
+    transaction = graph.begin()
+    transaction.stage(PERSON, insert=rows_of(transaction.base.catalog, PERSON, ["bulk"]))
+    intent = pending_intent(graph, transaction, confirmed=True)
+    make_old(graph)
+    yield transaction, intent
+    graph.intents.remove(intent.id)
+
+
+def test_a_confirmed_intent_keeps_what_it_is_about_to_publish(
+    graph: Repository, confirmed: tuple[Transaction, Intent]
+) -> None:
+    transaction, _ = confirmed
+    sweep(graph)
+    receipt = publish(graph.manifest, transaction.plan("load", "strict"))
+    found = rows_at(reopened(graph), receipt.commit)
+    assert isinstance(found, dict)
+    assert [row[0] for row in found[PERSON]] == ["b", "bulk"]
+
+
+def test_without_its_intent_the_same_work_is_garbage(
+    graph: Repository, confirmed: tuple[Transaction, Intent]
+) -> None:
+    graph.intents.remove(confirmed[1].id)
+    sweep(graph)
+    path = confirmed[0].pin(PERSON)
+    assert not (Path(graph.location.path) / path.path / "_versions" / f"d{path.version}.manifest").exists()
+
+
+def test_an_intent_keeps_the_commit_that_it_builds_on(graph: Repository) -> None:
+    overwrite(graph, "a")
+    transaction = graph.begin()
+    overwrite(graph, "b")
+    overwrite(graph, "c")
+    intent = pending_intent(graph, transaction, confirmed=False)
+    sweep(graph)
+    assert rows_at(reopened(graph), transaction.base.commit) != RECLAIMED
+    graph.intents.remove(intent.id)
+    sweep(graph)
+    assert rows_at(reopened(graph), transaction.base.commit) == RECLAIMED
+
+
+def test_nothing_younger_than_the_oldest_pending_intent_goes(graph: Repository) -> None:
+    intent = pending_intent(graph, graph.begin(), confirmed=False)
+    overwrite(graph, "a")
+    overwrite(graph, "b")
+    stray = graph.begin()
+    stray.stage(PERSON, insert=rows_of(stray.base.catalog, PERSON, ["x"]))
+    assert sweep(graph).files_removed == 0
+    graph.intents.remove(intent.id)
+    assert sweep(graph).files_removed > 0
+
+
+def test_an_intent_that_cannot_be_read_stops_everything(graph: Repository) -> None:
+    overwrite(graph, "a")
+    overwrite(graph, "b")
+    graph.objects.put("__recovery/01BROKEN.json", b"{")
+    before = table_files(graph)
+    with pytest.raises(RecoveryRequired):
+        sweep(graph)
+    assert table_files(graph) == before
+
+
+# --- errors and limits ---------------------------------------------------------------------------------------
+
+
+def test_a_head_whose_version_is_missing_is_reported_and_its_type_left_alone(graph: Repository) -> None:
+    for key in (PERSON, CITY):
+        overwrite(graph, "a", key=key)
+        overwrite(graph, "b", key=key)
+    pin = graph.snapshot().pin(CITY)
+    (Path(graph.location.path) / pin.path / "_versions" / f"d{pin.version}.manifest").unlink()
+    before = {name for name in table_files(graph) if name.startswith(pin.path)}
+    report = sweep(reopened_for_writing(graph))
+    assert "branch 'main' stands at a version" in str(of_type(report, CITY).error)
+    assert of_type(report, CITY).files_removed == 0
+    assert {name for name in table_files(graph) if name.startswith(pin.path)} == before
+    assert of_type(report, PERSON).error is None
+    assert of_type(report, PERSON).old_versions_removed == 1
+
+
+def test_a_table_that_cannot_be_listed_does_not_stop_the_others(graph: Repository) -> None:
+    for key in (PERSON, CITY, KNOWS):
+        overwrite(graph, "a", key=key)
+        overwrite(graph, "b", key=key)
+    loop = Path(graph.location.path) / graph.snapshot().pin(CITY).path / "data" / "loop"
+    loop.symlink_to(loop)
+    report = sweep(graph)
+    assert "cannot list" in str(of_type(report, CITY).error)
+    assert of_type(report, CITY).files_removed == 0
+    assert [of_type(report, key).old_versions_removed for key in (PERSON, KNOWS)] == [1, 1]
+
+
+def test_a_folder_that_cannot_be_listed_is_reported_even_if_no_type_is_to_blame(graph: Repository) -> None:
+    loop = Path(graph.location.path) / "nodes" / "loop"
+    loop.symlink_to(loop)
+    report = sweep(graph)
+    assert [item.type_key for item in report.datasets if item.error] == ["nodes"]
+
+
+def test_a_policy_is_required(graph: Repository) -> None:
+    with pytest.raises(InvalidInput, match="cleanup requires at least one of --keep or --older-than"):
+        cleanup(graph)
+
+
+def test_a_negative_grace_is_refused(graph: Repository) -> None:
+    with pytest.raises(InvalidInput, match="grace"):
+        cleanup(graph, keep=1, grace=timedelta(seconds=-1))
+
+
+def test_a_handle_for_reading_may_ask_but_not_remove(graph: Repository) -> None:
+    overwrite(graph, "a")
+    overwrite(graph, "b")
+    reader = reopened(graph)
+    assert sweep(reader, confirm=False).files_removed > 0
+    with pytest.raises(PermissionDenied):
+        sweep(reader)
+
+
+def test_in_memory_there_is_nothing_to_do() -> None:
+    graph = new_graph("memory://cleanup-test")
+    overwrite(graph, "a")
+    overwrite(graph, "b")
+    report = sweep(graph)
+    assert report.datasets == (TypeCleanup(CITY), TypeCleanup(PERSON), TypeCleanup(KNOWS))
+
+
+def test_idempotency_keys_go_with_the_age_limit_only(graph: Repository) -> None:
+    def prepare(transaction: Transaction) -> OperationClass:
+        transaction.stage(PERSON, insert=rows_of(transaction.base.catalog, PERSON, ["a"]))
+        return "insert"
+
+    graph.write("main", WriteRequest("insert", idempotency_key="k"), prepare)
+    assert sweep(graph).objects_removed == 0
+    assert cleanup(graph, older_than="1h", confirm=True, grace=NO_GRACE).objects_removed == 0
+    assert cleanup(graph, older_than="0", confirm=True).objects_removed == 0
+    assert cleanup(graph, older_than="0", grace=NO_GRACE).objects_removed == 1
+    assert cleanup(graph, older_than="0", confirm=True, grace=NO_GRACE).objects_removed == 1
+    assert not graph.objects.exists_any("__idempotency")
+
+
+def test_what_is_left_of_an_intent_that_has_ended_goes_and_a_pending_one_stays(graph: Repository) -> None:
+    intent = pending_intent(graph, graph.begin(), confirmed=False)
+    for id_ in (intent.id, "01ENDED"):
+        graph.objects.put(f"__recovery/{id_}.lease", b"0")
+        graph.objects.put(f"__recovery/{id_}.outcome", b"discarded")
+    assert sweep(graph).objects_removed == 0
+    graph.intents.remove(intent.id)
+    assert sweep(graph).objects_removed == 2
+    assert not graph.objects.exists_any("__recovery")
+
+
+def test_the_manifest_is_never_touched(graph: Repository) -> None:
+    folder = Path(graph.location.path) / "__manifest"
+    for number in range(3):
+        overwrite(graph, f"p{number}")
+    before = sorted(path.name for path in folder.rglob("*"))
+    sweep(graph)
+    assert sorted(path.name for path in folder.rglob("*")) == before
+    assert len(history(reopened(graph))) == 4

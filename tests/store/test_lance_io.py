@@ -1,0 +1,128 @@
+"""What Lance's datasets share: places, file names, durability and errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from lance import LanceOperation
+
+from omnigraph.errors import Conflict, NotFound, StorageError
+from omnigraph.store.lance_io import (
+    LanceRoot,
+    data_files,
+    fragment_of,
+    quote_string,
+    storage_error,
+    transaction_file,
+    translated,
+    version_file,
+    write_named_file,
+)
+from omnigraph.store.location import Location
+from tests.support.places import lance_root, together
+from tests.support.rows import PATH, SCHEMA, arrow, make_table, stage
+
+
+def test_of_many_creators_of_a_dataset_one_succeeds(uri: str) -> None:
+    root = lance_root(uri)
+    outcomes = together([lambda: root.create(PATH, SCHEMA.empty_table())] * 6)
+    assert sum(isinstance(outcome, lance.LanceDataset) for outcome in outcomes) == 1
+    assert all(isinstance(outcome, (lance.LanceDataset, OSError)) for outcome in outcomes)
+
+
+def test_a_dataset_that_is_not_there_is_not_found(uri: str) -> None:
+    with pytest.raises(NotFound, match="could not open nodes/none"):
+        lance_root(uri).open("nodes/none")
+
+
+def test_version_and_transaction_files_have_the_names_that_lance_gives_them(tmp_path: Path) -> None:
+    tables, pin = make_table(str(tmp_path))
+    folder = tmp_path / PATH
+    assert (folder / version_file(pin.version)).is_file()
+    dataset = tables.open(pin.path, pin.version)
+    transaction = lance.Transaction(dataset.version, LanceOperation.Append([]))
+    detached = lance.LanceDataset.commit(dataset, transaction, detached=True)
+    assert (folder / version_file(detached.version)).is_file()
+    assert (folder / transaction_file(transaction)).is_file()
+
+
+def test_data_files_are_named_relative_to_their_dataset(tmp_path: Path) -> None:
+    tables, pin = make_table(str(tmp_path))
+    pin = stage(tables, pin, {"a": "1"})
+    found = data_files(item.metadata for item in tables.open(pin.path, pin.version).get_fragments())
+    assert len(found) == 1
+    assert (tmp_path / PATH / found[0]).is_file()
+
+
+def test_a_named_file_is_a_fragment_that_lance_reads(uri: str) -> None:
+    root = lance_root(uri)
+    dataset = root.create(PATH, SCHEMA.empty_table())
+    rows = arrow({"a": "1", "b": None})
+    fragment = write_named_file(root, PATH, root.file_session(PATH), "chosen-name.lance", rows)
+    operation = LanceOperation.Append([fragment])
+    after = lance.LanceDataset.commit(dataset, lance.Transaction(dataset.version, operation), detached=True)
+    assert after.to_table() == rows
+    assert after.get_fragments()[0].metadata.files[0].path == "chosen-name.lance"
+
+
+def test_a_fragment_that_is_not_there_is_a_storage_error(uri: str) -> None:
+    tables, pin = make_table(uri)
+    with pytest.raises(StorageError, match="has no fragment 7"):
+        fragment_of(tables.open(pin.path, pin.version), 7)
+
+
+def test_syncing_a_file_that_is_missing_is_loud_and_only_where_durability_is_ours(tmp_path: Path) -> None:
+    full = LanceRoot.at(Location.parse(str(tmp_path)), {}, "full")
+    with pytest.raises(StorageError):
+        full.sync("nodes", ["missing"])
+    lance_root(str(tmp_path)).sync("nodes", ["missing"])
+    lance_root("memory://nowhere").sync("nodes", ["missing"])
+
+
+@pytest.mark.parametrize("text", ["", "it's", "''", "a'b'c", "\\", "日本"])
+def test_quoted_text_means_itself_to_lance(text: str, uri: str) -> None:
+    dataset = lance_root(uri).create(PATH, arrow({text: "x", text + "y": "y"}))
+    assert dataset.to_table(filter=f"id = {quote_string(text)}")["name"].to_pylist() == ["x"]
+
+
+def test_errors_say_what_a_handler_can_do() -> None:
+    missing = storage_error(OSError("Object at x not found"), "open x")
+    busy = storage_error(OSError("request timed out\nmore"), "open x")
+    broken = storage_error(ValueError("bad magic"), "open x")
+    assert isinstance(missing, NotFound)
+    assert isinstance(busy, StorageError)
+    assert busy.transient
+    assert isinstance(broken, StorageError)
+    assert not broken.transient
+    assert broken.message == "could not open x: bad magic"
+
+
+def test_our_own_errors_and_others_defects_pass_untranslated() -> None:
+    with pytest.raises(Conflict), translated("try"):
+        raise Conflict("ours")
+    with pytest.raises(KeyError), translated("try"):
+        raise KeyError("a defect")
+
+
+def test_errors_are_translated_in_a_process_that_imported_nothing_else() -> None:
+    code = (
+        "from omnigraph.errors import StorageError\n"
+        "from omnigraph.store.lance_io import translated\n"
+        "try:\n"
+        "    with translated('x'):\n"
+        "        raise OSError('y')\n"
+        "except StorageError:\n"
+        "    print('translated')\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "translated\n"
+
+
+def test_the_schema_of_rows_is_kept(uri: str) -> None:
+    schema = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int32())])
+    assert lance_root(uri).create(PATH, schema.empty_table()).schema == schema

@@ -1,0 +1,502 @@
+"""`__manifest`: one fragment for what is replaced, the swap that replaces it, and a log that stays flat."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from omnigraph.errors import NotFound, StorageError
+from omnigraph.store import manifest as manifest_module
+from omnigraph.store.lance_io import fragment_of
+from omnigraph.store.manifest import FOLD, Change, Manifest, NotAGraph, Superseded, View
+from omnigraph.store.manifest_files import new_id
+from omnigraph.store.records import BranchEntry, CommitRecord, HeadRecord, RecoveryRecord, TablePin
+from tests.support.manifests import SCHEMA, child, first_change, head_of, make_manifest, move, reopen
+from tests.support.places import fresh_memory, lance_root, together
+
+
+def kinds(view: View) -> dict[str, int]:
+    """How many fragments of each kind a view has."""
+    found: dict[str, int] = {}
+    for file in view.files:
+        found[file.kind] = found.get(file.kind, 0) + 1
+    return found
+
+
+def stored_rows(view: View, kind: str) -> list[list[str]]:
+    """The row keys of every fragment of a kind, read from storage."""
+    files = view.of_kind(kind)
+    tables = [fragment_of(view.dataset, file.fragment).to_table() for file in files]
+    return [table["key"].to_pylist() for table in tables]
+
+
+# --- what stands in which fragment ----------------------------------------------------------------------
+
+
+def test_the_registry_and_every_head_stand_alone_in_their_fragments(uri: str) -> None:
+    manifest = make_manifest(uri, ["main", "a", "b"])
+    for branch in ("main", "a", "main", "b"):
+        move(manifest, manifest.view, branch)
+    view = reopen(manifest).view
+    assert stored_rows(view, "registry") == [["registry"]]
+    assert sorted(stored_rows(view, "head")) == [["head:a"], ["head:b"], ["head:main"]]
+    assert kinds(view) == {"registry": 1, "head": 3, "commit": 5, "schema": 1}
+
+
+def test_a_commit_adds_one_log_fragment_and_replaces_one_head(uri: str) -> None:
+    manifest = make_manifest(uri, ["main", "other"])
+    before = {file.name for file in manifest.view.files}
+    record = move(manifest, manifest.view)
+    after = {file.name for file in manifest.view.files}
+    gone, new = before - after, after - before
+    assert [name.split("-")[0] for name in gone] == ["head"]
+    assert sorted(name.split("-")[0] for name in new) == ["commit", "head"]
+    assert any(record.id in name for name in new)
+
+
+def test_a_head_fragment_that_holds_two_rows_is_not_replaced(uri: str) -> None:
+    manifest = make_manifest(uri)
+    head = head_of(manifest, manifest.view)
+    file = manifest.view.head_file(head.incarnation)
+    assert file is not None
+    manifest._rows[file.name] = {"head:main": "{}", "head:other": "{}"}
+    with pytest.raises(StorageError, match="holds 2 rows instead of one"):
+        manifest.replace_head_if_equals(manifest.view, head, Change(heads=[head]))
+
+
+def test_a_head_that_is_not_the_expected_one_is_not_replaced(uri: str) -> None:
+    manifest = make_manifest(uri)
+    stale = head_of(manifest, manifest.view)
+    move(manifest, manifest.view)
+    version = manifest.view.version
+    with pytest.raises(Superseded):
+        manifest.replace_head_if_equals(manifest.view, stale, Change(heads=[stale]))
+    assert manifest.refresh().version == version
+
+
+def test_the_registry_that_is_not_the_expected_one_is_not_replaced(uri: str) -> None:
+    manifest = make_manifest(uri)
+    stale = manifest.registry(manifest.view)
+    manifest.replace_registry_if_equals(manifest.view, stale, Change(registry=stale.touched()))
+    with pytest.raises(Superseded):
+        manifest.replace_registry_if_equals(manifest.view, stale, Change(registry=stale.restamped(9)))
+    assert manifest.registry(manifest.refresh()).format == 1
+
+
+def test_a_manifest_with_two_registries_is_refused_loudly(uri: str) -> None:
+    manifest = make_manifest(uri)
+    registry = manifest.registry(manifest.view)
+    manifest._swap(manifest.view, remove=[], change=Change(registry=registry.touched()))
+    with pytest.raises(StorageError, match="2 registry fragments instead of one"):
+        manifest.registry(manifest.view)
+
+
+# --- the compare-and-swap -------------------------------------------------------------------------------
+
+
+def test_of_two_publishers_to_one_branch_exactly_one_wins(uri: str) -> None:
+    one = make_manifest(uri)
+    two = reopen(one)
+    record = move(one, one.view, message="one")
+    with pytest.raises(Superseded):
+        move(two, two.view, message="two")
+    assert head_of(two, two.refresh()).commit == record
+    assert [item.message for item in two.all_commits(two.view) if item.parent] == ["one"]
+
+
+def test_the_loser_succeeds_on_a_fresh_view(uri: str) -> None:
+    one = make_manifest(uri)
+    two = reopen(one)
+    first = move(one, one.view)
+    with pytest.raises(Superseded):
+        move(two, two.view)
+    assert move(two, two.refresh()).parent == first.id
+
+
+def test_publishers_to_different_branches_both_succeed_from_one_view(uri: str) -> None:
+    one = make_manifest(uri, ["main", "other"])
+    two = reopen(one)
+    first, second = move(one, one.view, "main"), move(two, two.view, "other")
+    view = reopen(one).view
+    assert head_of(one, view, "main").commit == first
+    assert head_of(one, view, "other").commit == second
+    assert kinds(view)["commit"] == 3
+
+
+def test_of_many_publishers_at_once_one_wins(uri: str) -> None:
+    first = make_manifest(uri)
+    handles = [reopen(first) for _ in range(8)]
+    outcomes = together([partial(move, handle, handle.view) for handle in handles])
+    won = [outcome for outcome in outcomes if isinstance(outcome, CommitRecord)]
+    lost = [outcome for outcome in outcomes if isinstance(outcome, Superseded)]
+    assert (len(won), len(lost)) == (1, 7)
+    assert head_of(first, first.refresh()).commit == won[0]
+
+
+def test_publishers_to_many_branches_at_once_all_win(uri: str) -> None:
+    names = [f"b{number}" for number in range(6)]
+    first = make_manifest(uri, ["main", *names])
+    handles = {name: reopen(first) for name in names}
+    outcomes = together([partial(move, handle, handle.view, name) for name, handle in handles.items()])
+    view = first.refresh()
+    assert [head_of(first, view, name).commit for name in names] == outcomes
+
+
+def test_two_creators_of_one_branch_conflict_on_the_registry(uri: str) -> None:
+    one = make_manifest(uri)
+    two = reopen(one)
+
+    def create(manifest: Manifest) -> None:
+        view = manifest.view
+        registry, head = manifest.registry(view), head_of(manifest, view)
+        entry = BranchEntry(new_id(), 5)
+        change = Change(registry.with_branch("x", entry), [HeadRecord("x", entry.incarnation, head.commit)])
+        manifest.replace_registry_if_equals(view, registry, change)
+
+    create(one)
+    with pytest.raises(Superseded):
+        create(two)
+    assert kinds(two.refresh())["head"] == 2
+
+
+def test_creating_a_branch_commutes_with_a_publish(uri: str) -> None:
+    one = make_manifest(uri)
+    two = reopen(one)
+    registry = two.registry(two.view)
+    move(one, one.view)
+    two.replace_registry_if_equals(two.view, registry, Change(registry=registry.touched()))
+    assert head_of(two, two.refresh()).commit.sequence == 2
+
+
+def test_deleting_a_branch_conflicts_with_a_publish_to_it(uri: str) -> None:
+    one = make_manifest(uri, ["main", "x"])
+    two = reopen(one)
+    registry = two.registry(two.view)
+    incarnation = registry.branches["x"].incarnation
+    move(one, one.view, "x")
+    with pytest.raises(Superseded):
+        two.replace_registry_if_equals(
+            two.view, registry, Change(registry.without_branch("x")), remove_head=incarnation
+        )
+    view = two.refresh()
+    two.replace_registry_if_equals(
+        view, registry, Change(registry.without_branch("x")), remove_head=incarnation
+    )
+    assert two.head(two.view, incarnation) is None
+    with pytest.raises(Superseded):
+        move(one, one.view, "x")
+
+
+def test_a_branch_head_that_is_gone_cannot_be_removed_again(uri: str) -> None:
+    manifest = make_manifest(uri)
+    registry = manifest.registry(manifest.view)
+    with pytest.raises(Superseded):
+        manifest.replace_registry_if_equals(
+            manifest.view, registry, Change(registry.touched()), remove_head=new_id()
+        )
+
+
+# --- creation -------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_not_a_graph(uri: str) -> None:
+    with pytest.raises(NotAGraph) as caught:
+        Manifest.open(lance_root(uri))
+    assert not caught.value.half_made
+
+
+def test_a_second_creation_is_refused(uri: str) -> None:
+    first = make_manifest(uri)
+    with pytest.raises(Superseded):
+        make_manifest(uri)
+    assert reopen(first).view.version == first.view.version
+
+
+def test_of_many_creators_one_wins(uri: str) -> None:
+    changes = [first_change() for _ in range(6)]
+    outcomes = together([partial(Manifest.create, lance_root(uri), change) for change in changes])
+    won = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Manifest)]
+    assert len(won) == 1
+    assert sum(isinstance(outcome, Superseded) for outcome in outcomes) == 5
+    opened = Manifest.open(lance_root(uri))
+    assert opened.registry(opened.view) == changes[won[0]].registry
+    assert kinds(opened.view) == {"registry": 1, "head": 1, "commit": 1, "schema": 1}
+
+
+def test_a_half_made_root_cannot_be_opened_and_can_be_completed(uri: str) -> None:
+    root = lance_root(uri)
+    row = {"key": [manifest_module.UNFINISHED], "body": ["{}"]}
+    root.create(manifest_module.PATH, pa.table(row, schema=manifest_module.ROW_SCHEMA))
+    with pytest.raises(NotAGraph) as caught:
+        Manifest.open(lance_root(uri))
+    assert caught.value.half_made
+    assert make_manifest(uri).registry(Manifest.open(lance_root(uri)).view).format == 1
+
+
+# --- refreshing and finding -----------------------------------------------------------------------------
+
+
+def test_refresh_reads_only_what_is_new() -> None:
+    writer = make_manifest(fresh_memory(), ["main", *(f"b{number}" for number in range(20))])
+    for number in range(20):
+        move(writer, writer.view, f"b{number}")
+    reader = reopen(writer)
+    for name in reader.registry(reader.view).branches:
+        head_of(reader, reader.view, name)
+    move(writer, writer.view, "b3")
+    known = set(reader._rows)
+    view = reader.refresh()
+    names = list(reader.registry(view).branches)
+    heads = [head_of(reader, view, name).commit for name in names]
+    assert [name.split("-")[0] for name in set(reader._rows) - known] == ["head"]
+    assert sum(head.sequence == 3 for head in heads) == 1
+
+
+def test_a_refresh_that_finds_nothing_new_gives_the_same_view(uri: str) -> None:
+    manifest = make_manifest(uri)
+    assert manifest.refresh() is manifest.view
+
+
+def test_a_warm_head_costs_the_same_reads_after_few_commits_and_after_many() -> None:
+    writer = make_manifest(fresh_memory())
+    reader = reopen(writer)
+
+    def reads() -> int:
+        head_of(reader, reader.refresh())
+        move(writer, writer.refresh())
+        lance.iops_counter()
+        before = lance.iops_counter()
+        head_of(reader, reader.refresh())
+        return lance.iops_counter() - before
+
+    early = reads()
+    for _ in range(100):
+        move(writer, writer.view)
+        writer.fold_log()
+    assert reads() == early > 0
+
+
+def test_finding_a_commit_reads_only_files_that_cover_its_id() -> None:
+    manifest = make_manifest(fresh_memory())
+    records = [move(manifest, manifest.view) for _ in range(10)]
+    cold = reopen(manifest)
+    assert cold.find_commit(cold.view, records[4].id) == records[4]
+    assert [name.split("-")[2] for name in cold._rows] == [records[4].id]
+
+
+def test_an_id_that_no_file_covers_costs_no_read() -> None:
+    manifest = make_manifest(fresh_memory())
+    move(manifest, manifest.view)
+    cold = reopen(manifest)
+    assert cold.find_commit(cold.view, "00000000000000000000000000") is None
+    assert cold.find_commit(cold.view, "not an id at all") is None
+    assert not cold._rows
+
+
+def test_a_large_folded_file_is_searched_and_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = make_manifest(fresh_memory())
+    records = [move(manifest, manifest.view) for _ in range(FOLD)]
+    assert manifest.fold_log()
+    monkeypatch.setattr(manifest_module, "_WHOLE_FILE", 8)
+    cold = reopen(manifest)
+    assert [cold.find_commit(cold.view, record.id) for record in records[:-1]] == records[:-1]
+    assert not cold._rows
+
+
+def test_an_odd_id_inside_a_large_files_range_is_simply_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = make_manifest(fresh_memory())
+    records = [move(manifest, manifest.view) for _ in range(FOLD)]
+    assert manifest.fold_log()
+    monkeypatch.setattr(manifest_module, "_WHOLE_FILE", 8)
+    cold = reopen(manifest)
+    assert cold.find_commit(cold.view, f"{records[3].id}' OR '1' = '1") is None
+
+
+def test_a_missing_schema_is_a_storage_error(uri: str) -> None:
+    manifest = make_manifest(uri)
+    assert manifest.schema(manifest.view, SCHEMA) == "{}"
+    with pytest.raises(StorageError, match="is missing from __manifest"):
+        manifest.schema(manifest.view, "cd" * 32)
+
+
+def test_a_missing_file_of_the_manifest_is_an_error_and_not_an_empty_answer(tmp_path: Path) -> None:
+    manifest = make_manifest(str(tmp_path / "graph"))
+    record = move(manifest, manifest.view)
+    cold = reopen(manifest)
+    for file in (tmp_path / "graph" / "__manifest" / "data").glob(f"commit-0-{record.id}-*"):
+        file.unlink()
+    with pytest.raises(NotFound, match="could not read __manifest/data/commit"):
+        cold.find_commit(cold.view, record.id)
+
+
+def test_rows_read_twice_are_counted_once() -> None:
+    manifest = make_manifest(fresh_memory())
+    file = manifest.view.of_kind("commit")[0]
+    rows = manifest._read(manifest.view, file)
+    for _ in range(5):
+        manifest._remember(file.name, rows)
+    assert manifest._cached == sum(len(found) for found in manifest._rows.values())
+
+
+def test_the_row_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_module, "_CACHED_ROWS", 10)
+    manifest = make_manifest(fresh_memory())
+    records = [move(manifest, manifest.view) for _ in range(30)]
+    assert sum(len(found) for found in manifest._rows.values()) == manifest._cached <= 10
+    assert [manifest.find_commit(manifest.view, record.id) for record in records] == records
+
+
+# --- folding --------------------------------------------------------------------------------------------
+
+
+def test_a_log_below_the_threshold_is_left_alone() -> None:
+    manifest = make_manifest(fresh_memory())
+    for _ in range(FOLD - 2):
+        move(manifest, manifest.view)
+    assert not manifest.is_full
+    assert not manifest.fold_log()
+    move(manifest, manifest.view)
+    assert manifest.is_full
+    assert manifest.fold_log()
+    assert not manifest.is_full
+
+
+def test_folding_keeps_every_commit_and_the_heads(uri: str) -> None:
+    manifest = make_manifest(uri, ["main", "other"])
+    records = [move(manifest, manifest.view, branch) for _ in range(20) for branch in ("main", "other")]
+    heads = [head_of(manifest, manifest.view, branch) for branch in ("main", "other")]
+    assert manifest.fold_log()
+    cold = reopen(manifest)
+    assert kinds(cold.view) == {"registry": 1, "head": 2, "commit": 1, "schema": 1}
+    assert [cold.find_commit(cold.view, record.id) for record in records] == records
+    assert [head_of(cold, cold.view, branch) for branch in ("main", "other")] == heads
+
+
+@pytest.mark.parametrize("publish_first", [True, False])
+def test_folding_commutes_with_a_publish_from_the_same_view(uri: str, publish_first: bool) -> None:
+    folder = make_manifest(uri)
+    records = [move(folder, folder.view) for _ in range(FOLD)]
+    publisher = reopen(folder)
+    if publish_first:
+        records.append(move(publisher, publisher.view))
+        assert folder.fold_log()
+    else:
+        assert folder.fold_log()
+        records.append(move(publisher, publisher.view))
+    cold = reopen(folder)
+    assert [cold.find_commit(cold.view, record.id) for record in records] == records
+    assert head_of(cold, cold.view).commit == records[-1]
+    assert kinds(cold.view)["commit"] == 2
+
+
+def test_of_two_foldings_of_the_same_files_one_has_no_effect(uri: str) -> None:
+    one = make_manifest(uri)
+    records = [move(one, one.view) for _ in range(FOLD)]
+    two = reopen(one)
+    assert one.fold_log()
+    assert not two.fold_log()
+    cold = reopen(one)
+    assert sorted(item.id for item in cold.all_commits(cold.view) if item.parent) == [
+        record.id for record in records
+    ]
+
+
+def test_folding_in_threads_while_others_publish_loses_nothing() -> None:
+    first = make_manifest(fresh_memory(), ["main", "a", "b"])
+
+    def publish(branch: str) -> list[CommitRecord]:
+        manifest = reopen(first)
+        return [move(manifest, manifest.refresh(), branch) for _ in range(60)]
+
+    def fold() -> list[CommitRecord]:
+        manifest = reopen(first)
+        for _ in range(60):
+            manifest.refresh()
+            manifest.fold_log()
+        return []
+
+    outcomes = together([partial(publish, "main"), partial(publish, "a"), partial(publish, "b"), fold])
+    view = first.refresh()
+    for outcome in outcomes:
+        assert not isinstance(outcome, Exception)
+        assert [first.find_commit(view, record.id) for record in outcome] == outcome
+    assert len(list(first.all_commits(view))) == 181
+
+
+def test_fragments_stay_few_over_fifteen_hundred_commits() -> None:
+    manifest = make_manifest(fresh_memory())
+    records = []
+    most = 0
+    for _ in range(1_500):
+        records.append(move(manifest, manifest.view))
+        while manifest.is_full:
+            assert manifest.fold_log()
+        most = max(most, len(manifest.view.files))
+    assert most <= 2 * FOLD + 3
+    cold = reopen(manifest)
+    assert [cold.find_commit(cold.view, record.id) for record in records[::97]] == records[::97]
+    assert {item.id for item in cold.all_commits(cold.view) if item.parent} == {item.id for item in records}
+
+
+def test_recovery_rows_are_folded_too() -> None:
+    manifest = make_manifest(fresh_memory())
+    rows = []
+    for number in range(FOLD):
+        registry = manifest.registry(manifest.view)
+        row = RecoveryRecord(new_id(), "discarded", "ana", "main", "load", None, f"reason {number}", number)
+        rows.append(row)
+        change = Change(registry=registry.touched(), recoveries=[row])
+        manifest.replace_registry_if_equals(manifest.view, registry, change)
+    assert manifest.fold_log()
+    cold = reopen(manifest)
+    assert kinds(cold.view)["recovery"] == 1
+    assert cold.recoveries(cold.view) == rows
+    assert cold.find_recovery(cold.view, rows[7].id) == rows[7]
+    assert cold.find_recovery(cold.view, new_id()) is None
+
+
+# --- rows -----------------------------------------------------------------------------------------------
+
+
+def test_odd_texts_and_huge_versions_survive_storage(uri: str) -> None:
+    manifest = make_manifest(uri)
+    head = head_of(manifest, manifest.view)
+    odd = 'quote\' "double" \\ back\n\u0000\u2028 日本語 🙂 {"a":1}'
+    pin = TablePin(f"nodes/{odd}", 2**64 - 1, 2**53 + 1, odd)
+    record = replace(
+        child(head.commit, message=odd), actor=odd, operation=odd, tables={odd: pin}, touched=(odd,)
+    )
+    manifest.replace_head_if_equals(
+        manifest.view, head, Change(heads=[replace(head, commit=record)], commits=[record])
+    )
+    cold = reopen(manifest)
+    assert cold.find_commit(cold.view, record.id) == record
+    assert head_of(cold, cold.view).commit == record
+
+
+def test_odd_branch_names_survive_storage(uri: str) -> None:
+    names = [
+        "main",
+        "a",
+        "a/b",
+        "a/b/c",
+        "日本語",
+        "it's",
+        'say "hi"',
+        "-",
+        "head-x-y",
+        "registry",
+        "x" * 900,
+    ]
+    manifest = reopen(make_manifest(uri, names))
+    for name in names:
+        move(manifest, manifest.view, name, message=name)
+    view = reopen(manifest).view
+    assert {name: head_of(manifest, view, name).commit.message for name in names} == {
+        name: name for name in names
+    }

@@ -1,0 +1,96 @@
+"""Records: one JSON form each, which keeps every bit."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.store.records import (
+    BranchEntry,
+    CommitRecord,
+    HeadRecord,
+    RecoveryRecord,
+    Registry,
+    TablePin,
+    encode_body,
+)
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+MAYBE = st.none() | TEXTS
+VERSIONS = st.integers(0, 2**64 - 1)
+PINS = st.builds(TablePin, TEXTS, VERSIONS, st.integers(0, 2**63), TEXTS)
+COMMITS = st.builds(
+    CommitRecord,
+    id=TEXTS,
+    branch=TEXTS,
+    incarnation=TEXTS,
+    sequence=st.integers(1, 2**53),
+    parent=MAYBE,
+    merged_parent=MAYBE,
+    actor=MAYBE,
+    operation=TEXTS,
+    message=MAYBE,
+    created_at=st.integers(0, 2**53),
+    schema=TEXTS,
+    tables=st.dictionaries(TEXTS, PINS, max_size=3),
+    touched=st.lists(TEXTS, max_size=3).map(tuple),
+    recovered=st.booleans(),
+)
+ENTRIES = st.builds(BranchEntry, TEXTS, st.integers(0, 2**53), MAYBE)
+REGISTRIES = st.builds(
+    Registry, st.integers(1, 99), TEXTS, st.integers(0, 2**53), st.dictionaries(TEXTS, ENTRIES, max_size=3)
+)
+RECOVERIES = st.builds(
+    RecoveryRecord,
+    TEXTS,
+    st.sampled_from(["rolled_forward", "discarded", "orphaned"]),
+    MAYBE,
+    TEXTS,
+    TEXTS,
+    MAYBE,
+    TEXTS,
+    st.integers(0, 2**53),
+    st.dictionaries(TEXTS, TEXTS, max_size=3),
+)
+
+
+@given(COMMITS)
+def test_a_commit_survives_its_text(record: CommitRecord) -> None:
+    assert CommitRecord.from_body(json.loads(encode_body(record.to_body()))) == record
+
+
+@given(TEXTS, TEXTS, COMMITS)
+def test_a_head_survives_its_text(branch: str, incarnation: str, record: CommitRecord) -> None:
+    head = HeadRecord(branch, incarnation, record)
+    assert HeadRecord.from_body(json.loads(encode_body(head.to_body()))) == head
+
+
+@given(REGISTRIES)
+def test_a_registry_survives_its_text(registry: Registry) -> None:
+    assert Registry.from_body(json.loads(encode_body(registry.to_body()))) == registry
+
+
+@given(RECOVERIES)
+def test_a_recovery_survives_its_text(record: RecoveryRecord) -> None:
+    assert RecoveryRecord.from_body(json.loads(encode_body(record.to_body()))) == record
+
+
+@given(REGISTRIES, TEXTS, ENTRIES)
+def test_every_changed_registry_differs_from_the_one_before(
+    registry: Registry, name: str, entry: BranchEntry
+) -> None:
+    changed = [
+        registry.touched(),
+        registry.restamped(registry.format),
+        registry.with_branch(name, entry),
+        registry.without_branch(name),
+    ]
+    assert all(item.epoch == registry.epoch + 1 and item != registry for item in changed)
+    assert changed[2].branches[name] == entry
+    assert name not in changed[3].branches
+
+
+def test_versions_are_strings_in_json() -> None:
+    assert TablePin("p", 2**64 - 1, 1, "c").to_body()["version"] == "18446744073709551615"

@@ -1,0 +1,170 @@
+"""Writer processes that are killed, or held, exactly before their K-th change on a local disk."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.workers import ROOT
+from tests.support.workload import Task
+
+PATIENCE: Final = 60.0
+TRACER: Final = Path(__file__).with_name("tracer.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How a traced process ended: what it changed in order, and what it said."""
+
+    changes: list[str]
+    killed: bool
+    code: int
+    lines: list[str]
+
+    @property
+    def acknowledged(self) -> str | None:
+        """The commit that it was told of, empty when the kind has none; None when it was told nothing."""
+        return next((line.removeprefix("ACK").strip() for line in self.lines if line.startswith("ACK")), None)
+
+    @property
+    def refused(self) -> str | None:
+        """The code of the error that it got."""
+        return next((line.split()[1] for line in self.lines if line.startswith("REFUSED")), None)
+
+    @property
+    def cut(self) -> str:
+        """The change that did not happen."""
+        return self.changes[-1] if self.killed else "nothing"
+
+
+@dataclass(slots=True)
+class Frozen:
+    """A process that stands still before a change."""
+
+    process: subprocess.Popen[str]
+    lines: list[str]
+    change: str | None = None
+    pid: int = 0
+    _ended: Run | None = field(default=None, repr=False)
+
+    def resume(self) -> Run:
+        """Let it go on to its end."""
+        if self._ended is None:
+            output, errors = self.process.communicate("go\n", timeout=PATIENCE)
+            self._ended = _ended([*self.lines, *output.splitlines()], errors)
+        return self._ended
+
+    def kill(self) -> None:
+        """End it where it stands; whoever traces it takes it along."""
+        self.process.kill()
+        self.process.communicate(timeout=PATIENCE)
+
+
+def worker(task: Task) -> list[str]:
+    """The command line of a worker process."""
+    return [sys.executable, "-m", "tests.support.workload", task.to_argument()]
+
+
+def run_traced(task: Task, at: int = 0) -> Run:
+    """Run a task and kill it before its change number `at`, counted from one; 0 lets it finish."""
+    process = _start(task, at, "kill")
+    with _bounded(process):
+        output, errors = process.communicate(timeout=PATIENCE)
+    return _ended(output.splitlines(), errors)
+
+
+@contextmanager
+def frozen(task: Task, at: int) -> Iterator[Frozen]:
+    """Run a task up to its change number `at` and hold it there; it is gone afterwards in any case.
+
+    When it ends before that, `change` is None.
+    """
+    process = _start(task, at, "freeze")
+    held = Frozen(process, [])
+    with _bounded(process):
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                held.lines.append(line.rstrip("\n"))
+                if line.startswith("@"):
+                    news = json.loads(line[1:])
+                    held.change, held.pid = news.get("frozen"), news.get("pid", 0)
+                    break
+            yield held
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate(timeout=PATIENCE)
+
+
+def copy_graph(source: Path, target: Path) -> str:
+    """A graph of one's own, equal to a prepared one; an absent one gives a place for a new one."""
+    shutil.rmtree(target, ignore_errors=True)
+    if source.exists():
+        shutil.copytree(source, target)
+    return str(target)
+
+
+def spread(count: int, chosen: int) -> list[int]:
+    """So many of the numbers 1 to `count`, evenly spread and with both ends.
+
+    >>> spread(10, 4), spread(2, 4), spread(5, 1)
+    ([1, 4, 7, 10], [1, 2], [1])
+    """
+    if chosen >= count:
+        return list(range(1, count + 1))
+    if chosen == 1:
+        return [1]
+    return sorted({1 + round(step * (count - 1) / (chosen - 1)) for step in range(chosen)})
+
+
+def position(changes: Sequence[str], *, starts: str = "", holds: str = "", last: bool = False) -> int:
+    """The number of the first change, or the last, that a description fits."""
+    found = [
+        number
+        for number, change in enumerate(changes, start=1)
+        if change.startswith(starts) and holds in change
+    ]
+    assert found, f"no change is {starts!r} {holds!r} among {changes}"
+    return found[-1 if last else 0]
+
+
+def _start(task: Task, at: int, action: str) -> subprocess.Popen[str]:
+    asked: dict[str, Any] = {"root": task.uri, "at": at, "action": action, "command": worker(task)}
+    return subprocess.Popen(
+        [sys.executable, "-I", str(TRACER), json.dumps(asked)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@contextmanager
+def _bounded(process: subprocess.Popen[str]) -> Iterator[None]:
+    watchdog = threading.Timer(PATIENCE, process.kill)
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        yield
+    finally:
+        watchdog.cancel()
+
+
+def _ended(lines: list[str], errors: str) -> Run:
+    news = [json.loads(line[1:]) for line in lines if line.startswith("@")]
+    assert news, f"the tracer did not report; it said:\n{errors}"
+    assert "code" in news[-1], f"the tracer did not report the end; it said:\n{errors}"
+    end = news[-1]
+    said = [line for line in lines if not line.startswith("@")]
+    assert end["killed"] or end["code"] == 0, f"the worker ended with {end['code']}:\n{errors}"
+    return Run(end["changes"], end["killed"], end["code"], said)

@@ -1,0 +1,54 @@
+"""Tables of two columns, and what is in them as plain dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from omnigraph.store.records import TablePin
+from omnigraph.store.tables import StagedTable, Tables
+from tests.support.places import lance_root
+
+SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("name", pa.string())])
+PATH = "nodes/1-x"
+
+Rows = Mapping[str, str | None]
+
+
+def arrow(rows: Rows, schema: pa.Schema = SCHEMA) -> pa.Table:
+    """Rows as Arrow: ids first, then the one property."""
+    return pa.Table.from_arrays(
+        [pa.array(list(rows)), pa.array(list(rows.values()), pa.string())], schema=schema
+    )
+
+
+def plain(table: pa.Table) -> dict[str, str | None]:
+    """Arrow as rows; every id occurs once."""
+    ids, names = (table.column(number).to_pylist() for number in (0, 1))
+    assert len(set(ids)) == len(ids), "an id occurs twice"
+    return dict(zip(ids, names, strict=True))
+
+
+def pin_of(staged: StagedTable) -> TablePin:
+    """The pin that a commit would make of a staged table."""
+    return TablePin(staged.path, staged.version, staged.rows, "content")
+
+
+def make_table(uri: str) -> tuple[Tables, TablePin]:
+    """An empty table and its pin."""
+    tables = Tables(lance_root(uri))
+    return tables, TablePin(PATH, tables.create(PATH, SCHEMA), 0, "content")
+
+
+def stage(tables: Tables, pin: TablePin, insert: Rows | None = None, delete: Iterable[str] = ()) -> TablePin:
+    """Stage a change and pin it."""
+    rows = None if insert is None else arrow(insert, tables.open(pin.path, pin.version).schema)
+    return pin_of(tables.stage(pin, delete_ids=delete, insert=rows))
+
+
+def read(tables: Tables, pin: TablePin) -> dict[str, str | None]:
+    """What a pin reads as."""
+    rows = plain(tables.scan(pin, ["id", "name"]))
+    assert len(rows) == pin.rows, "the pin counts its rows wrongly"
+    return rows

@@ -1,0 +1,477 @@
+"""Every kind of write there is, each as a process of its own, and what must hold after any of them was cut off.
+
+    python -m tests.support.workload '{"kind": "append", "uri": "…"}'
+
+prints ``ACK <commit id>`` once the call has returned, or ``REFUSED <code>`` when it raised one of our errors. A kind
+works on the graph that its `setting` prepared; what a kind leaves is the same every time, so a test can compare.
+The graph may be anywhere: `uri` and `options` are passed through.
+
+Rows whose id begins with ``pair`` are always written to both tables, and deleted from both, in one commit.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+import pyarrow as pa
+
+from omnigraph.catalog.catalog import Catalog, accept
+from omnigraph.catalog.columns import arrow_schema
+from omnigraph.errors import NotFound, OmnigraphError
+from omnigraph.graph.plan import OperationClass
+from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.transaction import Transaction
+from omnigraph.lang.compile import load_schema
+from omnigraph.store import manifest
+from omnigraph.store.records import GENESIS_SEQUENCE, CommitRecord, RecoveryRecord
+
+SCHEMA: Final = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { since: I32? }\n"
+PERSON, KNOWS = "node:Person", "edge:Knows"
+BOTH: Final = (PERSON, KNOWS)
+WRITER: Final = "writer"
+SIDE: Final = "side"
+PAIR: Final = "pair"
+SHALLOW_FOLD: Final = 4
+
+Rows: TypeAlias = dict[str, int]
+Graph: TypeAlias = Repository
+Act: TypeAlias = Callable[[Graph], str]
+Setting: TypeAlias = Literal["nothing", "small", "worn", "long", "deep"]
+
+
+def catalog() -> Catalog:
+    """The catalog of the schema above."""
+    return accept(load_schema(SCHEMA), SCHEMA)
+
+
+def rows_of(transaction: Transaction, key: str, rows: Rows) -> pa.Table:
+    """Rows of a table by id; every other string holds the id, every number the value."""
+    return _rows(arrow_schema(transaction.base.table(key), physical=True), rows)
+
+
+def _rows(schema: pa.Schema, rows: Rows) -> pa.Table:
+    columns = [
+        pa.array(list(rows) if pa.types.is_string(item.type) else list(rows.values()), item.type)
+        for item in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def pairs(*numbers: int, value: int = 0) -> Rows:
+    """Rows that belong into both tables."""
+    return {f"{PAIR}-{number}": value for number in numbers}
+
+
+# --- kinds of writes --------------------------------------------------------------------------------------
+
+
+def write(
+    graph: Graph,
+    prepare: Callable[[Transaction], OperationClass | None],
+    *,
+    branch: str = "main",
+    bulk: bool = False,
+    operation: str = "write",
+    key: str | None = None,
+    actor: str = WRITER,
+) -> str:
+    """One write through the front door; gives the commit's id, or an empty text for nothing to do."""
+    request = WriteRequest(operation, actor=actor, bulk=bulk, idempotency_key=key)
+    receipt = graph.write(branch, request, prepare)
+    return "" if receipt is None else receipt.commit.id
+
+
+def change(
+    delete: Iterable[str] = (), insert: Rows | None = None, *, strict: bool = False
+) -> Callable[[Transaction], OperationClass]:
+    """Delete and insert the same ids in both tables."""
+    doomed = list(delete)
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        for key in BOTH:
+            new = None if insert is None else rows_of(transaction, key, insert)
+            transaction.stage(key, delete_ids=doomed, insert=new)
+        return "strict" if strict else "insert"
+
+    return prepare
+
+
+def _init(uri: str, options: Mapping[str, str]) -> str:
+    return Repository.init(uri, catalog(), options=options, actor=WRITER).head().commit.id
+
+
+def _append(graph: Graph) -> str:
+    return write(graph, change(insert=pairs(100)))
+
+
+def _upsert(graph: Graph) -> str:
+    return write(graph, change(pairs(1, 2, 101), pairs(1, 2, 101, value=7)))
+
+
+def _delete(graph: Graph) -> str:
+    return write(graph, change(pairs(0, 1), strict=True))
+
+
+def _mixed(graph: Graph) -> str:
+    return write(graph, change(pairs(0, 3), pairs(102, 103), strict=True))
+
+
+def _twice(graph: Graph) -> str:
+    def prepare(transaction: Transaction) -> OperationClass:
+        for key in BOTH:
+            transaction.stage(key, insert=rows_of(transaction, key, pairs(104)))
+            transaction.stage(key, delete_ids=pairs(104, 2), insert=rows_of(transaction, key, pairs(105)))
+        return "strict"
+
+    return write(graph, prepare)
+
+
+def _overwrite(rows: Rows) -> Act:
+    def act(graph: Graph) -> str:
+        def prepare(transaction: Transaction) -> OperationClass:
+            for key in BOTH:
+                new = rows_of(transaction, key, rows)
+                batches = new.to_batches() if rows else []
+                staged = transaction.base.tables.stage_overwrite(transaction.pin(key), batches, new.schema)
+                transaction.write(key, staged)
+            return "strict"
+
+        return write(graph, prepare)
+
+    return act
+
+
+def _add_column(graph: Graph) -> str:
+    def prepare(transaction: Transaction) -> OperationClass:
+        for key in BOTH:
+            tables, pin = transaction.base.tables, transaction.pin(key)
+            schema = tables.open(pin.path, pin.version).schema.append(pa.field("extra", pa.string()))
+            transaction.write(key, tables.stage_columns(pin, schema))
+        return "strict"
+
+    return write(graph, prepare)
+
+
+def _rewrite(graph: Graph) -> str:
+    def prepare(transaction: Transaction) -> OperationClass:
+        for key in BOTH:
+            transaction.write(key, transaction.base.tables.stage_rewrite(transaction.pin(key)))
+        return "maintenance"
+
+    return write(graph, prepare)
+
+
+def _index(graph: Graph) -> str:
+    def prepare(transaction: Transaction) -> OperationClass:
+        for key in BOTH:
+            tables = transaction.base.tables
+            transaction.write(key, tables.stage_index(transaction.pin(key), "id", "BTREE"))
+        return "maintenance"
+
+    return write(graph, prepare)
+
+
+def _bulk(graph: Graph) -> str:
+    return write(graph, change(pairs(0), pairs(106, 107), strict=True), bulk=True)
+
+
+def _bulk_on_a_branch(graph: Graph) -> str:
+    return write(graph, change(insert=pairs(108)), branch=SIDE, bulk=True)
+
+
+def _keyed(graph: Graph) -> str:
+    return write(graph, change(insert=pairs(109)), key="once")
+
+
+def _create_branch(graph: Graph) -> str:
+    return graph.create_branch("new", actor=WRITER).commit.id
+
+
+def _delete_branch(graph: Graph) -> str:
+    graph.delete_branch(SIDE)
+    return ""
+
+
+def _trim_log(graph: Graph) -> str:
+    with folding_at(SHALLOW_FOLD):
+        return _append(graph)
+
+
+def _heal(graph: Graph) -> str:
+    # Opening the graph has done it, except for owners that still seemed to live then.
+    graph.heal()
+    return graph.head().commit.id
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of write: the graph it starts from and what it does there."""
+
+    setting: Setting
+    act: Act
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "append": Kind("small", _append),
+    "upsert": Kind("small", _upsert),
+    "delete": Kind("small", _delete),
+    "mixed": Kind("small", _mixed),
+    "twice": Kind("small", _twice),
+    "overwrite": Kind("small", _overwrite(pairs(0, 110))),
+    "overwrite-to-empty": Kind("small", _overwrite({})),
+    "add-column": Kind("small", _add_column),
+    "rewrite": Kind("small", _rewrite),
+    "index": Kind("small", _index),
+    "bulk": Kind("small", _bulk),
+    "bulk-on-a-branch": Kind("small", _bulk_on_a_branch),
+    "keyed": Kind("small", _keyed),
+    "create-branch": Kind("small", _create_branch),
+    "delete-branch": Kind("small", _delete_branch),
+    "fold-a-table": Kind("worn", _append),
+    "fold-the-log": Kind("long", _append),
+    "fold-and-trim-the-log": Kind("deep", _trim_log),
+    "heal": Kind("small", _heal),
+}
+
+
+# --- the graphs they start from ---------------------------------------------------------------------------
+
+
+def prepare_setting(setting: Setting, uri: str, options: Mapping[str, str] | None = None) -> None:
+    """Make the graph that kinds of a setting start from."""
+    if setting == "nothing":
+        return
+    graph = Repository.init(uri, catalog(), options=options, actor="founder")
+    write(graph, change(insert=pairs(0, 1, 2, 3)), actor="founder")
+    graph.create_branch(SIDE, actor="founder")
+    write(graph, change(insert=pairs(4)), actor="founder")
+    if setting == "worn":
+        # A table folds its small fragments when there are as many as this.
+        for number in range(32):
+            write(graph, change(insert=pairs(10 + number)), actor="founder")
+    if setting == "long":
+        _fill_log(graph, level=0, files=manifest.FOLD - 1)
+    if setting == "deep":
+        with folding_at(SHALLOW_FOLD):
+            _fill_log(graph, level=1, files=SHALLOW_FOLD)
+    graph.close()
+
+
+def _fill_log(graph: Graph, *, level: int, files: int) -> None:
+    """Commit until there are so many log files of a level that the next commit has it folded."""
+    for _ in range(manifest.FOLD**2):
+        if sum(item.level == level for item in graph.manifest.view.of_kind("commit")) == files:
+            return
+        write(graph, change(pairs(4), pairs(4)), actor="founder")
+    raise AssertionError(f"level {level} of the log never had {files} files")
+
+
+@contextmanager
+def folding_at(files: int) -> Iterator[None]:
+    """Let this process fold logs earlier than it would, which makes deep logs cheap."""
+    usual = manifest.FOLD
+    manifest.FOLD = files
+    try:
+        yield
+    finally:
+        manifest.FOLD = usual
+
+
+# --- a kind as a process ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a worker process is asked to do."""
+
+    kind: str
+    uri: str
+    options: dict[str, str] = field(default_factory=dict)
+    durability: Literal["full", "os"] = "full"
+    # A name of its own makes the process another machine's, as far as leases can tell.
+    machine: str | None = None
+    lease_seconds: float | None = None
+
+    def to_argument(self) -> str:
+        """The JSON form that the process takes."""
+        return json.dumps({name: getattr(self, name) for name in self.__slots__})
+
+
+def be_on_machine(name: str) -> None:
+    """Make this process one of another machine's."""
+    socket.gethostname = lambda: name
+
+
+def run(task: Task) -> None:
+    """Do what the task says and acknowledge it."""
+    if task.machine is not None:
+        be_on_machine(task.machine)
+    try:
+        if task.kind == "init":
+            commit = _init(task.uri, task.options)
+        else:
+            graph = Repository.open(task.uri, options=task.options, durability=task.durability)
+            if task.lease_seconds is not None:
+                graph.intents.lease_seconds = task.lease_seconds
+            commit = KINDS[task.kind].act(graph)
+    except OmnigraphError as error:
+        say(f"REFUSED {error.code} {error.message}")
+    else:
+        say(f"ACK {commit}")
+
+
+def say(line: str) -> None:
+    """Tell the test, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+# --- what must hold ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a reader can see of a graph: per branch how long its history is and the rows of each table."""
+
+    branches: dict[str, tuple[int, dict[str, Rows]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a fresh look at a graph found, after healing."""
+
+    state: State
+    commits: dict[str, CommitRecord]
+    recoveries: list[RecoveryRecord]
+
+
+def observe(graph: Graph) -> State:
+    """The state of a graph as a reader sees it."""
+    found = {}
+    for name in graph.branches():
+        snapshot = graph.snapshot(name)
+        tables = {key: _ids_and_values(snapshot.scan(key)) for key in BOTH}
+        found[name] = (snapshot.commit.sequence, tables)
+    return State(found)
+
+
+def look(uri: str, options: Mapping[str, str] | None = None) -> State | None:
+    """The state of a graph without changing it; None when there is none."""
+    try:
+        graph = Repository.open(uri, mode="r", options=options)
+    except NotFound:
+        return None
+    try:
+        return observe(graph)
+    finally:
+        graph.close()
+
+
+def _ids_and_values(table: pa.Table) -> Rows:
+    number = next(name for name in table.column_names if pa.types.is_integer(table.schema.field(name).type))
+    ids = table["id"].to_pylist()
+    repeated = [id_ for id_, times in Counter(ids).items() if times > 1]
+    assert not repeated, f"ids occur more than once: {repeated[:5]}"
+    return dict(sorted(zip(ids, table[number].to_pylist(), strict=True)))
+
+
+def check_invariants(
+    uri: str,
+    options: Mapping[str, str] | None = None,
+    *,
+    acknowledged: Iterable[str] = (),
+    lease_seconds: float | None = None,
+) -> Findings:
+    """Open a graph afresh, heal it, and check everything that must always hold; then write once more.
+
+    Raises `AssertionError` with what is wrong. What is returned is the state before that last write.
+    """
+    graph = Repository.open(uri, options=options)
+    if lease_seconds is not None:
+        graph.intents.lease_seconds = lease_seconds
+        graph.heal()
+    try:
+        commits = _check_manifest(graph)
+        for name in graph.branches():
+            _check_chain(graph, name, commits)
+        for commit in commits.values():
+            _check_tables(graph, commit)
+        missing = [id_ for id_ in acknowledged if id_ not in commits]
+        assert not missing, f"acknowledged commits are gone: {missing}"
+        left = [item.key for item in graph.objects.list("__recovery")]
+        assert not left, f"recovery left objects behind: {left}"
+        findings = Findings(observe(graph), commits, graph.recoveries())
+        _check_next_write(graph)
+    finally:
+        graph.close()
+    return findings
+
+
+def _check_manifest(graph: Graph) -> dict[str, CommitRecord]:
+    view = graph.manifest.refresh()
+    assert len(view.of_kind("registry")) == 1, "there must be exactly one registry"
+    heads = Counter(item.parts[0] for item in view.of_kind("head"))
+    live = Counter(entry.incarnation for entry in graph.branches().values())
+    assert heads == live, f"heads {dict(heads)} do not match the live branches {dict(live)}"
+    rows = view.dataset.to_table()["key"].to_pylist()
+    repeated = [key for key, times in Counter(rows).items() if times > 1]
+    assert not repeated, f"rows of the manifest occur more than once: {repeated}"
+    commits = {item.id: item for item in graph.manifest.all_commits(view)}
+    logged = {key.removeprefix("commit:") for key in rows if key.startswith("commit:")}
+    assert logged == set(commits), "the log's names and rows disagree"
+    for record in graph.recoveries():
+        assert record.actor == WRITER, f"recovery {record.id} names {record.actor}"
+        assert (record.commit_id is not None) == (record.outcome == "rolled_forward")
+        assert record.commit_id is None or record.commit_id in commits
+    return commits
+
+
+def _check_chain(graph: Graph, branch: str, commits: Mapping[str, CommitRecord]) -> None:
+    head = graph.head(branch)
+    assert commits.get(head.commit.id) == head.commit, f"the head of {branch} is not in the log as it stands"
+    newer: CommitRecord | None = None
+    commit: CommitRecord | None = head.commit
+    while commit is not None:
+        if newer is not None:
+            assert commit.sequence == newer.sequence - 1, f"{branch} skips from {newer.sequence}"
+            assert commit.created_at < newer.created_at, f"{branch} runs backwards in time"
+        newer = commit
+        assert commit.parent is None or commit.parent in commits, f"{commit.id} has lost its parent"
+        commit = None if commit.parent is None else commits[commit.parent]
+    assert newer is not None
+    assert newer.sequence == GENESIS_SEQUENCE, f"{branch} does not reach the first commit"
+
+
+def _check_tables(graph: Graph, commit: CommitRecord) -> None:
+    snapshot = graph.snapshot(at=commit.id)
+    tables = {}
+    for key in BOTH:
+        tables[key] = _ids_and_values(snapshot.scan(key))
+        pinned = snapshot.pin(key).rows
+        assert len(tables[key]) == pinned, f"{key} has {len(tables[key])} rows, its pin says {pinned}"
+    halves = {
+        id_
+        for id_ in tables[PERSON].items() ^ tables[KNOWS].items()
+        if id_[0].startswith(PAIR)
+    }
+    assert not halves, f"commit {commit.id} shows one half of {sorted(halves)}"
+
+
+def _check_next_write(graph: Graph) -> None:
+    for name in graph.branches():
+        before = graph.head(name).commit
+        id_ = write(graph, change(insert={f"{PAIR}-after-{before.id}": 1}), branch=name)
+        after = graph.head(name).commit
+        assert (after.id, after.parent) == (id_, before.id), f"the next write on {name} did not come next"
+        write(graph, change([f"{PAIR}-after-{before.id}"], strict=True), branch=name, bulk=True)
+
+
+if __name__ == "__main__":
+    run(Task(**json.loads(sys.argv[1])))
