@@ -6,34 +6,70 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from tests.support.crash import spread
 from tests.support.workload import Setting, prepare_setting
 
 VARIABLE = "OMNIGRAPH_CUTS"
 
 
+@dataclass
+class Cuts:
+    """The cuts of one test: which to run, how many ran, and what they left wrong."""
+
+    test: str
+    wanted: str
+    record: Callable[[str, object], None]
+    count: int = 0
+    violations: list[str] = field(default_factory=list)
+
+    def chosen(self, changes: Sequence[str]) -> list[int]:
+        """The numbers of the cuts to run out of a whole run's changes.
+
+        A sample is the cut before the swap that makes things visible, and one that depends on the test's name.
+        """
+        numbers = range(1, len(changes) + 1)
+        if self.wanted == "all" or not numbers:
+            return list(numbers)
+        if self.wanted != "sample":
+            return [int(self.wanted)]
+        swaps = [number for number in numbers if changes[number - 1].startswith("linkat __manifest/_versions/")]
+        other = 1 + zlib.crc32(self.test.encode()) % len(changes)
+        return sorted({*swaps[-1:], other})
+
+    @contextmanager
+    def watching(self, at: int, cut: str) -> Iterator[None]:
+        """Count a cut, and note what is wrong after it with the command that repeats it."""
+        self.count += 1
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            repeat = f'{VARIABLE}={at} .venv/bin/python -m pytest "{self.test}"'
+            self.violations.append(f"cut {at}, before {cut}: {error!r}\n    repeat: {repeat}")
+
+    def report(self) -> None:
+        """Fail when anything was wrong."""
+        self.record("cuts", self.count)
+        self.record("violations", len(self.violations))
+        assert not self.violations, "\n".join(self.violations)
+
+
 @pytest.fixture(scope="session")
 def every_cut() -> bool:
     """Whether to leave nothing out."""
-    return os.environ.get(VARIABLE, "sample") == "all"
+    return _wanted() == "all"
 
 
-@pytest.fixture(scope="session")
-def choose_cuts() -> Callable[[int, int], list[int]]:
-    """Which of so many cuts to run; the second number says how many make a sample."""
-    wanted = os.environ.get(VARIABLE, "sample")
-
-    def choose(count: int, sample: int) -> list[int]:
-        if wanted == "all":
-            return list(range(1, count + 1))
-        return spread(count, sample) if wanted == "sample" else [int(wanted)]
-
-    return choose
+@pytest.fixture
+def cuts(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Cuts:
+    """The cuts of the test that asks for them."""
+    return Cuts(request.node.nodeid, _wanted(), record_property)
 
 
 @pytest.fixture(scope="session")
@@ -60,3 +96,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                     totals[name] += int(value)
     if totals["cuts"]:
         terminalreporter.write_line(f"{totals['cuts']} cuts, {totals['violations']} violations")
+
+
+def _wanted() -> str:
+    return os.environ.get(VARIABLE, "sample")

@@ -60,13 +60,22 @@ def make_old(graph: Repository, hours: float = 2) -> None:
         os.utime(Path(graph.location.path) / name, (then, then))
 
 
-def pending_intent(graph: Repository, transaction: Transaction, *, confirmed: bool) -> Intent:
-    plan = transaction.plan("load", "strict") if confirmed else None
+def pending_intent(
+    graph: Repository, transaction: Transaction, *, confirmed: bool, since: int | None = None
+) -> Intent:
+    """A bulk write's intent as another process would see it. The next write through `graph` would heal it."""
     head = transaction.head
-    owner = Owner(this_machine(), os.getpid(), process_start(os.getpid()))
     intent = Intent(
-        transaction.commit_id, "load", None, head.branch, head.incarnation, head.commit.id, owner, now_micros(), plan
-    )  # fmt: skip
+        id=transaction.commit_id,
+        operation="load",
+        actor=None,
+        branch=head.branch,
+        incarnation=head.incarnation,
+        base=head.commit.id,
+        owner=Owner(this_machine(), os.getpid(), process_start(os.getpid())),
+        created_at=since or now_micros(),
+        plan=transaction.plan("load", "strict") if confirmed else None,
+    )
     graph.intents.write(intent)
     return intent
 
@@ -370,11 +379,13 @@ def test_an_intent_keeps_the_commit_that_it_builds_on(graph: Repository) -> None
 
 
 def test_nothing_younger_than_the_oldest_pending_intent_goes(graph: Repository) -> None:
-    intent = pending_intent(graph, graph.begin(), confirmed=False)
+    began = now_micros()
+    time.sleep(0.02)
     overwrite(graph, "a")
     overwrite(graph, "b")
     stray = graph.begin()
     stray.stage(PERSON, insert=rows_of(stray.base.catalog, PERSON, ["x"]))
+    intent = pending_intent(graph, stray, confirmed=False, since=began)
     assert sweep(graph).files_removed == 0
     graph.intents.remove(intent.id)
     assert sweep(graph).files_removed > 0

@@ -35,8 +35,16 @@ def ids(*commits: CommitRecord) -> set[str]:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("45s", 45), ("30m", 1800), ("12h", 43200), ("7d", 604800), ("2w", 1209600), ("90", 90), (" 1 h ", 3600), ("0", 0)],
-)  # fmt: skip
+    [
+        ("45s", 45),
+        ("30m", 1800),
+        ("12h", 43200),
+        ("7d", 604800),
+        ("2w", 1209600),
+        ("90", 90),
+        (" 1 h ", 3600),
+    ],
+)
 def test_a_duration_is_a_whole_number_and_a_unit(text: str, seconds: int) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
 

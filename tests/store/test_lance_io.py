@@ -24,15 +24,8 @@ from omnigraph.store.lance_io import (
     write_named_file,
 )
 from omnigraph.store.location import Location
-from tests.support.places import lance_root, together
+from tests.support.places import lance_root
 from tests.support.rows import PATH, SCHEMA, arrow, make_table, stage
-
-
-def test_of_many_creators_of_a_dataset_one_succeeds(uri: str) -> None:
-    root = lance_root(uri)
-    outcomes = together([lambda: root.create(PATH, SCHEMA.empty_table())] * 6)
-    assert sum(isinstance(outcome, lance.LanceDataset) for outcome in outcomes) == 1
-    assert all(isinstance(outcome, (lance.LanceDataset, OSError)) for outcome in outcomes)
 
 
 def test_a_dataset_that_is_not_there_is_not_found(uri: str) -> None:

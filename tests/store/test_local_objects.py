@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -186,3 +190,42 @@ def test_a_folder_that_vanished_is_made_again(root: Path) -> None:
     (root / "a").rmdir()
     store.put("a/b", b"2")
     assert store.get("a/b").data == b"2"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder the way a conditional replace does between comparing and renaming."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@pytest.mark.parametrize("work", ["put", "replace", "delete"])
+def test_a_change_waits_for_a_replace_in_progress(root: Path, work: Work) -> None:
+    store = ObjectStore.open(str(root))
+    tag = store.put("a", b"old")
+    changes: dict[Work, Callable[[], object]] = {
+        "put": lambda: store.put("a", b"new"),
+        "replace": lambda: store.replace_if_matches("a", b"new", tag),
+        "delete": lambda: store.delete("a"),
+    }
+    with ThreadPoolExecutor(1) as threads:
+        with locked(root):
+            change = threads.submit(changes[work])
+            with pytest.raises(TimeoutError):
+                change.result(timeout=0.1)
+            assert store.get("a").data == b"old"
+        change.result(timeout=10)
+    assert [found.size for found in store.list()] == ([] if work == "delete" else [3])
+    assert work == "delete" or store.get("a").data == b"new"
+
+
+def test_a_holder_that_never_lets_go_is_waited_for_only_so_long(root: Path) -> None:
+    store = ObjectStore.open(str(root), {"retry_timeout": "50ms"})
+    with locked(root), pytest.raises(StorageError) as caught:
+        store.put("a", b"1")
+    assert caught.value.transient
+    assert list(root.iterdir()) == []

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import lance
-import pyarrow as pa
 import pytest
 
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.store import manifest as manifest_module
 from omnigraph.store.lance_io import fragment_of
-from omnigraph.store.manifest import FOLD, Change, Manifest, NotAGraph, Superseded, View
+from omnigraph.store.manifest import FOLD, Change, Manifest, NotAGraph, Superseded, View, begin_manifest
 from omnigraph.store.manifest_files import new_id
 from omnigraph.store.records import BranchEntry, CommitRecord, HeadRecord, RecoveryRecord, TablePin
 from tests.support.manifests import SCHEMA, child, first_change, head_of, make_manifest, move, reopen
@@ -228,10 +228,27 @@ def test_of_many_creators_one_wins(uri: str) -> None:
     assert kinds(opened.view) == {"registry": 1, "head": 1, "commit": 1, "schema": 1}
 
 
-def test_a_half_made_root_cannot_be_opened_and_can_be_completed(uri: str) -> None:
+@pytest.mark.parametrize("round_", range(4))
+def test_many_beginnings_make_one_version(uri: str, round_: int) -> None:
     root = lance_root(uri)
-    row = {"key": [manifest_module.UNFINISHED], "body": ["{}"]}
-    root.create(manifest_module.PATH, pa.table(row, schema=manifest_module.ROW_SCHEMA))
+    assert together([partial(begin_manifest, root)] * (4 + round_)) == [None] * (4 + round_)
+    assert root.open(manifest_module.PATH).version == 1
+
+
+def test_a_beginner_who_comes_late_does_not_touch_the_graph(uri: str) -> None:
+    manifest = make_manifest(uri)
+    begin_manifest(lance_root(uri))
+    assert reopen(manifest).view.files == manifest.view.files
+
+
+def test_a_root_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "graph").write_text("a file where the folder should be")
+    with pytest.raises(StorageError):
+        make_manifest(str(tmp_path / "graph"))
+
+
+def test_a_half_made_root_cannot_be_opened_and_can_be_completed(uri: str) -> None:
+    begin_manifest(lance_root(uri))
     with pytest.raises(NotAGraph) as caught:
         Manifest.open(lance_root(uri))
     assert caught.value.half_made
@@ -358,11 +375,9 @@ def test_a_log_below_the_threshold_is_left_alone() -> None:
     manifest = make_manifest(fresh_memory())
     for _ in range(FOLD - 2):
         move(manifest, manifest.view)
-    assert not manifest.is_full
-    assert not manifest.fold_log()
+    assert (manifest.is_full, manifest.fold_log()) == (False, False)
     move(manifest, manifest.view)
-    assert manifest.is_full
-    assert manifest.fold_log()
+    assert (manifest.is_full, manifest.fold_log()) == (True, True)
     assert not manifest.is_full
 
 
@@ -420,7 +435,8 @@ def test_folding_in_threads_while_others_publish_loses_nothing() -> None:
             manifest.fold_log()
         return []
 
-    outcomes = together([partial(publish, "main"), partial(publish, "a"), partial(publish, "b"), fold])
+    works: list[Callable[[], list[CommitRecord]]] = [partial(publish, name) for name in ("main", "a", "b")]
+    outcomes = together([*works, fold])
     view = first.refresh()
     for outcome in outcomes:
         assert not isinstance(outcome, Exception)

@@ -103,6 +103,17 @@ class Intent:
             ) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Operations that have an intent, and objects that have lost theirs."""
+
+    ids: tuple[str, ...]
+    strays: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.ids or self.strays)
+
+
 class Intents:
     """The intents of one graph."""
 
@@ -110,10 +121,18 @@ class Intents:
         self._objects = objects
         self.lease_seconds = lease_seconds
 
-    def pending(self) -> list[str]:
-        """Ids of operations that have an intent; one request, empty in the steady state."""
-        keys = [item.key for item in self._objects.list(PREFIX.rstrip("/"))]
-        return sorted(key.removeprefix(PREFIX).removesuffix(".json") for key in keys if key.endswith(".json"))
+    def pending(self) -> Pending:
+        """What lies in ``__recovery/``; one request, nothing in the steady state."""
+        keys = {item.key for item in self._objects.list(PREFIX.rstrip("/"))}
+        intents = {key for key in keys if key.endswith(".json")}
+        owned = {key.removesuffix(".json") for key in intents}
+        strays = {key for key in keys - intents if key.rsplit(".", 1)[0] not in owned}
+        ids = sorted(key.removeprefix(PREFIX).removesuffix(".json") for key in intents)
+        return Pending(tuple(ids), tuple(sorted(strays)))
+
+    def tidy(self, pending: Pending) -> None:
+        """Remove what an interrupted removal left: without its intent a lease or an outcome holds nobody up."""
+        self._objects.delete_many(pending.strays)
 
     def read(self, id_: str) -> Intent | None:
         """An intent, or None when it is gone."""
@@ -154,9 +173,9 @@ class Intents:
             return None
 
     def remove(self, id_: str) -> None:
-        """Forget an operation. The intent goes first: an outcome without one can hold nobody up."""
-        for suffix in (".json", ".lease", ".outcome"):
-            self._objects.delete(f"{PREFIX}{id_}{suffix}")
+        """Forget an operation. The intent goes first: once it is gone, a paused owner cannot publish any more."""
+        self._objects.delete(f"{PREFIX}{id_}.json")
+        self._objects.delete_many([f"{PREFIX}{id_}.lease", f"{PREFIX}{id_}.outcome"])
 
     def is_abandoned(self, intent: Intent) -> bool:
         """Whether the owner is gone, as far as can be told from here."""

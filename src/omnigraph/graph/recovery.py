@@ -20,7 +20,9 @@ def heal(manifest: Manifest, intents: Intents) -> list[RecoveryRecord]:
     cannot be read, and storage that cannot be listed, are errors: the write or open that called this fails.
     """
     done = []
-    for id_ in intents.pending():
+    pending = intents.pending()
+    intents.tidy(pending)
+    for id_ in pending.ids:
         intent = intents.read(id_)
         if intent is None:
             continue

@@ -162,7 +162,7 @@ class _Cleanup:
         # The clock first, then intents, then the manifest. An intent that is not seen has either ended, and then
         # the manifest shows its commit, or begins after the clock was read, and then its files are too young.
         self._started = now_micros()
-        pending = [repository.intents.read(id_) for id_ in repository.intents.pending()]
+        pending = [repository.intents.read(id_) for id_ in repository.intents.pending().ids]
         self._intents: list[Intent] = [item for item in pending if item is not None]
         oldest = min([self._started, *(item.created_at for item in self._intents)])
         self._horizon = oldest - micros(grace)

@@ -80,7 +80,7 @@ class LanceRoot:
             )
 
     def create(self, path: str, data: pa.Table) -> lance.LanceDataset:
-        """Create a dataset; exactly one of several creators succeeds, the others see `OSError`."""
+        """Create a dataset at a path that is nobody else's: a rival who looked earlier would overwrite it."""
         return lance.write_dataset(
             data,
             self.dataset_uri(path),

@@ -19,6 +19,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -33,6 +34,9 @@ from omnigraph.store.sync import Durability, make_directories, storage_error, sy
 __all__ = ["LocalBackend", "is_temporary"]
 
 _TEMPORARY = (".omnigraph-", ".tmp")
+# A lock is held for one comparison and one rename.
+_SHORTEST_PAUSE = 0.0005
+_LONGEST_PAUSE = 0.02
 
 
 def is_temporary(name: str) -> bool:
@@ -47,8 +51,10 @@ def is_temporary(name: str) -> bool:
 class LocalBackend:
     """Control objects below one folder."""
 
-    def __init__(self, location: Location, durability: Durability) -> None:
+    def __init__(self, location: Location, durability: Durability, patience: float) -> None:
+        """`patience` is how many seconds to wait for a folder that another writer holds."""
         self._root = Path(location.path)
+        self._patience = patience
         self._durability: Durability = durability
         self._prepared: set[Path] = set()
 
@@ -57,7 +63,11 @@ class LocalBackend:
 
     def put(self, key: str, data: bytes) -> str:
         target = self._root / key
-        with self._written(target, data) as temporary, _exclusive(target.parent), _mapped("put", key):
+        with (
+            self._written(target, data) as temporary,
+            _exclusive(target.parent, self._patience),
+            _mapped("put", key),
+        ):
             temporary.rename(target)
         self._sync_names(target.parent, key)
         return _tag(data)
@@ -76,7 +86,7 @@ class LocalBackend:
         target = self._root / key
         if not target.is_file():
             return None
-        with self._written(target, data) as temporary, _exclusive(target.parent):
+        with self._written(target, data) as temporary, _exclusive(target.parent, self._patience):
             try:
                 current = self._read(target, key)
             except NotFound:
@@ -98,7 +108,7 @@ class LocalBackend:
         for folder, found in by_folder.items():
             if not folder.is_dir():
                 continue
-            with _exclusive(folder):
+            with _exclusive(folder, self._patience):
                 for key in found:
                     with _mapped("delete", key), suppress(FileNotFoundError):
                         (self._root / key).unlink()
@@ -187,23 +197,34 @@ class LocalBackend:
 
 
 @contextmanager
-def _exclusive(folder: Path) -> Iterator[None]:
+def _exclusive(folder: Path, patience: float) -> Iterator[None]:
     """Hold the folder's lock; every handle is its own holder, so threads exclude each other too."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise storage_error(error, f"cannot open folder {folder}") from error
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        except OSError as error:
-            raise storage_error(error, f"cannot lock folder {folder}") from error
+        _lock(handle, folder, time.monotonic() + patience)
         yield
     finally:
         # Closing releases the lock, except where a fork in another thread has copied the handle.
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
+
+
+def _lock(handle: int, folder: Path, deadline: float) -> None:
+    """Take the lock, asking again until the deadline: a holder that was stopped must not stop everyone."""
+    pause = _SHORTEST_PAUSE
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            if not isinstance(error, BlockingIOError) or time.monotonic() + pause > deadline:
+                raise storage_error(error, f"cannot lock folder {folder}") from error
+        time.sleep(pause)
+        pause = min(_LONGEST_PAUSE, pause * 2)
 
 
 @contextmanager

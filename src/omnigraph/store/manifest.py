@@ -22,12 +22,14 @@ import pyarrow as pa
 from lance import LanceOperation
 from lance.commit import CommitConflictError
 from lance.fragment import FragmentMetadata
+from lance.schema import LanceSchema
 
 from omnigraph.errors import NotFound, OmnigraphError, OutcomeUnknown, StorageError
 from omnigraph.store.lance_io import (
     LanceRoot,
     fragment_of,
     quote_string,
+    storage_error,
     transaction_file,
     translated,
     version_file,
@@ -35,6 +37,7 @@ from omnigraph.store.lance_io import (
 )
 from omnigraph.store.manifest_files import (
     LOG_KINDS,
+    UNFINISHED,
     LogKind,
     ManifestFile,
     head_name,
@@ -42,6 +45,7 @@ from omnigraph.store.manifest_files import (
     parse_file,
     registry_name,
     schema_name,
+    unfinished_name,
 )
 from omnigraph.store.records import (
     Body,
@@ -56,8 +60,6 @@ PATH = "__manifest"
 ROW_SCHEMA = pa.schema(
     [pa.field("key", pa.string(), nullable=False), pa.field("body", pa.string(), nullable=False)]
 )
-# The row of a root whose initialisation has not been finished: replacing it is what makes a graph.
-UNFINISHED = "unfinished"
 
 # How many log files of one level are folded into one of the next.
 FOLD = 32
@@ -149,14 +151,9 @@ class Manifest:
 
         A creator that dies on the way leaves a root that cannot be opened and that the next creator finishes.
         """
-        unfinished = pa.table({"key": [UNFINISHED], "body": ["{}"]}, schema=ROW_SCHEMA)
-        try:
-            dataset = root.create(PATH, unfinished)
-        except (OSError, ValueError):
-            # Somebody else has begun, or finished: the row that is left tells which.
-            dataset = root.open(PATH)
-        manifest = cls(root, dataset)
-        begun = [item for item in manifest.view.files if item.kind not in ("registry", "head")]
+        begin_manifest(root)
+        manifest = cls(root, root.open(PATH))
+        begun = manifest.view.of_kind(UNFINISHED)
         if manifest.view.of_kind("registry") or len(begun) != 1:
             raise Superseded
         root.sync_all(PATH)
@@ -411,6 +408,30 @@ def _files_of(change: Change) -> Iterator[tuple[str, dict[str, str]]]:
         if records:
             rows = {f"{kind}:{item.id}": encode_body(item.to_body()) for item in records}
             yield log_name(kind, 0, [item.id for item in records]), rows
+
+
+def begin_manifest(root: LanceRoot) -> None:
+    """Make the unfinished row, unless somebody has begun, or finished, already.
+
+    `write_dataset` would not do: a creator who looked before another one committed overwrites his dataset. This
+    commit is based on version 0, which never exists: of all creators one makes version 1, the others fail.
+    """
+    row = pa.table({"key": [UNFINISHED], "body": ["{}"]}, schema=ROW_SCHEMA)
+    first = write_named_file(root, PATH, root.file_session(PATH), unfinished_name(), row)
+    try:
+        lance.LanceDataset.commit(
+            root.dataset_uri(PATH),
+            LanceOperation.Overwrite(LanceSchema.from_pyarrow(ROW_SCHEMA), [first]),
+            read_version=0,
+            storage_options=dict(root.options) or None,
+            enable_v2_manifest_paths=True,
+            max_retries=0,
+        )
+    except (OSError, ValueError) as error:
+        try:
+            root.open(PATH)
+        except NotFound:
+            raise storage_error(error, f"create {PATH}") from error
 
 
 def _full_levels(files: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:

@@ -14,6 +14,8 @@ from typing import Literal, TypeAlias
 from ulid import ULID
 
 SUFFIX = ".lance"
+# The row of a root whose initialisation has not been finished: replacing it is what makes a graph.
+UNFINISHED = "unfinished"
 LogKind: TypeAlias = Literal["commit", "recovery"]
 LOG_KINDS: tuple[LogKind, ...] = ("commit", "recovery")
 
@@ -47,6 +49,11 @@ def parse_file(fragment: int, name: str, rows: int) -> ManifestFile:
     """Read a file name."""
     kind, *parts = name.removesuffix(SUFFIX).split("-")
     return ManifestFile(fragment, name, rows, kind, tuple(parts))
+
+
+def unfinished_name() -> str:
+    """The name of the file that a root begins with."""
+    return f"{UNFINISHED}-{new_id()}{SUFFIX}"
 
 
 def registry_name() -> str:

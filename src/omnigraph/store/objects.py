@@ -14,7 +14,7 @@ from omnigraph.store.backend import Backend, Object, ObjectInfo
 from omnigraph.store.local_backend import LocalBackend, is_temporary
 from omnigraph.store.location import Location
 from omnigraph.store.obstore_backend import ObstoreBackend
-from omnigraph.store.options import StorageOptions, check_options
+from omnigraph.store.options import RetryPolicy, StorageOptions, check_options
 from omnigraph.store.sync import Durability
 
 __all__ = ["Object", "ObjectInfo", "ObjectStore"]
@@ -60,9 +60,9 @@ class ObjectStore:
         location = uri if isinstance(uri, Location) else Location.parse(uri)
         options = options or {}
         check_options(options)
-        local = location.is_local
-        backend = LocalBackend(location, durability) if local else ObstoreBackend.at(location, options)
-        return cls(location, backend)
+        if location.is_local:
+            return cls(location, LocalBackend(location, durability, RetryPolicy.of(options).retry_timeout))
+        return cls(location, ObstoreBackend.at(location, options))
 
     def get(self, key: str) -> Object:
         """The object at `key`. Raises `NotFound` when, and only when, there is none."""

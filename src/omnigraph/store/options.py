@@ -13,7 +13,7 @@ variables of their own accord for what the mapping leaves open; what it states a
 | `allow_http` | `true` permits an endpoint without TLS | `false` |
 | `virtual_hosted` | `true` puts the bucket into the host name | `false` |
 | `timeout`, `connect_timeout` | limits of one request: `500ms`, `30s`, `2m` | `30s`, `5s` |
-| `max_retries`, `retry_timeout` | limits of all attempts at one call | `5`, `60s` |
+| `max_retries`, `retry_timeout` | limits of all attempts at one call, local locks included | `5`, `60s` |
 | `retry_backoff` | pause before the first retry; it doubles, up to 20 times this | `100ms` |
 """
 

@@ -116,7 +116,7 @@ def _check_delete(
         return ir.DeleteEdge(target.name, where)
     cascades = tuple(ctx.schema.edges_of(target.name))
     for edge in cascades:
-        ctx.touch("edge", edge.name)
+        _written(ctx, writes, edge)
     return ir.DeleteNode(target.name, where, tuple(edge.name for edge in cascades))
 
 

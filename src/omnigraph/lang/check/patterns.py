@@ -43,7 +43,7 @@ def _check_negation(ctx: Context, scope: Scope, clause: ast.Negation) -> ir.Anti
     inner = Scope(scope)
     before = len(ctx.diagnostics.found)
     steps = check_pattern(ctx, inner, clause.clauses)
-    if False and len(ctx.diagnostics.found) == before:
+    if not inner.used_outer and len(ctx.diagnostics.found) == before:
         hint = "without one the block would decide for all rows at once"
         ctx.reject(clause.span, "T9", "`not { }` must use a variable bound outside", hint)
     return ir.AntiJoin(steps)
@@ -107,7 +107,7 @@ def _check_inline(
     if target.scalar is Scalar.VECTOR:
         hint = "rank by `nearest` instead"
         ctx.reject(item.span, "T3", f"vector property `{prop.name}` cannot be matched by equality", hint)
-    if False:
+    if target.is_list:
         # A list property is matched by one of its elements.
         owner = f"an element of `{prop.name}`"
         return ir.ListContains(ref, _inline_value(ctx, scope, owner, target.item, item))

@@ -1,0 +1,108 @@
+"""Every request of every kind of write goes wrong, one at a time, in every way: each outcome is a defined one.
+
+A write that returned is visible. One that raised is not, unless it said that the outcome is unknown. Whatever
+happened, the graph is whole afterwards and takes the next write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from omnigraph.errors import OmnigraphError, OutcomeUnknown
+from omnigraph.graph.repository import Repository
+from tests.support.crash import spread
+from tests.support.s3 import Bucket
+from tests.support.s3_fixtures import s3, s3_server
+from tests.support.s3_graphs import upload_graph
+from tests.support.s3_seam import How
+from tests.support.workload import KINDS, Setting, State, check_invariants, look
+
+__all__ = ["s3", "s3_server"]
+
+pytestmark = pytest.mark.faults
+
+WAYS: Final[tuple[How | int, ...]] = (503, 403, "reset", "drop", "applied_500", "hang", "late")
+# One attempt at everything, so that a single fault reaches our code instead of a retry below it.
+IMPATIENT: Final = {"max_retries": "0", "timeout": "400ms", "retry_timeout": "1s"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a write of which one request went wrong."""
+
+    struck: bool
+    error: OmnigraphError | None
+    commit: str
+
+
+def _write_with_fault(kind: str, bucket: Bucket, uri: str, how: How | int, nth: int) -> Outcome:
+    graph = Repository.open(uri, options={**bucket.options, **IMPATIENT})
+    try:
+        with bucket.seam.fail(how, nth=nth) as fault:
+            try:
+                commit = KINDS[kind].act(graph)
+            except OmnigraphError as error:
+                return Outcome(fault.hits > 0, error, "")
+            return Outcome(fault.hits > 0, None, commit)
+    finally:
+        graph.close()
+
+
+def _check(outcome: Outcome, uri: str, bucket: Bucket, before: State, after: State) -> None:
+    found = check_invariants(
+        uri, bucket.options, acknowledged=[outcome.commit] if outcome.commit else [], lease_seconds=0
+    )
+    if outcome.error is None:
+        assert found.state == after, "an acknowledged write is not there"
+    elif isinstance(outcome.error, OutcomeUnknown):
+        assert found.state in (before, after), "a write of unknown outcome is there in part"
+    else:
+        assert found.state == before, f"a write that failed is visible: {outcome.error}"
+
+
+def _sample(kind: str, requests: int) -> list[tuple[How | int, int]]:
+    """Three faults of a kind: another third of the ways for each kind, at the start, middle and end."""
+    first = list(KINDS).index(kind) * 3
+    return [(WAYS[(first + step) % len(WAYS)], nth) for step, nth in enumerate(spread(requests, 3))]
+
+
+@pytest.mark.parametrize("kind", [name for name in KINDS if name not in ("heal", "fold-and-trim-the-log")])
+def test_a_write_of_which_one_request_fails_is_wholly_there_or_not_at_all(
+    kind: str,
+    s3: Bucket,
+    settings: Callable[[Setting], Path],
+    every_cut: bool,
+    record_property: Callable[[str, object], None],
+) -> None:
+    template = settings(KINDS[kind].setting)
+    uri = upload_graph(template, s3, "calm")
+    before = look(uri, s3.options)
+    graph = Repository.open(uri, options=s3.options)
+    with s3.seam.recording() as log:
+        KINDS[kind].act(graph)
+    graph.close()
+    after = look(uri, s3.options)
+    assert before is not None
+    assert after is not None
+    requests = len(log.requests)
+    chosen = (
+        [(how, nth) for how in WAYS for nth in range(1, requests + 1)]
+        if every_cut
+        else _sample(kind, requests)
+    )
+    struck = 0
+    for how, nth in chosen:
+        uri = upload_graph(template, s3, f"{how}-{nth}")
+        outcome = _write_with_fault(kind, s3, uri, how, nth)
+        struck += outcome.struck
+        try:
+            _check(outcome, uri, s3, before, after)
+        except AssertionError as error:
+            raise AssertionError(f"request {nth} of {requests} of {kind}, {how}: {error}\n{log}") from error
+    record_property("faults", len(chosen))
+    assert struck, "no fault struck"

@@ -1,0 +1,76 @@
+"""The same on an object store, where removal is by batches and each request can fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from omnigraph.maintain.cleanup import cleanup
+from tests.maintain.graphs import (
+    CITY,
+    KNOWS,
+    NO_GRACE,
+    PERSON,
+    RECLAIMED,
+    new_graph,
+    overwrite,
+    reopened,
+    rows_at,
+)
+from tests.support.s3 import Bucket
+
+pytest_plugins = ["tests.support.s3_fixtures"]
+
+
+def tables_in(bucket: Bucket) -> list[str]:
+    return [key for key in bucket.keys if key.startswith(("g/nodes/", "g/edges/"))]
+
+
+def test_old_versions_go_from_a_bucket_and_the_rest_reads_on(s3: Bucket) -> None:
+    graph = new_graph(f"{s3.uri}/g", s3.options)
+    commits = [overwrite(graph, f"p{number}", key=key) for number in range(3) for key in (PERSON, CITY)]
+    before = tables_in(s3)
+    predicted = cleanup(graph, keep=1, grace=NO_GRACE)
+    assert tables_in(s3) == before
+    report = cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+    assert report == replace(predicted, confirmed=True)
+    assert report.files_removed == len(before) - len(tables_in(s3)) == 12
+    fresh = reopened(graph, s3.options)
+    assert [rows_at(fresh, commit) == RECLAIMED for commit in commits] == [True] * 5 + [False]
+
+
+def test_removal_takes_one_request_for_versions_and_one_for_the_rest(s3: Bucket) -> None:
+    graph = new_graph(f"{s3.uri}/g", s3.options)
+    for number in range(4):
+        overwrite(graph, f"p{number}")
+    with s3.seam.recording() as log:
+        cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+    assert (log.count("POST"), log.count("PUT"), log.count("DELETE")) == (2, 0, 0)
+
+
+def test_a_type_whose_removal_fails_does_not_stop_the_others(s3: Bucket) -> None:
+    graph = new_graph(f"{s3.uri}/g", s3.options)
+    for key in (CITY, PERSON, KNOWS):
+        overwrite(graph, "a", key=key)
+        last = overwrite(graph, "b", key=key)
+    with s3.seam.fail(403, method="POST", nth=2):
+        report = cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+    failed = [item for item in report.datasets if item.error is not None]
+    assert len(failed) == 1
+    # Its versions had gone before: what is left of them is garbage, never half a version.
+    assert (failed[0].files_removed, failed[0].old_versions_removed) == (1, 1)
+    assert report.old_versions_removed == 3
+    again = cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+    assert (again.files_removed, again.old_versions_removed) == (2, 0)
+    assert rows_at(reopened(graph, s3.options), last) != RECLAIMED
+
+
+def test_a_listing_that_fails_removes_nothing(s3: Bucket) -> None:
+    graph = new_graph(f"{s3.uri}/g", s3.options)
+    overwrite(graph, "a")
+    overwrite(graph, "b")
+    before = tables_in(s3)
+    graph.manifest.refresh()
+    with s3.seam.fail(403, method="GET", nth=3, times=None):
+        report = cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+    assert all(item.error for item in report.datasets)
+    assert tables_in(s3) == before

@@ -1,0 +1,101 @@
+"""A process that writes, reads or cleans up one graph while others do; see `tests.support.workers`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import timedelta
+from typing import Any
+
+from omnigraph.graph.plan import OperationClass
+from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.transaction import Transaction
+from omnigraph.maintain.cleanup import cleanup
+from tests.maintain.graphs import KNOWS, PERSON, rows_of
+from tests.support.workers import report, wait_for_start
+
+
+def write(graph: Repository, name: str, branch: str, deadline: float) -> dict[str, Any]:
+    """Insert rows, each commit removing the row before the last; what is there, and the slowest attempt."""
+    alive: list[str] = []
+    slowest, number, began = 0.0, 0, 0.0
+    while time.monotonic() < deadline:
+        id_ = f"{name}-{number}"
+        doomed = alive[:-1]
+
+        def prepare(transaction: Transaction, id_: str = id_, doomed: list[str] = doomed) -> OperationClass:
+            nonlocal began
+            began = time.monotonic()
+            transaction.stage(
+                PERSON, delete_ids=doomed, insert=rows_of(transaction.base.catalog, PERSON, [id_])
+            )
+            if number % 5 == 0:
+                transaction.stage(KNOWS, insert=rows_of(transaction.base.catalog, KNOWS, [id_]))
+            return "insert"
+
+        graph.write(branch, WriteRequest("insert", bulk=number % 7 == 0), prepare)
+        slowest = max(slowest, time.monotonic() - began)
+        alive = [*(item for item in alive if item not in doomed), id_]
+        number += 1
+    return {"alive": alive, "commits": number, "slowest": slowest}
+
+
+def branch_off(graph: Repository, name: str, deadline: float) -> dict[str, Any]:
+    """Make branches, write to them, read them back and delete them."""
+    rounds = 0
+    while time.monotonic() < deadline:
+        branch = f"{name}-{rounds}"
+        base = graph.create_branch(branch).commit
+        write(graph, branch, branch, min(deadline, time.monotonic() + 0.2))
+        expected = base.tables[str(graph.snapshot(branch).table(PERSON).id)].rows
+        assert graph.snapshot(at=base.id).scan(PERSON).num_rows == expected
+        graph.delete_branch(branch)
+        rounds += 1
+    return {"rounds": rounds}
+
+
+def read(graph: Repository, deadline: float) -> dict[str, Any]:
+    """Read whatever is current, all of it."""
+    reads = 0
+    while time.monotonic() < deadline:
+        snapshot = graph.snapshot()
+        for key, pin in snapshot.types.items():
+            assert snapshot.scan(key).num_rows == pin.rows
+        reads += 1
+    return {"reads": reads}
+
+
+def clean(graph: Repository, grace: float, deadline: float) -> dict[str, Any]:
+    """Clean up again and again, keeping as little as can be asked for."""
+    removed, runs = 0, 0
+    while time.monotonic() < deadline:
+        found = cleanup(graph, keep=1, confirm=True, grace=timedelta(seconds=grace))
+        assert [item.error for item in found.datasets if item.error] == []
+        removed, runs = removed + found.files_removed, runs + 1
+        time.sleep(0.1)
+    return {"removed": removed, "runs": runs}
+
+
+def main() -> None:
+    task: dict[str, Any] = json.loads(sys.argv[1])
+    graph = Repository.open(task["uri"], durability="os")
+    work, seconds = task["work"], task["seconds"]
+    wait_for_start()
+    deadline = time.monotonic() + seconds
+    match work:
+        case "write":
+            report(write(graph, task["name"], "main", deadline))
+        case "branch":
+            report(branch_off(graph, task["name"], deadline))
+        case "read":
+            report(read(graph, deadline))
+        case "clean":
+            report(clean(graph, task["grace"], deadline))
+        case "once":
+            found = cleanup(graph, keep=1, confirm=True, grace=timedelta(0))
+            report({"removed": found.files_removed})
+
+
+if __name__ == "__main__":
+    main()

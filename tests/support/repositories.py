@@ -1,0 +1,216 @@
+"""Small graphs of people, cities and who knows whom, written and read as plain dictionaries."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from omnigraph.catalog.catalog import Catalog, accept
+from omnigraph.catalog.columns import arrow_schema
+from omnigraph.catalog.evolve import evolve
+from omnigraph.catalog.migrate import plan as plan_migration
+from omnigraph.graph.intents import Intent, Owner, this_machine
+from omnigraph.graph.plan import OperationClass, Plan
+from omnigraph.graph.publish import Receipt, now_micros, publish
+from omnigraph.graph.repository import Mode, Repository, WriteRequest
+from omnigraph.graph.snapshot import Snapshot
+from omnigraph.graph.transaction import Transaction
+from omnigraph.lang.compile import load_schema
+from omnigraph.store.manifest_files import new_id
+from omnigraph.store.records import CommitRecord
+
+TEXT = """
+node Person { name: String? }
+node City { name: String? }
+edge Knows: Person -> Person
+"""
+PERSON, CITY, KNOWS = "node:Person", "node:City", "edge:Knows"
+
+Rows = Mapping[str, str | None]
+Prepare = Callable[[Transaction], OperationClass | None]
+
+# No process has this number, on any system.
+DEAD = 2**22 + 7
+
+
+def catalog_of(text: str = TEXT) -> Catalog:
+    return accept(load_schema(text), text)
+
+
+def make_graph(uri: str) -> Repository:
+    """A new graph; it does not sync, so that tests are quick."""
+    return Repository.init(uri, catalog_of(), durability="os", actor="ana")
+
+
+def handle(graph: Repository, mode: Mode = "rw") -> Repository:
+    """Another handle on the same graph, which remembers nothing."""
+    return Repository.open(graph.location.uri, mode=mode, durability="os")
+
+
+def arrow(catalog: Catalog, key: str, rows: Rows) -> pa.Table:
+    """Rows of a node type: ids and names."""
+    schema = arrow_schema(catalog.tables[key], physical=True)
+    return pa.Table.from_arrays(
+        [pa.array(list(rows)), pa.array(list(rows.values()), pa.string())], schema=schema
+    )
+
+
+def stage(
+    transaction: Transaction, insert: Rows | None = None, delete: Iterable[str] = (), key: str = PERSON
+) -> None:
+    """Stage rows of a node type."""
+    rows = None if insert is None else arrow(transaction.base.catalog, key, insert)
+    transaction.stage(key, delete_ids=delete, insert=rows)
+
+
+def staging(
+    insert: Rows | None = None,
+    delete: Iterable[str] = (),
+    *,
+    key: str = PERSON,
+    as_class: OperationClass = "insert",
+    reads: Iterable[str] = (),
+) -> Prepare:
+    """Work that deletes and inserts rows, having looked at other tables."""
+    doomed = list(delete)
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        for table in reads:
+            transaction.read(table)
+        stage(transaction, insert, doomed, key)
+        return as_class
+
+    return prepare
+
+
+def rewriting(key: str = PERSON) -> Prepare:
+    """Maintenance that rearranges a table's files."""
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        transaction.write(key, transaction.base.tables.stage_rewrite(transaction.pin(key)))
+        return "maintenance"
+
+    return prepare
+
+
+def write(
+    graph: Repository,
+    prepare: Prepare,
+    branch: str = "main",
+    *,
+    operation: str = "load",
+    actor: str | None = "ana",
+    message: str | None = None,
+    expected_head: str | None = None,
+    key: str | None = None,
+    request: str = "",
+    bulk: bool = False,
+) -> Receipt:
+    """Write something that makes a commit."""
+    said = WriteRequest(operation, actor, message, expected_head, key, request, bulk)
+    receipt = graph.write(branch, said, prepare)
+    assert receipt is not None
+    return receipt
+
+
+def put(graph: Repository, rows: Rows, branch: str = "main", *, key: str = PERSON) -> CommitRecord:
+    """Insert or replace rows."""
+    return write(graph, staging(rows, list(rows), key=key), branch).commit
+
+
+def wear(graph: Repository, branch: str = "main", key: str = PERSON) -> None:
+    """Leave two small fragments, so that maintenance finds something to do."""
+    put(graph, {"worn-a": "x"}, branch, key=key)
+    put(graph, {"worn-b": "x"}, branch, key=key)
+
+
+def contents(snapshot: Snapshot, key: str = PERSON) -> dict[str, str | None]:
+    """The rows of a node type, each id once."""
+    table = snapshot.scan(key)
+    ids, names = (table.column(number).to_pylist() for number in (0, 1))
+    assert len(set(ids)) == len(ids), "an id occurs twice"
+    assert len(ids) == snapshot.pin(key).rows, "the pin counts its rows wrongly"
+    return dict(zip(ids, names, strict=True))
+
+
+def people(graph: Repository, branch: str = "main") -> dict[str, str | None]:
+    return contents(graph.snapshot(branch))
+
+
+def chain(graph: Repository, branch: str = "main") -> list[CommitRecord]:
+    """A branch's history, oldest first, after checking that it is one unbroken chain."""
+    found = list(graph.commits(branch))[::-1]
+    assert found[0].parent is None
+    for older, newer in zip(found, found[1:], strict=False):
+        assert newer.parent == older.id
+        assert newer.sequence == older.sequence + 1
+        assert newer.created_at > older.created_at
+    return found
+
+
+# --- what other writers leave behind --------------------------------------------------------------------
+
+
+def dead_owner() -> Owner:
+    """A process of this machine that is gone."""
+    return Owner(this_machine(), DEAD, "0")
+
+
+def far_owner() -> Owner:
+    """A process of another machine, of which only the lease can tell."""
+    return Owner(f"another than {socket.gethostname()}", 1, "1")
+
+
+def leave_intent(
+    graph: Repository,
+    prepare: Prepare | None,
+    branch: str = "main",
+    *,
+    owner: Owner | None = None,
+    actor: str | None = "bulk-actor",
+    operation: str = "bulk load",
+    expected_head: str | None = None,
+) -> Intent:
+    """The intent of a bulk writer that stopped: confirmed when it had prepared something, else still staging."""
+    transaction = graph.begin(branch)
+    plan: Plan | None = None
+    if prepare is not None:
+        operation_class = prepare(transaction)
+        assert operation_class is not None
+        plan = transaction.plan(operation, operation_class, actor=actor, expected_head=expected_head)
+    intent = Intent(
+        id=new_id(),
+        operation=operation,
+        actor=actor,
+        branch=branch,
+        incarnation=transaction.head.incarnation,
+        base=transaction.head.commit.id,
+        owner=owner or dead_owner(),
+        created_at=now_micros(),
+        plan=plan,
+    )
+    graph.intents.write(intent)
+    return intent
+
+
+def leftovers(graph: Repository) -> list[str]:
+    """Every object that recovery keeps."""
+    return sorted(item.key for item in graph.objects.list("__recovery"))
+
+
+def apply_schema(graph: Repository, text: str, branch: str = "main") -> Receipt:
+    """Change the schema of a branch in a way that touches no table."""
+    transaction = graph.begin(branch)
+    old = transaction.base.catalog
+    desired = load_schema(text)
+    new = evolve(old, desired, text, plan_migration(old, desired), counter=1)
+    plan = replace(
+        transaction.plan("schema apply", "strict"),
+        schema=new.fingerprint.removeprefix("sha256:"),
+        schema_payload=json.dumps(new.to_json()),
+    )
+    return publish(graph.manifest, plan)
