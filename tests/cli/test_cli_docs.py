@@ -1,67 +1,20 @@
-"""The guide to the command line shows what the commands really print.
+"""The guide shows what the commands really print.
 
-In a ``console`` block a line that begins with ``$ `` is a command and what follows it is its output, errors
-included. ``echo $?`` prints the exit code before it. The commands of a page run in order in a copy of the
-examples, so they may change files.
+The commands of a page run in order in a copy of the examples, so they may change files and make graphs.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.cli.console import Console, exchanges, replay
+from tests.cli.graphs import abandon_load, add_people, heal, make_graph, some_days_ago
 from tests.cli.running import ROOT, run
 
-PAGE = ROOT / "docs" / "guide" / "cli.md"
-BLOCK = re.compile(r"^```console\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """A command and what the page says it prints."""
-
-    command: str
-    output: str
-
-
-def exchanges(text: str) -> list[Exchange]:
-    found: list[Exchange] = []
-    for block in BLOCK.findall(text):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            found.append(Exchange(command, output))
-    return found
-
-
-class Console:
-    """As much of a shell as the page needs; anything else in it is refused."""
-
-    def __init__(self) -> None:
-        self._code = 0
-
-    def run(self, command: str) -> str:
-        words = shlex.split(command)
-        stdin = ""
-        if "<" in words:
-            place = words.index("<")
-            stdin = Path(words[place + 1]).read_text(encoding="utf-8")
-            words[place : place + 2] = []
-        match words:
-            case ["echo", "$?"]:
-                return f"{self._code}\n"
-            case ["cat", path]:
-                self._code = 0
-                return Path(path).read_text(encoding="utf-8")
-            case ["omnigraph", *args]:
-                outcome = run(*args, stdin=stdin)
-                self._code = outcome.code
-                return outcome.output
-        raise AssertionError(f"the guide's console does not know: {command}")
+GUIDE = ROOT / "docs" / "guide"
 
 
 @pytest.fixture(autouse=True)
@@ -70,20 +23,53 @@ def _in_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+def make_team_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph that the page on branches looks at: two days old, with a branch and two interrupted loads."""
+    with some_days_ago(Path("team.omni"), monkeypatch):
+        make_graph("team.omni", actor="ann")
+        add_people("team.omni", "Ann", "Bob", actor="ann")
+        run("branch", "create", "review", "--uri", "team.omni", "--as", "bob")
+        add_people("team.omni", "Cid", branch="review", actor="bob")
+        abandon_load("team.omni", complete=False, actor="dan")
+        abandon_load("team.omni", "Eve", "Fay", "Gus", complete=True, actor="dan")
+        heal("team.omni")
+
+
 def test_every_command_of_the_guide_prints_what_the_guide_shows() -> None:
-    console = Console()
-    shown = exchanges(PAGE.read_text(encoding="utf-8"))
+    shown, real = replay((GUIDE / "cli.md").read_text(encoding="utf-8"))
     assert len(shown) > 10
-    real = [Exchange(item.command, console.run(item.command)) for item in shown]
+    assert real == shown
+
+
+def test_the_page_on_branches_shows_what_really_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_team_graph(monkeypatch)
+    shown, real = replay((GUIDE / "branches-and-commits.md").read_text(encoding="utf-8"))
+    assert len(shown) > 10
     assert real == shown
 
 
 def test_the_guide_shows_every_command() -> None:
-    commands = {" ".join(item.command.split()[1:3]) for item in exchanges(PAGE.read_text(encoding="utf-8"))}
-    assert {"schema check", "schema plan", "version"} <= commands
-    assert {"lint", "fmt"} <= {command.split()[0] for command in commands}
+    pages = (GUIDE / "cli.md", GUIDE / "branches-and-commits.md")
+    commands = [item.command.split()[1:3] for page in pages for item in exchanges(page.read_text("utf-8"))]
+    assert {"schema check", "schema plan"} <= {" ".join(words) for words in commands}
+    assert {"branch create", "branch list", "branch delete"} <= {" ".join(words) for words in commands}
+    assert {"commit list", "commit show"} <= {" ".join(words) for words in commands}
+    assert {"init", "snapshot", "cleanup", "lint", "fmt", "version"} <= {words[0] for words in commands}
 
 
 def test_a_planted_difference_is_found() -> None:
     (item,) = exchanges("```console\n$ omnigraph version\nomnigraph 0\n```\n")
     assert Console().run(item.command) != item.output
+
+
+@pytest.mark.parametrize(
+    ("second", "right"), [("01M7F68NRJJYA661PHN2PSXM9J", True), ("01M7F68NRZ6B8ZZPTCMVTTX31P", False)]
+)
+def test_ids_may_differ_from_run_to_run_but_not_within_a_page(second: str, right: bool) -> None:
+    make_graph("g.omni")
+    line = "{} graph_branch=main graph_manifest_version=1\n"
+    outputs = (line.format("01M7F68NRJJYA661PHN2PSXM9J"), line.format(second))
+    shown, real = replay(
+        "".join(f"```console\n$ omnigraph commit list g.omni\n{text}```\n" for text in outputs)
+    )
+    assert (shown == real) is right

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from omnigraph.graph.intents import Intents
 from omnigraph.graph.repository import Repository
 from tests.cli.graphs import abandon_load, add_people, heal, make_graph
 from tests.cli.running import run
@@ -194,6 +193,6 @@ class TestWhatRecoveryDid:
 
 def delete_without_healing(branch: str) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Intents, "pending", lambda _self: [])
+        patched.setattr(Repository, "heal", lambda _self: [])
         with closing(Repository.open("g.omni", durability="os")) as graph:
             graph.delete_branch(branch)

@@ -194,3 +194,10 @@ def test_an_old_spelling_is_still_found_behind_an_option_with_a_value(folder: Pa
     write(folder / "check", "not a command")
     outcome = run("--as", "check", "query", "check", "read.gq")
     assert outcome.stderr.startswith("warning: `omnigraph query check` is now `omnigraph lint`\n")
+
+
+def test_help_names_every_graph_command() -> None:
+    listed = run("--help").stdout
+    assert all(f" {word} " in listed for word in ("init", "branch", "commit", "snapshot", "cleanup"))
+    assert all(f" {word} " in run("branch", "--help").stdout for word in ("create", "list", "delete"))
+    assert all(option in listed for option in ("--as", "--store", "--yes", "--quiet"))

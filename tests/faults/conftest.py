@@ -63,13 +63,13 @@ class Cuts:
 @pytest.fixture(scope="session")
 def every_cut() -> bool:
     """Whether to leave nothing out."""
-    return _wanted() == "all"
+    return wanted_cuts() == "all"
 
 
 @pytest.fixture
 def cuts(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Cuts:
     """The cuts of the test that asks for them."""
-    return Cuts(request.node.nodeid, _wanted(), record_property)
+    return Cuts(request.node.nodeid, wanted_cuts(), record_property)
 
 
 @pytest.fixture(scope="session")
@@ -98,5 +98,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{totals['cuts']} cuts, {totals['violations']} violations")
 
 
-def _wanted() -> str:
+def wanted_cuts() -> str:
+    """How much to run: `sample`, `all`, or the number of one cut."""
     return os.environ.get(VARIABLE, "sample")

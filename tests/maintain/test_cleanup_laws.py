@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
@@ -57,7 +58,9 @@ class History:
             case "rewrite" | "index":
                 maintain(graph, key, branch, index=kind == "index")
             case "branch":
-                readable = [item for item in history(graph).values() if rows_at(graph, item) != RECLAIMED]
+                # A fresh handle: this one may have reclaimed versions open still.
+                fresh = reopened(graph)
+                readable = [item for item in history(graph).values() if rows_at(fresh, item) != RECLAIMED]
                 graph.create_branch(f"b{self.ids}", at=dice.choice(readable).id)
             case "unbranch":
                 if branch != "main":
@@ -81,8 +84,7 @@ def must_stay(graph: Repository, keep: int | None, older_than: timedelta | None,
                 found.add(newer.merged_parent)
         if older_than is not None:
             replaced_after = now - older_than // timedelta(microseconds=1)
-            pairs = zip(line, line[1:], strict=False)
-            found |= {older.id for newer, older in pairs if newer.created_at > replaced_after}
+            found |= {older.id for newer, older in pairwise(line) if newer.created_at > replaced_after}
     assert found <= set(commits)
     return found
 
@@ -107,7 +109,8 @@ def test_retained_commits_read_the_same_and_others_the_same_or_reclaimed(
         if keep is None and age is None:
             keep = 1
         older_than = None if age is None else _age(list(history(graph).values()), age)
-        before_rows = {item.id: rows_at(reopened(graph), item) for item in history(graph).values()}
+        reader = reopened(graph)
+        before_rows = {item.id: rows_at(reader, item) for item in history(graph).values()}
         before_files = table_files(graph)
         predicted = cleanup(graph, keep=keep, older_than=older_than, grace=NO_GRACE)
         assert table_files(graph) == before_files

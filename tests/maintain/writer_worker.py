@@ -1,4 +1,4 @@
-"""A process that writes, reads or cleans up one graph while others do; see `tests.support.workers`."""
+"""A process that writes to a graph or cleans it up while others do; see `tests.support.workers`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ def write(graph: Repository, name: str, branch: str, deadline: float) -> dict[st
     while time.monotonic() < deadline:
         id_ = f"{name}-{number}"
         doomed = alive[:-1]
+        both = number % 5 == 0
 
-        def prepare(transaction: Transaction, id_: str = id_, doomed: list[str] = doomed) -> OperationClass:
+        def prepare(
+            transaction: Transaction, id_: str = id_, doomed: list[str] = doomed, both: bool = both
+        ) -> OperationClass:
             nonlocal began
             began = time.monotonic()
             transaction.stage(
                 PERSON, delete_ids=doomed, insert=rows_of(transaction.base.catalog, PERSON, [id_])
             )
-            if number % 5 == 0:
+            if both:
                 transaction.stage(KNOWS, insert=rows_of(transaction.base.catalog, KNOWS, [id_]))
             return "insert"
 
@@ -55,28 +58,6 @@ def branch_off(graph: Repository, name: str, deadline: float) -> dict[str, Any]:
     return {"rounds": rounds}
 
 
-def read(graph: Repository, deadline: float) -> dict[str, Any]:
-    """Read whatever is current, all of it."""
-    reads = 0
-    while time.monotonic() < deadline:
-        snapshot = graph.snapshot()
-        for key, pin in snapshot.types.items():
-            assert snapshot.scan(key).num_rows == pin.rows
-        reads += 1
-    return {"reads": reads}
-
-
-def clean(graph: Repository, grace: float, deadline: float) -> dict[str, Any]:
-    """Clean up again and again, keeping as little as can be asked for."""
-    removed, runs = 0, 0
-    while time.monotonic() < deadline:
-        found = cleanup(graph, keep=1, confirm=True, grace=timedelta(seconds=grace))
-        assert [item.error for item in found.datasets if item.error] == []
-        removed, runs = removed + found.files_removed, runs + 1
-        time.sleep(0.1)
-    return {"removed": removed, "runs": runs}
-
-
 def main() -> None:
     task: dict[str, Any] = json.loads(sys.argv[1])
     graph = Repository.open(task["uri"], durability="os")
@@ -88,10 +69,6 @@ def main() -> None:
             report(write(graph, task["name"], "main", deadline))
         case "branch":
             report(branch_off(graph, task["name"], deadline))
-        case "read":
-            report(read(graph, deadline))
-        case "clean":
-            report(clean(graph, task["grace"], deadline))
         case "once":
             found = cleanup(graph, keep=1, confirm=True, grace=timedelta(0))
             report({"removed": found.files_removed})

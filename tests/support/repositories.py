@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -145,7 +146,7 @@ def chain(graph: Repository, branch: str = "main") -> list[CommitRecord]:
     """A branch's history, oldest first, after checking that it is one unbroken chain."""
     found = list(graph.commits(branch))[::-1]
     assert found[0].parent is None
-    for older, newer in zip(found, found[1:], strict=False):
+    for older, newer in pairwise(found):
         assert newer.parent == older.id
         assert newer.sequence == older.sequence + 1
         assert newer.created_at > older.created_at

@@ -124,6 +124,9 @@ def _write(stream: TextIO | None, text: str) -> None:
     # A process can be started without streams; then there is nobody to tell.
     if stream is not None:
         stream.write(text + "\n")
+        if stream is sys.stderr:
+            # What is about to happen must be read before it does, also where stderr is no terminal.
+            stream.flush()
 
 
 def _painted(text: str, style: str, stream: TextIO | None) -> str:

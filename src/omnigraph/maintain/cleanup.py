@@ -60,13 +60,17 @@ class TypeCleanup:
 
 @dataclass(frozen=True, slots=True)
 class CleanupReport:
-    """What cleanup did, or with `confirmed` false would do. `objects_removed` counts spent control objects."""
+    """What cleanup did, or with `confirmed` false would do.
+
+    `objects_removed` counts spent control objects; `objects_error` says why some of them may be left.
+    """
 
     keep: int | None
     older_than: timedelta | None
     confirmed: bool
     datasets: tuple[TypeCleanup, ...]
     objects_removed: int = 0
+    objects_error: str | None = None
 
     @property
     def files_removed(self) -> int:
@@ -173,13 +177,18 @@ class _Cleanup:
             self._tallies[key] = _Tally()
         for folder in TABLE_FOLDERS:
             self._sweep_folder(folder)
-        removed = self._sweep_objects()
+        removed, error = 0, None
+        try:
+            removed = self._sweep_objects()
+        except OmnigraphError as failure:
+            error = failure.message
         return CleanupReport(
             keep=self._policy.keep,
             older_than=self._policy.older_than,
             confirmed=self._confirm,
             datasets=tuple(self._tallies[key].report(key) for key in sorted(self._tallies, key=_order)),
             objects_removed=removed,
+            objects_error=error,
         )
 
     # --- marking -----------------------------------------------------------------------------------------
@@ -296,7 +305,7 @@ class _Cleanup:
             if all(file.modified < self._horizon for file in listing.files):
                 yield from self._files.remove_table(listing) if self._confirm else [listing.files]
             return
-        old = [file for file in listing.files if file.is_removable and file.modified < self._horizon]
+        old = [file for file in listing.files if file.is_removable]
         if old:
             needed = self._needed_of(listing)
             files = [file for file in old if file.name not in needed]

@@ -138,9 +138,14 @@ def version_file(version: int) -> str:
     return f"_versions/{_U64_MAX - version:020d}.manifest"
 
 
-def transaction_file(transaction: lance.Transaction) -> str:
-    """The file that a commit records its transaction in, relative to its dataset."""
-    return f"_transactions/{transaction.read_version}-{transaction.uuid}.txn"
+def transaction_file(transaction: lance.Transaction, parent: int | None = None) -> str:
+    """The file that a commit records its transaction in, relative to its dataset.
+
+    Lance rebases a commit that others have overtaken and names the file after the version that it came to stand
+    on: on a HEAD lineage that is `parent`, the version before the committed one.
+    """
+    version = transaction.read_version if parent is None else parent
+    return f"_transactions/{version}-{transaction.uuid}.txn"
 
 
 def data_files(fragments: Iterable[FragmentMetadata]) -> list[str]:

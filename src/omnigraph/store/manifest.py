@@ -263,7 +263,9 @@ class Manifest:
             raise Uncertain(error) from error
         view = self._advance(dataset)
         try:
-            self.root.sync(PATH, [transaction_file(transaction), version_file(view.version)])
+            self.root.sync(
+                PATH, [transaction_file(transaction, view.version - 1), version_file(view.version)]
+            )
         except StorageError as error:
             raise OutcomeUnknown(
                 "the commit is visible but could not be made durable", details={"cause": str(error)}

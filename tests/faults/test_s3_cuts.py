@@ -1,0 +1,96 @@
+"""A writer that dies at any of its requests to an object store leaves the state before or the state after."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import Cuts, wanted_cuts
+from tests.support.s3 import Bucket
+from tests.support.s3_fixtures import s3, s3_server
+from tests.support.s3_graphs import upload_graph
+from tests.support.s3_seam import Log
+from tests.support.workers import ROOT
+from tests.support.workload import KINDS, Setting, State, Task, check_invariants, look
+
+__all__ = ["s3", "s3_server"]
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(900)]
+PATIENCE = 60.0
+SAMPLE = ("append", "bulk", "mixed", "create-branch", "keyed", "fold-the-log")
+EVERY = tuple(name for name in KINDS if name not in ("heal", "fold-and-trim-the-log"))
+
+
+def _start(kind: str, uri: str, bucket: Bucket) -> subprocess.Popen[str]:
+    task = Task(kind, uri, options=bucket.options)
+    command = [sys.executable, "-m", "tests.support.workload", task.to_argument()]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def _acknowledged(output: str) -> str | None:
+    return next(
+        (line.removeprefix("ACK").strip() for line in output.splitlines() if line.startswith("ACK")), None
+    )
+
+
+def _run_cut(kind: str, uri: str, bucket: Bucket, at: int, *, applied: bool) -> str | None:
+    """Run a writer that is killed at request number `at`; what was acknowledged before that."""
+    process = _start(kind, uri, bucket)
+    try:
+        with bucket.seam.cut(process.kill, nth=at, applied=applied):
+            output, _ = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+    return _acknowledged(output)
+
+
+def _chosen(log: Log, cuts: Cuts) -> list[int]:
+    """The cuts to run: all, the one to repeat, or the swap and a request that depends on the test's name."""
+    swaps = [
+        number
+        for number, item in enumerate(log.requests, start=1)
+        if item.method == "PUT" and "/__manifest/_versions/" in item.key
+    ]
+    numbers = range(1, len(log.requests) + 1)
+    if cuts.wanted == "all":
+        return list(numbers)
+    if cuts.wanted != "sample":
+        return [int(cuts.wanted)]
+    return sorted({*swaps[-1:], 1 + zlib.crc32(cuts.test.encode()) % len(numbers)})
+
+
+def _check(uri: str, bucket: Bucket, acknowledged: str | None, before: State, after: State) -> None:
+    found = check_invariants(
+        uri, bucket.options, acknowledged=[acknowledged] if acknowledged else [], lease_seconds=0
+    )
+    assert found.state in (before, after), f"{found.state} is neither {before} nor {after}"
+    if acknowledged is not None:
+        assert found.state == after, "what was acknowledged is not there"
+
+
+@pytest.mark.parametrize("kind", SAMPLE if wanted_cuts() == "sample" else EVERY)
+def test_a_writer_that_dies_at_a_request_leaves_the_state_before_or_after(
+    kind: str, s3: Bucket, settings: Callable[[Setting], Path], cuts: Cuts
+) -> None:
+    template = settings(KINDS[kind].setting)
+    uri = upload_graph(template, s3, "whole")
+    before = look(uri, s3.options)
+    with s3.seam.recording() as log:
+        whole = _start(kind, uri, s3)
+        output, _ = whole.communicate(timeout=PATIENCE)
+    assert _acknowledged(output) is not None, output
+    after = look(uri, s3.options)
+    assert before is not None
+    assert after is not None
+    for at in _chosen(log, cuts):
+        for applied in (False, True):
+            uri = upload_graph(template, s3, f"cut-{at}-{applied}")
+            acknowledged = _run_cut(kind, uri, s3, at, applied=applied)
+            with cuts.watching(at, f"{log.requests[at - 1]} (applied: {applied})"):
+                _check(uri, s3, acknowledged, before, after)
+    cuts.report()

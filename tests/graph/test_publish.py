@@ -1,0 +1,589 @@
+"""The one door: what becomes of a write when the branch has moved, and what every commit says."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import get_args
+
+import pytest
+
+from omnigraph.errors import Conflict, InvalidInput, NotFound, PreconditionFailed
+from omnigraph.graph import publish as publish_module
+from omnigraph.graph import repository as repository_module
+from omnigraph.graph.plan import OperationClass, Plan
+from omnigraph.graph.publish import Receipt, publish
+from omnigraph.graph.repository import MAX_PREPARATIONS, Repository, WriteRequest
+from omnigraph.graph.transaction import Transaction
+from tests.graph.interrupted import Interrupted
+from tests.support.places import fresh_memory, together
+from tests.support.repositories import (
+    CITY,
+    KNOWS,
+    PERSON,
+    TEXT,
+    apply_schema,
+    chain,
+    contents,
+    handle,
+    make_graph,
+    people,
+    put,
+    rewriting,
+    stage,
+    staging,
+    wear,
+    write,
+)
+
+CLASSES: tuple[OperationClass, ...] = get_args(OperationClass)
+
+
+@pytest.fixture
+def graph() -> Repository:
+    return make_graph(fresh_memory())
+
+
+@pytest.fixture
+def other(graph: Repository) -> Repository:
+    """A second writer."""
+    return handle(graph)
+
+
+# --- the head has not moved ------------------------------------------------------------------------------
+
+
+def test_a_write_makes_one_commit_on_top_of_the_head(uri: str) -> None:
+    graph = make_graph(uri)
+    genesis = graph.head().commit
+    receipt = write(graph, staging({"a": "1"}), message="hello", operation="load")
+    commit = graph.head().commit
+    assert receipt == Receipt(commit)
+    assert (commit.parent, commit.merged_parent, commit.sequence) == (genesis.id, None, 2)
+    assert (commit.branch, commit.actor, commit.operation, commit.message) == ("main", "ana", "load", "hello")
+    assert commit.touched == (str(graph.snapshot().table(PERSON).id),)
+    assert commit.created_at > genesis.created_at
+    assert people(handle(graph)) == {"a": "1"}
+
+
+def test_a_commit_changes_every_touched_table_at_once(uri: str) -> None:
+    graph = make_graph(uri)
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        stage(transaction, {"a": "1"})
+        stage(transaction, {"b": "1"}, key=CITY)
+        return "insert"
+
+    before = graph.snapshot()
+    write(graph, prepare)
+    after = graph.snapshot()
+    assert (contents(before), contents(before, CITY)) == ({}, {})
+    assert (contents(after), contents(after, CITY)) == ({"a": "1"}, {"b": "1"})
+    assert after.pin(KNOWS) == before.pin(KNOWS)
+
+
+def test_a_second_staging_of_a_table_builds_on_the_first(graph: Repository) -> None:
+    def prepare(transaction: Transaction) -> OperationClass:
+        stage(transaction, {"a": "1", "b": "1"})
+        stage(transaction, {"b": "2"}, delete=["b"])
+        stage(transaction, delete=["a"])
+        return "strict"
+
+    base = graph.snapshot().pin(PERSON).version
+    transaction = graph.begin()
+    prepare(transaction)
+    assert [item.expected for item in transaction.plan("load", "strict").writes.values()] == [base]
+    write(graph, prepare)
+    assert people(graph) == {"b": "2"}
+
+
+def test_a_version_staged_on_another_base_is_refused(graph: Repository) -> None:
+    transaction = graph.begin()
+    stale = transaction.base.tables.stage(transaction.pin(PERSON), delete_ids=["x"])
+    stage(transaction, {"a": "1"})
+    with pytest.raises(Conflict) as caught:
+        transaction.write(PERSON, stale)
+    assert caught.value.details == {
+        "table_key": PERSON,
+        "expected": str(transaction.pin(PERSON).version),
+        "actual": str(stale.base_version),
+    }
+
+
+def test_nothing_to_commit_gives_no_receipt_and_no_commit(graph: Repository) -> None:
+    before = graph.head()
+    assert graph.write("main", WriteRequest("mutate"), lambda _: None) is None
+    assert graph.head() == before
+
+
+def test_an_empty_write_may_still_be_a_commit(graph: Repository) -> None:
+    before = graph.snapshot()
+    commit = write(graph, lambda _: "insert").commit
+    assert (commit.parent, commit.touched, commit.tables) == (before.commit_id, (), before.commit.tables)
+
+
+# --- the class table: what a moved head means -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("ours", CLASSES)
+@pytest.mark.parametrize("theirs", CLASSES)
+def test_a_change_of_tables_that_a_write_never_looked_at_is_rebased_upon(
+    graph: Repository, other: Repository, ours: OperationClass, theirs: OperationClass
+) -> None:
+    put(graph, {"a": "1"})
+    wear(graph, key=CITY)
+    disturb = rewriting(CITY) if theirs == "maintenance" else staging({"c": "1"}, key=CITY, as_class=theirs)
+    work = Interrupted(staging({"b": "2"}, as_class=ours), lambda: write(other, disturb))
+    receipt = write(graph, work)
+    assert (work.times, receipt.attempts) == (1, 2)
+    assert receipt.commit.parent == other.commit(receipt.commit.id).parent != work.bases[0]
+    assert people(graph) == {"a": "1", "b": "2"}
+    assert len(contents(graph.snapshot(), CITY)) == (2 if theirs == "maintenance" else 3)
+    chain(graph)
+
+
+def test_a_rebased_write_keeps_its_staged_version_and_its_id(graph: Repository, other: Repository) -> None:
+    transaction = graph.begin()
+    stage(transaction, {"a": "1"})
+    plan = transaction.plan("load", "strict")
+    theirs = put(other, {"c": "1"}, key=CITY)
+    receipt = publish(graph.manifest, plan)
+    (written,) = plan.writes.values()
+    assert receipt.commit.id == transaction.commit_id
+    assert receipt.commit.parent == theirs.id
+    assert graph.snapshot().pin(PERSON).version == written.version
+    assert contents(graph.snapshot(), CITY) == {"c": "1"}
+
+
+@pytest.mark.parametrize("ours", CLASSES)
+def test_maintenance_in_between_is_absorbed_silently_by_every_class(
+    graph: Repository, other: Repository, ours: OperationClass
+) -> None:
+    wear(graph)
+    theirs: list[Receipt] = []
+    prepare = rewriting() if ours == "maintenance" else staging({"b": "2"}, ["worn-a"], as_class=ours)
+    work = Interrupted(prepare, lambda: theirs.append(write(other, rewriting())))
+    receipt = write(graph, work)
+    assert work.times == 2
+    assert work.bases[1] == theirs[0].commit.id == receipt.commit.parent
+    expected = {"worn-a": "x"} if ours == "maintenance" else {"b": "2"}
+    assert people(graph) == {"worn-b": "x", **expected}
+
+
+@pytest.mark.parametrize("theirs", ["insert", "strict"])
+def test_an_insert_is_prepared_again_on_top_of_rows_that_others_changed(
+    graph: Repository, other: Repository, theirs: OperationClass
+) -> None:
+    put(graph, {"a": "1"})
+    disturb = partial(write, other, staging({"a": "9", "o": "1"}, ["a"], as_class=theirs))
+    work = Interrupted(staging({"b": "2"}), disturb)
+    write(graph, work)
+    assert work.times == 2
+    assert people(graph) == {"a": "9", "o": "1", "b": "2"}
+
+
+@pytest.mark.parametrize("theirs", ["insert", "strict"])
+def test_a_strict_write_is_refused_when_others_changed_its_rows(
+    graph: Repository, other: Repository, theirs: OperationClass
+) -> None:
+    put(graph, {"a": "1"})
+    expected = graph.snapshot().pin(PERSON).version
+    disturb = partial(write, other, staging({"a": "9"}, ["a"], as_class=theirs))
+    work = Interrupted(staging({"a": "2"}, ["a"], as_class="strict"), disturb)
+    with pytest.raises(Conflict) as caught:
+        write(graph, work, operation="update")
+    actual = graph.snapshot().pin(PERSON).version
+    assert work.times == 1
+    assert caught.value.details == {
+        "table_key": PERSON,
+        "expected": str(expected),
+        "actual": str(actual),
+        "branch": "main",
+    }
+    assert people(graph) == {"a": "9"}
+    assert chain(graph)[-1].operation == "load"
+
+
+def test_maintenance_is_planned_again_on_top_of_rows_that_others_changed(
+    graph: Repository, other: Repository
+) -> None:
+    wear(graph)
+    work = Interrupted(rewriting(), lambda: put(other, {"worn-a": "new"}))
+    receipt = write(graph, work)
+    assert work.times == 2
+    assert people(graph) == {"worn-a": "new", "worn-b": "x"}
+    assert receipt.commit.operation == "load"
+
+
+def test_logical_work_behind_maintenance_is_seen_through_it(graph: Repository, other: Repository) -> None:
+    wear(graph)
+
+    def disturb() -> None:
+        put(other, {"worn-a": "new"})
+        write(other, rewriting())
+
+    with pytest.raises(Conflict):
+        write(graph, Interrupted(staging(delete=["worn-a"], as_class="strict"), disturb))
+    assert people(graph) == {"worn-a": "new", "worn-b": "x"}
+
+
+def test_maintenance_keeps_the_content_mark_and_every_other_class_sets_it(graph: Repository) -> None:
+    wear(graph)
+    before = graph.snapshot().pin(PERSON)
+    write(graph, rewriting())
+    swept = graph.snapshot().pin(PERSON)
+    assert (swept.content, swept.rows) == (before.content, before.rows)
+    assert swept.version != before.version
+    commit = put(graph, {"a": "1"})
+    assert graph.snapshot().pin(PERSON).content == commit.id
+
+
+def test_a_strict_write_is_refused_when_a_table_it_only_read_has_changed(
+    graph: Repository, other: Repository
+) -> None:
+    work = staging({"a": "1"}, as_class="strict", reads=[CITY])
+    with pytest.raises(Conflict) as caught:
+        write(graph, Interrupted(work, lambda: put(other, {"c": "1"}, key=CITY)))
+    assert caught.value.details["table_key"] == CITY
+    assert people(graph) == {}
+
+
+def test_an_insert_looks_again_when_a_table_it_only_read_has_changed(
+    graph: Repository, other: Repository
+) -> None:
+    """Two writers cannot jointly break what each alone respected."""
+    put(graph, {"c": "1"}, key=CITY)
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        transaction.read(CITY)
+        if "c" not in contents(transaction.base, CITY):
+            raise InvalidInput("the city is gone")
+        stage(transaction, {"a": "lives in c"})
+        return "insert"
+
+    def raze() -> None:
+        write(other, staging(delete=["c"], key=CITY, as_class="strict"))
+
+    with pytest.raises(InvalidInput, match="the city is gone"):
+        write(graph, Interrupted(prepare, raze))
+    assert people(graph) == {}
+
+
+@pytest.mark.parametrize("ours", ["insert", "maintenance"])
+def test_a_schema_change_in_between_is_absorbed_by_preparing_again(
+    graph: Repository, other: Repository, ours: OperationClass
+) -> None:
+    wear(graph)
+    text = TEXT.replace("node City { name: String? }", 'node City { title: String? @rename_from("name") }')
+    prepare = rewriting() if ours == "maintenance" else staging({"a": "1"})
+    work = Interrupted(prepare, lambda: apply_schema(other, text))
+    commit = write(graph, work).commit
+    assert work.times == 2
+    assert commit.schema == other.head().commit.schema
+    assert [column.name for column in graph.snapshot().table(CITY).columns] == ["id", "title"]
+
+
+def test_a_schema_change_in_between_refuses_a_strict_write(graph: Repository, other: Repository) -> None:
+    text = TEXT.replace("node City { name: String? }", 'node City { title: String? @rename_from("name") }')
+    before = graph.head().commit.schema
+    with pytest.raises(Conflict) as caught:
+        write(graph, Interrupted(staging({"a": "1"}, as_class="strict"), lambda: apply_schema(other, text)))
+    found = caught.value.details
+    assert (found["table_key"], found["expected"]) == ("schema", before)
+    assert found["actual"] == other.head().commit.schema != before
+
+
+def test_an_old_commit_is_read_with_the_schema_it_was_made_under(
+    graph: Repository, other: Repository
+) -> None:
+    text = TEXT.replace("node City { name: String? }", 'node City { title: String? @rename_from("name") }')
+    apply_schema(graph, text)
+    old = other.snapshot(at=next(iter(chain(other))).id)
+    assert [column.name for column in old.table(CITY).columns] == ["id", "name"]
+
+
+def test_preparations_are_bounded(
+    graph: Repository, other: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repository_module, "MAX_PREPARATIONS", 4)
+    monkeypatch.setattr(publish_module, "_LONGEST_PAUSE", 0.0)
+    assert MAX_PREPARATIONS == 32
+    disturbances = [partial(put, other, {"o": str(number)}) for number in range(4)]
+    work = Interrupted(staging({"a": "1"}), *disturbances)
+    with pytest.raises(Conflict, match="changed 4 times"):
+        write(graph, work)
+    assert work.times == 4
+    assert people(graph) == {"o": "3"}
+
+
+def test_a_write_that_is_left_alone_at_last_succeeds(graph: Repository, other: Repository) -> None:
+    disturbances = [partial(put, other, {"o": str(number)}) for number in range(3)]
+    work = Interrupted(staging({"a": "1"}), *disturbances)
+    write(graph, work)
+    assert work.times == 4
+    assert people(graph) == {"o": "2", "a": "1"}
+
+
+# --- preconditions --------------------------------------------------------------------------------------
+
+
+def test_an_expected_head_that_holds_lets_the_write_through(graph: Repository) -> None:
+    head = graph.head().commit.id
+    assert write(graph, staging({"a": "1"}), expected_head=head).commit.parent == head
+
+
+def test_an_expected_head_that_does_not_hold_refuses_before_anything_is_prepared(graph: Repository) -> None:
+    old = graph.head().commit.id
+    new = put(graph, {"a": "1"}).id
+    work = Interrupted(staging({"b": "1"}))
+    with pytest.raises(PreconditionFailed) as caught:
+        write(graph, work, expected_head=old)
+    assert str(caught.value) == (
+        f"precondition failed on branch 'main': expected head '{old}' but current is {new}"
+    )
+    assert caught.value.details == {"expected": old, "actual": new}
+    assert work.times == 0
+
+
+def test_an_expected_head_refuses_even_a_write_that_would_change_nothing(graph: Repository) -> None:
+    with pytest.raises(PreconditionFailed):
+        graph.write("main", WriteRequest("mutate", expected_head="other"), lambda _: None)
+
+
+@pytest.mark.parametrize("key", [PERSON, CITY])
+def test_an_expected_head_that_is_lost_meanwhile_is_never_retried(
+    graph: Repository, other: Repository, key: str
+) -> None:
+    head = graph.head().commit.id
+    work = Interrupted(staging({"a": "1"}), lambda: put(other, {"o": "1"}, key=key))
+    with pytest.raises(PreconditionFailed):
+        write(graph, work, expected_head=head)
+    assert work.times == 1
+    assert "a" not in people(graph)
+
+
+def test_the_head_of_a_fresh_branch_is_the_inherited_commit(graph: Repository) -> None:
+    commit = put(graph, {"a": "1"})
+    graph.create_branch("b")
+    assert write(graph, staging({"b": "1"}), "b", expected_head=commit.id).commit.parent == commit.id
+
+
+# --- idempotency keys -----------------------------------------------------------------------------------
+
+
+def test_the_same_key_twice_makes_one_commit(uri: str) -> None:
+    graph = make_graph(uri)
+    first = write(graph, staging({"a": "1"}), key="k", request="r")
+    work = Interrupted(staging({"a": "1"}))
+    again = write(handle(graph), work, key="k", request="r")
+    assert not first.replayed
+    assert again.replayed
+    assert again.commit == first.commit
+    assert work.times == 0
+    assert len(chain(graph)) == 2
+
+
+def test_the_same_key_for_another_request_is_a_conflict(graph: Repository) -> None:
+    first = write(graph, staging({"a": "1"}), key="k", request="one")
+    with pytest.raises(Conflict, match="was used for a different request") as caught:
+        write(graph, staging({"b": "1"}), key="k", request="two")
+    assert caught.value.details == {"idempotency_key": "k", "commit_id": first.commit.id}
+    assert people(graph) == {"a": "1"}
+
+
+def test_a_key_is_one_keys_own_on_every_branch(graph: Repository) -> None:
+    graph.create_branch("b")
+    one = write(graph, staging({"a": "1"}), key="k")
+    two = write(graph, staging({"a": "2"}), "b", key="k", request="another")
+    assert one.commit.id != two.commit.id
+    assert (people(graph), people(graph, "b")) == ({"a": "1"}, {"a": "2"})
+
+
+def test_a_branch_made_again_does_not_inherit_keys(graph: Repository) -> None:
+    graph.create_branch("b")
+    write(graph, staging({"a": "1"}), "b", key="k")
+    graph.delete_branch("b")
+    graph.create_branch("b")
+    assert not write(graph, staging({"a": "1"}), "b", key="k").replayed
+    assert people(graph, "b") == {"a": "1"}
+
+
+def test_a_name_with_spaces_around_it_is_the_same_branch_to_a_key(graph: Repository) -> None:
+    first = write(graph, staging({"a": "1"}), " main ", key="k")
+    assert first.commit.branch == "main"
+    assert write(graph, staging({"a": "1"}), "main", key="k") == Receipt(first.commit, replayed=True)
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_one_key_from_many_threads_makes_one_commit_and_equal_receipts(bulk: bool) -> None:
+    graph = make_graph(fresh_memory())
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        if "a" in contents(transaction.base):
+            raise InvalidInput("the row is there already")
+        stage(transaction, {"a": "1"})
+        return "insert"
+
+    handles = [handle(graph) for _ in range(6)]
+    outcomes = together([partial(write, item, prepare, key="k", request="r", bulk=bulk) for item in handles])
+    receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
+    assert len(receipts) == 6, outcomes
+    assert len({receipt.commit.id for receipt in receipts}) == 1
+    assert all(receipt.commit == graph.head().commit for receipt in receipts)
+    assert len(chain(graph)) == 2
+
+
+def test_a_key_whose_first_attempt_died_before_publishing_is_used_by_the_second(graph: Repository) -> None:
+    class Died(BaseException):
+        pass
+
+    ids: list[str] = []
+
+    def dies(transaction: Transaction) -> OperationClass:
+        ids.append(transaction.commit_id)
+        stage(transaction, {"a": "lost"})
+        raise Died
+
+    with pytest.raises(Died):
+        write(graph, dies, key="k", request="r")
+    receipt = write(handle(graph), staging({"a": "1"}), key="k", request="r")
+    assert [receipt.commit.id] == ids
+    assert not receipt.replayed
+    assert people(graph) == {"a": "1"}
+
+
+def test_a_plan_published_twice_makes_one_commit(uri: str) -> None:
+    graph = make_graph(uri)
+    transaction = graph.begin()
+    stage(transaction, {"a": "1"})
+    plan = transaction.plan("load", "strict")
+    first = publish(graph.manifest, plan)
+    put(graph, {"b": "1"})
+    second = publish(handle(graph).manifest, plan)
+    assert (first.replayed, second.replayed) == (False, True)
+    assert second.commit == first.commit
+    assert len(chain(graph)) == 3
+
+
+def test_a_plan_survives_its_json_form(graph: Repository) -> None:
+    transaction = graph.begin()
+    transaction.read(KNOWS)
+    stage(transaction, {"a": "1"})
+    plan = transaction.plan("load", "strict", actor="ana", message="it's", expected_head="x")
+    assert Plan.from_body(plan.to_body()) == plan
+
+
+# --- lineage --------------------------------------------------------------------------------------------
+
+
+def test_times_grow_along_a_branch_even_when_the_clock_steps_back(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = time.time_ns
+    steps = iter([0, -3_600_000_000_000, 5, -86_400_000_000_000, -1])
+    for _ in range(5):
+        shift = next(steps)
+        monkeypatch.setattr(time, "time_ns", lambda shift=shift: real() + shift)
+        put(graph, {"a": "1"})
+    assert len(chain(graph)) == 6
+
+
+def test_an_error_while_preparing_leaves_nothing_and_the_next_write_works(uri: str) -> None:
+    graph = make_graph(uri)
+    before = graph.head()
+
+    def breaks(transaction: Transaction) -> OperationClass:
+        stage(transaction, {"a": "1"})
+        raise ZeroDivisionError
+
+    for bulk in (False, True):
+        with pytest.raises(ZeroDivisionError):
+            write(graph, breaks, bulk=bulk)
+        assert handle(graph).head() == before
+        assert not graph.intents.pending()
+    assert put(graph, {"b": "1"}).parent == before.commit.id
+    assert people(graph) == {"b": "1"}
+    assert graph.recoveries() == []
+
+
+def test_a_transaction_that_is_dropped_leaves_nothing_visible(uri: str) -> None:
+    graph = make_graph(uri)
+    transaction = graph.begin()
+    stage(transaction, {"a": "1"})
+    assert not transaction.is_empty
+    del transaction
+    assert people(handle(graph)) == {}
+    put(graph, {"b": "1"})
+    assert people(graph) == {"b": "1"}
+
+
+def test_a_bulk_write_leaves_no_intent_behind(uri: str) -> None:
+    graph = make_graph(uri)
+    receipt = write(graph, staging({"a": "1"}), bulk=True)
+    assert not graph.intents.pending()
+    assert list(graph.objects.list("__recovery")) == []
+    assert not receipt.commit.recovered
+    assert people(graph) == {"a": "1"}
+
+
+# --- branches that go meanwhile -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_branch_that_is_deleted_meanwhile_is_not_found_even_when_made_again(
+    graph: Repository, other: Repository, bulk: bool, again: bool
+) -> None:
+    graph.create_branch("b")
+
+    def disturb() -> None:
+        other.delete_branch("b")
+        if again:
+            other.create_branch("b")
+
+    with pytest.raises(NotFound, match="branch 'b' not found"):
+        write(graph, Interrupted(staging({"a": "1"}), disturb), "b", bulk=bulk)
+    assert not graph.intents.pending()
+    if again:
+        assert people(graph, "b") == {}
+        put(graph, {"a": "2"}, "b")
+        assert people(graph, "b") == {"a": "2"}
+
+
+def test_a_write_to_a_branch_that_does_not_exist_is_not_found(graph: Repository) -> None:
+    with pytest.raises(NotFound, match="branch 'nope' not found"):
+        put(graph, {"a": "1"}, "nope")
+
+
+# --- many at once ---------------------------------------------------------------------------------------
+
+
+def test_threads_on_one_branch_end_in_one_chain_with_every_acknowledged_commit(uri: str) -> None:
+    graph = make_graph(uri)
+
+    def work(number: int) -> list[str]:
+        mine = handle(graph)
+        return [put(mine, {f"{number}-{step}": "x"}).id for step in range(5)]
+
+    outcomes = together([partial(work, number) for number in range(6)])
+    acknowledged = [id_ for outcome in outcomes if isinstance(outcome, list) for id_ in outcome]
+    assert len(acknowledged) == 30, outcomes
+    found = [commit.id for commit in chain(graph)]
+    assert sorted(found[1:]) == sorted(acknowledged)
+    assert len(people(graph)) == 30
+
+
+def test_strict_writers_on_one_base_end_in_one_success_and_conflicts(uri: str) -> None:
+    graph = make_graph(uri)
+    put(graph, {"a": "0"})
+    plans = []
+    handles = [handle(graph) for _ in range(5)]
+    for number, item in enumerate(handles):
+        transaction = item.begin()
+        stage(transaction, {"a": str(number)}, delete=["a"])
+        plans.append(transaction.plan("update", "strict"))
+    works = [partial(publish, item.manifest, plan) for item, plan in zip(handles, plans, strict=True)]
+    outcomes = together(works)
+    assert sum(isinstance(outcome, Receipt) for outcome in outcomes) == 1
+    assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 4
+    assert len(chain(graph)) == 3

@@ -1,0 +1,139 @@
+"""Snapshots: one commit for as long as somebody reads it, and time travel to any other."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from omnigraph.errors import NotFound, StorageError
+from omnigraph.graph.repository import Repository
+from tests.support.places import fresh_memory
+from tests.support.repositories import (
+    CITY,
+    KNOWS,
+    PERSON,
+    contents,
+    handle,
+    make_graph,
+    put,
+    rewriting,
+    write,
+)
+
+
+@pytest.fixture
+def graph() -> Repository:
+    return make_graph(fresh_memory())
+
+
+def moment(micros: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+
+
+def test_every_past_commit_reads_as_it_did(uri: str) -> None:
+    graph = make_graph(uri)
+    seen = {graph.head().commit.id: dict[str, str | None]()}
+    for number in range(8):
+        commit = put(graph, {"a": str(number), f"n{number}": "x"})
+        seen[commit.id] = contents(graph.snapshot())
+    write(graph, rewriting())
+    cold = handle(graph, "r")
+    assert {id_: contents(cold.snapshot(at=id_)) for id_ in seen} == seen
+
+
+def test_a_moment_leads_to_the_commit_that_was_current_then(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = graph.head().commit.created_at
+    commits = []
+    for number in range(1, 4):
+        now = base + number * 10_000
+        monkeypatch.setattr("omnigraph.graph.publish.time.time_ns", lambda now=now: now * 1000)
+        commits.append(put(graph, {"a": str(number)}))
+    for commit in commits:
+        at = moment(commit.created_at)
+        assert graph.snapshot(at=at).commit_id == commit.id
+        assert graph.snapshot(at=at + timedelta(milliseconds=5)).commit_id == commit.id
+        assert graph.snapshot(at=at - timedelta(milliseconds=5)).commit_id == commit.parent
+    assert graph.snapshot(at=moment(base + 10**9)).commit_id == commits[-1].id
+    with pytest.raises(NotFound, match="did not exist yet"):
+        graph.snapshot(at=moment(base - 5_000))
+
+
+def test_a_snapshot_is_its_own_name(graph: Repository) -> None:
+    snapshot = graph.snapshot()
+    put(graph, {"a": "1"})
+    assert graph.snapshot(at=snapshot) is snapshot
+
+
+def test_a_reader_keeps_its_snapshot_while_writers_go_on(uri: str) -> None:
+    graph = make_graph(uri)
+    put(graph, {"a": "1", "b": "1"})
+    reader = handle(graph, "r").snapshot()
+    writer = handle(graph)
+    for number in range(40):
+        put(writer, {"a": str(number), f"n{number}": "x"})
+        put(writer, {"c": str(number)}, key=CITY)
+    write(writer, rewriting())
+    assert contents(reader) == {"a": "1", "b": "1"}
+    assert contents(reader, CITY) == {}
+    assert len(contents(graph.snapshot())) == 42
+
+
+def test_a_snapshot_of_a_deleted_branch_is_still_read(graph: Repository) -> None:
+    graph.create_branch("x")
+    put(graph, {"a": "1"}, "x")
+    snapshot = graph.snapshot("x")
+    graph.delete_branch("x")
+    assert contents(snapshot) == {"a": "1"}
+
+
+def test_a_commit_of_any_branch_can_be_read_by_its_id(graph: Repository) -> None:
+    graph.create_branch("x")
+    commit = put(graph, {"a": "1"}, "x")
+    assert contents(graph.snapshot(at=commit.id)) == {"a": "1"}
+    with pytest.raises(NotFound, match=r"^commit 'nope' not found$"):
+        graph.snapshot(at="nope")
+    with pytest.raises(NotFound, match="branch 'nope' not found"):
+        graph.snapshot("nope")
+
+
+def test_a_snapshot_names_its_types_with_their_pins(graph: Repository) -> None:
+    snapshot = graph.snapshot()
+    assert list(snapshot.types) == [CITY, PERSON, KNOWS]
+    assert snapshot.types[PERSON] == snapshot.pin(PERSON)
+
+
+def test_a_type_that_does_not_exist_is_not_found_and_not_reclaimed(graph: Repository) -> None:
+    snapshot = graph.snapshot()
+    with pytest.raises(NotFound, match=r"^unknown type 'node:Nope'$"):
+        snapshot.scan("node:Nope")
+    with pytest.raises(NotFound, match=r"^unknown type 'node:Nope'$"):
+        list(snapshot.scan_batches("node:Nope"))
+
+
+def test_a_column_that_does_not_exist_is_not_taken_for_reclaimed(graph: Repository) -> None:
+    with pytest.raises(StorageError, match="nope"):
+        graph.snapshot().scan(PERSON, ["nope"])
+
+
+def test_a_stream_of_batches_holds_the_same_rows(graph: Repository) -> None:
+    put(graph, {str(number): "x" for number in range(50)})
+    batches = graph.snapshot().scan_batches(PERSON, ["id"], "id <> '7'")
+    assert sum(batch.num_rows for batch in batches) == 49
+
+
+@pytest.mark.parametrize("lost", ["_versions/d*.manifest", "data/*"])
+def test_a_commit_whose_files_are_gone_answers_that_it_was_reclaimed(tmp_path: Path, lost: str) -> None:
+    graph = make_graph(str(tmp_path / "graph"))
+    commit = put(graph, {"a": "1"})
+    for file in (tmp_path / "graph" / graph.snapshot().pin(PERSON).path).glob(lost):
+        file.unlink()
+    cold = handle(graph, "r").snapshot(at=commit.id)
+    for read in (lambda: cold.scan(PERSON), lambda: list(cold.scan_batches(PERSON))):
+        with pytest.raises(NotFound, match=f"the data of commit '{commit.id}' was reclaimed") as caught:
+            read()
+        assert caught.value.details["reason"] == "reclaimed"
+    assert contents(cold, CITY) == {}
