@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.conftest import wanted_cuts
 from tests.support.crash import copy_graph, worker
 from tests.support.synced import Call, Disk, read_calls, trace
 from tests.support.workload import KINDS, Setting, Task, check_invariants, look
@@ -28,12 +29,10 @@ def acknowledged_disk(calls: list[Call], root: str) -> Disk:
     raise AssertionError("nothing was acknowledged")
 
 
-@pytest.mark.parametrize("kind", ["init", *KINDS])
+@pytest.mark.parametrize("kind", ["init", *KINDS] if wanted_cuts() == "all" else SAMPLE)
 def test_everything_is_synced_before_it_is_acknowledged(
-    kind: str, tmp_path: Path, settings: Callable[[Setting], Path], every_cut: bool
+    kind: str, tmp_path: Path, settings: Callable[[Setting], Path]
 ) -> None:
-    if not every_cut and kind not in SAMPLE:
-        kind = SAMPLE[len(kind) % len(SAMPLE)]
     uri = copy_graph(settings("nothing" if kind == "init" else KINDS[kind].setting), tmp_path / "graph")
     disk = acknowledged_disk(trace(worker(Task(kind, uri)), tmp_path / "calls"), uri)
     if kind != "heal":

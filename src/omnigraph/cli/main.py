@@ -18,7 +18,7 @@ from omnigraph.cli.fmt import fmt
 from omnigraph.cli.init import init
 from omnigraph.cli.lint import lint
 from omnigraph.cli.schema import schema_commands
-from omnigraph.cli.scope import SHARED, SHARED_BY_INIT, GlobalOptions, refuse_graph_options
+from omnigraph.cli.scope import SHARED, GlobalOptions, refuse_graph_options
 from omnigraph.cli.shell import CommandLine
 from omnigraph.cli.snapshot import snapshot
 from omnigraph.cli.version import print_version_and_exit, version
@@ -36,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog=SHARED_BY_INIT)(init)
+app.command(epilog=SHARED)(init)
 app.add_typer(branch_commands, name="branch")
 app.add_typer(commit_commands, name="commit")
 app.command(epilog=SHARED)(snapshot)

@@ -28,12 +28,11 @@ SERVER_URL = (
 )
 DIRECT = frozenset({"init", "cleanup"})
 WITH_ACTOR = frozenset({"init", "branch create", "branch delete"})
-# Below the help of a command, which would otherwise not mention what stands in the help of `omnigraph`.
-SHARED = "--store, --as, --quiet and --yes may stand here too: see omnigraph --help."
-SHARED_BY_INIT = "--as may stand here too: see omnigraph --help."
+# Below the help of a command, which would otherwise not mention them.
+SHARED = "The options that omnigraph --help lists may stand here too."
 
 Durability: TypeAlias = Literal["full", "os"]
-Uri: TypeAlias = Annotated[str | None, typer.Argument(metavar="[URI]", help="Where the graph is.")]
+Uri: TypeAlias = Annotated[str | None, typer.Argument(metavar="URI", help="Where the graph is.")]
 UriOption: TypeAlias = Annotated[
     str | None, typer.Option("--uri", metavar="URI", help="Where the graph is.", show_default=False)
 ]

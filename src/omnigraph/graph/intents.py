@@ -33,6 +33,8 @@ LEASE_SECONDS = 30.0
 # Operations that threads of this process are busy with: what is not among them has been left behind.
 _RUNNING: set[str] = set()
 Outcome: TypeAlias = Literal["publishing", "discarded"]
+# The states in which Linux lists a process that has ended.
+_ENDED = frozenset("ZXx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,13 +292,16 @@ def _read_links(boot: str, namespace: str) -> Iterator[str]:
 def process_start(pid: int) -> str:
     """When a process began, in the system's own words; empty when there is none.
 
+    One that has ended and only waits for its parent to ask how counts as gone: it may have to wait for ever.
+
     >>> process_start(os.getpid()) != ""
     True
     """
     try:
         # The name in parentheses may itself hold spaces and parentheses.
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
-    except FileNotFoundError:
+        found = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return "" if found[0] in _ENDED else found[19]
+    except (FileNotFoundError, ProcessLookupError):
         pass
     if Path("/proc/self/stat").exists():
         return ""

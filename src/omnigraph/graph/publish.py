@@ -59,7 +59,8 @@ def publish(
             view = _refresh(manifest, plan, uncertain)
         found = manifest.find_commit(view, plan.commit_id)
         if found is not None:
-            return Receipt(found, attempt + 1, replayed=not attempt)
+            # After an attempt without an answer it is this call's own; otherwise somebody else made it.
+            return Receipt(found, attempt + 1, replayed=uncertain is None)
         head = current_head(manifest, view, plan.branch, plan.incarnation)
         check_head(plan, head.commit)
         record = plan.record_on(head.commit, now_micros(), recovered=recovery is not None)

@@ -305,7 +305,7 @@ class _Cleanup:
             if all(file.modified < self._horizon for file in listing.files):
                 yield from self._files.remove_table(listing) if self._confirm else [listing.files]
             return
-        old = [file for file in listing.files if file.is_removable]
+        old = [file for file in listing.files if file.is_removable and file.modified < self._horizon]
         if old:
             needed = self._needed_of(listing)
             files = [file for file in old if file.name not in needed]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from itertools import groupby
 from typing import Final
 
@@ -53,17 +54,20 @@ class TableFile:
         return self.name.startswith(_KNOWN_FOLDERS) and _HEAD_LINEAGE.fullmatch(self.name) is None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableListing:
     """What is there of one table."""
 
     path: str
     files: tuple[TableFile, ...]
 
+    @cached_property
+    def _versions(self) -> frozenset[str]:
+        return frozenset(file.name for file in self.files if file.is_version)
+
     def has_version(self, version: int) -> bool:
         """Whether the version was there when the listing was made."""
-        name = version_file(version)
-        return any(file.name == name for file in self.files)
+        return version_file(version) in self._versions
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ from omnigraph.store.sync import Durability, sync_files, sync_tree
 # The file format of everything a graph writes, named so that a newer Lance cannot change it behind our back.
 FILE_FORMAT: Final = "2.2"
 
+# How Lance says that an object is not there; a missing bucket, host or column is none of these.
+_MISSING = re.compile(r"\bNot found: |Object at location \S+ not found|NoSuchKey")
+_RUST_PLACES = re.compile(r", /[^,]*\.rs:\d+")
 _U64_MAX = 2**64 - 1
 _DETACHED_BIT = 1 << 63
 _TRANSIENT = (
@@ -203,11 +207,11 @@ def translated(doing: str) -> Iterator[None]:
 
 def storage_error(error: BaseException, doing: str) -> OmnigraphError:
     """The error of ours that says what a handler can do about one of Lance's."""
-    text = str(error)
+    # Lance ends its messages with the places in its own source that they passed through.
+    text = _RUST_PLACES.split(str(error), maxsplit=1)[0].strip()
     details: dict[str, Any] = {"doing": doing, "cause": text[:500]}
-    if isinstance(error, FileNotFoundError) or "not found" in text.lower() or "NotFound" in text:
+    if isinstance(error, FileNotFoundError) or _MISSING.search(text):
         return NotFound(f"could not {doing}: not found", details=details)
     transient = any(word in text.lower() for word in _TRANSIENT)
-    return StorageError(
-        f"could not {doing}: {text.splitlines()[0][:300]}", details=details, transient=transient
-    )
+    line = text.splitlines()[0] if text else type(error).__name__
+    return StorageError(f"could not {doing}: {line[:300]}", details=details, transient=transient)

@@ -183,10 +183,11 @@ class Tables:
             )
             return self._commit(pin, dataset, operation, pin.rows, 0, 0)
 
-    def stage_index(self, pin: TablePin, column: str, kind: str) -> StagedTable:
+    def stage_index(self, pin: TablePin, column: str, kind: str, **parameters: Any) -> StagedTable:
         """Build an index segment over the fragments that no segment of the column's index covers yet.
 
-        When all are covered nothing is staged, and the version is the pin's own.
+        When all are covered nothing is staged, and the version is the pin's own. `parameters` are Lance's own for
+        the kind, such as `metric` and `num_partitions` of a vector index.
         """
         dataset = self.open(pin.path, pin.version)
         name = f"{column}_{kind.lower()}"
@@ -197,8 +198,11 @@ class Tables:
             if not wanted:
                 return _unchanged(pin)
             segment = dataset.create_index_uncommitted(
-                column, kind, name=name, replace=True, fragment_ids=wanted
+                column, kind, name=name, replace=True, fragment_ids=wanted, **parameters
             )
+            if kind == "INVERTED":
+                # A full-text segment is built in parts, and not usable before they are merged, even if it is one.
+                segment = dataset.merge_existing_index_segments([segment])
             self.root.sync(pin.path, [f"_indices/{segment.uuid}/{item.path}" for item in segment.files or ()])
             operation = LanceOperation.CreateIndex([segment], [])
             return self._commit(pin, dataset, operation, pin.rows, 0, 0)

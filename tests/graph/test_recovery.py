@@ -1,0 +1,512 @@
+"""What dead bulk writers leave: published when it was complete, discarded when not, once and on record."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from omnigraph.errors import Conflict, NotFound, RecoveryRequired
+from omnigraph.graph import intents as intents_module
+from omnigraph.graph.intents import Intent, Intents, Owner, process_start, this_machine
+from omnigraph.graph.plan import OperationClass
+from omnigraph.graph.publish import publish
+from omnigraph.graph.recovery import heal
+from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.transaction import Transaction
+from omnigraph.store.records import RecoveryRecord
+from tests.support.places import fresh_memory, together
+from tests.support.repositories import (
+    CITY,
+    DEAD,
+    PERSON,
+    chain,
+    far_owner,
+    handle,
+    leave_intent,
+    leftovers,
+    make_graph,
+    people,
+    put,
+    stage,
+    staging,
+    write,
+)
+
+UNREADABLE = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"\xff\xfe",
+    b'{"id": "x"}',
+    json.dumps(
+        {
+            **dict.fromkeys(("id", "operation", "actor", "branch", "incarnation", "base"), "x"),
+            "created_at": 1,
+            "owner": {"machine": "m", "pid": 1, "started": "s"},
+            "plan": {"base_tables": [], "writes": {}, "reads": [], "drops": []},
+        }
+    ).encode(),
+]
+
+
+@pytest.fixture
+def graph() -> Repository:
+    return make_graph(fresh_memory())
+
+
+def audit(graph: Repository) -> list[tuple[str, str, str | None]]:
+    return [(row.id, row.outcome, row.actor) for row in graph.recoveries()]
+
+
+# --- complete work is published -------------------------------------------------------------------------
+
+
+def test_confirmed_work_of_a_dead_owner_is_published_when_the_graph_is_opened(uri: str) -> None:
+    graph = make_graph(uri)
+    intent = leave_intent(graph, staging({"a": "1"}, as_class="strict"))
+    assert people(graph) == {}
+    opened = handle(graph)
+    assert people(opened) == {"a": "1"}
+    commit = opened.head().commit
+    assert intent.plan is not None
+    assert (commit.id, commit.actor, commit.recovered) == (intent.plan.commit_id, "bulk-actor", True)
+    (row,) = opened.recoveries()
+    assert (row.id, row.outcome, row.actor) == (intent.id, "rolled_forward", "bulk-actor")
+    assert (row.branch, row.operation, row.commit_id) == ("main", "bulk load", commit.id)
+    assert row.tables == {str(opened.snapshot().table(PERSON).id): "rolled_forward"}
+    assert leftovers(opened) == []
+
+
+def test_it_is_published_once_however_often_the_graph_is_healed(uri: str) -> None:
+    graph = make_graph(uri)
+    leave_intent(graph, staging({"a": "1"}))
+    assert [len(graph.heal()) for _ in range(3)] == [1, 0, 0]
+    handle(graph)
+    assert len(chain(graph)) == 2
+    assert len(graph.recoveries()) == 1
+
+
+def test_a_long_lived_handle_heals_at_its_next_write_and_builds_on_the_result(uri: str) -> None:
+    graph = make_graph(uri)
+    intent = leave_intent(handle(graph), staging({"a": "1"}))
+    assert intent.plan is not None
+    commit = put(graph, {"b": "1"})
+    assert commit.parent == intent.plan.commit_id
+    assert people(graph) == {"a": "1", "b": "1"}
+    assert leftovers(graph) == []
+
+
+def test_it_is_rebased_over_changes_that_do_not_concern_it(graph: Repository) -> None:
+    intent = leave_intent(graph, staging({"a": "1"}, as_class="strict"), owner=far_owner())
+    theirs = put(graph, {"c": "1"}, key=CITY)
+    graph.intents.lease_seconds = -1
+    (row,) = graph.heal()
+    assert (row.id, row.outcome) == (intent.id, "rolled_forward")
+    assert graph.head().commit.parent == theirs.id
+
+
+def test_several_are_published_in_the_order_they_began(graph: Repository) -> None:
+    first = leave_intent(graph, staging({"a": "1"}), owner=far_owner())
+    second = leave_intent(graph, staging({"c": "1"}, key=CITY), owner=far_owner())
+    graph.intents.lease_seconds = -1
+    assert [row.id for row in graph.heal()] == [first.id, second.id]
+    assert len(chain(graph)) == 3
+
+
+# --- incomplete and overtaken work is discarded ---------------------------------------------------------
+
+
+def test_unconfirmed_work_of_a_dead_owner_is_discarded_on_record(uri: str) -> None:
+    graph = make_graph(uri)
+    head = graph.head()
+    intent = leave_intent(graph, None)
+    (row,) = graph.heal()
+    assert (row.id, row.outcome, row.actor, row.commit_id) == (intent.id, "discarded", "bulk-actor", None)
+    assert "interrupted before it was complete" in row.reason
+    assert graph.head() == head
+    assert graph.recoveries() == [row]
+    assert leftovers(graph) == []
+
+
+@pytest.mark.parametrize("operation_class", ["strict", "insert", "maintenance"])
+def test_work_that_was_overtaken_is_discarded_on_record(
+    graph: Repository, operation_class: OperationClass
+) -> None:
+    intent = leave_intent(graph, staging({"a": "1"}, as_class=operation_class), owner=far_owner())
+    put(graph, {"b": "1"})
+    graph.intents.lease_seconds = -1
+    (row,) = graph.heal()
+    assert (row.id, row.outcome, row.commit_id) == (intent.id, "discarded", None)
+    assert row.reason.startswith("it was overtaken: ")
+    assert people(graph) == {"b": "1"}
+    assert leftovers(graph) == []
+
+
+def test_work_whose_precondition_is_lost_is_discarded_on_record(graph: Repository) -> None:
+    head = graph.head().commit.id
+    leave_intent(graph, staging({"a": "1"}), owner=far_owner(), expected_head=head)
+    put(graph, {"c": "1"}, key=CITY)
+    graph.intents.lease_seconds = -1
+    assert [row.outcome for row in graph.heal()] == ["discarded"]
+    assert people(graph) == {}
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+@pytest.mark.parametrize("again", [True, False])
+def test_work_on_a_deleted_branch_is_discarded_as_orphaned(uri: str, confirmed: bool, again: bool) -> None:
+    graph = make_graph(uri)
+    graph.create_branch("x")
+    intent = leave_intent(graph, staging({"a": "1"}) if confirmed else None, "x")
+    graph.delete_branch("x")
+    if again:
+        graph.create_branch("x")
+    (row,) = handle(graph).recoveries()
+    assert (row.id, row.outcome, row.branch, row.actor) == (intent.id, "orphaned", "x", "bulk-actor")
+    # A crash before the intent was removed: what comes next only tidies up.
+    graph.intents.write(intent)
+    put(graph, {"m": "1"})
+    assert graph.recoveries() == [row]
+    assert leftovers(graph) == []
+    assert people(graph) == {"m": "1"}
+
+
+# --- crashes inside recovery ----------------------------------------------------------------------------
+
+
+def test_a_healer_that_died_after_claiming_to_discard_is_finished_by_the_next(graph: Repository) -> None:
+    intent = leave_intent(graph, None)
+    assert graph.intents.claim_outcome(intent.id, "discarded") == "discarded"
+    assert [row.outcome for row in graph.heal()] == ["discarded"]
+    assert leftovers(graph) == []
+
+
+def test_a_healer_that_died_after_claiming_to_publish_is_finished_by_the_next(graph: Repository) -> None:
+    intent = leave_intent(graph, staging({"a": "1"}))
+    assert graph.intents.claim_outcome(intent.id, "publishing") == "publishing"
+    assert [row.outcome for row in graph.heal()] == ["rolled_forward"]
+    assert people(graph) == {"a": "1"}
+
+
+def test_what_was_claimed_to_be_discarded_is_never_published_even_when_it_is_confirmed(
+    graph: Repository,
+) -> None:
+    intent = leave_intent(graph, staging({"a": "1"}))
+    graph.intents.claim_outcome(intent.id, "discarded")
+    assert [row.outcome for row in graph.heal()] == ["discarded"]
+    assert people(graph) == {}
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_healer_that_died_before_tidying_up_leaves_no_second_row(
+    graph: Repository, confirmed: bool
+) -> None:
+    intent = leave_intent(graph, staging({"a": "1"}) if confirmed else None)
+    (row,) = graph.heal()
+    graph.intents.write(intent)
+    assert graph.heal() == []
+    assert graph.recoveries() == [row]
+    assert leftovers(graph) == []
+
+
+def test_an_intent_whose_commit_is_there_is_only_tidied_up(graph: Repository) -> None:
+    intent = leave_intent(graph, staging({"a": "1"}))
+    assert intent.plan is not None
+    publish(graph.manifest, intent.plan)
+    put(graph, {"b": "1"})
+    assert people(graph) == {"a": "1", "b": "1"}
+    assert graph.recoveries() == []
+    assert not any(commit.recovered for commit in chain(graph))
+    assert leftovers(graph) == []
+
+
+@pytest.mark.parametrize("kind", ["confirmed", "unconfirmed", "overtaken", "orphaned"])
+def test_of_many_healers_at_once_one_writes_the_record(uri: str, kind: str) -> None:
+    graph = make_graph(uri)
+    graph.create_branch("x")
+    prepare = None if kind == "unconfirmed" else staging({"a": "1"}, as_class="strict")
+    intent = leave_intent(graph, prepare, "x", owner=far_owner())
+    handles = [handle(graph) for _ in range(6)]
+    if kind == "overtaken":
+        put(graph, {"b": "1"}, "x")
+    if kind == "orphaned":
+        graph.delete_branch("x")
+    for item in handles:
+        item.intents.lease_seconds = -1
+    outcomes = together([item.heal for item in handles])
+    rows = [row for outcome in outcomes if isinstance(outcome, list) for row in outcome]
+    assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    assert [row.id for row in graph.recoveries()] == [intent.id]
+    assert rows == graph.recoveries()
+    assert leftovers(graph) == []
+    if kind == "confirmed":
+        assert [commit.recovered for commit in chain(graph, "x")] == [False, True]
+
+
+def test_of_healers_that_looked_at_the_same_intent_the_late_one_changes_nothing(graph: Repository) -> None:
+    """The late one has read the intent before the other settled and removed everything."""
+    for prepare, claim in ((None, "discarded"), (staging({"a": "1"}), "publishing")):
+        intent = leave_intent(graph, prepare)
+        graph.heal()
+        wanted: Literal["discarded", "publishing"] = "discarded" if claim == "discarded" else "publishing"
+        assert graph.intents.claim_outcome(intent.id, wanted) is None
+        assert leftovers(graph) == []
+
+
+# --- owners that live, or seem dead ---------------------------------------------------------------------
+
+
+def test_a_live_writer_of_this_process_is_left_alone(uri: str) -> None:
+    graph = make_graph(uri)
+    other = handle(graph)
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        stage(transaction, {"a": "1"})
+        assert len(leftovers(other)) == 2
+        assert other.heal() == []
+        put(other, {"c": "1"}, key=CITY)
+        handle(graph)
+        assert len(leftovers(other)) == 2
+        return "strict"
+
+    write(graph, prepare, bulk=True)
+    assert people(graph) == {"a": "1"}
+    assert graph.recoveries() == []
+
+
+def test_a_live_process_is_left_alone_and_a_reused_number_is_not(graph: Repository) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        alive = Owner(this_machine(), process.pid, process_start(process.pid))
+        intent = leave_intent(graph, staging({"a": "1"}), owner=alive)
+        assert graph.heal() == []
+        graph.intents.write(replace(intent, owner=replace(alive, started="long ago")))
+        assert [row.id for row in graph.heal()] == [intent.id]
+    finally:
+        process.communicate(b"\n")
+
+
+def test_a_process_that_ended_is_healed(graph: Repository) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = Owner(this_machine(), process.pid, process_start(process.pid))
+    leave_intent(graph, staging({"a": "1"}), owner=owner)
+    assert graph.heal() == []
+    process.communicate(b"\n")
+    assert [row.outcome for row in graph.heal()] == ["rolled_forward"]
+    assert process_start(DEAD) == ""
+
+
+def test_the_lease_of_another_machine_is_respected_until_it_runs_out(graph: Repository) -> None:
+    intent = leave_intent(graph, staging({"a": "1"}), owner=far_owner())
+    graph.intents.beat(intent.id)
+    assert graph.heal() == []
+    put(graph, {"c": "1"}, key=CITY)
+    assert people(graph) == {}
+    graph.intents.lease_seconds = -1
+    assert [row.outcome for row in graph.heal()] == ["rolled_forward"]
+
+
+def test_a_lease_that_was_never_written_counts_from_the_beginning(graph: Repository) -> None:
+    intent = leave_intent(graph, None, owner=far_owner())
+    assert graph.heal() == []
+    graph.intents.write(replace(intent, created_at=intent.created_at - 3_600_000_000))
+    assert [row.id for row in graph.heal()] == [intent.id]
+
+
+def presume_dead(id_: str) -> None:
+    """Make healers of this process believe that an operation was left behind."""
+    intents_module._RUNNING.discard(id_)
+
+
+def test_an_owner_that_was_discarded_while_staging_gets_a_conflict_and_publishes_nothing(uri: str) -> None:
+    graph = make_graph(uri)
+    other = handle(graph)
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        stage(transaction, {"a": "1"})
+        (id_,) = other.intents.pending().ids
+        presume_dead(id_)
+        assert [row.outcome for row in other.heal()] == ["discarded"]
+        return "insert"
+
+    with pytest.raises(Conflict, match="was discarded by recovery while its process was paused"):
+        write(graph, prepare, bulk=True)
+    assert people(graph) == {}
+    assert len(graph.recoveries()) == 1
+    assert leftovers(graph) == []
+    put(graph, {"b": "1"})
+    assert people(graph) == {"b": "1"}
+
+
+@pytest.mark.parametrize("fate", ["rolled forward", "discarded"])
+def test_an_owner_that_wakes_before_its_swap_finds_out_what_became_of_it(uri: str, fate: str) -> None:
+    graph = make_graph(uri)
+    other = handle(graph)
+    transaction = graph.begin()
+    with graph._intent(transaction, WriteRequest("load", "ana")) as owned:
+        stage(transaction, {"a": "1"})
+        plan = transaction.plan("load", "strict", actor="ana")
+        unconfirmed = owned.intent
+        owned.confirm(plan)
+        presume_dead(owned.intent.id)
+        if fate == "discarded":
+            # A healer that read the intent before it was confirmed.
+            assert other.intents.claim_outcome(unconfirmed.id, "discarded") == "discarded"
+        assert [row.actor for row in other.heal()] == ["ana"]
+        if fate == "discarded":
+            with pytest.raises(Conflict, match="was discarded by recovery"):
+                graph._publish(plan, before_swap=owned.enter_swap)
+        else:
+            receipt = graph._publish(plan, before_swap=owned.enter_swap)
+            assert receipt.replayed
+            assert receipt.commit == other.head().commit
+    assert people(graph) == ({} if fate == "discarded" else {"a": "1"})
+    assert len(graph.recoveries()) == 1
+    assert leftovers(graph) == []
+
+
+def test_an_owner_that_wakes_between_a_healers_look_and_its_claim_keeps_its_work(graph: Repository) -> None:
+    other = handle(graph)
+    transaction = graph.begin()
+    with graph._intent(transaction, WriteRequest("load", "ana")) as owned:
+        stale = owned.intent
+        stage(transaction, {"a": "1"})
+        owned.confirm(transaction.plan("load", "strict", actor="ana"))
+        owned.enter_swap()
+        presume_dead(stale.id)
+        outcome = other.intents.claim_outcome(stale.id, "discarded")
+        assert outcome == "publishing"
+        graph._publish(transaction.plan("load", "strict", actor="ana"), before_swap=owned.enter_swap)
+    assert people(graph) == {"a": "1"}
+    assert graph.recoveries() == []
+
+
+def test_owner_and_healer_that_both_publish_make_one_commit(uri: str) -> None:
+    graph = make_graph(uri)
+    intent = leave_intent(graph, staging({"a": "1"}, as_class="strict"), owner=far_owner())
+    plan = intent.plan
+    assert plan is not None
+    other = handle(graph)
+    other.intents.lease_seconds = -1
+    works: list[Callable[[], object]] = [partial(publish, graph.manifest, plan), other.heal]
+    assert not [outcome for outcome in together(works) if isinstance(outcome, Exception)]
+    assert [commit.id for commit in chain(graph)[1:]] == [plan.commit_id]
+    assert len(graph.recoveries()) == int(graph.head().commit.recovered)
+    graph.heal()
+    assert leftovers(graph) == []
+
+
+# --- storage that misbehaves ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", UNREADABLE)
+def test_an_unreadable_intent_stops_writers_and_not_readers_and_is_kept(uri: str, data: bytes) -> None:
+    graph = make_graph(uri)
+    put(graph, {"a": "1"})
+    graph.objects.put("__recovery/x.json", data)
+    with pytest.raises(RecoveryRequired, match="the intent of operation x cannot be read"):
+        handle(graph)
+    with pytest.raises(RecoveryRequired) as caught:
+        put(graph, {"b": "1"})
+    assert caught.value.details["operation_id"] == "x"
+    assert people(handle(graph, "r")) == {"a": "1"}
+    assert graph.objects.get("__recovery/x.json").data == data
+    graph.objects.delete("__recovery/x.json")
+    put(graph, {"b": "1"})
+
+
+def test_an_intent_that_cannot_be_removed_is_a_warning_and_not_a_failure(tmp_path: Path) -> None:
+    graph = make_graph(str(tmp_path / "graph"))
+    folder = tmp_path / "graph" / "__recovery"
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        stage(transaction, {"a": "1"})
+        (lease,) = folder.glob("*.lease")
+        lease.unlink()
+        lease.mkdir()
+        return "insert"
+
+    receipt = write(graph, prepare, bulk=True)
+    assert receipt.commit == graph.head().commit
+    assert len(graph.warnings) == 1
+    assert "could not be removed" in graph.warnings[0]
+    for lease in folder.glob("*.lease"):
+        lease.rmdir()
+    put(graph, {"b": "1"})
+    assert people(graph) == {"a": "1", "b": "1"}
+    assert graph.recoveries() == []
+    assert leftovers(graph) == []
+
+
+def test_an_intent_that_cannot_be_written_aborts_before_anything_happened(tmp_path: Path) -> None:
+    graph = make_graph(str(tmp_path / "graph"))
+    (tmp_path / "graph" / "__recovery").write_text("not a folder")
+    called: list[Transaction] = []
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        called.append(transaction)
+        return "insert"
+
+    with pytest.raises(Exception, match="__recovery") as caught:
+        write(graph, prepare, bulk=True)
+    assert type(caught.value).__name__ == "StorageError"
+    assert called == []
+    assert people(graph) == {}
+
+
+def test_a_missing_file_of_the_manifest_is_not_taken_for_a_deleted_branch(tmp_path: Path) -> None:
+    graph = make_graph(str(tmp_path / "graph"))
+    leave_intent(graph, staging({"a": "1"}))
+    reader = handle(graph, "r")
+    for file in (tmp_path / "graph" / "__manifest" / "data").glob("head-*"):
+        file.unlink()
+    with pytest.raises(NotFound, match="could not read __manifest/data/head"):
+        heal(reader.manifest, graph.intents)
+    assert len(leftovers(graph)) == 1
+
+
+def test_an_intent_survives_its_json_form(graph: Repository) -> None:
+    for prepare in (None, staging({"a": "1"})):
+        intent = leave_intent(graph, prepare, owner=far_owner(), actor=None)
+        assert Intent.from_bytes(intent.to_bytes(), intent.id) == intent
+        assert graph.intents.read(intent.id) == intent
+    assert graph.intents.read("nobody") is None
+
+
+def test_what_an_interrupted_removal_left_is_tidied_up(graph: Repository) -> None:
+    graph.objects.put("__recovery/gone.lease", b"1")
+    graph.objects.put("__recovery/gone.outcome", b"discarded")
+    put(graph, {"a": "1"})
+    assert leftovers(graph) == []
+    assert graph.recoveries() == []
+
+
+def test_the_first_claim_of_an_outcome_holds(graph: Repository) -> None:
+    intent = leave_intent(graph, None, owner=far_owner())
+    intents = [Intents(graph.objects) for _ in range(6)]
+    claims: list[Literal["publishing", "discarded"]] = ["publishing", "discarded"] * 3
+    outcomes = together(
+        [partial(item.claim_outcome, intent.id, claim) for item, claim in zip(intents, claims, strict=True)]
+    )
+    assert len(set(map(str, outcomes))) == 1
+    assert outcomes[0] in ("publishing", "discarded")
+
+
+def test_recovery_rows_say_who_and_why(graph: Repository) -> None:
+    leave_intent(graph, None, actor="eve", operation="merge")
+    leave_intent(graph, staging({"a": "1"}), actor=None)
+    graph.heal()
+    rows: list[RecoveryRecord] = graph.recoveries()
+    assert [(row.actor, row.operation, row.outcome) for row in rows] == [
+        ("eve", "merge", "discarded"),
+        (None, "bulk load", "rolled_forward"),
+    ]
+    assert audit(graph)[0][2] == "eve"
