@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-import zlib
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.workload import Setting, prepare_setting
+from tests.support.abandoned import SWAP
+from tests.support.crash import copy_graph, run_traced
+from tests.support.workload import KINDS, Setting, Task, prepare_setting
 
 VARIABLE = "OMNIGRAPH_CUTS"
 
@@ -29,19 +31,19 @@ class Cuts:
     count: int = 0
     violations: list[str] = field(default_factory=list)
 
-    def chosen(self, changes: Sequence[str]) -> list[int]:
+    def chosen(self, changes: Sequence[str], sample: int = 2) -> list[int]:
         """The numbers of the cuts to run out of a whole run's changes.
 
-        A sample is the cut before the swap that makes things visible, and one that depends on the test's name.
+        A sample is the cut before the swap that makes things visible, and others that depend on the test's name.
         """
         numbers = range(1, len(changes) + 1)
         if self.wanted == "all" or not numbers:
             return list(numbers)
         if self.wanted != "sample":
             return [int(self.wanted)]
-        swaps = [number for number in numbers if changes[number - 1].startswith("linkat __manifest/_versions/")]
-        other = 1 + zlib.crc32(self.test.encode()) % len(changes)
-        return sorted({*swaps[-1:], other})
+        swaps = [number for number in numbers if changes[number - 1].startswith(SWAP)]
+        others = random.Random(self.test).sample(numbers, k=len(numbers))
+        return sorted(list(dict.fromkeys([*swaps[-1:], *others]))[:sample])
 
     @contextmanager
     def watching(self, at: int, cut: str) -> Iterator[None]:
@@ -82,6 +84,22 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Setting], Pa
             made[setting] = tmp_path_factory.mktemp("settings") / setting
             prepare_setting(setting, str(made[setting]))
         return made[setting]
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def changes_of(
+    settings: Callable[[Setting], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], list[str]]:
+    """What a kind of write changes on the disk, in order, when nothing disturbs it."""
+    known: dict[str, list[str]] = {}
+
+    def get(kind: str) -> list[str]:
+        if kind not in known:
+            uri = copy_graph(settings(KINDS[kind].setting), tmp_path_factory.mktemp("whole") / "graph")
+            known[kind] = run_traced(Task(kind, uri)).changes
+        return known[kind]
 
     return get
 

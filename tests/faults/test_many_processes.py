@@ -52,7 +52,7 @@ def live(churn: Churn, deaths: Sequence[tuple[int, float]]) -> Story:
 def _live_once(churn: Churn, fates: dict[int, float], story: Story) -> tuple[int, bool]:
     """One life; gives the step to go on with and whether it was killed."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.churn", churn.to_argument()],
+        [sys.executable, "-m", "tests.support.lean", "tests.support.churn", churn.to_argument()],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

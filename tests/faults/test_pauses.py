@@ -11,7 +11,7 @@ import pytest
 from omnigraph.graph.intents import Intent
 from tests.faults.conftest import Cuts
 from tests.support.abandoned import is_published, pending_intent
-from tests.support.crash import PATIENCE, Run, copy_graph, frozen, run_traced, worker
+from tests.support.crash import PATIENCE, Run, copy_graph, frozen, worker
 from tests.support.workers import ROOT
 from tests.support.workload import Setting, Task, check_invariants
 
@@ -22,13 +22,13 @@ HEALING = 8.0
 
 
 def test_a_writer_that_wakes_up_after_recovery_ends_as_recovery_decided(
-    tmp_path: Path, settings: Callable[[Setting], Path], cuts: Cuts
+    tmp_path: Path,
+    settings: Callable[[Setting], Path],
+    changes_of: Callable[[str], list[str]],
+    cuts: Cuts,
 ) -> None:
-    template = settings("small")
-    uri = copy_graph(template, tmp_path / "graph")
-    whole = run_traced(Task("bulk", uri, machine="elsewhere"))
-    for at in cuts.chosen(whole.changes):
-        uri = copy_graph(template, tmp_path / "graph")
+    for at in cuts.chosen(changes_of("bulk")):
+        uri = copy_graph(settings("small"), tmp_path / "graph")
         # To a healer on this machine the lease of one elsewhere has run out, whenever it was renewed.
         with frozen(Task("bulk", uri, machine="elsewhere"), at) as writer, cuts.watching(at, f"{writer.change}"):
             assert writer.change is not None

@@ -84,10 +84,13 @@ def test_quoted_text_means_itself_to_lance(text: str, uri: str) -> None:
 
 
 def test_errors_say_what_a_handler_can_do() -> None:
-    missing = storage_error(OSError("Object at x not found"), "open x")
+    missing = storage_error(OSError("Object at location x not found: gone, /rust/io.rs:1:2"), "open x")
+    no_bucket = storage_error(OSError("404 Not Found: NoSuchBucket, /rust/io.rs:1:2"), "open x")
     busy = storage_error(OSError("request timed out\nmore"), "open x")
     broken = storage_error(ValueError("bad magic"), "open x")
     assert isinstance(missing, NotFound)
+    assert isinstance(no_bucket, StorageError)
+    assert no_bucket.message == "could not open x: 404 Not Found: NoSuchBucket"
     assert isinstance(busy, StorageError)
     assert busy.transient
     assert isinstance(broken, StorageError)

@@ -15,6 +15,8 @@ from tests.support.crash import copy_graph, frozen, position, run_traced
 from tests.support.workload import SIDE, Task, change, pairs, write
 
 Changes = Sequence[str]
+# How the change begins that makes a commit visible.
+SWAP: Final = "linkat __manifest/_versions/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ PLIGHTS: Final[dict[str, Plight]] = {
 
 def swap_of(changes: Changes) -> int:
     """The number of the change that makes a commit visible."""
-    return position(changes, starts="linkat __manifest/_versions/")
+    return position(changes, starts=SWAP)
 
 
 def outcome_of(changes: Changes) -> int:

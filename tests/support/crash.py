@@ -70,7 +70,7 @@ class Frozen:
 
 def worker(task: Task) -> list[str]:
     """The command line of a worker process."""
-    return [sys.executable, "-m", "tests.support.workload", task.to_argument()]
+    return [sys.executable, "-m", "tests.support.lean", "tests.support.workload", task.to_argument()]
 
 
 def run_traced(task: Task, at: int = 0) -> Run:
@@ -111,19 +111,6 @@ def copy_graph(source: Path, target: Path) -> str:
     if source.exists():
         shutil.copytree(source, target)
     return str(target)
-
-
-def spread(count: int, chosen: int) -> list[int]:
-    """So many of the numbers 1 to `count`, evenly spread and with both ends.
-
-    >>> spread(10, 4), spread(2, 4), spread(5, 1)
-    ([1, 4, 7, 10], [1, 2], [1])
-    """
-    if chosen >= count:
-        return list(range(1, count + 1))
-    if chosen == 1:
-        return [1]
-    return sorted({1 + round(step * (count - 1) / (chosen - 1)) for step in range(chosen)})
 
 
 def position(changes: Sequence[str], *, starts: str = "", holds: str = "", last: bool = False) -> int:

@@ -248,7 +248,7 @@ def prepare_setting(setting: Setting, uri: str, options: Mapping[str, str] | Non
     """Make the graph that kinds of a setting start from."""
     if setting == "nothing":
         return
-    graph = Repository.init(uri, catalog(), options=options, actor="founder")
+    graph = Repository.init(uri, catalog(), options=options, durability="os", actor="founder")
     write(graph, change(insert=pairs(0, 1, 2, 3)), actor="founder")
     graph.create_branch(SIDE, actor="founder")
     write(graph, change(insert=pairs(4)), actor="founder")
@@ -387,16 +387,12 @@ def check_invariants(
     options: Mapping[str, str] | None = None,
     *,
     acknowledged: Iterable[str] = (),
-    lease_seconds: float | None = None,
 ) -> Findings:
     """Open a graph afresh, heal it, and check everything that must always hold; then write once more.
 
     Raises `AssertionError` with what is wrong. What is returned is the state before that last write.
     """
-    graph = Repository.open(uri, options=options)
-    if lease_seconds is not None:
-        graph.intents.lease_seconds = lease_seconds
-        graph.heal()
+    graph = Repository.open(uri, options=options, durability="os")
     try:
         commits = _check_manifest(graph)
         for name in graph.branches():

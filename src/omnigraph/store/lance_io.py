@@ -26,7 +26,9 @@ from omnigraph.store.sync import Durability, sync_files, sync_tree
 FILE_FORMAT: Final = "2.2"
 
 # How Lance says that an object is not there; a missing bucket, host or column is none of these.
-_MISSING = re.compile(r"\bNot found: |Object at location \S+ not found|NoSuchKey")
+_MISSING = re.compile(
+    r"\bNot found: |\bwas not found: |Object at location \S+ not found|No data in memory|NoSuchKey"
+)
 _RUST_PLACES = re.compile(r", /[^,]*\.rs:\d+")
 _U64_MAX = 2**64 - 1
 _DETACHED_BIT = 1 << 63

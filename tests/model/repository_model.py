@@ -1,0 +1,105 @@
+"""What a repository is, without storage: branches that stand at commits, commits that hold rows.
+
+Table versions and commit ids are taken from the repository as opaque names; rows, parents, outcomes and refusals are
+predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from omnigraph.graph.plan import OperationClass
+from omnigraph.store.records import CommitRecord
+
+Rows = dict[str, str | None]
+Verdict = Literal["published", "again", "conflict", "gone"]
+
+
+@dataclass(frozen=True)
+class ModelCommit:
+    """A commit: the rows of every table, the commit that last changed them, and the version that stores them."""
+
+    id: str
+    parent: str | None
+    sequence: int
+    rows: Mapping[str, Rows]
+    content: Mapping[str, str]
+    version: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A change of one table: rows to delete, then rows to insert. Maintenance changes none."""
+
+    table: str
+    insert: Rows = field(default_factory=dict)
+    delete: frozenset[str] = frozenset()
+    operation_class: OperationClass = "insert"
+
+    def on(self, rows: Rows) -> Rows:
+        kept = {id_: name for id_, name in rows.items() if id_ not in self.delete | self.insert.keys()}
+        return {**kept, **self.insert}
+
+
+@dataclass(frozen=True)
+class Work:
+    """A change that was prepared on a commit of a branch incarnation and is not published."""
+
+    branch: str
+    incarnation: str
+    base: str
+    effect: Effect | None
+    commit_id: str = ""
+
+
+@dataclass
+class Model:
+    """All commits, the live branches with incarnation and head, and what dead writers left."""
+
+    commits: dict[str, ModelCommit] = field(default_factory=dict)
+    branches: dict[str, tuple[str, str]] = field(default_factory=dict)
+    left: dict[str, Work] = field(default_factory=dict)
+    outcomes: dict[str, str] = field(default_factory=dict)
+
+    def head(self, branch: str) -> ModelCommit:
+        return self.commits[self.branches[branch][1]]
+
+    def history(self, branch: str) -> list[str]:
+        """Ids along first parents, newest first."""
+        found = []
+        id_: str | None = self.branches[branch][1]
+        while id_ is not None:
+            found.append(id_)
+            id_ = self.commits[id_].parent
+        return found
+
+    def verdict(self, work: Work) -> Verdict:
+        """What publishing work means now."""
+        live = {incarnation: head for incarnation, head in self.branches.values()}
+        if work.incarnation not in live:
+            return "gone"
+        effect = work.effect
+        base, head = self.commits[work.base], self.commits[live[work.incarnation]]
+        if effect is None or base.version[effect.table] == head.version[effect.table]:
+            return "published"
+        same_rows = base.content[effect.table] == head.content[effect.table]
+        return "again" if same_rows or effect.operation_class != "strict" else "conflict"
+
+    def publish(self, branch: str, effect: Effect, record: CommitRecord, version: int) -> None:
+        """Put a commit on top of a branch; the record names it, everything else is predicted."""
+        incarnation, head = self.branches[branch]
+        before = self.commits[head]
+        changes = effect.operation_class != "maintenance"
+        rows = effect.on(before.rows[effect.table]) if changes else before.rows[effect.table]
+        content = record.id if changes else before.content[effect.table]
+        self.commits[record.id] = ModelCommit(
+            id=record.id,
+            parent=head,
+            sequence=before.sequence + 1,
+            rows={**before.rows, effect.table: rows},
+            content={**before.content, effect.table: content},
+            version={**before.version, effect.table: version},
+        )
+        self.branches[branch] = (incarnation, record.id)

@@ -1,0 +1,315 @@
+"""The repository against its model: every step on every handle, with crashes, healing and stale writers among them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from omnigraph.errors import Conflict, InvalidInput, NotFound
+from omnigraph.graph.plan import OperationClass, Plan
+from omnigraph.graph.publish import PrepareAgain, Receipt, publish
+from omnigraph.graph.repository import Repository
+from omnigraph.store import manifest as manifest_module
+from omnigraph.store import tables as tables_module
+from tests.model.repository_model import Effect, Model, ModelCommit, Work
+from tests.support.places import fresh_memory
+from tests.support.repositories import (
+    CITY,
+    PERSON,
+    Prepare,
+    contents,
+    handle,
+    leave_intent,
+    leftovers,
+    make_graph,
+    rewriting,
+    stage,
+    staging,
+    write,
+)
+
+TABLES = (PERSON, CITY)
+NAMES = st.sampled_from(["main", "main", "a", "a/b", "ü"])
+IDS = st.sampled_from(["p", "q", "r", "it's", "é"])
+HANDLES = st.integers(0, 1)
+ROWS = st.dictionaries(IDS, st.none() | st.sampled_from(["1", "2", "3"]), max_size=3)
+EFFECTS = st.builds(
+    Effect,
+    st.sampled_from(TABLES),
+    ROWS,
+    st.frozensets(IDS, max_size=2),
+    st.sampled_from(["insert", "strict"]),
+)
+
+
+class RepositoryMachine(RuleBasedStateMachine):
+    """Two handles that come and go, one model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        first = make_graph(fresh_memory())
+        self.handles = [first, handle(first)]
+        head = first.head()
+        genesis = ModelCommit(
+            id=head.commit.id,
+            parent=None,
+            sequence=1,
+            rows={table: {} for table in TABLES},
+            content=dict.fromkeys(TABLES, head.commit.id),
+            version={table: first.snapshot().pin(table).version for table in TABLES},
+        )
+        self.model = Model({genesis.id: genesis}, {"main": (head.incarnation, genesis.id)})
+        self.held: list[tuple[Work, Plan]] = []
+        self.keys: dict[tuple[str, str], str] = {}
+        self.looked = 0
+
+    # --- writing -----------------------------------------------------------------------------------------
+
+    @rule(at=HANDLES, branch=NAMES, effect=EFFECTS, bulk=st.booleans())
+    def write(self, at: int, branch: str, effect: Effect, bulk: bool) -> None:
+        graph = self.handles[at]
+        self._heal_model(graph)
+        if branch not in self.model.branches:
+            with pytest.raises(NotFound, match="not found"):
+                write(graph, _prepare(effect), branch, bulk=bulk)
+            return
+        receipt = write(graph, _prepare(effect), branch, bulk=bulk)
+        assert not receipt.replayed
+        self._published(graph, branch, effect, receipt)
+
+    @rule(at=HANDLES, branch=NAMES, effect=EFFECTS, key=st.sampled_from(["k1", "k2"]))
+    def write_with_a_key(self, at: int, branch: str, effect: Effect, key: str) -> None:
+        if branch not in self.model.branches:
+            return
+        graph = self.handles[at]
+        self._heal_model(graph)
+        slot = (self.model.branches[branch][0], key)
+        receipt = write(graph, _prepare(effect), branch, key=key)
+        assert receipt.replayed == (slot in self.keys)
+        if receipt.replayed:
+            assert receipt.commit.id == self.keys[slot]
+        else:
+            self.keys[slot] = receipt.commit.id
+            self._published(graph, branch, effect, receipt)
+
+    @rule(at=HANDLES, branch=NAMES, table=st.sampled_from(TABLES))
+    def rewrite(self, at: int, branch: str, table: str) -> None:
+        if branch not in self.model.branches:
+            return
+        graph = self.handles[at]
+        self._heal_model(graph)
+        receipt = write(graph, rewriting(table), branch)
+        self._published(graph, branch, Effect(table, operation_class="maintenance"), receipt)
+
+    @rule(at=HANDLES, branch=NAMES, effect=EFFECTS)
+    def hold_a_prepared_write(self, at: int, branch: str, effect: Effect) -> None:
+        if branch not in self.model.branches:
+            return
+        graph = self.handles[at]
+        self._heal_model(graph)
+        transaction = graph.begin(branch)
+        stage(transaction, effect.insert, effect.delete | effect.insert.keys(), effect.table)
+        plan = transaction.plan("held", effect.operation_class)
+        incarnation, head = self.model.branches[branch]
+        self.held.append((Work(branch, incarnation, head, effect), plan))
+
+    @precondition(lambda self: self.held)
+    @rule(at=HANDLES, which=st.integers(0, 9))
+    def publish_a_held_write(self, at: int, which: int) -> None:
+        graph = self.handles[at]
+        work, plan = self.held.pop(which % len(self.held))
+        verdict = self.model.verdict(work)
+        graph.manifest.refresh()
+        if verdict == "published":
+            assert work.effect is not None
+            self._published(graph, work.branch, work.effect, publish(graph.manifest, plan))
+            return
+        refusal = {"again": PrepareAgain, "conflict": Conflict, "gone": NotFound}[verdict]
+        with pytest.raises(refusal):
+            publish(graph.manifest, plan)
+
+    @rule(at=HANDLES, branch=NAMES, effect=EFFECTS, bulk=st.booleans())
+    def fail_while_preparing(self, at: int, branch: str, effect: Effect, bulk: bool) -> None:
+        if branch not in self.model.branches:
+            return
+        graph = self.handles[at]
+        self._heal_model(graph)
+
+        def breaks(transaction: object) -> OperationClass:
+            _prepare(effect)(transaction)  # type: ignore[arg-type]
+            raise InvalidInput("no")
+
+        with pytest.raises(InvalidInput):
+            write(graph, breaks, branch, bulk=bulk)
+
+    # --- branches ----------------------------------------------------------------------------------------
+
+    @rule(at=HANDLES, name=NAMES, source=NAMES)
+    def create_branch(self, at: int, name: str, source: str) -> None:
+        graph = self.handles[at]
+        if name == "main":
+            with pytest.raises(InvalidInput):
+                graph.create_branch(name, source)
+        elif name in self.model.branches:
+            with pytest.raises(Conflict):
+                graph.create_branch(name, source)
+        elif source not in self.model.branches:
+            with pytest.raises(NotFound):
+                graph.create_branch(name, source)
+        else:
+            head = graph.create_branch(name, source)
+            self.model.branches[name] = (head.incarnation, self.model.branches[source][1])
+
+    @rule(at=HANDLES, name=NAMES, which=st.integers(0, 99))
+    def create_branch_at_an_old_commit(self, at: int, name: str, which: int) -> None:
+        if name in self.model.branches:
+            return
+        commit = list(self.model.commits)[which % len(self.model.commits)]
+        head = self.handles[at].create_branch(name, at=commit)
+        self.model.branches[name] = (head.incarnation, commit)
+
+    @rule(at=HANDLES, name=NAMES)
+    def delete_branch(self, at: int, name: str) -> None:
+        graph = self.handles[at]
+        if name == "main":
+            with pytest.raises(InvalidInput):
+                graph.delete_branch(name)
+        elif name not in self.model.branches:
+            with pytest.raises(NotFound):
+                graph.delete_branch(name)
+        else:
+            graph.delete_branch(name)
+            del self.model.branches[name]
+
+    # --- crashes, healing, maintenance -------------------------------------------------------------------
+
+    @rule(at=HANDLES, branch=NAMES, effect=st.none() | EFFECTS)
+    def a_bulk_writer_dies(self, at: int, branch: str, effect: Effect | None) -> None:
+        if branch not in self.model.branches:
+            return
+        graph = self.handles[at]
+        self._heal_model(graph)
+        intent = leave_intent(graph, None if effect is None else _prepare(effect), branch)
+        incarnation, head = self.model.branches[branch]
+        commit_id = "" if intent.plan is None else intent.plan.commit_id
+        self.model.left[intent.id] = Work(branch, incarnation, head, effect, commit_id)
+
+    @rule(at=HANDLES)
+    def heal(self, at: int) -> None:
+        self._heal_model(self.handles[at])
+
+    @rule(at=HANDLES)
+    def reopen(self, at: int) -> None:
+        reader = handle(self.handles[at], "r")
+        self.handles[at] = handle(reader)
+        self._take_over_what_was_healed(self.handles[at])
+
+    @rule(at=HANDLES)
+    def fold_log(self, at: int) -> None:
+        manifest = self.handles[at].manifest
+        manifest.refresh()
+        full = manifest.is_full
+        assert manifest.fold_log() == full
+
+    # --- what must hold ----------------------------------------------------------------------------------
+
+    @invariant()
+    def every_branch_is_as_the_model_says(self) -> None:
+        graph = self._next_handle()
+        assert list(graph.branches()) == sorted(self.model.branches)
+        for branch, (incarnation, head) in self.model.branches.items():
+            found = graph.head(branch)
+            assert (found.incarnation, found.commit.id) == (incarnation, head)
+            self._check(graph, head)
+
+    @invariant()
+    def an_old_commit_reads_as_it_did(self) -> None:
+        ids = list(self.model.commits)
+        self._check(self._next_handle(), ids[self.looked % len(ids)])
+
+    @invariant()
+    def nothing_is_left_that_nobody_knows_of(self) -> None:
+        names = {key.removeprefix("__recovery/").split(".")[0] for key in leftovers(self._next_handle())}
+        assert names == set(self.model.left)
+
+    def teardown(self) -> None:
+        self.handles.append(handle(self.handles[0]))
+        self._take_over_what_was_healed(self.handles[-1])
+        for graph in self.handles:
+            for id_ in self.model.commits:
+                self._check(graph, id_)
+            for branch in self.model.branches:
+                assert [commit.id for commit in graph.commits(branch)] == self.model.history(branch)
+            assert {row.id: row.outcome for row in graph.recoveries()} == self.model.outcomes
+            assert graph.warnings == []
+            graph.close()
+
+    # --- parts -------------------------------------------------------------------------------------------
+
+    def _next_handle(self) -> Repository:
+        self.looked += 1
+        return self.handles[self.looked % len(self.handles)]
+
+    def _check(self, graph: Repository, id_: str) -> None:
+        snapshot = graph.snapshot(at=id_)
+        expected = self.model.commits[id_]
+        assert {table: contents(snapshot, table) for table in TABLES} == expected.rows
+        assert (snapshot.commit.parent, snapshot.commit.sequence) == (expected.parent, expected.sequence)
+
+    def _published(self, graph: Repository, branch: str, effect: Effect, receipt: Receipt) -> None:
+        commit = receipt.commit
+        assert commit.branch == branch
+        self.model.publish(branch, effect, commit, commit.tables[self._id_of(graph, effect.table)].version)
+
+    def _id_of(self, graph: Repository, table: str) -> str:
+        return str(graph.snapshot().table(table).id)
+
+    def _heal_model(self, graph: Repository) -> None:
+        """Heal, as the next write would, and predict what comes of it."""
+        graph.heal()
+        self._take_over_what_was_healed(graph)
+
+    def _take_over_what_was_healed(self, graph: Repository) -> None:
+        for id_, work in sorted(self.model.left.items()):
+            verdict = self.model.verdict(work)
+            if verdict == "gone":
+                self.model.outcomes[id_] = "orphaned"
+            elif verdict == "published" and work.effect is not None:
+                self.model.outcomes[id_] = "rolled_forward"
+                commit = graph.commit(work.commit_id)
+                assert commit.recovered
+                self._published(graph, work.branch, work.effect, Receipt(commit))
+            else:
+                self.model.outcomes[id_] = "discarded"
+        self.model.left.clear()
+
+
+def _prepare(effect: Effect) -> Prepare:
+    doomed = effect.delete | effect.insert.keys()
+    return staging(effect.insert, doomed, key=effect.table, as_class=effect.operation_class)
+
+
+def test_the_repository_behaves_as_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Small thresholds, so that logs and tables are folded within a few steps.
+    monkeypatch.setattr(manifest_module, "FOLD", 4)
+    monkeypatch.setattr(manifest_module, "_WHOLE_FILE", 6)
+    monkeypatch.setattr(tables_module, "FOLD_AT", 3)
+    monkeypatch.setattr(tables_module, "FOLD_TIERS", (2, 4, 8))
+    run_state_machine_as_test(
+        RepositoryMachine,
+        settings=settings(
+            max_examples=30,
+            stateful_step_count=25,
+            deadline=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
