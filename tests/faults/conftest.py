@@ -31,10 +31,11 @@ class Cuts:
     count: int = 0
     violations: list[str] = field(default_factory=list)
 
-    def chosen(self, changes: Sequence[str], sample: int = 2) -> list[int]:
+    def chosen(self, changes: Sequence[str], sample: int = 2, *, including: Sequence[int] = ()) -> list[int]:
         """The numbers of the cuts to run out of a whole run's changes.
 
-        A sample is the cut before the swap that makes things visible, and others that depend on the test's name.
+        A sample has those that it must include, the cut before the swap that makes things visible, and others that
+        depend on the test's name.
         """
         numbers = range(1, len(changes) + 1)
         if self.wanted == "all" or not numbers:
@@ -43,7 +44,7 @@ class Cuts:
             return [int(self.wanted)]
         swaps = [number for number in numbers if changes[number - 1].startswith(SWAP)]
         others = random.Random(self.test).sample(numbers, k=len(numbers))
-        return sorted(list(dict.fromkeys([*swaps[-1:], *others]))[:sample])
+        return sorted(list(dict.fromkeys([*including, *swaps[-1:], *others]))[:sample])
 
     @contextmanager
     def watching(self, at: int, cut: str) -> Iterator[None]:

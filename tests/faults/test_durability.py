@@ -52,7 +52,14 @@ def test_the_operating_system_decides_when_it_is_asked_to(
 
 @pytest.mark.parametrize(
     "hint",
-    [b"", b"\0" * 13, b'{"version":', b'{"version":1}', b'{"version":999999}', b'{"version":18446744073709551615}'],
+    [
+        b"",
+        b"\0" * 13,
+        b'{"version":',
+        b'{"version":1}',
+        b'{"version":999999}',
+        b'{"version":18446744073709551615}',
+    ],
     ids=["empty", "zeros", "torn", "old", "from-the-future", "absurd"],
 )
 def test_a_lost_or_torn_hint_changes_nothing(

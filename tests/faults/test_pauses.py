@@ -1,19 +1,22 @@
-"""A writer that only pauses, and wakes up after it was taken for dead, cannot contradict what was decided for it."""
+"""A writer that pauses and is taken for dead wakes up to what was decided for it, and cannot change that."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from omnigraph.graph.intents import Intent
+from omnigraph.graph.intents import Intent, Owner, process_start, this_machine
+from omnigraph.graph.publish import now_micros
+from omnigraph.graph.repository import Repository
 from tests.faults.conftest import Cuts
-from tests.support.abandoned import is_published, pending_intent
-from tests.support.crash import PATIENCE, Run, copy_graph, frozen, worker
+from tests.support.abandoned import is_published, outcome_of, pending_intent, swap_of
+from tests.support.crash import PATIENCE, Run, copy_graph, frozen, position, worker
 from tests.support.workers import ROOT
-from tests.support.workload import Setting, Task, check_invariants
+from tests.support.workload import WRITER, Setting, Task, check_invariants
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -27,22 +30,59 @@ def test_a_writer_that_wakes_up_after_recovery_ends_as_recovery_decided(
     changes_of: Callable[[str], list[str]],
     cuts: Cuts,
 ) -> None:
-    for at in cuts.chosen(changes_of("bulk")):
+    changes = changes_of("bulk")
+    # While it stages, when it is about to confirm, and when it is about to publish what it confirmed.
+    points = [position(changes, starts="renameat nodes/"), outcome_of(changes) - 1, swap_of(changes)]
+    for at in cuts.chosen(changes, sample=3, including=points):
         uri = copy_graph(settings("small"), tmp_path / "graph")
         # To a healer on this machine the lease of one elsewhere has run out, whenever it was renewed.
-        with frozen(Task("bulk", uri, machine="elsewhere"), at) as writer, cuts.watching(at, f"{writer.change}"):
+        with (
+            frozen(Task("bulk", uri, machine="elsewhere"), at) as writer,
+            cuts.watching(at, f"{writer.change}"),
+        ):
             assert writer.change is not None
             intent = pending_intent(uri)
             published = intent is not None and is_published(uri, intent)
-            healed = heal_beside(uri)
+            healed = Healer(uri)
             run = writer.resume()
             healed.finish()
             check(uri, intent, published, run, in_time=healed.in_time)
     cuts.report()
 
 
+def test_a_writer_that_was_killed_is_dead_before_its_parent_notices(
+    tmp_path: Path, settings: Callable[[Setting], Path]
+) -> None:
+    uri = copy_graph(settings("small"), tmp_path / "graph")
+    graph = Repository.open(uri)
+    head = graph.head()
+    with subprocess.Popen(["sleep", "60"]) as owner:
+        started = process_start(owner.pid)
+        intent = Intent(
+            "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+            "load",
+            WRITER,
+            head.branch,
+            head.incarnation,
+            head.commit.id,
+            Owner(this_machine(), owner.pid, started),
+            now_micros(),
+        )
+        graph.intents.write(intent)
+        assert graph.heal() == [], "the owner lives"
+        owner.kill()
+        # Wait until it has ended, but leave it unasked for, as a parent that never waits would.
+        os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
+        assert [record.outcome for record in graph.heal()] == ["discarded"]
+    graph.close()
+    assert [record.id for record in check_invariants(uri).recoveries] == [intent.id]
+
+
 class Healer:
-    """A process that heals; it has to wait when the paused writer holds the folder's lock."""
+    """A process that heals, and to which every lease from elsewhere has run out.
+
+    It has to wait when the paused writer holds the folder's lock.
+    """
 
     def __init__(self, uri: str) -> None:
         self._process = subprocess.Popen(
@@ -62,11 +102,6 @@ class Healer:
             finally:
                 self._process.kill()
         assert self._output.startswith("ACK"), self._output
-
-
-def heal_beside(uri: str) -> Healer:
-    """Heal in a process of this machine, to which every lease from elsewhere has run out."""
-    return Healer(uri)
 
 
 def check(uri: str, intent: Intent | None, published: bool, run: Run, *, in_time: bool) -> None:

@@ -15,7 +15,7 @@ import pytest
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.evolve import evolve
 from omnigraph.catalog.migrate import plan as plan_migration
-from omnigraph.errors import InvalidInput, PermissionDenied, RecoveryRequired
+from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, RecoveryRequired
 from omnigraph.graph.intents import Intent, Owner, process_start, this_machine
 from omnigraph.graph.plan import OperationClass, Plan
 from omnigraph.graph.publish import now_micros, publish
@@ -111,6 +111,15 @@ def test_a_reclaimed_commit_streams_no_rows_either(graph: Repository) -> None:
     sweep(graph)
     with pytest.raises(Exception, match="was reclaimed by cleanup"):
         list(reopened(graph).snapshot(at=old.id).scan_batches(PERSON))
+
+
+def test_no_branch_begins_at_a_commit_that_was_reclaimed(graph: Repository) -> None:
+    old = overwrite(graph, "a")
+    overwrite(graph, "b")
+    sweep(graph)
+    with pytest.raises(NotFound, match="was reclaimed by cleanup"):
+        graph.create_branch("archaeology", at=old.id)
+    assert list(graph.branches()) == ["main"]
 
 
 def test_the_files_that_are_left_are_those_of_the_head(graph: Repository) -> None:

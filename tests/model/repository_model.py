@@ -1,7 +1,7 @@
 """What a repository is, without storage: branches that stand at commits, commits that hold rows.
 
-Table versions and commit ids are taken from the repository as opaque names; rows, parents, outcomes and refusals are
-predicted.
+Table versions and commit ids are taken from the repository as opaque names; rows, parents, outcomes and refusals
+are predicted.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Model:
 
     def verdict(self, work: Work) -> Verdict:
         """What publishing work means now."""
-        live = {incarnation: head for incarnation, head in self.branches.values()}
+        live = dict(self.branches.values())
         if work.incarnation not in live:
             return "gone"
         effect = work.effect

@@ -1,4 +1,4 @@
-"""The repository against its model: every step on every handle, with crashes, healing and stale writers among them."""
+"""The repository against its model: two handles, crashes, healing and stale writers among the steps."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from omnigraph.errors import Conflict, InvalidInput, NotFound
 from omnigraph.graph.plan import OperationClass, Plan
 from omnigraph.graph.publish import PrepareAgain, Receipt, publish
 from omnigraph.graph.repository import Repository
+from omnigraph.graph.transaction import Transaction
 from omnigraph.store import manifest as manifest_module
 from omnigraph.store import tables as tables_module
 from tests.model.repository_model import Effect, Model, ModelCommit, Work
@@ -76,13 +77,14 @@ class RepositoryMachine(RuleBasedStateMachine):
     @rule(at=HANDLES, branch=NAMES, effect=EFFECTS, bulk=st.booleans())
     def write(self, at: int, branch: str, effect: Effect, bulk: bool) -> None:
         graph = self.handles[at]
-        self._heal_model(graph)
         if branch not in self.model.branches:
             with pytest.raises(NotFound, match="not found"):
                 write(graph, _prepare(effect), branch, bulk=bulk)
+            self._expect_healed(graph)
             return
         receipt = write(graph, _prepare(effect), branch, bulk=bulk)
         assert not receipt.replayed
+        self._expect_healed(graph)
         self._published(graph, branch, effect, receipt)
 
     @rule(at=HANDLES, branch=NAMES, effect=EFFECTS, key=st.sampled_from(["k1", "k2"]))
@@ -90,9 +92,9 @@ class RepositoryMachine(RuleBasedStateMachine):
         if branch not in self.model.branches:
             return
         graph = self.handles[at]
-        self._heal_model(graph)
         slot = (self.model.branches[branch][0], key)
         receipt = write(graph, _prepare(effect), branch, key=key)
+        self._expect_healed(graph)
         assert receipt.replayed == (slot in self.keys)
         if receipt.replayed:
             assert receipt.commit.id == self.keys[slot]
@@ -105,8 +107,8 @@ class RepositoryMachine(RuleBasedStateMachine):
         if branch not in self.model.branches:
             return
         graph = self.handles[at]
-        self._heal_model(graph)
         receipt = write(graph, rewriting(table), branch)
+        self._expect_healed(graph)
         self._published(graph, branch, Effect(table, operation_class="maintenance"), receipt)
 
     @rule(at=HANDLES, branch=NAMES, effect=EFFECTS)
@@ -114,8 +116,8 @@ class RepositoryMachine(RuleBasedStateMachine):
         if branch not in self.model.branches:
             return
         graph = self.handles[at]
-        self._heal_model(graph)
         transaction = graph.begin(branch)
+        self._expect_healed(graph)
         stage(transaction, effect.insert, effect.delete | effect.insert.keys(), effect.table)
         plan = transaction.plan("held", effect.operation_class)
         incarnation, head = self.model.branches[branch]
@@ -141,14 +143,14 @@ class RepositoryMachine(RuleBasedStateMachine):
         if branch not in self.model.branches:
             return
         graph = self.handles[at]
-        self._heal_model(graph)
 
-        def breaks(transaction: object) -> OperationClass:
-            _prepare(effect)(transaction)  # type: ignore[arg-type]
+        def breaks(transaction: Transaction) -> OperationClass:
+            _prepare(effect)(transaction)
             raise InvalidInput("no")
 
         with pytest.raises(InvalidInput):
             write(graph, breaks, branch, bulk=bulk)
+        self._expect_healed(graph)
 
     # --- branches ----------------------------------------------------------------------------------------
 
@@ -196,21 +198,22 @@ class RepositoryMachine(RuleBasedStateMachine):
         if branch not in self.model.branches:
             return
         graph = self.handles[at]
-        self._heal_model(graph)
         intent = leave_intent(graph, None if effect is None else _prepare(effect), branch)
+        self._expect_healed(graph)
         incarnation, head = self.model.branches[branch]
         commit_id = "" if intent.plan is None else intent.plan.commit_id
         self.model.left[intent.id] = Work(branch, incarnation, head, effect, commit_id)
 
     @rule(at=HANDLES)
     def heal(self, at: int) -> None:
-        self._heal_model(self.handles[at])
+        self.handles[at].heal()
+        self._expect_healed(self.handles[at])
 
     @rule(at=HANDLES)
     def reopen(self, at: int) -> None:
         reader = handle(self.handles[at], "r")
         self.handles[at] = handle(reader)
-        self._take_over_what_was_healed(self.handles[at])
+        self._expect_healed(self.handles[at])
 
     @rule(at=HANDLES)
     def fold_log(self, at: int) -> None:
@@ -242,7 +245,7 @@ class RepositoryMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.handles.append(handle(self.handles[0]))
-        self._take_over_what_was_healed(self.handles[-1])
+        self._expect_healed(self.handles[-1])
         for graph in self.handles:
             for id_ in self.model.commits:
                 self._check(graph, id_)
@@ -272,12 +275,8 @@ class RepositoryMachine(RuleBasedStateMachine):
     def _id_of(self, graph: Repository, table: str) -> str:
         return str(graph.snapshot().table(table).id)
 
-    def _heal_model(self, graph: Repository) -> None:
-        """Heal, as the next write would, and predict what comes of it."""
-        graph.heal()
-        self._take_over_what_was_healed(graph)
-
-    def _take_over_what_was_healed(self, graph: Repository) -> None:
+    def _expect_healed(self, graph: Repository) -> None:
+        """Every writer heals before anything else: predict what came of what was left."""
         for id_, work in sorted(self.model.left.items()):
             verdict = self.model.verdict(work)
             if verdict == "gone":
@@ -306,8 +305,8 @@ def test_the_repository_behaves_as_its_model(monkeypatch: pytest.MonkeyPatch) ->
     run_state_machine_as_test(
         RepositoryMachine,
         settings=settings(
-            max_examples=30,
-            stateful_step_count=25,
+            max_examples=700,
+            stateful_step_count=40,
             deadline=None,
             print_blob=True,
             suppress_health_check=list(HealthCheck),

@@ -2,9 +2,9 @@
 
     python -m tests.support.churn '{"uri": "…", "worker": 3, "first": 0, "life": 0, …}'
 
-Each step prints ``BEGIN <step>`` before it starts and ``ACK <step> <commit>``, ``NONE <step>`` or ``LOST <step> <code>``
-after it. What a step does follows from the seed, the worker and the step alone, so a worker that was killed is started
-again at the step it had begun, and the test knows what each may have done.
+Each step prints ``BEGIN <step>`` before it starts and then ``ACK <step> <commit>``, ``NONE <step>`` or
+``LOST <step> <code>``. What a step does follows from the seed, the worker and the step alone, so a worker that was
+killed is started again at the step it had begun, and the test knows what each may have done.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 from omnigraph.errors import Conflict
 from omnigraph.graph.plan import OperationClass
-from omnigraph.graph.repository import Repository
+from omnigraph.graph.repository import Prepare, Repository
 from omnigraph.graph.transaction import Transaction
 from tests.support.workload import BOTH, PAIR, PERSON, change, rows_of, say, write
 
@@ -77,7 +77,8 @@ def step_of(seed: int, worker: int, number: int, life: int) -> Step:
         return Step(action, f"{PAIR}-{worker}-once-{chance.randrange(max(1, number))}")
     if action == "count":
         return Step(action, COUNTER)
-    return Step(action, f"{PAIR}-{worker}-once-{number}" if action == "insert-once" else f"{PAIR}-{worker}-{number}-{life}")
+    own = f"once-{number}" if action == "insert-once" else f"{number}-{life}"
+    return Step(action, f"{PAIR}-{worker}-{own}")
 
 
 def act(graph: Repository, churn: Churn, number: int) -> str:
@@ -115,11 +116,8 @@ def counted(rows: list[dict[str, object]]) -> int:
     return values[0] if values else 0
 
 
-def _write(graph: Repository, churn: Churn, step: Step, prepare: object, key: str | None = None) -> str:
-    assert callable(prepare)
-    return write(
-        graph, prepare, branch=churn.branch, bulk=churn.bulk, operation=step.action, key=key
-    )
+def _write(graph: Repository, churn: Churn, step: Step, prepare: Prepare, key: str | None = None) -> str:
+    return write(graph, prepare, branch=churn.branch, bulk=churn.bulk, operation=step.action, key=key)
 
 
 def main() -> None:

@@ -113,6 +113,19 @@ def copy_graph(source: Path, target: Path) -> str:
     return str(target)
 
 
+def spread(count: int, chosen: int) -> list[int]:
+    """So many of the numbers 1 to `count`, evenly spread and with both ends.
+
+    >>> spread(10, 4), spread(2, 4), spread(5, 1)
+    ([1, 4, 7, 10], [1, 2], [1])
+    """
+    if chosen >= count:
+        return list(range(1, count + 1))
+    if chosen == 1:
+        return [1]
+    return sorted({1 + round(step * (count - 1) / (chosen - 1)) for step in range(chosen)})
+
+
 def position(changes: Sequence[str], *, starts: str = "", holds: str = "", last: bool = False) -> int:
     """The number of the first change, or the last, that a description fits."""
     found = [

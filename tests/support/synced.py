@@ -1,8 +1,7 @@
 """What a program made below a folder, and what of it would survive a power failure, by its system calls.
 
-strace writes down every call that makes, fills, renames or syncs a file; this replays them. A file lasts when its
-content was synced after the last write to it and its name when the folder that holds it was synced after the name was
-made.
+strace writes down every call that makes, fills, renames or syncs a file; this replays them. Content lasts when it
+was synced after the last write to it, a name when the folder that holds it was synced after the name was made.
 """
 
 from __future__ import annotations
@@ -18,7 +17,17 @@ from tests.support.workers import ROOT
 
 PATIENCE: Final = 120.0
 _WRITES: Final = ("write", "pwrite64", "writev", "pwritev", "pwritev2", "ftruncate", "copy_file_range")
-_NAMES: Final = ("rename", "renameat", "renameat2", "link", "linkat", "mkdir", "mkdirat", "unlink", "unlinkat")
+_NAMES: Final = (
+    "rename",
+    "renameat",
+    "renameat2",
+    "link",
+    "linkat",
+    "mkdir",
+    "mkdirat",
+    "unlink",
+    "unlinkat",
+)
 CALLS: Final = ("openat", "fsync", "fdatasync", "rmdir", *_NAMES, *_WRITES)
 
 _CALL = re.compile(r"^(?P<pid>\d+) +(?P<name>\w+)\((?P<rest>.*)$")

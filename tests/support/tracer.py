@@ -2,11 +2,11 @@
 
     python tests/support/tracer.py '{"root": "…", "at": 7, "action": "kill", "command": ["…"]}'
 
-Counts, over all threads of the program together, the calls that change what a directory holds: rename, link, unlink,
-mkdir and their kin, below `root` and only where they have an effect (making a folder that exists has none). strace can
-inject a signal at the K-th call too, but counts separately for every thread and every call, and Lance hands
-its writes to whichever thread is free: a cut would be a matter of luck. Here a seccomp filter stops each of these
-calls before it happens, in whichever thread, and nothing goes on while they are counted.
+Counts, over all threads of the program together, the calls that change what a directory holds: rename, link,
+unlink, mkdir and their kin, below `root` and only where they have an effect (making a folder that exists has none).
+strace can send a signal at the K-th call too, but it counts separately for every thread and every call, and Lance
+hands its writes to whichever thread is free: which cuts were made would be a matter of luck. Here a seccomp filter
+stops each of these calls before it happens, in whichever thread, and nothing goes on while they are counted.
 
 `kill` is SIGKILL: K-1 changes have happened, the K-th has not. `freeze` stops every thread there, reports it, and
 goes on when told. Contents need no cut of their own: everything is written aside and then renamed or linked, and a

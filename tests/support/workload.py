@@ -2,9 +2,9 @@
 
     python -m tests.support.workload '{"kind": "append", "uri": "…"}'
 
-prints ``ACK <commit id>`` once the call has returned, or ``REFUSED <code>`` when it raised one of our errors. A kind
-works on the graph that its `setting` prepared; what a kind leaves is the same every time, so a test can compare.
-The graph may be anywhere: `uri` and `options` are passed through.
+prints ``ACK <commit id>`` once the call has returned, or ``REFUSED <code>`` when it raised one of our errors. A
+kind works on the graph that its `setting` prepared; what it leaves is the same every time, so that a test can
+compare. The graph may be anywhere: `uri` and `options` are passed through.
 
 Rows whose id begins with ``pair`` are always written to both tables, and deleted from both, in one commit.
 """
@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -387,12 +387,16 @@ def check_invariants(
     options: Mapping[str, str] | None = None,
     *,
     acknowledged: Iterable[str] = (),
+    lease_seconds: float | None = None,
 ) -> Findings:
     """Open a graph afresh, heal it, and check everything that must always hold; then write once more.
 
     Raises `AssertionError` with what is wrong. What is returned is the state before that last write.
     """
     graph = Repository.open(uri, options=options, durability="os")
+    if lease_seconds is not None:
+        graph.intents.lease_seconds = lease_seconds
+        graph.heal()
     try:
         commits = _check_manifest(graph)
         for name in graph.branches():
@@ -452,11 +456,7 @@ def _check_tables(graph: Graph, commit: CommitRecord) -> None:
         tables[key] = _ids_and_values(snapshot.scan(key))
         pinned = snapshot.pin(key).rows
         assert len(tables[key]) == pinned, f"{key} has {len(tables[key])} rows, its pin says {pinned}"
-    halves = {
-        id_
-        for id_ in tables[PERSON].items() ^ tables[KNOWS].items()
-        if id_[0].startswith(PAIR)
-    }
+    halves = {id_ for id_ in tables[PERSON].items() ^ tables[KNOWS].items() if id_[0].startswith(PAIR)}
     assert not halves, f"commit {commit.id} shows one half of {sorted(halves)}"
 
 

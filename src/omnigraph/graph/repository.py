@@ -29,7 +29,7 @@ from omnigraph.graph.intents import Intents, OwnedIntent
 from omnigraph.graph.plan import OperationClass, Plan
 from omnigraph.graph.publish import PrepareAgain, Receipt, check_expected_head, now_micros, pause, publish
 from omnigraph.graph.recovery import heal
-from omnigraph.graph.snapshot import Snapshot
+from omnigraph.graph.snapshot import Snapshot, reclaimed
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.temporal import millis_of
 from omnigraph.store.lance_io import LanceRoot
@@ -272,7 +272,7 @@ class Repository:
                 if taken.incarnation == incarnation:
                     return self._head(view, name)
                 raise Conflict(f"branch '{name}' already exists", details={"branch": name})
-            commit = self._head(view, source).commit if at is None else self._resolve(view, source, at)
+            commit = self._head(view, source).commit if at is None else self._readable(view, source, at)
             head = HeadRecord(name, incarnation, commit)
             entry = BranchEntry(incarnation, now_micros(), actor)
             change = Change(registry=registry.with_branch(name, entry), heads=[head])
@@ -281,12 +281,17 @@ class Repository:
 
         return self._retry(create)
 
-    def _resolve(self, view: View, source: str, at: At) -> CommitRecord:
+    def _readable(self, view: View, source: str, at: At) -> CommitRecord:
+        """The commit that `at` names, unless cleanup has taken what it pins: a branch there could not be read."""
         if isinstance(at, Snapshot):
             at = at.commit_id
         if isinstance(at, str):
-            return get_commit(self.manifest, view, at)
-        return self.snapshot(source, at).commit
+            commit = get_commit(self.manifest, view, at)
+        else:
+            commit = self.snapshot(source, at).commit
+        if not all(self.tables.exists(pin) for pin in commit.tables.values()):
+            raise reclaimed(commit)
+        return commit
 
     def delete_branch(self, name: str) -> None:
         """Delete a branch: its name is free at once, its commits stay reachable from others or go with cleanup."""

@@ -17,6 +17,7 @@ from lance import LanceOperation
 from lance.fragment import FragmentMetadata, write_fragments
 from lance.schema import LanceSchema
 
+from omnigraph.errors import NotFound
 from omnigraph.store.lance_io import (
     LanceRoot,
     data_files,
@@ -79,6 +80,14 @@ class Tables:
         dataset = self.root.open(path, version)
         self._keep(path, dataset)
         return dataset
+
+    def exists(self, pin: TablePin) -> bool:
+        """Whether a pinned version is still in storage, whatever handles this process holds."""
+        try:
+            self.root.open(pin.path, pin.version)
+        except NotFound:
+            return False
+        return True
 
     def scan(
         self,
