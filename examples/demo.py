@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 
 SOCIAL = "examples/social"
+# The tour's graph, made anew each time. Folders of this ending are never committed.
+GRAPH = "demo.omni"
 MISTAKES = "examples/mistakes"
 
 
@@ -64,6 +67,31 @@ STEPS = (
         "Each refusal has its reason, and many have a code that programs can rely on.",
         f"omnigraph schema plan --from {SOCIAL}/schema.pg --schema {MISTAKES}/schema.pg",
     ),
+    Step(
+        "A graph is a folder, or a prefix in a bucket",
+        "One table per type, and one manifest that says which versions count.",
+        f"omnigraph init --schema {SOCIAL}/schema.pg --as ana {GRAPH}",
+    ),
+    Step(
+        "A branch is one row",
+        "Names are data: `review` and `review/ana` live side by side.",
+        f"omnigraph branch create review/ana --as ana --uri {GRAPH}",
+    ),
+    Step(
+        "Everything that happened is on record",
+        "Who, where, when; each commit is a complete state that can be read again.",
+        f"omnigraph commit list --branch review/ana {GRAPH}",
+    ),
+    Step(
+        "A snapshot names the exact version of every table",
+        "Readers keep theirs for as long as they like, whatever writers do.",
+        f"omnigraph snapshot {GRAPH}",
+    ),
+    Step(
+        "Nothing is removed by accident",
+        "Cleanup only tells what it would do until it is told to go ahead.",
+        f"omnigraph cleanup --keep 10 {GRAPH}",
+    ),
 )
 
 NEXT = """\
@@ -72,12 +100,14 @@ Try next:
   .venv/bin/omnigraph lint --schema examples/research/schema.pg examples/research --json
                                                            what each query returns, reads and writes
   change a word in examples/social/queries.gq              and lint it again
+  .venv/bin/omnigraph branch list --uri demo.omni          the graph this tour made is still there
   docs/guide/cli.md                                        each command with its output
 """
 
 
 def main() -> int:
     """Run the tour; fail when a command does not end as it should."""
+    shutil.rmtree(ROOT / GRAPH, ignore_errors=True)
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
     for number, step in enumerate(STEPS, start=1):
         say(f"\n{bold(f'{number}. {step.title}')}\n   {step.words}\n\n{bold(f'$ {step.command}')}\n")

@@ -70,7 +70,13 @@ def test_the_demo_runs_through_from_any_directory(tmp_path: Path) -> None:
         timeout=100,
         check=False,
     )
-    assert (tour.returncode, tour.stderr) == (0, "")
+    assert tour.returncode == 0, tour.stdout + tour.stderr
+    # What goes there is what commands say about their target, and nothing else.
+    assert [line.split(" ", 2)[:2] for line in tour.stderr.splitlines()] == [
+        ["omnigraph", "branch"],
+        ["cleanup", "is"],
+    ]
+    assert "created branch review/ana from main" in tour.stdout
     assert "\x1b" not in tour.stdout
     assert "[OG-MF-103, validated]" in tour.stdout
     assert "Try next:" in tour.stdout

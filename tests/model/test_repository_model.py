@@ -305,8 +305,8 @@ def test_the_repository_behaves_as_its_model(monkeypatch: pytest.MonkeyPatch) ->
     run_state_machine_as_test(
         RepositoryMachine,
         settings=settings(
-            max_examples=700,
-            stateful_step_count=40,
+            max_examples=100,
+            stateful_step_count=25,
             deadline=None,
             print_blob=True,
             suppress_health_check=list(HealthCheck),
