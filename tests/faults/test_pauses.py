@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -43,10 +45,10 @@ def test_a_writer_that_wakes_up_after_recovery_ends_as_recovery_decided(
             assert writer.change is not None
             intent = pending_intent(uri)
             published = intent is not None and is_published(uri, intent)
-            healed = Healer(uri)
-            run = writer.resume()
-            healed.finish()
-            check(uri, intent, published, run, in_time=healed.in_time)
+            with healing(uri) as healer:
+                run = writer.resume()
+                healer.finish()
+            check(uri, intent, published, run, in_time=healer.in_time)
     cuts.report()
 
 
@@ -78,30 +80,33 @@ def test_a_writer_that_was_killed_is_dead_before_its_parent_notices(
     assert [record.id for record in check_invariants(uri).recoveries] == [intent.id]
 
 
+@dataclass(slots=True)
 class Healer:
-    """A process that heals, and to which every lease from elsewhere has run out.
+    """A process that heals, and to which every lease from elsewhere has run out."""
 
-    It has to wait when the paused writer holds the folder's lock.
-    """
-
-    def __init__(self, uri: str) -> None:
-        self._process = subprocess.Popen(
-            worker(Task("heal", uri, lease_seconds=0.0)), cwd=ROOT, stdout=subprocess.PIPE, text=True
-        )
-        try:
-            self._output, _ = self._process.communicate(timeout=HEALING)
-            self.in_time = True
-        except subprocess.TimeoutExpired:
-            self.in_time = False
+    process: subprocess.Popen[str]
+    in_time: bool = True
 
     def finish(self) -> None:
-        """Wait for its end, now that the writer goes on."""
-        if not self.in_time:
-            try:
-                self._output, _ = self._process.communicate(timeout=PATIENCE)
-            finally:
-                self._process.kill()
-        assert self._output.startswith("ACK"), self._output
+        """Wait for its end."""
+        output, _ = self.process.communicate(timeout=PATIENCE)
+        assert output.startswith("ACK"), output
+
+
+@contextmanager
+def healing(uri: str) -> Iterator[Healer]:
+    """A healer that has finished, or has to wait because the paused writer holds the folder's lock."""
+    task = Task("heal", uri, lease_seconds=0.0)
+    healer = Healer(subprocess.Popen(worker(task), cwd=ROOT, stdout=subprocess.PIPE, text=True))
+    with healer.process:
+        try:
+            healer.process.wait(HEALING)
+        except subprocess.TimeoutExpired:
+            healer.in_time = False
+        try:
+            yield healer
+        finally:
+            healer.process.kill()
 
 
 def check(uri: str, intent: Intent | None, published: bool, run: Run, *, in_time: bool) -> None:

@@ -63,9 +63,9 @@ class Frozen:
         return self._ended
 
     def kill(self) -> None:
-        """End it where it stands; whoever traces it takes it along."""
+        """End it where it stands: its tracer takes it along."""
         self.process.kill()
-        self.process.communicate(timeout=PATIENCE)
+        self.process.wait(timeout=PATIENCE)
 
 
 def worker(task: Task) -> list[str]:
@@ -87,9 +87,8 @@ def frozen(task: Task, at: int) -> Iterator[Frozen]:
 
     When it ends before that, `change` is None.
     """
-    process = _start(task, at, "freeze")
-    held = Frozen(process, [])
-    with _bounded(process):
+    held = Frozen(_start(task, at, "freeze"), [])
+    with held.process as process, _bounded(process):
         try:
             assert process.stdout is not None
             for line in process.stdout:
@@ -100,9 +99,7 @@ def frozen(task: Task, at: int) -> Iterator[Frozen]:
                     break
             yield held
         finally:
-            if process.poll() is None:
-                process.kill()
-                process.communicate(timeout=PATIENCE)
+            process.kill()
 
 
 def copy_graph(source: Path, target: Path) -> str:

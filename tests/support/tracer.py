@@ -187,13 +187,15 @@ class Tracer:
 
     def _freeze(self, change: str) -> None:
         os.kill(self.main, signal.SIGSTOP)
-        stopped, status = os.waitpid(-1, _WALL)
-        held = [stopped]
+        held = []
         # The stop reaches one thread first; once it takes it the others follow, and stay until let go.
-        while os.WIFSTOPPED(status) and (os.WSTOPSIG(status) != signal.SIGSTOP or status >> 16):
-            stopped, status = os.waitpid(-1, _WALL)
-            held.append(stopped)
-        _ptrace(_CONT, held.pop(), None, signal.SIGSTOP)
+        while True:
+            pid, status = os.waitpid(-1, _WALL)
+            if os.WIFSTOPPED(status):
+                if os.WSTOPSIG(status) == signal.SIGSTOP and not status >> 16:
+                    break
+                held.append(pid)
+        _ptrace(_CONT, pid, None, signal.SIGSTOP)
         _say({"frozen": change, "pid": self.main})
         sys.stdin.readline()
         os.kill(self.main, signal.SIGCONT)

@@ -436,6 +436,7 @@ def _check_manifest(graph: Graph) -> dict[str, CommitRecord]:
 def _check_chain(graph: Graph, branch: str, commits: Mapping[str, CommitRecord]) -> None:
     head = graph.head(branch)
     assert commits.get(head.commit.id) == head.commit, f"the head of {branch} is not in the log as it stands"
+    chain: set[str] = set()
     newer: CommitRecord | None = None
     commit: CommitRecord | None = head.commit
     while commit is not None:
@@ -443,10 +444,13 @@ def _check_chain(graph: Graph, branch: str, commits: Mapping[str, CommitRecord])
             assert commit.sequence == newer.sequence - 1, f"{branch} skips from {newer.sequence}"
             assert commit.created_at < newer.created_at, f"{branch} runs backwards in time"
         newer = commit
+        chain.add(commit.id)
         assert commit.parent is None or commit.parent in commits, f"{commit.id} has lost its parent"
         commit = None if commit.parent is None else commits[commit.parent]
     assert newer is not None
     assert newer.sequence == GENESIS_SEQUENCE, f"{branch} does not reach the first commit"
+    astray = {item.id for item in commits.values() if item.incarnation == head.incarnation} - chain
+    assert not astray, f"commits of {branch} are in the log but not in its history: {astray}"
 
 
 def _check_tables(graph: Graph, commit: CommitRecord) -> None:

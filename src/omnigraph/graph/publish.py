@@ -27,6 +27,10 @@ class Receipt:
     replayed: bool = False
 
 
+class Contended(Conflict):
+    """A branch moved too often for a commit to get a turn. The plan is as good as before; nothing is visible."""
+
+
 class PrepareAgain(Exception):
     """The branch has moved in a way that this work can absorb by being prepared once more."""
 
@@ -75,10 +79,13 @@ def publish(
         except Uncertain as silence:
             uncertain = silence.error
             continue
+        except OutcomeUnknown as error:
+            error.details["commit_id"] = plan.commit_id
+            raise
         return Receipt(record, attempt + 1)
     if uncertain is not None:
         raise unknown_outcome(plan, uncertain)
-    raise Conflict(
+    raise Contended(
         f"branch '{plan.branch}' moved {MAX_ATTEMPTS} times while a commit was being published",
         details={"branch": plan.branch, "expected": plan.base, "actual": None},
         hint="try again when fewer writers are busy",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from omnigraph.errors import Conflict, NotFound, PreconditionFailed
 from omnigraph.graph.intents import Intent, Intents
 from omnigraph.graph.plan import Plan
-from omnigraph.graph.publish import PrepareAgain, now_micros, pause, publish
+from omnigraph.graph.publish import Contended, PrepareAgain, now_micros, pause, publish
 from omnigraph.store.manifest import Change, Manifest, Superseded, Uncertain
 from omnigraph.store.records import RecoveryOutcome, RecoveryRecord
 
@@ -58,6 +58,9 @@ def _roll_forward(manifest: Manifest, intents: Intents, intent: Intent, plan: Pl
     record = _record(intent, "rolled_forward", "it was complete and has been published", plan.commit_id)
     try:
         receipt = publish(manifest, plan, recovery=record)
+    except Contended:
+        # Others were quicker, not further: the intent stays for the next healer.
+        return None
     except (Conflict, PreconditionFailed, PrepareAgain) as error:
         # The branch has moved past this plan for good, so neither its owner nor anybody can still publish it.
         return _discard(manifest, intents, intent, "discarded", f"it was overtaken: {error}", fenced=True)

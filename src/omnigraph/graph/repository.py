@@ -285,10 +285,8 @@ class Repository:
         """The commit that `at` names, unless cleanup has taken what it pins: a branch there could not be read."""
         if isinstance(at, Snapshot):
             at = at.commit_id
-        if isinstance(at, str):
-            commit = get_commit(self.manifest, view, at)
-        else:
-            commit = self.snapshot(source, at).commit
+        known = isinstance(at, str)
+        commit = get_commit(self.manifest, view, str(at)) if known else self.snapshot(source, at).commit
         if not all(self.tables.exists(pin) for pin in commit.tables.values()):
             raise reclaimed(commit)
         return commit
