@@ -1,11 +1,13 @@
 """Planted defects: patches that break one promise each, with the tests that must notice.
 
-A patch begins with two comment lines, `# what it breaks` and `# caught by: <pytest arguments>`. `make sensitivity`
+A patch begins with two comment lines, `# what it breaks` and `# caught by: <pytest arguments>`, the latter with
+environment variables in front where the tests need one. `make sensitivity`
 applies each to a copy of the tree and runs those tests: a defect that they let pass is a hole in the suite.
 """
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import shutil
 import subprocess
@@ -30,6 +32,7 @@ class Defect:
     path: Path
     breaks: str
     tests: tuple[str, ...]
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 def all_defects() -> list[Defect]:
@@ -39,8 +42,15 @@ def all_defects() -> list[Defect]:
 
 def _read(path: Path) -> Defect:
     first, second, *_ = path.read_text().splitlines()
-    tests = shlex.split(second.removeprefix(CAUGHT_BY)) if second.startswith(CAUGHT_BY) else []
-    return Defect(path.stem, path, first.removeprefix("#").strip(), tuple(tests))
+    words = shlex.split(second.removeprefix(CAUGHT_BY)) if second.startswith(CAUGHT_BY) else []
+    variables = list(itertools.takewhile(lambda word: "=" in word, words))
+    return Defect(
+        path.stem,
+        path,
+        first.removeprefix("#").strip(),
+        tuple(words[len(variables) :]),
+        tuple((name, value) for name, _, value in (word.partition("=") for word in variables)),
+    )
 
 
 def copy_tree(target: Path) -> None:
@@ -69,9 +79,16 @@ def is_caught(defect: Defect) -> tuple[bool, str]:
             return False, f"the patch does not apply: {applied.stderr}"
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *defect.tests]
         environment = {"PYTHONPATH": f"{tree / 'src'}:{tree}", "PATH": _path(), "HOME": folder}
+        environment.update(defect.variables)
         try:
             done = subprocess.run(
-                command, cwd=tree, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
+                command,
+                cwd=tree,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return True, "the tests did not come to an end"
