@@ -1,8 +1,21 @@
 """OmniGraph: a typed property-graph database on Lance tables that branches, merges and time-travels."""
 
 from omnigraph import errors
+from omnigraph.api.commits import Branch, Commit, Receipt
+from omnigraph.api.entry import init, open  # noqa: A004 - the name is part of the API
+from omnigraph.api.graph import Graph
 from omnigraph.errors import OmnigraphError
 
-__all__ = ["OmnigraphError", "__version__", "errors"]
+__all__ = [
+    "Branch",
+    "Commit",
+    "Graph",
+    "OmnigraphError",
+    "Receipt",
+    "__version__",
+    "errors",
+    "init",
+    "open",
+]
 
 __version__ = "0.1.0"

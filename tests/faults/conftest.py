@@ -106,15 +106,15 @@ def changes_of(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many cuts ran and how many of them left something wrong."""
-    totals = {"cuts": 0, "violations": 0}
+    """Say how many cuts ran, how many of them left something wrong, and how many writers died at random."""
+    totals = {"cuts": 0, "violations": 0, "kills": 0}
     for reports in terminalreporter.stats.values():
         for report in reports:
             for name, value in getattr(report, "user_properties", ()):
                 if name in totals and report.when == "call":
                     totals[name] += int(value)
-    if totals["cuts"]:
-        terminalreporter.write_line(f"{totals['cuts']} cuts, {totals['violations']} violations")
+    if any(totals.values()):
+        terminalreporter.write_line(", ".join(f"{count} {name}" for name, count in totals.items()))
 
 
 def wanted_cuts() -> str:

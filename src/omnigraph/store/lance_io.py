@@ -30,6 +30,8 @@ _MISSING = re.compile(
     r"\bNot found: |\bwas not found: |Object at location \S+ not found|No data in memory|NoSuchKey"
 )
 _RUST_PLACES = re.compile(r", /[^,]*\.rs:\d+")
+# What a scan says when the user has interrupted it; everything else in Lance raises the interrupt itself.
+_INTERRUPTED = "External error: KeyboardInterrupt"
 _U64_MAX = 2**64 - 1
 _DETACHED_BIT = 1 << 63
 _TRANSIENT = (
@@ -204,6 +206,8 @@ def translated(doing: str) -> Iterator[None]:
     except (OmnigraphError, CommitConflictError):
         raise
     except (OSError, ValueError, RuntimeError) as error:
+        if str(error).startswith(_INTERRUPTED):
+            raise KeyboardInterrupt from error
         raise storage_error(error, doing) from error
 
 

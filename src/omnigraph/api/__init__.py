@@ -1,0 +1,1 @@
+"""The public Python API; `omnigraph` itself re-exports it."""

@@ -1,0 +1,65 @@
+"""Commits, receipts and branches as the API shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from omnigraph.lang.temporal import EPOCH_TIME
+
+if TYPE_CHECKING:
+    from omnigraph.store.records import CommitRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One state of the graph and how it came about."""
+
+    id: str
+    parents: tuple[str, ...]
+    branch: str
+    sequence: int
+    actor: str | None
+    created_at: datetime
+    operation: str
+    message: str | None
+
+    @classmethod
+    def of(cls, record: CommitRecord) -> Commit:
+        """The commit of a manifest row."""
+        parents = tuple(item for item in (record.parent, record.merged_parent) if item is not None)
+        return cls(
+            id=record.id,
+            parents=parents,
+            branch=record.branch,
+            sequence=record.sequence,
+            actor=record.actor,
+            created_at=EPOCH_TIME + timedelta(microseconds=record.created_at),
+            operation=record.operation,
+            message=record.message,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a write did. `commit` is None when nothing matched, and then nothing was committed.
+
+    `affected` counts rows per type. `replayed` says that an earlier call with the same idempotency key had done
+    the work already; what it affected is not counted again.
+    """
+
+    commit: Commit | None
+    affected: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    affected_nodes: int = 0
+    affected_edges: int = 0
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch and the commit it stands at."""
+
+    name: str
+    commit_id: str

@@ -1,0 +1,86 @@
+"""Ways to a graph. Storage is imported when one is taken, so that `import omnigraph` stays light."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from omnigraph.api.graph import Graph
+
+
+def init(
+    uri: str,
+    schema: str | Path,
+    *,
+    actor: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    durability: Literal["full", "os"] = "full",
+) -> Graph:
+    """Make a new graph at a path, ``file://``, ``s3://`` or ``memory://`` address.
+
+    `schema` is schema text, or the path of a ``.pg`` file. Of several callers one succeeds; the others get
+    `Conflict`. A call that dies on the way leaves nothing that can be opened, and the next one completes it.
+
+    >>> import omnigraph as og
+    >>> og.init("memory://docs-init", schema="node City { name: String @key }").branches.list()
+    ['main']
+    """
+    from omnigraph.catalog.catalog import accept
+    from omnigraph.graph.repository import Repository
+    from omnigraph.lang.compile import load_schema
+
+    text, name = _schema_text(schema)
+    catalog = accept(load_schema(text, name), text)
+    repository = Repository.init(uri, catalog, options=storage_options, durability=durability, actor=actor)
+    return Graph(
+        repository, actor, _opened(repository.location.uri, "rw", actor, storage_options, durability)
+    )
+
+
+def open(  # noqa: A001 - the name is part of the API
+    uri: str,
+    mode: Literal["rw", "r"] = "rw",
+    *,
+    actor: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    durability: Literal["full", "os"] = "full",
+) -> Graph:
+    """Open a graph. ``rw`` heals what dead writers left; ``r`` never writes, not even that.
+
+    >>> import omnigraph as og
+    >>> g = og.init("memory://docs-open", schema="node City { name: String @key }")
+    >>> og.open("memory://docs-open", mode="r").commits()[0].operation
+    'init'
+    """
+    from omnigraph.graph.repository import Repository
+
+    repository = Repository.open(uri, mode=mode, options=storage_options, durability=durability)
+    return Graph(
+        repository, actor, _opened(repository.location.uri, mode, actor, storage_options, durability)
+    )
+
+
+def reopen(opened: Mapping[str, Any]) -> Graph:
+    """The handle that another one was pickled to."""
+    return open(**opened)
+
+
+def _opened(
+    uri: str, mode: str, actor: str | None, options: Mapping[str, str] | None, durability: str
+) -> dict[str, Any]:
+    return {
+        "uri": uri,
+        "mode": mode,
+        "actor": actor,
+        "storage_options": None if options is None else dict(options),
+        "durability": durability,
+    }
+
+
+def _schema_text(schema: str | Path) -> tuple[str, str]:
+    """Text, or the text of a file: a path is a `Path`, or one line that ends in ``.pg``."""
+    if isinstance(schema, Path) or (schema.endswith(".pg") and "\n" not in schema):
+        path = Path(schema)
+        return path.read_text(encoding="utf-8"), str(path)
+    return schema, "<schema>"

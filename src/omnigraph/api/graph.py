@@ -1,0 +1,210 @@
+"""`Graph`: everything one can do with a graph, from Python."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from itertools import islice
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.api.commits import Branch, Commit, Receipt
+from omnigraph.errors import InvalidInput
+from omnigraph.lang import ir
+from omnigraph.lang.check import check_query
+from omnigraph.lang.params import bind_params
+from omnigraph.lang.query_parser import parse_queries
+from omnigraph.lang.schema import Schema
+from omnigraph.lang.source import Source, did_you_mean
+
+if TYPE_CHECKING:
+    from omnigraph.graph.plan import OperationClass
+    from omnigraph.graph.repository import Repository
+    from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.graph.transaction import Transaction
+
+_CACHED_PLANS = 256
+
+
+class Graph:
+    """A handle on a graph. Safe to share between threads; it pickles to its address, never to state.
+
+    >>> import omnigraph as og
+    >>> g = og.init("memory://docs-graph", schema="node Person { name: String @key  age: I32? }", actor="ana")
+    >>> add = 'query add($n: String) { insert Person { name: $n, age: 30 } }'
+    >>> g.mutate(add, {"n": "Bo"}).affected
+    {'Person': {'inserted': 1, 'updated': 0, 'deleted': 0}}
+    >>> [commit.operation for commit in g.commits()]
+    ['mutate', 'init']
+    """
+
+    def __init__(self, repository: Repository, actor: str | None, opened: Mapping[str, Any]) -> None:
+        self._repository = repository
+        self._opened = dict(opened)
+        self.actor = actor
+        self.branches = Branches(repository, actor)
+        self.schema = SchemaView(repository)
+        self._checked = lru_cache(maxsize=_CACHED_PLANS)(_check)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from omnigraph.api.entry import reopen
+
+        return reopen, (dict(self._opened),)
+
+    def __enter__(self) -> Graph:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Graph({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """The graph's address in its one normal form."""
+        return self._repository.location.uri
+
+    def close(self) -> None:
+        """Let go of threads. A graph needs no closing: every commit is complete when its call returns."""
+        self._repository.close()
+
+    # --- writing -----------------------------------------------------------------------------------------
+
+    def mutate(
+        self,
+        source: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        actor: str | None = None,
+    ) -> Receipt:
+        """Run a mutation query as one commit.
+
+        Its statements apply in order and see each other's effects; constraints are checked over the whole. When
+        anything fails nothing is visible. `if_commit` refuses unless the branch's head is that commit.
+        """
+        from omnigraph.engine.bindings import Bindings
+        from omnigraph.graph.repository import WriteRequest
+        from omnigraph.write.mutate import MutationOutcome, prepare_mutation
+
+        outcome = MutationOutcome()
+        now = time.time_ns() // 1_000_000
+
+        def prepare(transaction: Transaction) -> OperationClass | None:
+            query = self._checked(source, name, transaction.base.catalog.schema)
+            if not isinstance(query, ir.MutationQuery):
+                raise InvalidInput(f"query '{query.name}' is a read", hint="run it with `query`")
+            bindings = Bindings(bind_params(query.params, params), now)
+            return prepare_mutation(query, bindings, outcome)(transaction)
+
+        request = WriteRequest(
+            "mutate",
+            actor=actor if actor is not None else self.actor,
+            message=message,
+            expected_head=if_commit,
+            idempotency_key=idempotency_key,
+            request=f"{source}\0{name}\0{params!r}",
+        )
+        done = self._repository.write(branch, request, prepare)
+        if done is None:
+            return Receipt(None)
+        if done.replayed:
+            return Receipt(Commit.of(done.commit), replayed=True)
+        return Receipt(Commit.of(done.commit), _by_type_name(outcome.affected), outcome.nodes, outcome.edges)
+
+    # --- history -----------------------------------------------------------------------------------------
+
+    def commits(self, branch: str = "main", limit: int | None = 50, actor: str | None = None) -> list[Commit]:
+        """A branch's history, newest first, the inherited part included."""
+        found = (Commit.of(item) for item in self._repository.commits(branch))
+        chosen = (item for item in found if actor is None or item.actor == actor)
+        return list(islice(chosen, limit))
+
+    def commit(self, id: str) -> Commit:  # noqa: A002 - the name is part of the API
+        """A commit by its id."""
+        return Commit.of(self._repository.commit(id))
+
+    def snapshot(self, branch: str = "main", at: str | datetime | Snapshot | None = None) -> Snapshot:
+        """The state of a branch, or of a commit or moment; reading from it never changes."""
+        return self._repository.snapshot(branch, at)
+
+    # --- maintenance -------------------------------------------------------------------------------------
+
+    def cleanup(
+        self, keep: int | None = None, older_than: str | None = None, confirm: bool = False
+    ) -> dict[str, Any]:
+        """Remove data that only old commits need; without `confirm` only tell what would go."""
+        from omnigraph.maintain.cleanup import cleanup
+
+        report = cleanup(self._repository, keep=keep, older_than=older_than, confirm=confirm)
+        return {"confirmed": report.confirmed, "datasets": [item.to_json() for item in report.datasets]}
+
+
+class Branches:
+    """The branches of a graph."""
+
+    def __init__(self, repository: Repository, actor: str | None) -> None:
+        self._repository = repository
+        self._actor = actor
+
+    def list(self) -> list[str]:
+        """Names of all branches, sorted."""
+        return list(self._repository.branches())
+
+    def create(
+        self, name: str, source: str = "main", *, at: str | datetime | None = None, actor: str | None = None
+    ) -> Branch:
+        """Make a branch at another's head, or at a commit or moment. Costs one row."""
+        actor = actor if actor is not None else self._actor
+        head = self._repository.create_branch(name, source, at=at, actor=actor)
+        return Branch(head.branch, head.commit.id)
+
+    def delete(self, name: str) -> None:
+        """Delete a branch; its name is free at once."""
+        self._repository.delete_branch(name)
+
+
+class SchemaView:
+    """The schema of a graph."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+
+    def source(self, branch: str = "main", at: str | datetime | None = None) -> str:
+        """The text of the schema that was accepted."""
+        return self._repository.snapshot(branch, at).catalog.source
+
+
+def _check(text: str, name: str | None, schema: Schema) -> ir.CheckedQuery:
+    source = Source(text, "<query>")
+    queries = parse_queries(source).queries
+    if not queries:
+        raise InvalidInput("the text holds no query")
+    if name is None:
+        if len(queries) > 1:
+            names = ", ".join(item.name for item in queries)
+            raise InvalidInput(f"the text holds several queries: {names}", hint="choose one by name")
+        return check_query(queries[0], schema, source)
+    chosen = next((item for item in queries if item.name == name), None)
+    if chosen is None:
+        tail = did_you_mean(name, [item.name for item in queries])
+        raise InvalidInput(f"no query is called `{name}`{tail}")
+    return check_query(chosen, schema, source)
+
+
+def _by_type_name(affected: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:
+    """Counts by the name of the type; an edge that shares its name with a node keeps its full key."""
+    found: dict[str, Mapping[str, int]] = {}
+    for key, counts in sorted(affected.items(), key=lambda item: item[0].startswith("edge:")):
+        name = key.split(":", 1)[1]
+        found[key if name in found else name] = counts
+    return found

@@ -1,0 +1,1 @@
+"""What changes a graph: mutations and loads, validated whole before anything is visible."""

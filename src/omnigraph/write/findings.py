@@ -1,0 +1,129 @@
+"""What validation found: violations in a fixed order, bounded in number, all of them counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import ConstraintViolation
+from omnigraph.lang.temporal import format_date, format_datetime
+from omnigraph.lang.types import PropType, Scalar
+from omnigraph.write.delta import Violation
+
+# So many violations are reported one by one; a load of a million bad rows must not become a million objects.
+REPORTED = 100
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The first violations in the order of type key, id, property and message, and how many there are in all.
+
+    A value that can be pickled, so that tasks can send theirs to be merged.
+    """
+
+    violations: tuple[Violation, ...] = ()
+    total: int = 0
+
+    def __bool__(self) -> bool:
+        """Whether anything was found."""
+        return self.total > 0
+
+    def __iter__(self) -> Iterator[Violation]:
+        """The reported violations, in order."""
+        return iter(self.violations)
+
+    @staticmethod
+    def merge(parts: Iterable[Findings]) -> Findings:
+        """All findings as one. Exact, because each part holds its own first ones."""
+        shown: list[Violation] = []
+        total = 0
+        for part in parts:
+            total += part.total
+            shown += part.violations
+        return Findings(tuple(sorted(shown, key=_order)[:REPORTED]), total)
+
+
+def _order(found: Violation) -> tuple[str, bool, str, str, str]:
+    return found.table_key, found.id is None, found.id or "", found.property or "", found.message
+
+
+def refuse(found: Findings) -> None:
+    """Raise `ConstraintViolation` with the message of the first violation, if there is one."""
+    if found:
+        raise ConstraintViolation(
+            found.violations[0].message,
+            [item.to_json() for item in found],
+            details={"violations": found.total, "limit": REPORTED},
+        )
+
+
+def report(
+    ids: pa.Array | pa.ChunkedArray,
+    positions: np.ndarray[Any, Any],
+    describe: Callable[[np.ndarray[Any, Any], list[str | None]], Iterable[Violation]],
+) -> Findings:
+    """One violation for each position. `describe` gets only those to be reported, and their ids."""
+    if not len(positions):
+        return Findings()
+    chosen = ids.take(pa.array(positions))
+    first = positions
+    if len(positions) > REPORTED:
+        kept = pc.array_sort_indices(chosen).slice(0, REPORTED)
+        first, chosen = positions[kept.to_numpy()], chosen.take(kept)
+    return Findings(tuple(sorted(describe(first, chosen.to_pylist()), key=_order)), len(positions))
+
+
+def json_values(values: pa.Array | pa.ChunkedArray, prop_type: PropType) -> list[Any]:
+    """The values of a scalar column as query rows have them in JSON."""
+    match prop_type.scalar:
+        case Scalar.DATE:
+            return [
+                None if item is None else format_date(item) for item in values.cast(pa.int32()).to_pylist()
+            ]
+        case Scalar.DATETIME:
+            return [
+                None if item is None else format_datetime(item)
+                for item in values.cast(pa.int64()).to_pylist()
+            ]
+        case Scalar.F32:
+            # The shortest decimal of the stored width, not the digits of the double that it widens to.
+            return [
+                None if item is None else json_float(float(str(np.float32(item))))
+                for item in values.to_pylist()
+            ]
+        case Scalar.F64:
+            return [None if item is None else json_float(item) for item in values.to_pylist()]
+        case _:
+            return list(values.to_pylist())
+
+
+def json_float(value: float) -> float | str:
+    """A float as JSON has it.
+
+    >>> json_float(0.5), json_float(float("-inf"))
+    (0.5, '-Infinity')
+    """
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def text_of(value: Any) -> str:
+    """A JSON value in a message: text plain, without quotes.
+
+    >>> text_of("Ann"), text_of(True), text_of(2.0), text_of(["a", 1])
+    ('Ann', 'true', '2.0', '(a, 1)')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"({', '.join(map(text_of, value))})"
+    return str(value)

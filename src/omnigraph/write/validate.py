@@ -1,0 +1,78 @@
+"""The one place where every write is checked: mutation, load and merge hand over deltas and get a yes or an error.
+
+The rules run in four stages, cheapest and most local first. A stage that finds something ends the check, so later
+stages may rely on what the earlier ones established.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.lang.schema import NodeType
+from omnigraph.write.delta import CommittedRows, TableDelta
+from omnigraph.write.findings import Findings, refuse
+from omnigraph.write.row_rules import row_violations
+from omnigraph.write.set_rules import (
+    cardinality_violations,
+    endpoint_violations,
+    entity_of,
+    repeated,
+    tuples,
+    unique_violations,
+)
+
+
+def validate(catalog: Catalog, deltas: Mapping[str, TableDelta], committed: CommittedRows) -> None:
+    """Return when the final image of an operation keeps every rule of the schema.
+
+    Otherwise raise `ConstraintViolation` for the first stage that found something: rows, `@unique`, endpoints,
+    `@card`. It carries every violation of that stage, up to a bound, and the number of all of them.
+    """
+    check_row_rules(catalog, deltas)
+    check_set_rules(catalog, deltas, committed)
+
+
+def check_row_rules(catalog: Catalog, deltas: Mapping[str, TableDelta]) -> None:
+    """The first stage alone. It needs no committed state."""
+    refuse(
+        Findings.merge(
+            row_violations(delta.table, entity_of(catalog, delta.table), delta.rows)
+            for delta in deltas.values()
+        )
+    )
+
+
+def check_set_rules(catalog: Catalog, deltas: Mapping[str, TableDelta], committed: CommittedRows) -> None:
+    """The stages after the first, for rows that have passed it."""
+    for found in set_findings(catalog, deltas, committed):
+        refuse(found)
+
+
+def set_findings(
+    catalog: Catalog, deltas: Mapping[str, TableDelta], committed: CommittedRows
+) -> Iterator[Findings]:
+    """What each set stage finds, in order and one at a time: a stage that is not asked for reads nothing."""
+    yield unique_violations(catalog, deltas, committed)
+    yield endpoint_violations(catalog, deltas, committed)
+    yield cardinality_violations(catalog, deltas, committed)
+
+
+def input_duplicates(catalog: Catalog, inputs: Mapping[str, pa.Table]) -> Findings:
+    """Records of one input that repeat a `@unique` or `@key` value, even under one id.
+
+    `inputs` are the records by table key, one row each, before the last of each id is chosen. Of their columns
+    only ``id`` and those of the constraints are looked at.
+    """
+
+    def found() -> Iterator[Findings]:
+        for key, rows in inputs.items():
+            table = catalog.tables[key]
+            entity = entity_of(catalog, table)
+            keys = () if not isinstance(entity, NodeType) or entity.key is None else (entity.key,)
+            for columns in dict.fromkeys((*keys, *entity.uniques)):
+                yield repeated(table, columns, tuples(table, columns, rows))
+
+    return Findings.merge(found())

@@ -1,0 +1,323 @@
+"""Mutations through the API: what each statement does, in what order, and what is refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import (
+    Conflict,
+    ConstraintViolation,
+    InvalidInput,
+    NotFound,
+    PreconditionFailed,
+)
+from tests.support.places import fresh_memory
+
+SCHEMA = """
+node Person { name: String @key  age: I32?  tags: [String]?  mail: String? @unique  @range(age, 0..150) }
+node Firm { name: String @key  kind: enum(public, startup)? }
+node Note { text: String  at: DateTime?  day: Date?  score: F64?  vec: Vector(2)?  file: Blob? }
+edge Knows: Person -> Person { since: Date? }
+edge WorksAt: Person -> Firm @card(0..1)
+"""
+DATA = """
+query data() {
+  insert Person { name: "Ann", age: 30, tags: ["a", "b"] }
+  insert Person { name: "Bob", age: 25 }
+  insert Person { name: "Cy", tags: ["b"] }
+  insert Person { name: "Di", age: 25, tags: [] }
+  insert Firm { name: "Acme" }
+  insert Firm { name: "Beta" }
+  insert Knows { from: "Ann", to: "Bob", since: date("2020-01-01") }
+  insert Knows { from: "Ann", to: "Bob", since: date("2021-01-01") }
+  insert Knows { from: "Bob", to: "Cy" }
+  insert Knows { from: "Cy", to: "Ann" }
+  insert Knows { from: "Di", to: "Di" }
+  insert WorksAt { from: "Ann", to: "Acme" }
+  insert WorksAt { from: "Bob", to: "Acme" }
+  insert WorksAt { from: "Cy", to: "Beta" }
+}
+"""
+
+
+@pytest.fixture
+def graph() -> og.Graph:
+    """The people of the language specification."""
+    found = og.init(fresh_memory(), schema=SCHEMA, actor="ana")
+    found.mutate(DATA)
+    return found
+
+
+def run(graph: og.Graph, body: str, params: dict[str, Any] | None = None, declared: str = "") -> og.Receipt:
+    """Run statements as one mutation."""
+    return graph.mutate(f"query q({declared}) {{ {body} }}", params)
+
+
+def people(graph: og.Graph, at: str | None = None) -> dict[str, int | None]:
+    """Every person's age."""
+    table = rows(graph, "node:Person", at)
+    return {row["name"]: row["age"] for row in table}
+
+
+def rows(graph: og.Graph, key: str, at: str | None = None) -> list[dict[str, Any]]:
+    """Rows by logical column, by id."""
+    snapshot = graph.snapshot(at=at)
+    table = snapshot.table(key)
+    found = snapshot.scan(key, [column.physical for column in table.columns])
+    plain = found.rename_columns([column.name for column in table.columns]).to_pylist()
+    return sorted(plain, key=lambda row: str(row["id"]))
+
+
+def knows(graph: og.Graph) -> list[tuple[str, str]]:
+    """The ends of every Knows edge."""
+    return sorted((row["src"], row["dst"]) for row in rows(graph, "edge:Knows"))
+
+
+def test_one_query_is_one_commit_with_its_actor(graph: og.Graph) -> None:
+    newest, oldest = graph.commits()
+    assert (newest.operation, newest.actor, newest.parents) == ("mutate", "ana", (oldest.id,))
+    assert people(graph) == {"Ann": 30, "Bob": 25, "Cy": None, "Di": 25}
+
+
+def test_inserting_a_key_that_exists_replaces_the_whole_row_and_keeps_the_edges(graph: og.Graph) -> None:
+    receipt = run(graph, 'insert Person { name: "Bob" }')
+    assert receipt.affected == {"Person": {"inserted": 0, "updated": 1, "deleted": 0}}
+    assert receipt.affected_nodes == 1
+    assert people(graph)["Bob"] is None
+    assert len(knows(graph)) == 5
+
+
+def test_a_node_and_an_edge_to_it_may_come_in_one_query(graph: og.Graph) -> None:
+    receipt = run(graph, 'insert Knows { from: "Eve", to: "Ann" } insert Person { name: "Eve", age: 4 }')
+    assert (receipt.affected_nodes, receipt.affected_edges) == (1, 1)
+    assert ("Eve", "Ann") in knows(graph)
+
+
+def test_an_edge_to_nowhere_is_refused_and_nothing_is_written(graph: og.Graph) -> None:
+    head = graph.commits()[0]
+    with pytest.raises(ConstraintViolation, match="dst 'Zed' not found in Person"):
+        run(graph, 'insert Person { name: "Eve" } insert Knows { from: "Ann", to: "Zed" }')
+    assert graph.commits()[0] == head
+    assert "Eve" not in people(graph)
+
+
+def test_an_update_sets_what_it_names_on_every_match(graph: og.Graph) -> None:
+    receipt = run(graph, "update Person set { age: 26 } where age = 25")
+    assert receipt.affected == {"Person": {"inserted": 0, "updated": 2, "deleted": 0}}
+    assert people(graph) == {"Ann": 30, "Bob": 26, "Cy": None, "Di": 26}
+    assert rows(graph, "node:Person")[3]["tags"] == []
+
+
+def test_null_never_matches_an_inequality(graph: og.Graph) -> None:
+    assert run(graph, "update Person set { age: 1 } where age != 25").affected_nodes == 1
+
+
+def test_a_predicate_may_be_compound(graph: og.Graph) -> None:
+    where = 'age is null or (age in [25, 26] and not name starts_with "D")'
+    assert run(graph, f"delete Person where {where}").affected_nodes == 2
+    assert sorted(people(graph)) == ["Ann", "Di"]
+
+
+def test_a_list_is_matched_by_an_element(graph: og.Graph) -> None:
+    assert run(graph, 'update Person set { age: 9 } where tags contains "b"').affected_nodes == 2
+
+
+def test_deleting_a_node_takes_its_edges_along(graph: og.Graph) -> None:
+    receipt = run(graph, 'delete Person where name = "Ann"')
+    assert (receipt.affected_nodes, receipt.affected_edges) == (1, 4)
+    assert receipt.affected["Knows"] == {"inserted": 0, "updated": 0, "deleted": 3}
+    assert knows(graph) == [("Bob", "Cy"), ("Di", "Di")]
+
+
+def test_a_self_loop_is_deleted_once(graph: og.Graph) -> None:
+    assert run(graph, 'delete Person where name = "Di"').affected_edges == 1
+
+
+def test_an_edge_is_deleted_by_its_ends(graph: og.Graph) -> None:
+    receipt = run(graph, 'delete Knows where from = "Ann"')
+    assert (receipt.affected_nodes, receipt.affected_edges) == (0, 2)
+
+
+def test_what_matches_nothing_commits_nothing(graph: og.Graph) -> None:
+    head = graph.commits()[0]
+    assert run(graph, "delete Person where age > 90").commit is None
+    assert graph.commits()[0] == head
+
+
+def test_statements_apply_in_order_and_see_each_other(graph: og.Graph) -> None:
+    receipt = run(
+        graph,
+        'insert Person { name: "Q", age: 1 } update Person set { age: 2 } where age = 1'
+        ' delete Person where name = "Ann" insert Person { name: "Ann", age: 99 }',
+    )
+    assert people(graph) == {"Ann": 99, "Bob": 25, "Cy": None, "Di": 25, "Q": 2}
+    assert knows(graph) == [("Bob", "Cy"), ("Di", "Di")]
+    assert receipt.affected["Person"] == {"inserted": 1, "updated": 1, "deleted": 0}
+
+
+def test_what_is_inserted_and_deleted_in_one_query_was_never_there(graph: og.Graph) -> None:
+    head = graph.commits()[0]
+    receipt = run(graph, 'insert Person { name: "Q" } delete Person where name = "Q"')
+    assert receipt.commit is None
+    assert graph.commits()[0] == head
+
+
+def test_a_row_put_and_deleted_counts_as_deleted_when_one_lay_beneath(graph: og.Graph) -> None:
+    receipt = run(graph, 'insert Person { name: "Bob", age: 1 } delete Person where age = 1')
+    assert receipt.affected["Person"] == {"inserted": 0, "updated": 0, "deleted": 1}
+
+
+def test_a_value_freed_by_an_earlier_statement_may_be_used_again(graph: og.Graph) -> None:
+    run(graph, 'update Person set { mail: "x@y" } where name = "Ann"')
+    run(
+        graph,
+        'update Person set { mail: null } where name = "Ann"'
+        ' update Person set { mail: "x@y" } where name = "Bob"',
+    )
+    with pytest.raises(ConstraintViolation, match=r"@unique violation on Person\.mail: value 'x@y'"):
+        run(graph, 'update Person set { mail: "x@y" } where name = "Cy"')
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('insert Person { name: "N", age: 151 }', "@range violation on Person.age: value 151 > max 150"),
+        ('insert WorksAt { from: "Ann", to: "Beta" }', "source 'Ann' has 2 edges \\(max 1\\)"),
+        ('insert Firm { name: "F", kind: $k }', "invalid enum value 'private'"),
+    ],
+)
+def test_constraints_are_checked_at_the_end(graph: og.Graph, body: str, message: str) -> None:
+    with pytest.raises((ConstraintViolation, InvalidInput), match=message):
+        run(graph, body, {"k": "private"}, "$k: String?")
+    assert len(graph.commits()) == 2
+
+
+def test_moving_an_edge_within_its_cardinality_is_fine(graph: og.Graph) -> None:
+    run(graph, 'delete WorksAt where from = "Ann" insert WorksAt { from: "Ann", to: "Beta" }')
+    assert len(rows(graph, "edge:WorksAt")) == 3
+
+
+def test_values_are_stored_exactly(graph: og.Graph) -> None:
+    declared = "$t: String, $at: DateTime, $d: Date, $v: Vector(2), $s: F64, $f: Blob"
+    values = {
+        "t": "ünï\ncode 'quoted'",
+        "at": "2024-02-29T23:59:59.123Z",
+        "d": "1969-12-31",
+        "v": [0.5, -1.25],
+        "s": 1,
+        "f": "base64:AAEC",
+    }
+    body = "insert Note { text: $t, at: $at, day: $d, vec: $v, score: $s, file: $f }"
+    run(graph, body, values, declared)
+    (row,) = rows(graph, "node:Note")
+    assert row["text"] == values["t"]
+    assert row["at"].isoformat() == "2024-02-29T23:59:59.123000"
+    assert row["day"] == dt.date(1969, 12, 31)
+    assert (row["vec"], row["score"]) == ([0.5, -1.25], 1.0)
+    assert row["file"] == {"data": b"\x00\x01\x02", "uri": None}
+    assert len(row["id"]) == 26
+
+
+def test_a_key_cannot_be_updated(graph: og.Graph) -> None:
+    with pytest.raises(InvalidInput, match="cannot update @key property 'name'"):
+        run(graph, 'update Person set { name: "X" } where name = "Ann"')
+
+
+def test_a_read_is_no_mutation(graph: og.Graph) -> None:
+    with pytest.raises(InvalidInput, match="is a read"):
+        graph.mutate("query q() { match { $p: Person } return { $p } }")
+
+
+def test_a_write_happens_only_on_the_head_that_was_expected(graph: og.Graph) -> None:
+    head = graph.commits()[0]
+    insert = 'query q() { insert Person { name: "N" } }'
+    with pytest.raises(PreconditionFailed):
+        graph.mutate(insert, if_commit=head.parents[0])
+    assert graph.mutate(insert, if_commit=head.id).commit is not None
+
+
+def test_a_request_sent_twice_commits_once(graph: og.Graph) -> None:
+    insert = 'query q() { insert Note { text: "once" } }'
+    first = graph.mutate(insert, idempotency_key="k")
+    again = graph.mutate(insert, idempotency_key="k")
+    assert again.replayed
+    assert again.commit == first.commit
+    assert len(rows(graph, "node:Note")) == 1
+    with pytest.raises(Conflict, match="different request"):
+        graph.mutate('query q() { insert Note { text: "other" } }', idempotency_key="k")
+
+
+def test_branches_are_written_apart_and_the_past_stays(graph: og.Graph) -> None:
+    before = graph.commits()[0]
+    graph.branches.create("review/x")
+    graph.mutate('query q() { delete Person where name = "Ann" }', branch="review/x")
+    assert "Ann" in people(graph)
+    assert "Ann" not in people(graph, graph.commits("review/x")[0].id)
+    graph.branches.delete("review/x")
+    with pytest.raises(NotFound):
+        graph.mutate('query q() { insert Person { name: "N" } }', branch="review/x")
+    assert people(graph, before.id) == people(graph)
+
+
+def test_of_strict_writers_that_meet_one_succeeds_and_the_others_are_told(tmp_path: Path) -> None:
+    graph = og.init(str(tmp_path / "g"), schema=SCHEMA, durability="os")
+    run(graph, 'insert Person { name: "Ann", age: 0 }')
+    outcomes: list[str] = []
+    start = threading.Barrier(6)
+
+    def bump(number: int) -> None:
+        start.wait()
+        try:
+            run(og.open(graph.uri), f'update Person set {{ age: {number} }} where name = "Ann"')
+        except Conflict as error:
+            outcomes.append(error.details["table_key"])
+        else:
+            outcomes.append("done")
+
+    threads = [threading.Thread(target=bump, args=(number,)) for number in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(graph.commits()) == 2 + outcomes.count("done")
+    assert outcomes.count("done") >= 1
+    assert set(outcomes) <= {"done", "node:Person"}, "a conflict names its table"
+
+
+def test_writers_cannot_jointly_break_what_each_alone_respects(tmp_path: Path) -> None:
+    graph = og.init(str(tmp_path / "g"), schema=SCHEMA, durability="os")
+    graph.mutate(DATA)
+    start = threading.Barrier(2)
+    errors: list[Exception] = []
+
+    def attempt(body: str) -> None:
+        start.wait()
+        try:
+            run(og.open(graph.uri), body)
+        except (Conflict, ConstraintViolation) as error:
+            errors.append(error)
+
+    bodies = ('delete Person where name = "Di"', 'insert Knows { from: "Bob", to: "Di" }')
+    threads = [threading.Thread(target=attempt, args=(body,)) for body in bodies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ends = {end for edge in knows(graph) for end in edge}
+    assert ends <= set(people(graph)), "an edge is left without its node"
+
+
+def test_a_handle_pickles_to_its_address(tmp_path: Path) -> None:
+    import pickle
+
+    graph = og.init(str(tmp_path / "g"), schema=SCHEMA, actor="ana", durability="os")
+    twin = pickle.loads(pickle.dumps(graph))
+    run(twin, 'insert Person { name: "N" }')
+    assert graph.commits()[0].actor == "ana"
+    assert people(graph) == {"N": None}
