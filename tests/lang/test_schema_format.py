@@ -150,5 +150,5 @@ def test_the_golden_corpus_keeps_its_meaning_and_comments(path: Path) -> None:
 
 
 def test_the_example_schema_is_formatted() -> None:
-    text = (Path(__file__).parents[2] / "examples" / "team" / "schema.pg").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "examples" / "social" / "schema.pg").read_text(encoding="utf-8")
     assert laid_out(text) == text
