@@ -27,9 +27,10 @@ test-spark: $(STAMP) ## Run only the tests that need Spark
 	@scripts/bootstrap java
 	$(PYTEST) -m spark --durations 15
 
-faults: $(STAMP) ## Run only the tests that cut writers off in mid-flight
+faults: $(STAMP) ## Cut writers off at every single step, fail every single request (takes a while)
 	@scripts/bootstrap strace
-	$(PYTEST) -m faults --durations 15
+	OMNIGRAPH_CUTS=all $(PYTEST) -m faults --numprocesses $(WORKERS) --dist load --durations 15
+	OMNIGRAPH_CUTS=all $(PYTEST) tests/cost
 
 sensitivity: $(STAMP) ## Plant each known defect in a copy and see that the tests notice it
 	$(BIN)/python -m tests.sensitivity.defects

@@ -20,7 +20,7 @@ from tests.support.workload import KINDS, Setting, State, Task, check_invariants
 
 __all__ = ["s3", "s3_server"]
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(3_600)]
 PATIENCE = 60.0
 SAMPLE = ("append", "bulk", "mixed", "create-branch", "keyed", "fold-the-log")
 EVERY = tuple(name for name in KINDS if name not in ("heal", "fold-and-trim-the-log"))

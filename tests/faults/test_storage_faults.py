@@ -24,7 +24,7 @@ from tests.support.workload import KINDS, Setting, State, check_invariants, look
 
 __all__ = ["s3", "s3_server"]
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_600)]
 
 WAYS: Final[tuple[How | int, ...]] = (503, 403, "reset", "drop", "applied_500", "hang", "late")
 # One attempt at everything, so that a single fault reaches our code instead of a retry below it.
