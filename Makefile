@@ -29,7 +29,7 @@ test-spark: $(STAMP) ## Run only the tests that need Spark
 
 faults: $(STAMP) ## Cut writers off at every single step, fail every single request (takes a while)
 	@scripts/bootstrap strace
-	OMNIGRAPH_CUTS=all $(PYTEST) -m faults --numprocesses $(WORKERS) --dist load --durations 15
+	OMNIGRAPH_CUTS=all $(PYTEST) tests src tests/faults -m faults --numprocesses $(WORKERS) --dist load --durations 15
 	OMNIGRAPH_CUTS=all $(PYTEST) tests/cost
 
 sensitivity: $(STAMP) ## Plant each known defect in a copy and see that the tests notice it
