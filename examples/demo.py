@@ -19,6 +19,13 @@ SOCIAL = "examples/social"
 GRAPH = "demo.omni"
 MISTAKES = "examples/mistakes"
 
+JOIN = (
+    'query join() { insert Person { handle: "ann", name: "Ann", status: "active" }'
+    ' insert Company { slug: "acme", name: "Acme", founded: 1999 }'
+    ' insert WorksAt { from: "ann", to: "acme", role: "engineer" } }'
+)
+EARLY = 'query early() { insert Company { slug: "ur", name: "Ur Bank", founded: 12 } }'
+
 
 @dataclass(frozen=True)
 class Step:
@@ -78,6 +85,17 @@ STEPS = (
         f"omnigraph branch create review/ana --as ana --uri {GRAPH}",
     ),
     Step(
+        "A mutation is one commit",
+        "Its statements apply in order; here on the branch, where `main` does not see them.",
+        f"omnigraph mutate --store {GRAPH} --branch review/ana --as ana -e '{JOIN}'",
+    ),
+    Step(
+        "Constraints hold over the whole of it",
+        "A company may be founded between 1600 and 2100. Nothing of a refused mutation is visible.",
+        f"omnigraph mutate --store {GRAPH} --branch review/ana -e '{EARLY}'",
+        code=1,
+    ),
+    Step(
         "Everything that happened is on record",
         "Who, where, when; each commit is a complete state that can be read again.",
         f"omnigraph commit list --branch review/ana {GRAPH}",
@@ -85,7 +103,7 @@ STEPS = (
     Step(
         "A snapshot names the exact version of every table",
         "Readers keep theirs for as long as they like, whatever writers do.",
-        f"omnigraph snapshot {GRAPH}",
+        f"omnigraph snapshot --branch review/ana {GRAPH}",
     ),
     Step(
         "Nothing is removed by accident",

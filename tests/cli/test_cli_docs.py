@@ -54,7 +54,9 @@ def test_the_guide_shows_every_command() -> None:
     assert {"schema check", "schema plan"} <= {" ".join(words) for words in commands}
     assert {"branch create", "branch list", "branch delete"} <= {" ".join(words) for words in commands}
     assert {"commit list", "commit show"} <= {" ".join(words) for words in commands}
-    assert {"init", "snapshot", "cleanup", "lint", "fmt", "version"} <= {words[0] for words in commands}
+    assert {"init", "mutate", "snapshot", "cleanup", "lint", "fmt", "version"} <= {
+        words[0] for words in commands
+    }
 
 
 def test_a_planted_difference_is_found() -> None:

@@ -55,6 +55,7 @@ class Receipt:
     affected_nodes: int = 0
     affected_edges: int = 0
     replayed: bool = False
+    query_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

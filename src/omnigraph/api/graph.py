@@ -97,12 +97,14 @@ class Graph:
         from omnigraph.write.mutate import MutationOutcome, prepare_mutation
 
         outcome = MutationOutcome()
+        ran: list[str] = []
         now = time.time_ns() // 1_000_000
 
         def prepare(transaction: Transaction) -> OperationClass | None:
             query = self._checked(source, name, transaction.base.catalog.schema)
             if not isinstance(query, ir.MutationQuery):
                 raise InvalidInput(f"query '{query.name}' is a read", hint="run it with `query`")
+            ran[:] = [query.name]
             bindings = Bindings(bind_params(query.params, params), now)
             return prepare_mutation(query, bindings, outcome)(transaction)
 
@@ -115,11 +117,19 @@ class Graph:
             request=f"{source}\0{name}\0{params!r}",
         )
         done = self._repository.write(branch, request, prepare)
+        # A request that was done before has not been looked at again.
+        query_name = ran[0] if ran else name
         if done is None:
-            return Receipt(None)
+            return Receipt(None, query_name=query_name)
         if done.replayed:
-            return Receipt(Commit.of(done.commit), replayed=True)
-        return Receipt(Commit.of(done.commit), _by_type_name(outcome.affected), outcome.nodes, outcome.edges)
+            return Receipt(Commit.of(done.commit), replayed=True, query_name=query_name)
+        return Receipt(
+            Commit.of(done.commit),
+            _by_type_name(outcome.affected),
+            outcome.nodes,
+            outcome.edges,
+            query_name=query_name,
+        )
 
     # --- history -----------------------------------------------------------------------------------------
 

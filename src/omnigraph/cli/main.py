@@ -17,6 +17,7 @@ from omnigraph.cli.commit import commit_commands
 from omnigraph.cli.fmt import fmt
 from omnigraph.cli.init import init
 from omnigraph.cli.lint import lint
+from omnigraph.cli.mutate import mutate
 from omnigraph.cli.schema import schema_commands
 from omnigraph.cli.scope import SHARED, GlobalOptions, refuse_graph_options
 from omnigraph.cli.shell import CommandLine
@@ -37,6 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(epilog=SHARED)(init)
+app.command(epilog=SHARED)(mutate)
 app.add_typer(branch_commands, name="branch")
 app.add_typer(commit_commands, name="commit")
 app.command(epilog=SHARED)(snapshot)

@@ -27,7 +27,7 @@ SERVER_URL = (
     "no longer dispatches to a server."
 )
 DIRECT = frozenset({"init", "cleanup"})
-WITH_ACTOR = frozenset({"init", "branch create", "branch delete"})
+WITH_ACTOR = frozenset({"init", "mutate", "branch create", "branch delete"})
 # Below the help of a command, which would otherwise not mention them.
 SHARED = "The options that omnigraph --help lists may stand here too."
 
