@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
 
@@ -173,3 +174,17 @@ def test_evolving_with_hard_drops_is_fine() -> None:
 def test_rename_hints_mean_nothing_on_a_new_graph() -> None:
     schema = load_schema('node A @rename_from("B") { x: I32 @rename_from("y") }')
     assert accept(schema, "").next_id == 4
+
+
+def test_a_catalog_pickles_after_it_has_been_used() -> None:
+    text = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
+    catalog = accept(load_schema(text), text)
+    used = catalog.tables["node:Person"], catalog.schema.nodes[0].by_name["age"], catalog.schema.edge("knows")
+    twin = pickle.loads(pickle.dumps(catalog))
+    assert twin == catalog
+    assert (
+        twin.tables["node:Person"],
+        twin.schema.nodes[0].by_name["age"],
+        twin.schema.edge("knows"),
+    ) == used
+    assert twin.fingerprint == catalog.fingerprint

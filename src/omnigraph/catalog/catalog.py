@@ -27,6 +27,7 @@ from omnigraph.catalog.wire import (
 from omnigraph.errors import NotFound, StorageError, UnsupportedFormat
 from omnigraph.lang.schema import (
     Cardinality,
+    Declared,
     EdgeType,
     InterfaceType,
     NodeType,
@@ -82,7 +83,7 @@ def table_key(kind: TypeKind, name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Catalog:
+class Catalog(Declared):
     """An accepted schema. Make one with `accept`, its successor with `evolve.evolve`."""
 
     source: str

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from omnigraph.lang.types import PropType
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 TypeKind: TypeAlias = Literal["interface", "node", "edge"]
 LiteralValue: TypeAlias = str | int | float | bool
@@ -111,8 +114,15 @@ class Property:
         return Embed(str(found.value), None if model is None else str(model))
 
 
+class Declared:
+    """Pickles to what was declared: derived views are made again where they are needed."""
+
+    def __getstate__(self) -> dict[str, object]:
+        return {item.name: getattr(self, item.name) for item in fields(cast("DataclassInstance", self))}
+
+
 @dataclass(frozen=True)
-class _Entity:
+class _Entity(Declared):
     name: str
     properties: tuple[Property, ...] = ()
     constraints: tuple[Constraint, ...] = ()
@@ -188,7 +198,7 @@ class EdgeType(_Entity):
 
 
 @dataclass(frozen=True)
-class Schema:
+class Schema(Declared):
     """All types, each group sorted by name."""
 
     interfaces: tuple[InterfaceType, ...] = ()
