@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from ulid import ULID
 
 from omnigraph.catalog.catalog import Catalog, Table, table_key
-from omnigraph.catalog.columns import arrow_schema
 from omnigraph.catalog.keys import derive_id, node_key
 from omnigraph.engine.bindings import Bindings
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang import ir
-from omnigraph.write.overlay import Overlay
+from omnigraph.write.overlay import Overlay, logical_schema
 from omnigraph.write.validate import validate
 from omnigraph.write.values import column_array
 
@@ -155,12 +154,8 @@ def make_row(catalog: Catalog, table: Table, values: Mapping[str, ir.Value]) -> 
     complete["id"] = _new_id(catalog, table, values)
     return pa.table(
         [column_array(column, [complete.get(column.name)]) for column in table.columns],
-        schema=pa.schema(list(_nullable(table))),
+        schema=logical_schema(table),
     )
-
-
-def _nullable(table: Table) -> Iterator[pa.Field]:
-    return (item.with_nullable(True) for item in arrow_schema(table))
 
 
 def _new_id(catalog: Catalog, table: Table, values: Mapping[str, ir.Value]) -> str:

@@ -125,7 +125,7 @@ class Overlay:
         wanted = [item.name for item in table.columns] if columns is None else columns
         self.transaction.read(key)
         if len(values) == 0:
-            return _logical_schema(table).empty_table().select(wanted)
+            return logical_schema(table).empty_table().select(wanted)
         if len(values) > _LOOKUPS:
             found = self._committed(key, None, list(dict.fromkeys([*wanted, column])))
             return found.filter(pc.is_in(found[column], values)).select(wanted)
@@ -145,7 +145,7 @@ class Overlay:
         chosen = [item for item in table.columns if columns is None or item.name in columns]
         self.transaction.read(key)
         found = self.transaction.base.scan(key, [item.physical for item in chosen], where)
-        schema = _logical_schema(table)
+        schema = logical_schema(table)
         return found.rename_columns([item.name for item in chosen]).cast(
             pa.schema([schema.field(item.name) for item in chosen])
         )
@@ -187,7 +187,7 @@ class Overlay:
         found = self._staged.get(key)
         if found is None:
             table = self.transaction.base.table(key)
-            found = self._staged[key] = Staged(table, _logical_schema(table).empty_table())
+            found = self._staged[key] = Staged(table, logical_schema(table).empty_table())
         return found
 
     def _matching(self, rows: pa.Table, predicate: ir.Predicate) -> pa.Table:
@@ -212,7 +212,8 @@ def _delta(staged: Staged) -> TableDelta:
     )
 
 
-def _logical_schema(table: Table) -> pa.Schema:
+def logical_schema(table: Table) -> pa.Schema:
+    """The schema of rows in the making, by logical column."""
     # Nullable throughout: whether a required value is missing is for validation to say, not for Arrow.
     return pa.schema([item.with_nullable(True) for item in arrow_schema(table)])
 
