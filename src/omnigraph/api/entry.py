@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from omnigraph.api.graph import Graph
+
+if TYPE_CHECKING:
+    from omnigraph.engine.embedding import Embedder
 
 
 def init(
@@ -16,11 +19,15 @@ def init(
     actor: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     durability: Literal["full", "os"] = "full",
+    cache_bytes: int | None = None,
+    embedder: Embedder | None = None,
 ) -> Graph:
     """Make a new graph at a path, ``file://``, ``s3://`` or ``memory://`` address.
 
     `schema` is schema text, or the path of a ``.pg`` file. Of several callers one succeeds; the others get
     `Conflict`. A call that dies on the way leaves nothing that can be opened, and the next one completes it.
+    Reads keep at most `cache_bytes` in memory (a quarter of the machine's by default); `embedder` turns texts
+    that a query ranks by into vectors.
 
     >>> import omnigraph as og
     >>> og.init("memory://docs-init", schema="node City { name: String @key }").branches.list()
@@ -29,13 +36,13 @@ def init(
     from omnigraph.catalog.catalog import accept
     from omnigraph.graph.repository import Repository
     from omnigraph.lang.compile import load_schema
+    from omnigraph.read.reader import Reader
 
     text, name = _schema_text(schema)
     catalog = accept(load_schema(text, name), text)
     repository = Repository.init(uri, catalog, options=storage_options, durability=durability, actor=actor)
-    return Graph(
-        repository, actor, _opened(repository.location.uri, "rw", actor, storage_options, durability)
-    )
+    opened = _opened(repository.location.uri, "rw", actor, storage_options, durability, cache_bytes, embedder)
+    return Graph(repository, Reader(cache_bytes, embedder), actor, opened)
 
 
 def open(  # noqa: A001 - the name is part of the API
@@ -45,6 +52,8 @@ def open(  # noqa: A001 - the name is part of the API
     actor: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     durability: Literal["full", "os"] = "full",
+    cache_bytes: int | None = None,
+    embedder: Embedder | None = None,
 ) -> Graph:
     """Open a graph. ``rw`` heals what dead writers left; ``r`` never writes, not even that.
 
@@ -54,11 +63,11 @@ def open(  # noqa: A001 - the name is part of the API
     'init'
     """
     from omnigraph.graph.repository import Repository
+    from omnigraph.read.reader import Reader
 
     repository = Repository.open(uri, mode=mode, options=storage_options, durability=durability)
-    return Graph(
-        repository, actor, _opened(repository.location.uri, mode, actor, storage_options, durability)
-    )
+    opened = _opened(repository.location.uri, mode, actor, storage_options, durability, cache_bytes, embedder)
+    return Graph(repository, Reader(cache_bytes, embedder), actor, opened)
 
 
 def reopen(opened: Mapping[str, Any]) -> Graph:
@@ -67,7 +76,13 @@ def reopen(opened: Mapping[str, Any]) -> Graph:
 
 
 def _opened(
-    uri: str, mode: str, actor: str | None, options: Mapping[str, str] | None, durability: str
+    uri: str,
+    mode: str,
+    actor: str | None,
+    options: Mapping[str, str] | None,
+    durability: str,
+    cache_bytes: int | None,
+    embedder: Embedder | None,
 ) -> dict[str, Any]:
     return {
         "uri": uri,
@@ -75,6 +90,8 @@ def _opened(
         "actor": actor,
         "storage_options": None if options is None else dict(options),
         "durability": durability,
+        "cache_bytes": cache_bytes,
+        "embedder": embedder,
     }
 
 

@@ -5,27 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import datetime
-from functools import lru_cache
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.api.checked import CheckedQueries
 from omnigraph.api.commits import Branch, Commit, Receipt
+from omnigraph.api.result import Result
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
-from omnigraph.lang.check import check_query
 from omnigraph.lang.params import bind_params
-from omnigraph.lang.query_parser import parse_queries
-from omnigraph.lang.schema import Schema
-from omnigraph.lang.source import Source, did_you_mean
 
 if TYPE_CHECKING:
+    from omnigraph.engine.bindings import Bindings
     from omnigraph.graph.plan import OperationClass
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.graph.transaction import Transaction
-
-_CACHED_PLANS = 256
+    from omnigraph.read.reader import Reader
 
 
 class Graph:
@@ -40,13 +37,16 @@ class Graph:
     ['mutate', 'init']
     """
 
-    def __init__(self, repository: Repository, actor: str | None, opened: Mapping[str, Any]) -> None:
+    def __init__(
+        self, repository: Repository, reader: Reader, actor: str | None, opened: Mapping[str, Any]
+    ) -> None:
         self._repository = repository
         self._opened = dict(opened)
         self.actor = actor
         self.branches = Branches(repository, actor)
         self.schema = SchemaView(repository)
-        self._checked = lru_cache(maxsize=_CACHED_PLANS)(_check)
+        self._checked = CheckedQueries()
+        self._reader = reader
 
     def __reduce__(self) -> tuple[Any, ...]:
         from omnigraph.api.entry import reopen
@@ -72,6 +72,66 @@ class Graph:
     def close(self) -> None:
         """Let go of threads. A graph needs no closing: every commit is complete when its call returns."""
         self._repository.close()
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def query(
+        self,
+        source: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        at: str | datetime | Snapshot | None = None,
+    ) -> Result:
+        """Run a read on one consistent state: a branch's newest, or that of a commit, snapshot or moment `at`.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-query", schema="node City { name: String @key  inhabitants: I64? }")
+        >>> _ = g.mutate('query add() { insert City { name: "Bern", inhabitants: 134000 } }')
+        >>> big = "query big($n: I64) { match { $c: City  $c.inhabitants > $n } return { $c.name } }"
+        >>> g.query(big, {"n": 100_000}).rows()
+        [{'c.name': 'Bern'}]
+        """
+        snapshot = self._repository.snapshot(branch, at)
+        query = self._read(source, name, snapshot)
+        table = self._reader.run(snapshot, query, self._bindings(query, params))
+        return Result(
+            table,
+            snapshot.commit_id,
+            query.name,
+            branch=snapshot.branch if at is None else None,
+            snapshot=None if at is None else snapshot.commit_id,
+            types=tuple(output.type for output in query.outputs),
+        )
+
+    def explain(
+        self,
+        source: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        at: str | datetime | Snapshot | None = None,
+    ) -> str:
+        """How a read would be run: scans and what is pushed into them, how edges are followed and why."""
+        snapshot = self._repository.snapshot(branch, at)
+        query = self._read(source, name, snapshot)
+        return self._reader.explain(snapshot, query, self._bindings(query, params))
+
+    def _read(self, source: str, name: str | None, snapshot: Snapshot) -> ir.ReadQuery:
+        query = self._checked.get(source, name, snapshot.catalog)
+        if isinstance(query, ir.ReadQuery):
+            return query
+        raise InvalidInput(
+            f"query '{query.name}' contains mutations (insert/update/delete)", hint="run it with `mutate`"
+        )
+
+    @staticmethod
+    def _bindings(query: ir.CheckedQuery, params: Mapping[str, Any] | None) -> Bindings:
+        from omnigraph.engine.bindings import Bindings
+
+        return Bindings(bind_params(query.params, params), time.time_ns() // 1_000_000)
 
     # --- writing -----------------------------------------------------------------------------------------
 
@@ -101,7 +161,7 @@ class Graph:
         now = time.time_ns() // 1_000_000
 
         def prepare(transaction: Transaction) -> OperationClass | None:
-            query = self._checked(source, name, transaction.base.catalog.schema)
+            query = self._checked.get(source, name, transaction.base.catalog)
             if not isinstance(query, ir.MutationQuery):
                 raise InvalidInput(f"query '{query.name}' is a read", hint="run it with `query`")
             ran[:] = [query.name]
@@ -192,23 +252,6 @@ class SchemaView:
     def source(self, branch: str = "main", at: str | datetime | None = None) -> str:
         """The text of the schema that was accepted."""
         return self._repository.snapshot(branch, at).catalog.source
-
-
-def _check(text: str, name: str | None, schema: Schema) -> ir.CheckedQuery:
-    source = Source(text, "<query>")
-    queries = parse_queries(source).queries
-    if not queries:
-        raise InvalidInput("the text holds no query")
-    if name is None:
-        if len(queries) > 1:
-            names = ", ".join(item.name for item in queries)
-            raise InvalidInput(f"the text holds several queries: {names}", hint="choose one by name")
-        return check_query(queries[0], schema, source)
-    chosen = next((item for item in queries if item.name == name), None)
-    if chosen is None:
-        tail = did_you_mean(name, [item.name for item in queries])
-        raise InvalidInput(f"no query is called `{name}`{tail}")
-    return check_query(chosen, schema, source)
 
 
 def _by_type_name(affected: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,14 @@ class Rows(Protocol):
         """The values of one reference, `num_rows` of them, in the Arrow type of its property."""
 
 
+@runtime_checkable
+class SearchableRows(Rows, Protocol):
+    """Rows whose texts can be searched as well."""
+
+    def search(self, match: ir.TextMatch) -> pa.Array:
+        """Which rows a search finds: null where there is no text."""
+
+
 def evaluate(expr: ir.Expr, rows: Rows, bindings: Bindings) -> pa.Array | pa.ChunkedArray | pa.Scalar:
     """The value of an expression: a column where it depends on the row, else one scalar.
 
@@ -76,7 +84,7 @@ def evaluate(expr: ir.Expr, rows: Rows, bindings: Bindings) -> pa.Array | pa.Chu
         case ir.PropertyRef() | ir.ColumnRef() | ir.EntityRef():
             return rows.column(expr)
         case ir.TextMatch():
-            raise _no_value(f"`{expr.fn}` is a search")
+            return _searched(expr, rows)
         case ir.Nearest() | ir.Bm25() | ir.Rrf():
             raise _no_value(f"`{type(expr).__name__.lower()}` ranks rows")
         case ir.Aggregate():
@@ -123,7 +131,13 @@ def _truth(predicate: ir.Predicate, rows: Rows, bindings: Bindings) -> _Truth:
         case ir.StartsWith():
             return _text(pc.starts_with, str.startswith, predicate.text, predicate.prefix, rows, bindings)
         case ir.TextMatch():
-            raise _no_value(f"`{predicate.fn}` is a search")
+            return _searched(predicate, rows)
+
+
+def _searched(match: ir.TextMatch, rows: Rows) -> pa.Array:
+    if not isinstance(rows, SearchableRows):
+        raise _no_value(f"`{match.fn}` is a search")
+    return rows.search(match)
 
 
 def _fold(

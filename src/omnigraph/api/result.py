@@ -1,0 +1,110 @@
+"""The rows that a query gives."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow as pa
+
+    from omnigraph.lang.types import PropType
+
+_SHOWN_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Result:
+    """The rows of one read, and the commit they were read from.
+
+    `table` is the typed Arrow table. `rows()` gives what the rows are in JSON: dates as text, ids as strings,
+    integers whole.
+
+    >>> import omnigraph as og
+    >>> g = og.init("memory://docs-result", schema="node Person { name: String @key  age: I32? }")
+    >>> _ = g.mutate('query add() { insert Person { name: "Ana", age: 30 } }')
+    >>> result = g.query("query all() { match { $p: Person } return { $p.name as name, $p.age as age } }")
+    >>> result.rows()
+    [{'name': 'Ana', 'age': 30}]
+    >>> result.table.schema.types
+    [DataType(string), DataType(int32)]
+    """
+
+    table: pa.Table
+    commit_id: str
+    query_name: str
+    branch: str | None = None
+    snapshot: str | None = None
+    types: Sequence[PropType] = field(default=(), repr=False)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in the order of the projection."""
+        return list(self.table.column_names)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows as dicts of JSON values, keys in the order of the projection."""
+        from omnigraph.catalog.json_rows import json_values
+
+        names = self.columns
+        columns = [json_values(self.table.column(place), type_) for place, type_ in enumerate(self.types)]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def scalar(self) -> Any:
+        """The one value of a result of one row and one column; anything else is a `ValueError`."""
+        if self.table.num_rows != 1 or self.table.num_columns != 1:
+            raise ValueError(
+                f"the result has {self.table.num_rows} rows and {self.table.num_columns} columns"
+            )
+        return next(iter(self.rows()[0].values()))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The rows as a pandas data frame."""
+        return self.table.to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """The rows as a polars data frame; needs ``omnigraph[polars]``."""
+        import polars
+
+        found = polars.from_arrow(self.table)
+        assert isinstance(found, polars.DataFrame)
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """The body that a server answers with."""
+        body: dict[str, Any] = {
+            "query_name": self.query_name,
+            "target": {"branch": self.branch, "snapshot": self.snapshot},
+            "row_count": len(self),
+        }
+        if self.columns:
+            body["columns"] = self.columns
+        return {**body, "rows": self.rows(), "graph_commit_id": self.commit_id}
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: the first rows, and how many there are."""
+        shown = Result(self.table.slice(0, _SHOWN_ROWS), self.commit_id, self.query_name, types=self.types)
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in row.values()) + "</tr>"
+            for row in shown.rows()
+        )
+        more = f", first {_SHOWN_ROWS} shown" if len(self) > _SHOWN_ROWS else ""
+        return (
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            f"<p>{len(self):,} rows{more}</p>"
+        )
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,79 @@
+"""Columns as the JSON values that query rows, exports and messages have."""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI
+from omnigraph.lang.temporal import format_date, format_datetime
+from omnigraph.lang.types import PropType, Scalar
+
+
+def json_values(values: pa.Array | pa.ChunkedArray, prop_type: PropType) -> list[Any]:
+    """The values of a column in JSON: dates as text, 64-bit integers whole, what JSON lacks of floats as text.
+
+    >>> json_values(pa.array([19723], pa.date32()), PropType(Scalar.DATE))
+    ['2024-01-01']
+    """
+    if prop_type.is_list or prop_type.scalar is Scalar.VECTOR:
+        return _lists(values, prop_type)
+    match prop_type.scalar:
+        case Scalar.DATE:
+            days = values.cast(pa.int32()).to_pylist()
+            return [None if item is None else format_date(item) for item in days]
+        case Scalar.DATETIME:
+            millis = values.cast(pa.int64()).to_pylist()
+            return [None if item is None else format_datetime(item) for item in millis]
+        case Scalar.F32:
+            # The shortest decimal of the stored width, not the digits of the double that it widens to.
+            found = values.to_pylist()
+            return [None if item is None else json_float(float(str(np.float32(item)))) for item in found]
+        case Scalar.F64:
+            return [None if item is None else json_float(item) for item in values.to_pylist()]
+        case Scalar.BLOB:
+            return [blob_text(item) for item in values.to_pylist()]
+        case _:
+            found = values.to_pylist()
+            return list(found)
+
+
+def _lists(values: pa.Array | pa.ChunkedArray, prop_type: PropType) -> list[Any]:
+    """All elements are converted at once and dealt out again."""
+    if isinstance(values, pa.ChunkedArray):
+        return [item for chunk in values.chunks for item in _lists(chunk, prop_type)]
+    item = PropType(Scalar.F32) if prop_type.scalar is Scalar.VECTOR else prop_type.item
+    elements = json_values(values.flatten(), item)
+    found: list[Any] = []
+    start = 0
+    for length in values.value_lengths().to_pylist():
+        found.append(None if length is None else elements[start : start + length])
+        start += length or 0
+    return found
+
+
+def json_float(value: float) -> float | str:
+    """A float as JSON has it.
+
+    >>> json_float(0.5), json_float(float("-inf"))
+    (0.5, '-Infinity')
+    """
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def blob_text(value: dict[str, Any] | None) -> str | None:
+    """A Blob as text: the address of what stays elsewhere, or the bytes themselves in base64."""
+    if value is None:
+        return None
+    if value[BLOB_DATA] is None:
+        uri: str | None = value[BLOB_URI]
+        return uri
+    return "base64:" + base64.b64encode(value[BLOB_DATA]).decode("ascii")

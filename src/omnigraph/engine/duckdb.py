@@ -1,0 +1,313 @@
+"""DuckDB in this process: the rest of a query, any SQL over Arrow tables, and tables that live on disk.
+
+One database in memory is kept, because opening one costs tens of milliseconds, and every call works on a
+cursor of its own, which costs microseconds: threads do not wait for each other and see nothing of each other's
+tables. What does not fit in the memory limit goes to a directory that only this process uses.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from omnigraph.engine.tail import Key, Matched, Projected, Tail, TailColumn, Take
+from omnigraph.engine.tail_sql import ROW, TABLE, WEIGHT, column_name, tail_query, used_columns
+from omnigraph.errors import InvalidInput, ResourceLimit, StorageError
+
+ArrowInput: TypeAlias = pa.Table | pa.RecordBatchReader
+
+# Enough rows for one insertion that its fixed cost does not show.
+_APPENDED_ROWS = 122_880
+_STREAMED_ROWS = 65_536
+_INCOMING = "omnigraph_incoming"
+# Nothing is fetched from anywhere, and names mean registered tables, never Python variables that happen to match.
+_CLOSED = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a database may use: memory such as ``"2GB"``, a directory to spill to, and threads.
+
+    Without them it may use four fifths of the machine's memory, the system's temporary directory and every core.
+    """
+
+    memory: str | None = None
+    spill_directory: Path | None = None
+    threads: int | None = None
+
+
+def configure(limits: Limits) -> None:
+    """Use a database with these limits from now on; calls that are under way finish with the one they have."""
+    _kept.replace(limits)
+
+
+def run_sql(expression: exp.Expression, tables: Mapping[str, ArrowInput]) -> pa.Table:
+    """The rows of a query over Arrow tables, each known by its name; a reader can be read only once.
+
+    >>> query = exp.select(exp.Sum(this=exp.column("x")).as_("total")).from_("numbers")
+    >>> run_sql(query, {"numbers": pa.table({"x": [0.5, 2.0]})}).to_pylist()
+    [{'total': 2.5}]
+    """
+    return _run(expression.sql("duckdb"), tables)
+
+
+def _run(sql: str, tables: Mapping[str, ArrowInput]) -> pa.Table:
+    with _kept.cursor() as cursor:
+        for name, table in tables.items():
+            cursor.register(name, table)
+        return cursor.sql(sql).to_arrow_table()
+
+
+# --- tails -----------------------------------------------------------------------------------------------
+
+
+def run_tail(tail: Tail, matched: Matched) -> pa.Table:
+    """The rows of a tail, in their order, as columns of the outputs' names and types."""
+    schema = pa.schema([(output.name, output.type) for output in tail.outputs])
+    if tail.grouped or tail.distinct:
+        columns = _query(tail, matched).columns
+    else:
+        # Only what decides the order goes through SQL: most rows are cut off before their values are looked up.
+        places = _places(tail, matched)
+        columns = [_values(matched.columns[_taken(output)], places) for output in tail.outputs]
+    cast = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(cast, schema=schema)
+
+
+def _places(tail: Tail, matched: Matched) -> pa.Array:
+    """The numbers of the rows that remain, in their order."""
+    numbers = pa.array(np.arange(matched.num_rows))
+    if not tail.order and not tail.ties:
+        return numbers.slice(tail.skip, tail.limit)
+    order = (
+        Key(_taken(tail.outputs[key.column]), key.descending) if key.of_output else key for key in tail.order
+    )
+    number = Projected(ROW, numbers.type, Take(len(matched.columns)))
+    numbered = replace(matched, columns=(*matched.columns, numbers))
+    return _query(replace(tail, outputs=(number,), order=tuple(order)), numbered).column(0)
+
+
+def _taken(output: Projected) -> int:
+    if not isinstance(output.value, Take):
+        raise InvalidInput(f"output `{output.name}` folds rows of a tail that does not group")
+    return output.value.column
+
+
+def _query(tail: Tail, matched: Matched) -> pa.Table:
+    columns = {column_name(at): _values(matched.columns[at]) for at in used_columns(tail)}
+    if matched.weights is not None:
+        columns[WEIGHT] = matched.weights
+    columns[ROW] = pa.array(np.arange(matched.num_rows))
+    table = pa.table(columns)
+    return _run(_sql(tail, table.schema), {TABLE: table})
+
+
+# Building and writing an expression takes longer than running it over few rows, and queries come again.
+@lru_cache(maxsize=256)
+def _sql(tail: Tail, schema: pa.Schema) -> str:
+    return tail_query(tail, schema).sql("duckdb")
+
+
+def _values(column: TailColumn, places: pa.Array | None = None) -> pa.Array | pa.ChunkedArray:
+    """The values of a column, at some places or all, looked up where it is a dictionary.
+
+    DuckDB would keep dictionaries, but groups by them more slowly, and it fails over dictionaries of vectors.
+    """
+    if isinstance(column, pa.ChunkedArray) and pa.types.is_dictionary(column.type):
+        column = pa.chunked_array([_values(chunk) for chunk in column.chunks], column.type.value_type)
+    if isinstance(column, pa.DictionaryArray):
+        indices = column.indices if places is None else column.indices.take(places)
+        return column.dictionary.take(indices)
+    return column if places is None else column.take(places)
+
+
+# --- tables on disk --------------------------------------------------------------------------------------
+
+
+class Workspace:
+    """Tables in a database of their own on disk, for work that is larger than memory.
+
+    It lives in a new directory below `directory` while the context is open. At its end, also by an error, the
+    streams are closed and the directory is removed.
+    """
+
+    def __init__(self, directory: Path, limits: Limits | None = None) -> None:
+        self._directory = directory
+        self._limits = limits or Limits()
+
+    def __enter__(self) -> Workspace:
+        self._home = tempfile.TemporaryDirectory(prefix="workspace-", dir=self._directory)
+        home = Path(self._home.name)
+        try:
+            spill = self._limits.spill_directory or home
+            self._database = _Database(replace(self._limits, spill_directory=spill), home / "tables.duckdb")
+            # The file is about to be removed, so bringing it into shape first is wasted.
+            self._database.root.execute("PRAGMA disable_checkpoint_on_shutdown")
+        except BaseException:
+            self._home.cleanup()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._database.close()
+        finally:
+            self._home.cleanup()
+
+    def append(self, name: str, batches: Iterable[pa.RecordBatch]) -> int:
+        """Add rows to a table and say how many: all of them or, when something fails, none.
+
+        The first batch gives the table its columns, also when it has no rows.
+        """
+        target = exp.Table(this=exp.to_identifier(name, quoted=True))
+        incoming = exp.select("*").from_(_INCOMING)
+        create = exp.Create(this=target, kind="TABLE", exists=True, expression=incoming.limit(0))
+        insert = exp.insert(incoming, target)
+        added = 0
+        with self._database.cursor() as cursor:
+            for at, table in enumerate(_gathered(batches)):
+                cursor.register(_INCOMING, table)
+                if at == 0:
+                    # Not in the transaction: DuckDB 2.0 loses rows inserted by the one that created their table.
+                    cursor.execute(create.sql("duckdb"))
+                    cursor.begin()
+                cursor.execute(insert.sql("duckdb"))
+                cursor.unregister(_INCOMING)
+                added += table.num_rows
+            if added:
+                cursor.commit()
+        return added
+
+    def stream(self, expression: exp.Expression) -> Iterator[pa.RecordBatch]:
+        """The rows of a query over the tables, a batch at a time; appending meanwhile does not change them."""
+        with self._database.cursor() as cursor:
+            for batch in cursor.sql(expression.sql("duckdb")).to_arrow_reader(_STREAMED_ROWS):
+                yield batch
+                # A reader whose cursor was closed meanwhile would end as if there were no more rows.
+                self._database.check_open()
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The same rows in tables of many rows; batches without any still give their schema."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= _APPENDED_ROWS:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+# --- databases -------------------------------------------------------------------------------------------
+
+
+class _Database:
+    """An open database, to be worked with through cursors."""
+
+    def __init__(self, limits: Limits, path: Path | None = None) -> None:
+        spill = limits.spill_directory or Path(tempfile.gettempdir())
+        config: dict[str, str | bool | int | float | list[str]] = {
+            **_CLOSED,
+            # Two processes that spill into one directory would overwrite each other's files.
+            "temp_directory": str(spill / f"spill-{uuid.uuid4().hex}"),
+        }
+        if limits.memory is not None:
+            config["memory_limit"] = limits.memory
+        if limits.threads is not None:
+            config["threads"] = limits.threads
+        self._limits = limits
+        self._closed = False
+        self._open: list[duckdb.DuckDBPyConnection] = []
+        try:
+            with self._errors():
+                self.root = duckdb.connect(":memory:" if path is None else str(path), config=config)
+        except (duckdb.ParserException, duckdb.InvalidInputException) as error:
+            raise InvalidInput(f"no database can be opened with {limits}: {error}") from error
+
+    @contextmanager
+    def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        self.check_open()
+        cursor = self.root.cursor()
+        self._open.append(cursor)
+        try:
+            with self._errors():
+                yield cursor
+        finally:
+            self._open.remove(cursor)
+            cursor.close()
+
+    def check_open(self) -> None:
+        if self._closed:
+            raise InvalidInput("the database is closed")
+
+    def close(self) -> None:
+        self._closed = True
+        for cursor in [*self._open]:
+            cursor.close()
+        self.root.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.OutOfMemoryException as error:
+            details = {"memory_limit": self._limits.memory or "80%"}
+            raise ResourceLimit(
+                f"the query needs more memory than it may use: {error}", details=details
+            ) from error
+        except duckdb.IOException as error:
+            raise StorageError(f"the database could not use its files: {error}") from error
+
+
+class _Kept:
+    """The database in memory that calls share. It is opened on first use, and again after it broke."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._limits = Limits()
+        self._database: _Database | None = None
+
+    def replace(self, limits: Limits | None = None) -> None:
+        # Cursors keep what they work on alive, so it is dropped and not closed.
+        with self._lock:
+            self._limits = limits or self._limits
+            self._database = None
+
+    @contextmanager
+    def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        with self._lock:
+            if self._database is None:
+                self._database = _Database(self._limits)
+            database = self._database
+        try:
+            with database.cursor() as cursor:
+                yield cursor
+        except (duckdb.FatalException, duckdb.InternalException):
+            # An internal failure makes DuckDB refuse everything after it, for every cursor.
+            self.replace()
+            raise
+
+
+_kept = _Kept()

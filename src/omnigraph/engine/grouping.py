@@ -1,0 +1,155 @@
+"""Groups of rows that are equal in some columns, and aggregates over them.
+
+Every column becomes small integers that are equal where its values are, several columns become one by
+arithmetic, and groups are counted off in first-seen order. A dictionary column is grouped by its places
+first; only the entries in use are compared as values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.sorting import (
+    SMALL_TABLE,
+    Ints,
+    is_fixed_width,
+    is_late,
+    is_valid,
+    plain,
+    sort_places,
+    sort_values,
+    used_entries,
+)
+from omnigraph.engine.tail import TailColumn
+
+# The product of two bounds below this still fits an int64.
+_ROOM = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Rows in numbered groups.
+
+    `ids` holds the group of each of `rows`; without `rows` they are all rows there are, and without `ids`
+    there is one group and all are in it. `first` is one row of every group, the one seen first.
+    """
+
+    count: int
+    first: Ints
+    ids: Ints | None = None
+    rows: Ints | None = None
+
+    def only(self, chosen: Ints) -> Groups:
+        """Just the chosen groups, numbered in the order they are given."""
+        if self.ids is None and len(chosen):
+            return self
+        ids = np.zeros(0, np.int64)
+        kept = np.zeros(0, np.int64)
+        if self.ids is not None:
+            numbers = np.full(self.count, -1)
+            numbers[chosen] = np.arange(len(chosen))
+            ids = numbers[self.ids]
+            kept = np.flatnonzero(ids >= 0)
+        rows = kept if self.rows is None else self.rows[kept]
+        return Groups(len(chosen), self.first[chosen], ids[kept], rows)
+
+
+def group_rows(columns: Sequence[TailColumn], num_rows: int) -> Groups:
+    """The rows grouped by equal values in all columns, groups in first-seen order.
+
+    Nulls are equal, so are NaNs, and so are the two zeros. Without columns there is one group.
+
+    >>> groups = group_rows([pa.array(["b", "a", None, "b", None])], 5)
+    >>> groups.ids.tolist(), groups.first.tolist()
+    ([0, 1, 2, 0, 2], [0, 1, 2])
+    """
+    if not columns:
+        return Groups(1, np.zeros(1, np.int64))
+    codes, bound = _codes(columns[0])
+    for column in columns[1:]:
+        codes, bound = _combine(codes, bound, *_codes(column))
+    return _number(codes, bound, num_rows)
+
+
+def first_of_each(ids: Ints | None, column: TailColumn, rows: Ints | None) -> Ints:
+    """Where, among `rows`, each different value of the column is first seen in each group, in row order."""
+    codes, bound = _codes(column, rows)
+    if ids is not None:
+        codes, bound = _combine(codes, bound, ids, int(ids.max(initial=-1)) + 1)
+    return _number(codes, bound, len(codes)).first
+
+
+def _number(codes: Ints, bound: int, num_rows: int) -> Groups:
+    if bound > SMALL_TABLE + 4 * num_rows:
+        codes, bound = _squeeze(codes)
+    first = np.full(bound, num_rows)
+    # Of several assignments to a place the last one stays, so going backwards leaves the first row.
+    first[codes[::-1]] = np.arange(num_rows - 1, -1, -1)
+    present = np.flatnonzero(first < num_rows)
+    seen = present[np.argsort(first[present])]
+    numbers = np.empty(bound, np.int64)
+    numbers[seen] = np.arange(len(seen))
+    return Groups(len(seen), first[seen], numbers[codes])
+
+
+def _combine(left: Ints, left_bound: int, right: Ints, right_bound: int) -> tuple[Ints, int]:
+    """One code for two, the same only where both are."""
+    if left_bound * right_bound >= _ROOM:
+        left, left_bound = _squeeze(left)
+    if left_bound * right_bound >= _ROOM:
+        right, right_bound = _squeeze(right)
+    return left * right_bound + right, left_bound * right_bound
+
+
+def _squeeze(codes: Ints) -> tuple[Ints, int]:
+    """The codes renumbered without gaps, so that there are no more of them than rows."""
+    places = sort_places(codes)
+    ordered = codes[places]
+    runs = np.zeros(len(codes), np.int64)
+    np.cumsum(ordered[1:] != ordered[:-1], out=runs[1:])
+    found = np.empty(len(codes), np.int64)
+    found[places] = runs
+    return found, int(runs[-1]) + 1 if len(runs) else 1
+
+
+def _codes(column: TailColumn, rows: Ints | None = None) -> tuple[Ints, int]:
+    """A number from 0 below a bound for each row, equal where the values are."""
+    if is_late(column, rows):
+        entries, places = used_entries(column, rows)
+        codes, bound = _codes(entries)
+        return (places, bound) if bound == len(entries) else (codes[places], bound)
+    array = plain(column, rows)
+    if pa.types.is_struct(array.type):
+        found, bound = is_valid(array).astype(np.int64), 2
+        for field in array.flatten():
+            found, bound = _combine(found, bound, *_codes(field))
+        return found, bound
+    if pa.types.is_nested(array.type):
+        return _list_codes(array)
+    if not is_fixed_width(array.type):
+        encoded = array.dictionary_encode(null_encoding="encode")
+        return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+    values = sort_values(array)
+    if not len(values):
+        return values, 1
+    low, high = int(values.min()), int(values.max())
+    return (values - low, high - low + 1) if high - low < _ROOM else _squeeze(values)
+
+
+def _list_codes(array: pa.Array) -> tuple[Ints, int]:
+    """Codes of lists, of any or of fixed size: two are equal when their elements are, one by one."""
+    lists = array if pa.types.is_list(array.type) else array.cast(pa.list_(array.type.value_type))
+    elements, _ = _codes(lists.flatten())
+    ends = np.cumsum(lists.value_lengths().fill_null(0).to_numpy())
+    numbers: dict[bytes | None, int] = {}
+    found = np.empty(len(lists), np.int64)
+    start = 0
+    for row, (end, valid) in enumerate(zip(ends.tolist(), is_valid(lists).tolist(), strict=True)):
+        content = elements[start:end].tobytes() if valid else None
+        found[row] = numbers.setdefault(content, len(numbers))
+        start = end
+    return found, max(len(numbers), 1)

@@ -1,0 +1,286 @@
+"""Bounded reachability over an adjacency: the nodes whose shortest distance from a source is within bounds.
+
+A source counts as visited at distance 0, so a longer way back to it gives nothing; a self-loop gives it once,
+at distance 1. Further hops need sources and targets of one type. Between different types only distance 1
+exists: where the numbers of nodes differ this is seen here, where they happen to be equal the caller must
+pass ``high=1``.
+
+The walk goes breadth-first from many sources at a time. What it knows is a sorted array of numbers, each a
+(source, node) pair, and whenever the next hop of a batch would exceed the limit, the batch is cut between
+sources. So the memory for work is bounded by the limit, or by the graph where one source alone exceeds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from omnigraph.engine.csr import (
+    Adjacency,
+    Frontier,
+    Mask,
+    Ordinals,
+    Positions,
+    connected,
+    degrees,
+    expand_unique,
+    flatten_ranges,
+    pieces,
+)
+
+CHUNK = 1 << 18
+"""Entries that one step of a walk works on, and that one chunk of an answer holds."""
+
+# Where the three ways to find what is new cost the same, by measurement.
+_DENSE = 8
+_SPARSE = 8
+
+
+def reach(adj: Adjacency, frontier: Frontier, low: int, high: int) -> tuple[Positions, Ordinals]:
+    """One (row, target) for every node at a distance in ``low..high``, ``1 <= low``; in no promised order.
+
+    >>> path = Adjacency.build(np.array([0, 1, 2]), np.array([1, 2, 0]), n_sources=3, n_targets=3)
+    >>> rows, targets = reach(path, np.array([0, -1, 2]), 1, 2)
+    >>> sorted(zip(rows.tolist(), targets.tolist()))
+    [(0, 1), (0, 2), (2, 0), (2, 1)]
+    """
+    chunks = list(reach_chunks(adj, frontier, low, high))
+    if not chunks:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+    return np.concatenate([rows for rows, _ in chunks]), np.concatenate([targets for _, targets in chunks])
+
+
+def reach_chunks(
+    adj: Adjacency, frontier: Frontier, low: int, high: int, *, limit: int = CHUNK
+) -> Iterator[tuple[Positions, Ordinals]]:
+    """The answer of `reach` in chunks of at most `limit` entries, or those of one source or one node."""
+    if high == 1 or adj.n_sources != adj.n_targets:
+        if low <= 1:
+            yield from _expand_chunks(adj, frontier, limit)
+        return
+    groups = _group(frontier)
+    bits = _node_bits(adj)
+    if low <= 1:
+        loops = np.flatnonzero(connected(adj, groups.sources, groups.sources))
+        yield from _fan_out(groups, loops, groups.sources.take(loops), limit)
+    for distance, found in _walk(adj, groups.sources, high, limit):
+        if distance >= low:
+            yield from _fan_out(groups, found >> bits, _nodes(found, bits), limit)
+
+
+def reachable(adj: Adjacency, left: Frontier, right: Frontier, low: int, high: int) -> Mask:
+    """Whether ``right[i]`` is at a distance in ``low..high`` from ``left[i]``, ``1 <= low``."""
+    adjacent = connected(adj, left, right)
+    answer = adjacent if low <= 1 else np.zeros(len(left), dtype=np.bool_)
+    if high == 1 or adj.n_sources != adj.n_targets:
+        return answer
+    # Distance 1 is decided, and a source is at no distance beyond it from itself.
+    rest = np.flatnonzero(~adjacent & (left != right) & (left >= 0) & (right >= 0))
+    sources, slots = np.unique(left.take(rest), return_inverse=True)
+    bits = _node_bits(adj)
+    pairs = slots << bits | right.take(rest)
+    order = np.argsort(pairs)
+    pairs, rest = pairs.take(order), rest.take(order)
+    undecided = np.ones(len(pairs), dtype=np.bool_)
+    # The last hop is the widest one, and with the pairs at hand most of it need not be made.
+    for distance, found in _walk(adj, sources, high - 1, CHUNK):
+        first, stop = np.searchsorted(pairs, _bounds(found, bits))
+        asked = first + np.flatnonzero(undecided[first:stop])
+        hit = asked[_contains(found, pairs.take(asked))]
+        undecided[hit] = False
+        if distance >= low:
+            answer[rest.take(hit)] = True
+        if distance == high - 1:
+            asked = asked[undecided.take(asked)]
+            answer[rest.take(asked[_one_hop_on(adj, found, pairs.take(asked), bits)])] = True
+    return answer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Groups:
+    """The distinct sources of a frontier, ascending; those of source `i` are ``rows[offsets[i]:offsets[i+1]]``."""
+
+    sources: Ordinals
+    offsets: Positions
+    rows: Positions
+
+
+def _group(frontier: Frontier) -> _Groups:
+    packed = frontier.astype(np.int64) << 32 | np.arange(len(frontier))
+    packed.sort()
+    packed = packed[np.searchsorted(packed, 0) :]
+    entries = packed >> 32
+    starts = _run_starts(entries)
+    offsets = np.append(starts, len(entries))
+    return _Groups(entries.take(starts).astype(np.int32), offsets, packed & 0xFFFFFFFF)
+
+
+def _expand_chunks(adj: Adjacency, frontier: Frontier, limit: int) -> Iterator[tuple[Positions, Ordinals]]:
+    for piece in pieces(degrees(adj, frontier, unique=True), limit):
+        rows, targets = expand_unique(adj, frontier[piece])
+        yield rows + piece.start, targets
+
+
+def _fan_out(
+    groups: _Groups, slots: Positions, targets: Ordinals, limit: int
+) -> Iterator[tuple[Positions, Ordinals]]:
+    """Repeat what was found for a source for every frontier entry that has it."""
+    if not slots.size:
+        return
+    if len(groups.rows) == len(groups.sources):
+        yield groups.rows.take(slots), targets
+        return
+    start, stop = groups.offsets.take(slots), groups.offsets.take(slots + 1)
+    for piece in pieces(stop - start, limit):
+        found, places = flatten_ranges(start[piece], stop[piece])
+        yield groups.rows[places], targets[piece].take(found)
+
+
+def _walk(adj: Adjacency, sources: Ordinals, high: int, limit: int) -> Iterator[tuple[int, Positions]]:
+    """Yield distances up to `high`, each with sorted pairs of a source, by its index, and a node that far from it.
+
+    The source itself is never that node. All pairs of one source at one distance come at once, and nearer ones
+    come first.
+    """
+    bits = _node_bits(adj)
+    begin = np.arange(len(sources)) << bits | sources
+    waiting = [(0, *batch) for batch in _batches(adj, begin, begin, bits, limit)]
+    waiting.reverse()
+    while waiting:
+        distance, level, seen = waiting.pop()
+        distance += 1
+        found, known = _step(adj, level, seen, bits, last=distance == high)
+        if found.size:
+            yield distance, found
+        if distance < high:
+            batches = list(_batches(adj, found, known, bits, limit))
+            waiting.extend((distance, *batch) for batch in reversed(batches))
+
+
+def _batches(
+    adj: Adjacency, level: Positions, seen: Positions, bits: int, limit: int
+) -> Iterator[tuple[Positions, Positions]]:
+    """Cut a level and what was seen on the way between sources, so that the next hop of each part is bounded."""
+    if not level.size:
+        return
+    counts = degrees(adj, _nodes(level, bits), unique=True)
+    if int(counts.sum()) + len(seen) <= limit:
+        yield level, seen
+        return
+    slots = level >> bits
+    starts = _run_starts(slots)
+    stops = np.append(starts[1:], len(level))
+    bounds = np.append(slots.take(starts), slots[-1] + 1) << bits
+    seen_at = np.searchsorted(seen, bounds)
+    weights = np.add.reduceat(counts, starts) + np.diff(seen_at)
+    for piece in pieces(weights, limit):
+        yield (
+            level[starts[piece.start] : stops[piece.stop - 1]],
+            seen[seen_at[piece.start] : seen_at[piece.stop]],
+        )
+
+
+def _step(
+    adj: Adjacency, level: Positions, seen: Positions, bits: int, *, last: bool
+) -> tuple[Positions, Positions]:
+    """The pairs one hop beyond a level that were not seen, and all seen with them; both sorted.
+
+    The last step has no use for the second answer and leaves it as it was.
+    """
+    met = _next_pairs(adj, level, bits)
+    base, end = _bounds(seen, bits)
+    if end - base <= _DENSE * len(met):
+        return _new_by_flags(met, seen, base, end, last=last)
+    if len(met) * _SPARSE <= len(seen):
+        return _new_by_search(met, seen, last=last)
+    return _new_by_sort(met, seen)
+
+
+def _new_by_flags(
+    met: Positions, seen: Positions, base: int, end: int, *, last: bool
+) -> tuple[Positions, Positions]:
+    """A flag for every possible pair: best where a good part of them was met."""
+    flags = np.zeros(end - base, dtype=np.bool_)
+    flags[met - base] = True
+    flags[seen - base] = False
+    found = np.flatnonzero(flags) + base
+    if last:
+        return found, seen
+    flags[seen - base] = True
+    return found, np.flatnonzero(flags) + base
+
+
+def _new_by_search(met: Positions, seen: Positions, *, last: bool) -> tuple[Positions, Positions]:
+    """A search in what was seen: best where that is much more than was met, as on a long thin way."""
+    met.sort()
+    found = met.take(_run_starts(met))
+    found = found[~_contains(seen, found)]
+    return found, seen if last else np.insert(seen, np.searchsorted(seen, found), found)
+
+
+def _new_by_sort(met: Positions, seen: Positions) -> tuple[Positions, Positions]:
+    """One sort of both, in which a seen pair comes before its equals: memory does not depend on the graph."""
+    marked = np.concatenate([seen << 1, met << 1 | 1])
+    marked.sort()
+    pairs = marked >> 1
+    starts = _run_starts(pairs)
+    known = pairs.take(starts)
+    return known.take(np.flatnonzero(marked.take(starts) & 1)), known
+
+
+def _one_hop_on(adj: Adjacency, level: Positions, asked: Positions, bits: int) -> Mask:
+    """Whether a hop from a level, all of its source there, leads to each of the asked pairs."""
+    answer = np.zeros(len(asked), dtype=np.bool_)
+    slots = asked >> bits
+    start, stop = np.searchsorted(level, slots << bits), np.searchsorted(level, slots + 1 << bits)
+    hops = degrees(adj, _nodes(level, bits), unique=True)
+    if int((stop - start).sum()) <= int(hops.sum()):
+        for piece in pieces(stop - start, CHUNK):
+            rows, places = flatten_ranges(start[piece], stop[piece])
+            rows += piece.start
+            hit = connected(adj, _nodes(level[places], bits), _nodes(asked, bits).take(rows))
+            answer[rows[hit]] = True
+        return answer
+    for piece in pieces(hops, CHUNK):
+        met = _next_pairs(adj, level[piece], bits)
+        met.sort()
+        answer |= _contains(met, asked)
+    return answer
+
+
+def _next_pairs(adj: Adjacency, level: Positions, bits: int) -> Positions:
+    """What one hop from each pair's node leads to, with repeats and in no order."""
+    rows, targets = expand_unique(adj, _nodes(level, bits))
+    pairs = (level >> bits << bits).take(rows)
+    pairs |= targets
+    return pairs
+
+
+def _contains(values: Positions, wanted: Positions) -> Mask:
+    """Whether each wanted value is among the sorted ones."""
+    if not values.size:
+        return np.zeros(len(wanted), dtype=np.bool_)
+    found: Mask = values.take(np.searchsorted(values, wanted), mode="clip") == wanted
+    return found
+
+
+def _bounds(pairs: Positions, bits: int) -> tuple[int, int]:
+    """The first pair there could be of the first source, and the one after all of the last source."""
+    return int(pairs[0]) >> bits << bits, (int(pairs[-1]) >> bits) + 1 << bits
+
+
+def _run_starts(values: Positions) -> Positions:
+    """Where each run of equal values begins."""
+    starts = np.ones(len(values), dtype=np.bool_)
+    np.not_equal(values[1:], values[:-1], out=starts[1:])
+    return np.flatnonzero(starts)
+
+
+def _node_bits(adj: Adjacency) -> int:
+    return max(adj.n_targets - 1, 0).bit_length()
+
+
+def _nodes(pairs: Positions, bits: int) -> Ordinals:
+    return (pairs & (1 << bits) - 1).astype(np.int32)

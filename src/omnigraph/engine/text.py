@@ -1,0 +1,459 @@
+"""Searching a column of texts: tokens, an inverted index, token and fuzzy matches, BM25.
+
+What counts as a token is decided here alone, by the Unicode data of the running Python:
+
+- A word is a run of letters, digits and other numbers with the marks that follow them; everything else
+  separates, the apostrophe, the underscore and invisible format characters included. Marks that follow no
+  letter and variation selectors do not count.
+- Words are compared after NFKC and case folding, so ``STRASSE`` finds ``straße``, full-width letters find plain
+  ones and it does not matter how an accent is encoded. Accents themselves count: ``cafe`` is not ``café``.
+- Chinese, Japanese, Korean, Thai, Lao, Khmer and Burmese words may stand inside a run without spaces. Such a run
+  gives every character (with its marks) and every pair of neighbours. A query asks for its pairs, or for the
+  character if it is alone, so a word is found inside a longer run without finding each of its characters.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import InvalidInput, ResourceLimit
+
+Ordinals: TypeAlias = npt.NDArray[np.int64]
+Scores: TypeAlias = npt.NDArray[np.float64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+K1 = 1.2
+B = 0.75
+
+# Bytes of text that are taken apart at a time: what bounds the memory that building needs beside the index.
+_SLICE_BYTES = 1 << 26
+# Cells of the edit distance tables that are held at a time.
+_TABLE_CELLS = 1 << 20
+_MAX_ROWS = 1 << 32
+
+# --- tokens ----------------------------------------------------------------------------------------------
+
+_UNSPACED = re.compile(
+    "["
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f"  # Burmese
+    "\u1780-\u17ff"  # Khmer
+    "\u3005-\u3007\u3021-\u3029\u3031-\u303c"  # ideographic iteration marks and numbers
+    "\u3041-\u30ff\u31f0-\u31ff\U0001aff0-\U0001b16f"  # kana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+    "\uac00-\ud7a3"  # Hangul
+    "]"
+)
+
+
+class _Spacing(dict[int, str]):
+    """A table for `str.translate` that makes separators blanks and drops variation selectors."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        if unicodedata.category(char)[0] not in "LNM":
+            char = " "
+        elif 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF or 0x180B <= code <= 0x180F:
+            char = ""
+        self[code] = char
+        return char
+
+
+class _Kinds(dict[int, str]):
+    """A table for `str.translate` from marks to m, from unspaced scripts to u and from all else to s."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        kind = "u" if _UNSPACED.match(char) else "s"
+        self[code] = "m" if unicodedata.category(char)[0] == "M" else kind
+        return self[code]
+
+
+# They fill up as characters are met, since a category is slow to look up; there are not many characters.
+_SPACING = _Spacing()
+_KINDS = _Kinds()
+_SAME_KIND = re.compile("(?:um*)+|(?:sm*)+")
+_ONE_UNIT = re.compile("um*")
+
+
+def tokenize(text: str) -> list[str]:
+    """The tokens that a stored text is found by, with repetitions.
+
+    >>> tokenize("Don't PANIC: Straße 42"), tokenize("iPhone手机壳")
+    (['don', 't', 'panic', 'strasse', '42'], ['iphone', '手', '机', '壳', '手机', '机壳'])
+    """
+    return [token for units in _words(text) for token in _stored(units)]
+
+
+def query_terms(text: str) -> list[str]:
+    """The tokens that a query asks for: each once, in code point order.
+
+    >>> query_terms("to be or not to be"), query_terms("手机壳"), query_terms("?!")
+    (['be', 'not', 'or', 'to'], ['手机', '机壳'], [])
+    """
+    return sorted({token for units in _words(text) for token in (_pairs(units) or units)})
+
+
+def _words(text: str) -> Iterator[list[str]]:
+    """The units of each word: one unit for a word between spaces, else one for each character."""
+    for run in text.translate(_SPACING).split():
+        if run.isascii():
+            yield [run.lower()]
+        else:
+            folded = _fold(run)
+            # Some letters and numbers have others and separators in them, as one half has: 1⁄2.
+            for word in [run] if folded == run else folded.translate(_SPACING).split():
+                yield from _split_scripts(word)
+
+
+def _fold(run: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", run).casefold())
+
+
+def _split_scripts(word: str) -> Iterator[list[str]]:
+    kinds = word.translate(_KINDS)
+    for same in _SAME_KIND.finditer(kinds):
+        start, stop = same.span()
+        if kinds[start] == "s":
+            yield [word[start:stop]]
+        else:
+            units = _ONE_UNIT.finditer(kinds, start, stop)
+            yield (
+                [word[unit.start() : unit.end()] for unit in units] if "m" in same[0] else [*word[start:stop]]
+            )
+
+
+def _stored(units: list[str]) -> list[str]:
+    return units + _pairs(units)
+
+
+def _pairs(units: list[str]) -> list[str]:
+    return [first + second for first, second in pairwise(units)]
+
+
+# --- the index -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextIndex:
+    """An immutable inverted index of a column of texts; the row at position n of the column has ordinal n.
+
+    Null texts have no tokens and are no texts to BM25's statistics; empty texts are. What a query answers
+    depends on the texts alone, to the last bit, not on the steps in which the index was built.
+
+    >>> index = TextIndex.build(pa.array(["red fox", None, "red red wine"])).extended(pa.array(["blue"]))
+    >>> index.matches_any("RED?"), index.matches_fuzzy("reed bleu", 1)
+    (array([ True, False,  True, False]), array([ True, False,  True, False]))
+    >>> ordinals, scores = index.bm25("red")
+    >>> ordinals, scores.round(4)
+    (array([0, 2]), array([0.47  , 0.5666]))
+    """
+
+    # Sizes fall at least by half from each to the next, so there are few and rows are merged few times.
+    _segments: tuple[_Segment, ...] = ()
+    _starts: tuple[int, ...] = ()
+    _rows: int = 0
+    _texts: int = 0
+
+    @classmethod
+    def build(cls, column: pa.Array | pa.ChunkedArray) -> TextIndex:
+        """The index of all texts of a column of strings."""
+        return cls().extended(column)
+
+    def extended(self, more: pa.Array | pa.ChunkedArray) -> TextIndex:
+        """The index of this column with `more` rows appended; costs about as much as indexing those alone."""
+        segments, rows = list(self._segments), self._rows + len(more)
+        if rows > _MAX_ROWS:
+            raise ResourceLimit(
+                f"a text index holds at most {_MAX_ROWS} rows, not {rows}", details={"rows": rows}
+            )
+        for texts in _slices(more):
+            segments.append(_index(texts))
+            while len(segments) > 1 and segments[-2].size < 2 * segments[-1].size:
+                last = segments.pop()
+                segments[-1] = _merge(segments[-1], last)
+        starts = [0, *accumulate(segment.rows for segment in segments)][:-1]
+        return TextIndex(tuple(segments), tuple(starts), rows, self._texts + len(more) - more.null_count)
+
+    def __len__(self) -> int:
+        """The number of rows, null ones included."""
+        return self._rows
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of memory that the index holds."""
+        return sum(segment.nbytes for segment in self._segments)
+
+    def matches_any(self, query: str) -> Mask:
+        """For each row, whether its text has at least one token of the query. False of a null text."""
+        terms = query_terms(query)
+        return self._having([_ids(segment, terms) for segment in self._segments])
+
+    def matches_fuzzy(self, query: str, max_edits: int) -> Mask:
+        """For each row, whether its text has a token within `max_edits` edits of a token of the query.
+
+        An edit inserts, removes or replaces one code point; swapping two neighbours takes two. Pairs of
+        characters from a run without spaces match exactly or not at all: a few edits would turn any of them
+        into any other, and one common pair is enough as it is.
+        """
+        if max_edits < 0:
+            raise InvalidInput(f"fuzzy needs at least 0 edits, not {max_edits}")
+        terms = query_terms(query)
+        words = [term for term in terms if not _UNSPACED.match(term)]
+        return self._having(
+            [
+                _ids(segment, terms) + [found for word in words for found in _near(segment, word, max_edits)]
+                for segment in self._segments
+            ]
+        )
+
+    def bm25(self, query: str) -> tuple[Ordinals, Scores]:
+        """The rows with at least one token of the query, ascending, and the BM25 score of each.
+
+        k1 is 1.2 and b is 0.75. A term that is in `df` of `n` texts weighs ln(1 + (n - df + 0.5) / (df + 0.5));
+        a token that the query repeats counts once. Scores are positive.
+        """
+        terms = query_terms(query)
+        total = sum(segment.tokens for segment in self._segments)
+        scores = np.zeros(self._rows)
+        for term in terms:
+            parts = [
+                (segment, start, int(found))
+                for segment, start in zip(self._segments, self._starts, strict=True)
+                for found in _ids(segment, [term])
+            ]
+            df = sum(len(segment.postings(found)) for segment, _, found in parts)
+            weight = math.log1p((self._texts - df + 0.5) / (df + 0.5)) * (K1 + 1)
+            for segment, start, found in parts:
+                rows = segment.postings(found)
+                counts = segment.counts[segment.bounds[found] : segment.bounds[found + 1]].astype(np.float64)
+                lengths = segment.lengths[rows].astype(np.float64)
+                norms = K1 * (1 - B + B * (lengths * self._texts / total))
+                # Every row gets its terms in the order of the query, whatever segment it is in.
+                scores[start : start + segment.rows][rows] += weight * counts / (counts + norms)
+        ordinals = np.flatnonzero(scores).astype(np.int64)
+        return ordinals, scores[ordinals]
+
+    def _having(self, found: Sequence[Sequence[int]]) -> Mask:
+        mask = np.zeros(self._rows, np.bool_)
+        for segment, start, ids in zip(self._segments, self._starts, found, strict=True):
+            for term in ids:
+                mask[start : start + segment.rows][segment.postings(term)] = True
+        return mask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Segment:
+    """The index of some neighbouring rows: of term n, the postings from bounds[n] to bounds[n + 1]."""
+
+    terms: pa.Array  # in code point order, which is the order of their bytes too
+    bounds: npt.NDArray[np.int64]
+    places: npt.NDArray[np.uint32]  # rows of the segment, ascending within a term
+    counts: npt.NDArray[np.uint32]  # how often the term is in that row
+    lengths: npt.NDArray[np.uint32]  # tokens of each row of the segment
+    tokens: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", int(self.lengths.sum(dtype=np.int64)))
+
+    @property
+    def rows(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def size(self) -> int:
+        return len(self.lengths) + len(self.places)
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (self.bounds, self.places, self.counts, self.lengths)
+        return int(self.terms.nbytes) + sum(array.nbytes for array in arrays)
+
+    def postings(self, term: int) -> npt.NDArray[np.uint32]:
+        return self.places[self.bounds[term] : self.bounds[term + 1]]
+
+
+def _ids(segment: _Segment, terms: Sequence[str]) -> list[int]:
+    """The numbers of those terms that the segment has."""
+
+    def spelled(number: int) -> str:
+        return str(segment.terms[number].as_py())
+
+    numbers = range(len(segment.terms))
+    found = [(bisect_left(numbers, term, key=spelled), term) for term in terms]
+    return [number for number, term in found if number < len(numbers) and spelled(number) == term]
+
+
+# --- building --------------------------------------------------------------------------------------------
+
+_CODES = np.arange(256)
+# Bytes that separate words whatever stands beside them. Bytes from 128 on belong to other characters.
+_SEPARATES = (_CODES < 128) & ~np.array([chr(code).isalnum() for code in _CODES])
+
+
+def _slices(column: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
+    """The column as arrays of large strings, each but for single long texts of a bounded number of bytes."""
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        texts = pc.fill_null(chunk.cast(pa.large_string()), "")
+        ends = _offsets(texts)[1:]
+        start = 0
+        while start < len(texts):
+            limit = (ends[start - 1] if start else _offsets(texts)[0]) + _SLICE_BYTES
+            stop = max(start + 1, int(np.searchsorted(ends, limit, side="right")))
+            yield texts.slice(start, stop - start)
+            start = stop
+
+
+def _offsets(texts: pa.Array) -> npt.NDArray[np.int64]:
+    """Where each text begins in the bytes of a large string array, and the end of the last one."""
+    if not len(texts):
+        return np.zeros(1, np.int64)
+    return np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
+
+
+def _index(texts: pa.Array) -> _Segment:
+    pieces, owners = _split(texts)
+    encoded = pieces.dictionary_encode()
+    terms, sizes, numbers = _tokenize_distinct(encoded.dictionary)
+    # Each occurrence of a piece becomes the piece's tokens: `within` counts them from 0 for every occurrence.
+    which = encoded.indices.to_numpy().astype(np.int64)
+    repeats = sizes[which]
+    owners = np.repeat(owners, repeats)
+    within = np.arange(len(owners)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    first = np.cumsum(sizes) - sizes
+    tokens = numbers[np.repeat(first[which], repeats) + within]
+    pairs, counts = np.unique(tokens * len(texts) + owners, return_counts=True)
+    found, places = np.divmod(pairs, len(texts))
+    return _segment(terms, found, places, counts, np.bincount(owners, minlength=len(texts)))
+
+
+def _split(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """The texts cut at ASCII separators, and the row of each piece. No cut goes through a word."""
+    offsets = _offsets(texts)
+    data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    offsets = offsets - offsets[0]
+    kept = ~_SEPARATES[data]
+    begins = kept.copy()
+    begins[1:] &= ~kept[:-1]
+    # A text that starts with a letter starts a piece, however the text before it ended.
+    starts = offsets[:-1][offsets[:-1] < offsets[1:]]
+    begins[starts] |= kept[starts]
+    ends = kept.copy()
+    ends[:-1] &= ~kept[1:] | begins[1:]
+    at = np.flatnonzero(begins)
+    bounds = np.zeros(len(at) + 1, np.int64)
+    np.cumsum(np.flatnonzero(ends) + 1 - at, out=bounds[1:])
+    pieces = pa.LargeStringArray.from_buffers(len(at), pa.py_buffer(bounds), pa.py_buffer(data[kept]))
+    owners = np.repeat(np.arange(len(texts)), np.diff(np.searchsorted(at, offsets)))
+    return pieces, owners
+
+
+def _tokenize_distinct(pieces: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The terms of some pieces, how many tokens each piece has, and the number of the term of each token."""
+    plain = pc.string_is_ascii(pieces).to_numpy(zero_copy_only=False)
+    others = [tokenize(piece) for piece in pieces.filter(pa.array(~plain)).to_pylist()]
+    sizes = np.ones(len(pieces), np.int64)
+    sizes[~plain] = [len(tokens) for tokens in others]
+    spelled = pa.concat_arrays(
+        [
+            pc.ascii_lower(pieces.filter(pa.array(plain))),
+            pa.array([token for tokens in others for token in tokens], pa.large_string()),
+        ]
+    )
+    terms, ranks = _rank(spelled)
+    # The tokens stand with those of plain pieces first; bring them into the order of the pieces.
+    of_plain = np.repeat(plain, sizes)
+    numbers = np.empty(len(spelled), np.int64)
+    numbers[of_plain] = ranks[: np.count_nonzero(plain)]
+    numbers[~of_plain] = ranks[np.count_nonzero(plain) :]
+    return terms, sizes, numbers
+
+
+def _rank(spelled: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """The distinct strings in order, and the position of each of the given among them."""
+    encoded = spelled.dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary).to_numpy().astype(np.int64)
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return encoded.dictionary.take(pa.array(order)), ranks[encoded.indices.to_numpy()]
+
+
+def _merge(first: _Segment, second: _Segment) -> _Segment:
+    """One segment of the rows of both."""
+    terms, ranks = _rank(pa.concat_arrays([first.terms, second.terms]))
+    sizes = np.concatenate([np.diff(first.bounds), np.diff(second.bounds)])
+    found = np.repeat(ranks, sizes)
+    places = np.concatenate([first.places, second.places + np.uint32(first.rows)])
+    counts = np.concatenate([first.counts, second.counts])
+    # Stable, so that rows stay ascending within a term; two sorted runs are what this sort is quickest at.
+    order = np.argsort(found, kind="stable")
+    lengths = np.concatenate([first.lengths, second.lengths])
+    return _segment(terms, found[order], places[order], counts[order], lengths)
+
+
+def _segment(
+    terms: pa.Array,
+    found: npt.NDArray[np.int64],
+    places: npt.NDArray[np.integer],
+    counts: npt.NDArray[np.integer],
+    lengths: npt.NDArray[np.integer],
+) -> _Segment:
+    """A segment of postings that are sorted by the number of their term, then by row."""
+    bounds = np.searchsorted(found, np.arange(len(terms) + 1))
+    return _Segment(
+        terms, bounds, places.astype(np.uint32), counts.astype(np.uint32), lengths.astype(np.uint32)
+    )
+
+
+# --- edit distance ---------------------------------------------------------------------------------------
+
+
+def _near(segment: _Segment, word: str, max_edits: int) -> list[int]:
+    """The numbers of the segment's terms that are words within `max_edits` edits of the word."""
+    lengths = pc.utf8_length(segment.terms).to_numpy().astype(np.int64)
+    near: list[int] = []
+    for length in np.unique(lengths[np.abs(lengths - len(word)) <= max_edits]).tolist():
+        numbers = np.flatnonzero(lengths == length)
+        step = max(1, _TABLE_CELLS // (length + 1))
+        for start in range(0, len(numbers), step):
+            some = numbers[start : start + step]
+            spelled = segment.terms.take(pa.array(some))
+            codes = np.frombuffer("".join(spelled.to_pylist()).encode("utf-32-le"), "<u4")
+            edits = min(max_edits, max(length, len(word)))
+            close = some[_within(codes.reshape(-1, length), word, edits)].tolist()
+            near += [number for number in close if not _UNSPACED.match(segment.terms[number].as_py())]
+    return near
+
+
+def _within(codes: npt.NDArray[np.uint32], word: str, max_edits: int) -> Mask:
+    """For each row of code points, whether it is within `max_edits` edits of the word.
+
+    The usual table, a row of it for each prefix of the word, all candidates at once. Cells further than
+    `max_edits` off the diagonal cannot matter and are never filled in.
+    """
+    count, length = codes.shape
+    columns = np.ascontiguousarray(codes.T)
+    too_far = max_edits + 1
+    above = np.full((length + 1, count), too_far, np.int64)
+    above[: max_edits + 1] = np.arange(min(length, max_edits) + 1)[:, None]
+    here = np.full_like(above, too_far)
+    for done, char in enumerate(word, start=1):
+        low, high = max(done - max_edits, 1), min(done + max_edits, length)
+        here[low - 1] = done if low == 1 else too_far
+        for j in range(low, high + 1):
+            replaced = above[j - 1] + (columns[j - 1] != ord(char))
+            here[j] = np.minimum(replaced, np.minimum(above[j], here[j - 1]) + 1)
+        above, here = here, above
+    return above[length] <= max_edits

@@ -1,0 +1,100 @@
+"""Exact distances between a query vector and the vectors of a column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.errors import InvalidInput
+
+Ordinals: TypeAlias = npt.NDArray[np.int64]
+Distances: TypeAlias = npt.NDArray[np.float64]
+
+# Numbers that are worked on at a time: few enough to stay in a processor's cache.
+_BATCH_NUMBERS = 1 << 17
+
+
+def nearest_distances(
+    column: pa.Array | pa.ChunkedArray, ordinals: Ordinals, query: Sequence[float]
+) -> tuple[Ordinals, Distances]:
+    """The squared L2 distance of each row in `ordinals` that has a vector, in the order given.
+
+    `column` is a fixed-size list of floats. Left out are the rows whose vector, or a number in it, is null. A
+    row's distance depends on its vector and the query alone, to the last bit, not on the rows beside it. It is
+    NaN when a NaN is involved, or infinities of the same sign. A query of another dimension than the column's
+    is `InvalidInput`.
+
+    >>> column = pa.array([[0, 0], None, [3, 4]], pa.list_(pa.float32(), 2))
+    >>> nearest_distances(column, np.array([2, 1, 0]), [0, 1])
+    (array([2, 0]), array([18.,  1.]))
+    """
+    dimension = column.type.list_size
+    target = np.asarray(query, np.float64)
+    if target.shape != (dimension,):
+        raise InvalidInput(
+            f"the query vector has {len(query)} dimensions, the column {dimension}",
+            details={"expected": dimension, "actual": len(query)},
+        )
+    wanted = np.asarray(ordinals, np.int64)
+    distances = np.empty(len(wanted))
+    kept = np.zeros(len(wanted), np.bool_)
+    step = max(1, _BATCH_NUMBERS // dimension)
+    for chunk, positions, rows in _by_chunk(column, wanted):
+        for start in range(0, len(rows), step):
+            vectors, whole = _take(chunk, rows[start : start + step])
+            some = positions[start : start + step][whole]
+            kept[some] = True
+            with np.errstate(invalid="ignore"):
+                distances[some] = sum_squares(vectors - target)
+    return wanted[kept], distances[kept]
+
+
+def sum_squares(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The sum of squares of each row, by adding one half of the row onto the other until one number is left.
+
+    Each addition is rounded by itself, so the result is the same on every machine and for every number of rows;
+    the sums of numerical libraries are not.
+
+    >>> sum_squares(np.array([[1.0, 2.0, 3.0]]))
+    array([14.])
+    """
+    squares = rows * rows
+    width = squares.shape[1]
+    while width > 1:
+        half = (width + 1) // 2
+        squares[:, : width - half] += squares[:, half:width]
+        width = half
+    sums: npt.NDArray[np.float64] = squares[:, 0]
+    return sums
+
+
+def _by_chunk(
+    column: pa.Array | pa.ChunkedArray, ordinals: Ordinals
+) -> list[tuple[pa.Array, npt.NDArray[np.intp], Ordinals]]:
+    """Each chunk that is needed, the positions in `ordinals` that lead to it, and their rows in the chunk."""
+    if not isinstance(column, pa.ChunkedArray):
+        return [(column, np.arange(len(ordinals)), ordinals)]
+    ends = np.cumsum([len(chunk) for chunk in column.chunks], dtype=np.int64)
+    of = np.searchsorted(ends, ordinals, side="right")
+    order = np.argsort(of, kind="stable")
+    needed, firsts = np.unique(of[order], return_index=True)
+    return [
+        (column.chunk(number), positions, ordinals[positions] - (ends[number] - len(column.chunk(number))))
+        for number, positions in zip(needed.tolist(), np.split(order, firsts[1:]), strict=True)
+    ]
+
+
+def _take(chunk: pa.Array, rows: Ordinals) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """The vectors of those rows that have no null in them, and which rows these are."""
+    lists = chunk.take(pa.array(rows))
+    whole: npt.NDArray[np.bool_] = lists.is_valid().to_numpy(zero_copy_only=False)
+    # What is taken has no offset, so the numbers of the lists are all the numbers beneath them.
+    numbers = lists.values
+    vectors = numbers.to_numpy(zero_copy_only=False).reshape(len(rows), -1)
+    if numbers.null_count:
+        whole = whole & numbers.is_valid().to_numpy(zero_copy_only=False).reshape(vectors.shape).all(axis=1)
+    return vectors[whole].astype(np.float64), whole

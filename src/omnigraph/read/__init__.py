@@ -1,0 +1,1 @@
+"""Reading a graph: from a checked query to rows."""

@@ -1,0 +1,172 @@
+"""From matched bindings to the rows of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.columns import arrow_type
+from omnigraph.engine import duckdb, tail_arrow
+from omnigraph.engine.tail import Fold, Key, Matched, Projected, Tail, TailColumn, Take
+from omnigraph.lang import ir
+from omnigraph.read.bound import Bound
+from omnigraph.read.frames import indices
+from omnigraph.read.plan import Plan
+from omnigraph.read.ranking import Scores, is_descending, score_rows
+from omnigraph.read.session import ReadSession
+
+# Up to here a column is looked up at once; beyond, its rows only point to values until they are final.
+_LOOK_UP = 4_096
+# From here on DuckDB's threads, and its way to disk, are worth the trip.
+DUCKDB_ROWS = 20_000_000
+
+_ENGINES: Mapping[str, Callable[[Tail, Matched], pa.Table]] = {
+    "arrow": tail_arrow.run_tail,
+    "duckdb": duckdb.run_tail,
+}
+
+
+def choose_tail(session: ReadSession, num_rows: int) -> str:
+    """The engine that runs the rest of a query over so many rows."""
+    return session.settings.tail or ("duckdb" if num_rows >= DUCKDB_ROWS else "arrow")
+
+
+def project(session: ReadSession, plan: Plan, rows: Bound) -> pa.Table:
+    """Order, group and project the rows that a pattern matched."""
+    query = plan.query
+    ranks = [item.expr for item in query.order if isinstance(item.expr, ir.Nearest | ir.Bm25 | ir.Rrf)]
+    scores: dict[ir.Expr, Scores] = {}
+    for rank in ranks:
+        found = score_rows(session, rank, rows)
+        rows = rows.take(found.ranked)
+        scores[rank] = Scores(found.values[found.ranked], found.ranked[found.ranked])
+    run = _ENGINES[choose_tail(session, rows.num_rows)]
+    if not query.aggregated and not query.distinct:
+        rows, scores = _final_rows(session, query, rows, scores, run)
+        query = replace(query, order=(), skip=None, limit=None)
+    columns = _Columns(session, rows, scores)
+    tail = _tail(query, columns)
+    weights = None if rows.weights is None else pa.array(rows.weights)
+    return run(tail, Matched(rows.num_rows, tuple(columns.made), weights))
+
+
+def _final_rows(
+    session: ReadSession,
+    query: ir.ReadQuery,
+    rows: Bound,
+    scores: dict[ir.Expr, Scores],
+    run: Callable[[Tail, Matched], pa.Table],
+) -> tuple[Bound, dict[ir.Expr, Scores]]:
+    """The rows of the result in their order, before anything but the order has been looked up."""
+    skip, limit = query.skip or 0, query.limit
+    if not query.order:
+        if not skip and limit is None:
+            return rows, scores
+        chosen = np.arange(rows.num_rows)[skip : None if limit is None else skip + limit]
+    else:
+        columns = _Columns(session, rows, scores)
+        number = columns.add(pa.array(np.arange(rows.num_rows)))
+        order = tuple(_key(query, item, columns) for item in query.order)
+        ties = tuple(
+            columns.of(_entity(item)) for item in sorted(query.variables, key=lambda item: item.name)
+        )
+        output = Projected("row", pa.int64(), Take(number))
+        tail = Tail((output,), order=order, ties=ties, skip=skip, limit=limit)
+        found = run(tail, Matched(rows.num_rows, tuple(columns.made)))
+        chosen = found["row"].to_numpy()
+    picked = {rank: Scores(item.values[chosen], item.ranked[chosen]) for rank, item in scores.items()}
+    return rows.take(chosen), picked
+
+
+def _entity(variable: ir.Variable) -> ir.EntityRef:
+    return ir.EntityRef(variable.name, variable.type_name)
+
+
+def _key(query: ir.ReadQuery, item: ir.Order, columns: _Columns) -> Key:
+    expr = item.expr
+    descending = item.descending
+    if isinstance(expr, ir.OutputRef):
+        expr = next(output.expr for output in query.outputs if output.name == expr.name)
+    if isinstance(item.expr, ir.Nearest | ir.Bm25 | ir.Rrf):
+        descending = is_descending(item.expr)
+    return Key(columns.of(expr), descending)
+
+
+def _tail(query: ir.ReadQuery, columns: _Columns) -> Tail:
+    outputs = tuple(
+        Projected(item.name, arrow_type(item.type), _value(query, item.expr, columns))
+        for item in query.outputs
+    )
+    names = [item.name for item in query.outputs]
+    order = []
+    for item in query.order:
+        assert isinstance(item.expr, ir.OutputRef)
+        order.append(Key(names.index(item.expr.name), item.descending, of_output=True))
+    return Tail(
+        outputs,
+        grouped=query.aggregated,
+        distinct=query.distinct,
+        order=tuple(order),
+        skip=query.skip or 0,
+        limit=query.limit,
+    )
+
+
+def _value(query: ir.ReadQuery, expr: ir.Expr, columns: _Columns) -> Take | Fold:
+    if not isinstance(expr, ir.Aggregate):
+        return Take(columns.of(expr))
+    argument = expr.argument
+    if expr.fn == "count" and not expr.distinct and isinstance(argument, ir.EntityRef):
+        nullable = next(item.nullable for item in query.variables if item.name == argument.variable)
+        if not nullable:
+            return Fold("count")
+    return Fold(expr.fn, columns.of(argument), expr.distinct)
+
+
+@dataclass
+class _Columns:
+    """The input columns of a tail, each made when it is first asked for."""
+
+    session: ReadSession
+    rows: Bound
+    scores: Mapping[ir.Expr, Scores]
+    made: list[TailColumn] = field(default_factory=list)
+    _places: dict[ir.Expr, int] = field(default_factory=dict)
+
+    def add(self, column: TailColumn) -> int:
+        """Take a column in; its position."""
+        self.made.append(column)
+        return len(self.made) - 1
+
+    def of(self, expr: ir.Expr) -> int:
+        """The position of the column of an expression."""
+        found = self._places.get(expr)
+        if found is None:
+            found = self._places[expr] = self.add(self._make(expr))
+        return found
+
+    def _make(self, expr: ir.Expr) -> TailColumn:
+        match expr:
+            case ir.PropertyRef():
+                return self._look_up(expr.variable, expr.property)
+            case ir.EntityRef():
+                return self._look_up(expr.variable, "id")
+            case ir.Nearest() | ir.Bm25() | ir.Rrf():
+                known = self.scores.get(expr)
+                return (known or score_rows(self.session, expr, self.rows)).column()
+            case ir.Const() | ir.ParamRef() | ir.Now():
+                value = pa.array([self.session.bindings.value(expr)], arrow_type(expr.type))
+                return pa.DictionaryArray.from_arrays(np.zeros(self.rows.num_rows, np.int32), value)
+            case _:
+                raise AssertionError(f"{expr} is no column")
+
+    def _look_up(self, variable: str, name: str) -> TailColumn:
+        frame = self.session.types[variable]
+        ordinals = self.rows.columns[variable]
+        held = frame.held(name) if len(ordinals) > _LOOK_UP else None
+        if held is None:
+            return frame.values(name, ordinals)
+        return pa.DictionaryArray.from_arrays(indices(ordinals), held)

@@ -1,0 +1,80 @@
+"""What reads of one graph share between them: the cache, the plans, the settings."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+
+import pyarrow as pa
+
+from omnigraph.engine.bindings import Bindings
+from omnigraph.engine.embedding import Embedder
+from omnigraph.graph.snapshot import Snapshot
+from omnigraph.lang import ir
+from omnigraph.read.cache import Cache, CacheStats
+from omnigraph.read.explain import explain_plan
+from omnigraph.read.plan import Plan
+from omnigraph.read.query import plan_on, run_read
+from omnigraph.read.session import ReadSession, Settings
+
+_KEPT_PLANS = 512
+_MEMORY_SHARE = 4
+_LEAST_BUDGET = 64 << 20
+
+
+def default_budget() -> int:
+    """A quarter of the machine's memory."""
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return max(_LEAST_BUDGET, pages * size // _MEMORY_SHARE)
+
+
+class Reader:
+    """Runs reads. Safe to share between threads."""
+
+    def __init__(
+        self,
+        cache_bytes: int | None = None,
+        embedder: Embedder | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.cache = Cache(default_budget() if cache_bytes is None else cache_bytes)
+        self.embedder = embedder
+        self.settings = settings or Settings()
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[tuple[int, str], tuple[ir.ReadQuery, Plan]] = OrderedDict()
+
+    def run(self, snapshot: Snapshot, query: ir.ReadQuery, bindings: Bindings) -> pa.Table:
+        """The rows of a read on a snapshot."""
+        return run_read(self._session(snapshot, bindings), self.plan(snapshot, query))
+
+    def explain(self, snapshot: Snapshot, query: ir.ReadQuery, bindings: Bindings) -> str:
+        """How the read would be run, as text; nothing is read for it but what planning looks at."""
+        return explain_plan(self._session(snapshot, bindings), self.plan(snapshot, query))
+
+    def session(self, snapshot: Snapshot) -> ReadSession:
+        """Access to a snapshot's tables through the cache."""
+        return self._session(snapshot, Bindings())
+
+    def plan(self, snapshot: Snapshot, query: ir.ReadQuery) -> Plan:
+        """The plan of a read at a commit, made once."""
+        key = (id(query), snapshot.commit_id)
+        with self._lock:
+            known = self._plans.get(key)
+            # An id may be used again after its query is gone; the plan keeps the query, so compare it.
+            if known is not None and known[0] is query:
+                self._plans.move_to_end(key)
+                return known[1]
+        plan = plan_on(query, snapshot)
+        with self._lock:
+            self._plans[key] = (query, plan)
+            while len(self._plans) > _KEPT_PLANS:
+                self._plans.popitem(last=False)
+        return plan
+
+    def stats(self) -> CacheStats:
+        """What the cache holds."""
+        return self.cache.stats()
+
+    def _session(self, snapshot: Snapshot, bindings: Bindings) -> ReadSession:
+        return ReadSession(snapshot, self.cache, bindings, self.settings, self.embedder)
