@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from omnigraph.api.checked import CheckedQueries
 from omnigraph.api.commits import Branch, Commit, Receipt
@@ -118,6 +119,49 @@ class Graph:
         snapshot = self._repository.snapshot(branch, at)
         query = self._read(source, name, snapshot)
         return self._reader.explain(snapshot, query, self._bindings(query, params))
+
+    def get(
+        self,
+        type_name: str,
+        id: str,  # noqa: A002 - the name is part of the API
+        *,
+        branch: str = "main",
+        at: str | datetime | Snapshot | None = None,
+    ) -> dict[str, Any] | None:
+        """One node or edge by its id, or None: its id, for an edge ``from`` and ``to``, and every property.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-get", schema="node City { name: String @key  founded: Date? }")
+        >>> _ = g.mutate('query add() { insert City { name: "Bern", founded: date("1191-01-01") } }')
+        >>> g.get("City", "Bern")
+        {'id': 'Bern', 'founded': '1191-01-01', 'name': 'Bern'}
+        """
+        from omnigraph.read.entity import find_entity
+
+        return find_entity(self._reader.session(self._repository.snapshot(branch, at)), type_name, id)
+
+    def export(
+        self,
+        target: str | Path | IO[str],
+        *,
+        branch: str = "main",
+        at: str | datetime | Snapshot | None = None,
+        types: Sequence[str] | None = None,
+        progress: Callable[[str, int], None] | None = None,
+    ) -> int:
+        """Write a state as graph NDJSON to a file or a text stream; the number of records.
+
+        A file appears whole or not at all. `types` limits it to node and edge types of these names. What is
+        written loads back unchanged.
+        """
+        from omnigraph.api.files import replacing
+        from omnigraph.read.export import export_lines
+
+        lines = export_lines(self._repository.snapshot(branch, at), types, progress)
+        if not isinstance(target, str | Path):
+            return _write_lines(target, lines)
+        with replacing(target) as file:
+            return _write_lines(file, lines)
 
     def _read(self, source: str, name: str | None, snapshot: Snapshot) -> ir.ReadQuery:
         query = self._checked.get(source, name, snapshot.catalog)
@@ -252,6 +296,15 @@ class SchemaView:
     def source(self, branch: str = "main", at: str | datetime | None = None) -> str:
         """The text of the schema that was accepted."""
         return self._repository.snapshot(branch, at).catalog.source
+
+
+def _write_lines(file: IO[str], lines: Iterable[str]) -> int:
+    count = 0
+    for line in lines:
+        file.write(line)
+        file.write("\n")
+        count += 1
+    return count
 
 
 def _by_type_name(affected: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.columns import arrow_type
-from omnigraph.engine import duckdb, tail_arrow
+from omnigraph.engine import tail_arrow
 from omnigraph.engine.tail import Fold, Key, Matched, Projected, Tail, TailColumn, Take
 from omnigraph.lang import ir
 from omnigraph.read.bound import Bound
@@ -23,15 +23,21 @@ _LOOK_UP = 4_096
 # From here on DuckDB's threads, and its way to disk, are worth the trip.
 DUCKDB_ROWS = 20_000_000
 
-_ENGINES: Mapping[str, Callable[[Tail, Matched], pa.Table]] = {
-    "arrow": tail_arrow.run_tail,
-    "duckdb": duckdb.run_tail,
-}
+RunTail = Callable[[Tail, Matched], pa.Table]
 
 
 def choose_tail(session: ReadSession, num_rows: int) -> str:
     """The engine that runs the rest of a query over so many rows."""
     return session.settings.tail or ("duckdb" if num_rows >= DUCKDB_ROWS else "arrow")
+
+
+def _engine(name: str) -> RunTail:
+    if name == "arrow":
+        return tail_arrow.run_tail
+    # Most reads never need it, and importing it is most of a small program's start.
+    from omnigraph.engine import duckdb
+
+    return duckdb.run_tail
 
 
 def project(session: ReadSession, plan: Plan, rows: Bound) -> pa.Table:
@@ -43,7 +49,7 @@ def project(session: ReadSession, plan: Plan, rows: Bound) -> pa.Table:
         found = score_rows(session, rank, rows)
         rows = rows.take(found.ranked)
         scores[rank] = Scores(found.values[found.ranked], found.ranked[found.ranked])
-    run = _ENGINES[choose_tail(session, rows.num_rows)]
+    run = _engine(choose_tail(session, rows.num_rows))
     if not query.aggregated and not query.distinct:
         rows, scores = _final_rows(session, query, rows, scores, run)
         query = replace(query, order=(), skip=None, limit=None)
@@ -58,7 +64,7 @@ def _final_rows(
     query: ir.ReadQuery,
     rows: Bound,
     scores: dict[ir.Expr, Scores],
-    run: Callable[[Tail, Matched], pa.Table],
+    run: RunTail,
 ) -> tuple[Bound, dict[ir.Expr, Scores]]:
     """The rows of the result in their order, before anything but the order has been looked up."""
     skip, limit = query.skip or 0, query.limit
