@@ -45,15 +45,13 @@ class Groups:
 
     def only(self, chosen: Ints) -> Groups:
         """Just the chosen groups, numbered in the order they are given."""
-        if self.ids is None and len(chosen):
-            return self
-        ids = np.zeros(0, np.int64)
-        kept = np.zeros(0, np.int64)
-        if self.ids is not None:
-            numbers = np.full(self.count, -1)
-            numbers[chosen] = np.arange(len(chosen))
-            ids = numbers[self.ids]
-            kept = np.flatnonzero(ids >= 0)
+        if self.ids is None:
+            none = np.empty(0, np.int64)
+            return self if len(chosen) else Groups(0, none, none, none)
+        numbers = np.full(self.count, -1)
+        numbers[chosen] = np.arange(len(chosen))
+        ids = numbers[self.ids]
+        kept = np.flatnonzero(ids >= 0)
         rows = kept if self.rows is None else self.rows[kept]
         return Groups(len(chosen), self.first[chosen], ids[kept], rows)
 
@@ -67,12 +65,15 @@ def group_rows(columns: Sequence[TailColumn], num_rows: int) -> Groups:
     >>> groups.ids.tolist(), groups.first.tolist()
     ([0, 1, 2, 0, 2], [0, 1, 2])
     """
-    if not columns:
+    if not columns or num_rows == 1:
         return Groups(1, np.zeros(1, np.int64))
     codes, bound = _codes(columns[0])
     for column in columns[1:]:
         codes, bound = _combine(codes, bound, *_codes(column))
-    return _number(codes, bound, num_rows)
+    leaders = _leaders(codes, bound)
+    leads = leaders == np.arange(num_rows)
+    first = np.flatnonzero(leads)
+    return Groups(len(first), first, (np.cumsum(leads) - 1)[leaders])
 
 
 def first_of_each(ids: Ints | None, column: TailColumn, rows: Ints | None) -> Ints:
@@ -80,40 +81,33 @@ def first_of_each(ids: Ints | None, column: TailColumn, rows: Ints | None) -> In
     codes, bound = _codes(column, rows)
     if ids is not None:
         codes, bound = _combine(codes, bound, ids, int(ids.max(initial=-1)) + 1)
-    return _number(codes, bound, len(codes)).first
+    return np.flatnonzero(_leaders(codes, bound) == np.arange(len(codes)))
 
 
-def _number(codes: Ints, bound: int, num_rows: int) -> Groups:
-    if bound > SMALL_TABLE + 4 * num_rows:
-        codes, bound = _squeeze(codes)
-    first = np.full(bound, num_rows)
-    # Of several assignments to a place the last one stays, so going backwards leaves the first row.
-    first[codes[::-1]] = np.arange(num_rows - 1, -1, -1)
-    present = np.flatnonzero(first < num_rows)
-    seen = present[np.argsort(first[present])]
-    numbers = np.empty(bound, np.int64)
-    numbers[seen] = np.arange(len(seen))
-    return Groups(len(seen), first[seen], numbers[codes])
+def _leaders(codes: Ints, bound: int) -> Ints:
+    """For every row the first one with the same code."""
+    count = len(codes)
+    if bound <= SMALL_TABLE + 4 * count:
+        first = np.empty(bound, np.int64)
+        # Of several assignments to a place the last one stays, so going backwards leaves the first row.
+        first[codes[::-1]] = np.arange(count - 1, -1, -1)
+        return first[codes]
+    places = sort_places(codes)
+    ordered = codes[places]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    leaders = np.empty(count, np.int64)
+    leaders[places] = np.repeat(places[starts], np.diff(starts, append=count))
+    return leaders
 
 
 def _combine(left: Ints, left_bound: int, right: Ints, right_bound: int) -> tuple[Ints, int]:
     """One code for two, the same only where both are."""
+    # A leader is as good as a code, and there are no more of them than rows.
     if left_bound * right_bound >= _ROOM:
-        left, left_bound = _squeeze(left)
+        left, left_bound = _leaders(left, left_bound), len(left)
     if left_bound * right_bound >= _ROOM:
-        right, right_bound = _squeeze(right)
+        right, right_bound = _leaders(right, right_bound), len(right)
     return left * right_bound + right, left_bound * right_bound
-
-
-def _squeeze(codes: Ints) -> tuple[Ints, int]:
-    """The codes renumbered without gaps, so that there are no more of them than rows."""
-    places = sort_places(codes)
-    ordered = codes[places]
-    runs = np.zeros(len(codes), np.int64)
-    np.cumsum(ordered[1:] != ordered[:-1], out=runs[1:])
-    found = np.empty(len(codes), np.int64)
-    found[places] = runs
-    return found, int(runs[-1]) + 1 if len(runs) else 1
 
 
 def _codes(column: TailColumn, rows: Ints | None = None) -> tuple[Ints, int]:
@@ -121,7 +115,7 @@ def _codes(column: TailColumn, rows: Ints | None = None) -> tuple[Ints, int]:
     if is_late(column, rows):
         entries, places = used_entries(column, rows)
         codes, bound = _codes(entries)
-        return (places, bound) if bound == len(entries) else (codes[places], bound)
+        return codes[places], bound
     array = plain(column, rows)
     if pa.types.is_struct(array.type):
         found, bound = is_valid(array).astype(np.int64), 2
@@ -137,7 +131,9 @@ def _codes(column: TailColumn, rows: Ints | None = None) -> tuple[Ints, int]:
     if not len(values):
         return values, 1
     low, high = int(values.min()), int(values.max())
-    return (values - low, high - low + 1) if high - low < _ROOM else _squeeze(values)
+    if high - low < _ROOM:
+        return values - low, high - low + 1
+    return _leaders(values, high - low + 1), len(values)
 
 
 def _list_codes(array: pa.Array) -> tuple[Ints, int]:

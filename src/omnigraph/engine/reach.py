@@ -55,7 +55,7 @@ def reach(adj: Adjacency, frontier: Frontier, low: int, high: int) -> tuple[Posi
 def reach_chunks(
     adj: Adjacency, frontier: Frontier, low: int, high: int, *, limit: int = CHUNK
 ) -> Iterator[tuple[Positions, Ordinals]]:
-    """The answer of `reach` in chunks of at most `limit` entries, or those of one source or one node."""
+    """The answer of `reach` in chunks of at most `limit` entries, or as many as one node has neighbours or rows."""
     if high == 1 or adj.n_sources != adj.n_targets:
         if low <= 1:
             yield from _expand_chunks(adj, frontier, limit)
@@ -127,10 +127,10 @@ def _fan_out(
     groups: _Groups, slots: Positions, targets: Ordinals, limit: int
 ) -> Iterator[tuple[Positions, Ordinals]]:
     """Repeat what was found for a source for every frontier entry that has it."""
-    if not slots.size:
-        return
     if len(groups.rows) == len(groups.sources):
-        yield groups.rows.take(slots), targets
+        for first in range(0, len(slots), limit):
+            chunk = slice(first, first + limit)
+            yield groups.rows.take(slots[chunk]), targets[chunk]
         return
     start, stop = groups.offsets.take(slots), groups.offsets.take(slots + 1)
     for piece in pieces(stop - start, limit):

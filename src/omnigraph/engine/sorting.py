@@ -53,6 +53,8 @@ def order_rows(
     end = num_rows if limit is None else min(num_rows, skip + limit)
     if skip >= end:
         return np.empty(0, np.int64)
+    if num_rows == 1:
+        return np.zeros(1, np.int64)
     wanted = [*keys, *((tie, False) for tie in ties)]
     rows = _narrow(wanted, num_rows, end) if end < num_rows > FEW else None
     return _arrange(wanted, rows, num_rows)[skip:end]

@@ -83,9 +83,11 @@ class Matched:
     """The rows that a pattern matched, as columns of equal length.
 
     With `weights` each row stands for that many equal rows: only counts, sums and averages may depend on it, and
-    a tail that is not grouped never has them.
+    a tail that is not grouped never has them. `distinct` are positions of dictionary columns that are known to hold
+    no value twice and no null in their dictionary: rows are equal there exactly when their indices are.
     """
 
     num_rows: int
     columns: tuple[TailColumn, ...]
     weights: pa.Array | None = None
+    distinct: frozenset[int] = frozenset()

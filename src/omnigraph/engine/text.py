@@ -53,7 +53,7 @@ _UNSPACED = re.compile(
     "\u3005-\u3007\u3021-\u3029\u3031-\u303c"  # ideographic iteration marks and numbers
     "\u3041-\u30ff\u31f0-\u31ff\U0001aff0-\U0001b16f"  # kana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
-    "\uac00-\ud7a3"  # Hangul
+    "\u1100-\u11ff\ua960-\ua97f\uac00-\ud7ff"  # Hangul
     "]"
 )
 

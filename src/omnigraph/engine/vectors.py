@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -49,6 +50,7 @@ def nearest_distances(
             some = positions[start : start + step][whole]
             kept[some] = True
             with np.errstate(invalid="ignore"):
+                # The query is in double precision, so the differences are too.
                 distances[some] = sum_squares(vectors - target)
     return wanted[kept], distances[kept]
 
@@ -82,13 +84,14 @@ def _by_chunk(
     of = np.searchsorted(ends, ordinals, side="right")
     order = np.argsort(of, kind="stable")
     needed, firsts = np.unique(of[order], return_index=True)
-    return [
-        (column.chunk(number), positions, ordinals[positions] - (ends[number] - len(column.chunk(number))))
-        for number, positions in zip(needed.tolist(), np.split(order, firsts[1:]), strict=True)
-    ]
+    parts = []
+    for number, (first, stop) in zip(needed.tolist(), pairwise([*firsts.tolist(), len(order)]), strict=True):
+        chunk, positions = column.chunk(number), order[first:stop]
+        parts.append((chunk, positions, ordinals[positions] - (ends[number] - len(chunk))))
+    return parts
 
 
-def _take(chunk: pa.Array, rows: Ordinals) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+def _take(chunk: pa.Array, rows: Ordinals) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.bool_]]:
     """The vectors of those rows that have no null in them, and which rows these are."""
     lists = chunk.take(pa.array(rows))
     whole: npt.NDArray[np.bool_] = lists.is_valid().to_numpy(zero_copy_only=False)
@@ -97,4 +100,4 @@ def _take(chunk: pa.Array, rows: Ordinals) -> tuple[npt.NDArray[np.float64], npt
     vectors = numbers.to_numpy(zero_copy_only=False).reshape(len(rows), -1)
     if numbers.null_count:
         whole = whole & numbers.is_valid().to_numpy(zero_copy_only=False).reshape(vectors.shape).all(axis=1)
-    return vectors[whole].astype(np.float64), whole
+    return vectors[whole], whole

@@ -84,6 +84,19 @@ class SortedIds:
 
 
 @dataclass(frozen=True)
+class CodedColumn:
+    """A column of texts as numbers: the place of each row's value among the different values, -1 for null."""
+
+    codes: npt.NDArray[np.int32]
+    values: pa.Array
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of numbers and values."""
+        return int(self.codes.nbytes + self.values.nbytes)
+
+
+@dataclass(frozen=True)
 class LiveRows:
     """The places of a part's rows in its files."""
 
@@ -164,6 +177,16 @@ class Frame:
         missing = int(distinct[0] < 0) if len(distinct) else 0
         taken = self._take(distinct[missing:].astype(np.int64), name)
         return taken.take(indices(places - missing))
+
+    def coded(self, name: str) -> CodedColumn | None:
+        """A column of texts with every different value once, to group by; None when it is not worth having."""
+        physical = self.table.physical(name)
+        if not pa.types.is_string(self._type(physical)):
+            return None
+        held = self.held(name)
+        if held is None:
+            return None
+        return self.cache.make(("coded", self.pin.path, physical), self.pin.version, lambda: _code(held))
 
     def _type(self, physical: str) -> pa.DataType:
         return arrow_type(next(item.type for item in self.table.columns if item.physical == physical))
@@ -301,6 +324,12 @@ class Frame:
             self.pin.version,
             lambda: SortedIds(ids, pc.sort_indices(ids).to_numpy()),
         )
+
+
+def _code(values: pa.Array) -> CodedColumn:
+    encoded = values.dictionary_encode()
+    codes = pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int32)
+    return CodedColumn(codes, encoded.dictionary)
 
 
 def indices(ordinals: Ordinals) -> pa.Array:

@@ -56,7 +56,7 @@ def project(session: ReadSession, plan: Plan, rows: Bound) -> pa.Table:
     columns = _Columns(session, rows, scores)
     tail = _tail(query, columns)
     weights = None if rows.weights is None else pa.array(rows.weights)
-    return run(tail, Matched(rows.num_rows, tuple(columns.made), weights))
+    return run(tail, Matched(rows.num_rows, tuple(columns.made), weights, frozenset(columns.distinct)))
 
 
 def _final_rows(
@@ -123,7 +123,7 @@ def _tail(query: ir.ReadQuery, columns: _Columns) -> Tail:
 
 def _value(query: ir.ReadQuery, expr: ir.Expr, columns: _Columns) -> Take | Fold:
     if not isinstance(expr, ir.Aggregate):
-        return Take(columns.of(expr))
+        return Take(columns.of(expr, as_key=query.aggregated or query.distinct))
     argument = expr.argument
     if expr.fn == "count" and not expr.distinct and isinstance(argument, ir.EntityRef):
         nullable = next(item.nullable for item in query.variables if item.name == argument.variable)
@@ -140,6 +140,7 @@ class _Columns:
     rows: Bound
     scores: Mapping[ir.Expr, Scores]
     made: list[TailColumn] = field(default_factory=list)
+    distinct: set[int] = field(default_factory=set)
     _places: dict[ir.Expr, int] = field(default_factory=dict)
 
     def add(self, column: TailColumn) -> int:
@@ -147,12 +148,27 @@ class _Columns:
         self.made.append(column)
         return len(self.made) - 1
 
-    def of(self, expr: ir.Expr) -> int:
-        """The position of the column of an expression."""
+    def of(self, expr: ir.Expr, *, as_key: bool = False) -> int:
+        """The position of the column of an expression; `as_key` says that rows are grouped by it."""
         found = self._places.get(expr)
         if found is None:
-            found = self._places[expr] = self.add(self._make(expr))
+            coded = self._coded(expr) if as_key else None
+            found = self._places[expr] = self.add(self._make(expr) if coded is None else coded)
+            if coded is not None:
+                self.distinct.add(found)
         return found
+
+    def _coded(self, expr: ir.Expr) -> pa.DictionaryArray | None:
+        """A column to group by whose dictionary has every value once, when there are many rows."""
+        if not isinstance(expr, ir.PropertyRef | ir.EntityRef) or self.rows.num_rows <= _LOOK_UP:
+            return None
+        name = "id" if isinstance(expr, ir.EntityRef) else expr.property
+        coded = self.session.types[expr.variable].coded(name)
+        if coded is None:
+            return None
+        ordinals = self.rows.columns[expr.variable]
+        codes = np.where(ordinals < 0, np.int32(-1), coded.codes[ordinals])
+        return pa.DictionaryArray.from_arrays(indices(codes), coded.values)
 
     def _make(self, expr: ir.Expr) -> TailColumn:
         match expr:

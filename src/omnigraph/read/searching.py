@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.engine.text import TextIndex
 from omnigraph.lang import ir
@@ -35,13 +36,33 @@ class TextSearch:
     frame: Frame
     property: str
 
-    def rows(self, match: ir.TextMatch, query: str | None, edits: int, ordinals: Ordinals | None) -> pa.Array:
-        """Which rows match, of the given positions or of all; null where there is no text or no query."""
+    def rows(
+        self, fn: ir.TextFn, queries: pa.Array | pa.Scalar, edits: int, ordinals: Ordinals | None
+    ) -> pa.Array:
+        """Which rows match, of the given positions or of all; null where there is no text or no query.
+
+        `queries` is one text for all rows, or a text for each.
+        """
+        if isinstance(queries, pa.Scalar):
+            return self._matching(fn, queries.as_py(), edits, ordinals)
+        places = np.arange(self.frame.num_rows) if ordinals is None else ordinals
+        coded = queries.dictionary_encode()
+        codes = pc.fill_null(coded.indices, -1).to_numpy()
+        found = np.zeros(len(places), np.bool_)
+        known = np.zeros(len(places), np.bool_)
+        for code, query in enumerate(coded.dictionary.to_pylist()):
+            rows = np.flatnonzero(codes == code)
+            part = self._matching(fn, query, edits, places[rows])
+            found[rows] = pc.fill_null(part, False).to_numpy(zero_copy_only=False)
+            known[rows] = part.is_valid().to_numpy(zero_copy_only=False)
+        return pa.array(found, mask=~known)
+
+    def _matching(self, fn: ir.TextFn, query: str | None, edits: int, ordinals: Ordinals | None) -> pa.Array:
         count = self.frame.num_rows if ordinals is None else len(ordinals)
         if query is None:
             return pa.nulls(count, pa.bool_())
         index = self.index()
-        mask = index.matches_fuzzy(query, edits) if match.fn == "fuzzy" else index.matches_any(query)
+        mask = index.matches_fuzzy(query, edits) if fn == "fuzzy" else index.matches_any(query)
         texts = self.frame.column(self.property)
         empty: npt.NDArray[np.bool_] = texts.is_null().to_numpy(zero_copy_only=False)
         if ordinals is None:

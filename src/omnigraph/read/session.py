@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog, table_key
-from omnigraph.engine.arrow_eval import RowRef
+from omnigraph.engine.arrow_eval import RowRef, Rows, evaluate
 from omnigraph.engine.bindings import Bindings
 from omnigraph.engine.embedding import Embedder
 from omnigraph.errors import InvalidInput, NotFound
@@ -136,12 +136,8 @@ class BoundRows:
     def search(self, match: ir.TextMatch) -> pa.Array:
         """Which rows a text search finds; null where there is no text."""
         frame = self.session.types[match.field.variable]
-        return TextSearch(frame, match.field.property).rows(
-            match,
-            self.session.text(match.query),
-            _edits(self.session, match),
-            self.bound.columns[match.field.variable],
-        )
+        ordinals = self.bound.columns[match.field.variable]
+        return _search(self.session, frame, match, self, ordinals)
 
 
 @dataclass(frozen=True)
@@ -163,9 +159,7 @@ class FrameRows:
 
     def search(self, match: ir.TextMatch) -> pa.Array:
         """Which rows a text search finds."""
-        return TextSearch(self.frame, match.field.property).rows(
-            match, self.session.text(match.query), _edits(self.session, match), None
-        )
+        return _search(self.session, self.frame, match, self, None)
 
 
 @dataclass(frozen=True)
@@ -189,9 +183,15 @@ class SomeRows:
 
     def search(self, match: ir.TextMatch) -> pa.Array:
         """Which rows a text search finds."""
-        return TextSearch(self.frame, match.field.property).rows(
-            match, self.session.text(match.query), _edits(self.session, match), self.ordinals
-        )
+        return _search(self.session, self.frame, match, self, self.ordinals)
+
+
+def _search(
+    session: ReadSession, frame: Frame, match: ir.TextMatch, rows: Rows, ordinals: Ordinals | None
+) -> pa.Array:
+    queries = evaluate(match.query, rows, session.bindings)
+    found = TextSearch(frame, match.field.property)
+    return found.rows(match.fn, queries, _edits(session, match), ordinals)
 
 
 def _edits(session: ReadSession, match: ir.TextMatch) -> int:

@@ -1,0 +1,43 @@
+"""Reads through the public API, with the ways of running them that must not change the rows forced one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import omnigraph as og
+from omnigraph.engine.embedding import MockEmbedder
+from omnigraph.lang import ir
+from omnigraph.read.session import Settings
+from tests.differential.naive import JsonRow
+
+Expand: TypeAlias = Literal["csr", "index"]
+EXPANDS: Final[tuple[Expand, ...]] = ("csr", "index")
+TAILS: Final = ("arrow", "duckdb")
+
+
+def open_handle(uri: str) -> og.Graph:
+    """A handle on a stored graph."""
+    return og.open(uri, mode="r", durability="os", embedder=MockEmbedder())
+
+
+def engine_rows(
+    graph: og.Graph,
+    text: str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    expand: Expand | None = None,
+    tail: str | None = None,
+) -> list[JsonRow]:
+    """The rows that a graph gives for a read; None leaves the choice to the engine."""
+    graph._reader.settings = Settings(expand=expand, tail=tail)
+    return graph.query(text, params).rows()
+
+
+def ways_to_run(query: ir.ReadQuery, number: int) -> Iterator[tuple[Expand | None, str]]:
+    """Both ways of following edges if there are any to follow; the tails take turns, over two numbers in full."""
+    expands: tuple[Expand | None, ...] = (
+        EXPANDS if any(item.kind == "edge" for item in query.reads) else (None,)
+    )
+    for turn, expand in enumerate(expands, start=number):
+        yield expand, TAILS[turn % len(TAILS)]

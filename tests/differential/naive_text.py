@@ -1,0 +1,96 @@
+"""Search and ranking by the book: tokens, edits, BM25 and distances, one row at a time."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+K1 = 1.2
+B = 0.75
+
+_TOKEN = re.compile(r"[^\W_]+")
+
+
+def tokens(text: str) -> list[str]:
+    """The lower-cased runs of letters and digits.
+
+    >>> tokens("Graph-databases, 2nd_edition: É!")
+    ['graph', 'databases', '2nd', 'edition', 'é']
+    """
+    return _TOKEN.findall(text.lower())
+
+
+def any_token(text: str, query: str) -> bool:
+    """Whether any token of the query is one of the text."""
+    return bool(set(tokens(text)) & set(tokens(query)))
+
+
+def any_similar_token(text: str, query: str, max_edits: int) -> bool:
+    """Whether any token of the query is within so many edits of one of the text."""
+    return any(edits(left, right) <= max_edits for left in tokens(text) for right in tokens(query))
+
+
+def edits(left: str, right: str) -> int:
+    """How many insertions, deletions and substitutions of characters lead from one to the other.
+
+    >>> edits("graph", "grph"), edits("kitten", "sitting"), edits("ab", "ba"), edits("", "abc")
+    (1, 3, 2, 3)
+    """
+    before = list(range(len(right) + 1))
+    for row, one in enumerate(left, start=1):
+        after = [row]
+        for column, other in enumerate(right, start=1):
+            after.append(
+                min(before[column] + 1, after[column - 1] + 1, before[column - 1] + (one != other)),
+            )
+        before = after
+    return before[-1]
+
+
+def bm25(text: str, query: str, texts: Sequence[str]) -> float:
+    """The score of a text that is one of `texts`; a token that the query repeats counts once, no token is 0.
+
+    >>> bm25("a b", "z", ["a b", "c"]), bm25("a", "a", ["a", "b"]) == bm25("a", "a a", ["a", "b"])
+    (0.0, True)
+    """
+    documents = [tokens(item) for item in texts]
+    average = sum(map(len, documents)) / len(documents)
+    document = tokens(text)
+    score = 0.0
+    for term in dict.fromkeys(tokens(query)):
+        frequency = document.count(term)
+        if frequency:
+            holding = sum(term in item for item in documents)
+            rarity = math.log(1 + (len(documents) - holding + 0.5) / (holding + 0.5))
+            length = 1 - B + B * len(document) / average
+            score += rarity * frequency * (K1 + 1) / (frequency + K1 * length)
+    return score
+
+
+def squared_distance(left: Sequence[float], right: Sequence[float]) -> float:
+    """The square of the Euclidean distance.
+
+    >>> squared_distance((0.0, 1.0), (3.0, 5.0))
+    25.0
+    """
+    return math.fsum((one - other) ** 2 for one, other in zip(left, right, strict=True))
+
+
+def mock_embedding(text: str, dim: int) -> tuple[float, ...]:
+    """The vector of the mock provider: FNV-1a of the bytes seeds xorshift64, its steps give a unit vector.
+
+    >>> [round(number, 3) for number in mock_embedding("hello", 3)]
+    [-0.423, 0.689, 0.589]
+    """
+    state = 0xCBF29CE484222325
+    for byte in text.encode():
+        state = (state ^ byte) * 0x100000001B3 % 2**64
+    numbers = []
+    for _ in range(dim):
+        state ^= state << 13 & (2**64 - 1)
+        state ^= state >> 7
+        state ^= state << 17 & (2**64 - 1)
+        numbers.append(state / (2**64 - 1) * 2 - 1)
+    length = math.hypot(*numbers)
+    return tuple(number / length for number in numbers)
