@@ -262,7 +262,8 @@ def test_skip_and_limit_take_what_there_is(
     order = (Key(0, of_output=True),) if ordered else ()
     for grouped, distinct in ((False, False), (True, False), (False, True)):
         tail = Tail((taken(column),), grouped, distinct, order, skip=skip, limit=limit)
-        assert only(run_tail(tail, Matched(3, (column,)))) == expected
+        for form in (column, column.combine_chunks()):
+            assert only(run_tail(tail, Matched(3, (form,)))) == expected
 
 
 @pytest.mark.parametrize("spread", [3, 2000, 2**62])
@@ -299,6 +300,7 @@ def test_count_of_a_column_counts_its_values_and_of_none_the_rows() -> None:
     column = dictionary([0, 1, None, 2, 0], ["x", None, "y"])
     assert folded("count", column, pa.int64()) == 3
     assert folded("count", column, pa.int64(), distinct=True) == 2
+    assert folded("count", dictionary([0, 1, 0], ["x", None]), pa.int64()) == 2
     assert only(run_tail(Tail((COUNT,), grouped=True), Matched(5, (column,))), "rows") == [5]
 
 
@@ -347,7 +349,7 @@ def test_collect_gathers_the_values_in_row_order_and_distinct_the_first_of_each(
 
 
 def test_a_row_with_a_weight_counts_as_that_many_rows() -> None:
-    column, weights = pa.array([1.5, 3.0, None]), pa.array([3, 1, 2])
+    column, weights = pa.array([None, 1.5, 3.0]), pa.array([2, 3, 1])
     assert folded("count", column, pa.int64(), weights) == 4
     assert folded("sum", column, pa.float64(), weights) == 7.5
     assert folded("avg", column, pa.float64(), weights) == 7.5 / 4
@@ -364,3 +366,15 @@ def test_aggregates_of_the_groups_left_by_a_limit_are_theirs() -> None:
     outputs = (taken(keys), COUNT, Projected("sum", pa.float64(), Fold("sum", 1)))
     tail = Tail(outputs, grouped=True, order=(Key(1, descending=True, of_output=True),), limit=2)
     assert rows_of(run_tail(tail, Matched(6, (keys, values)))) == [("c", 3, 14.0), ("b", 2, 6.0)]
+
+
+def test_a_dictionary_known_to_repeat_nothing_is_grouped_by_its_places() -> None:
+    indices = np.tile(np.array([2, 0, 1, 2], np.int32), 500)
+    places = pa.array(indices, mask=indices == 1)
+    column = pa.DictionaryArray.from_arrays(places, pa.array(["x", "y", "z"]))
+    tail = Tail(
+        (Projected("v", pa.string(), Take(0)), Projected("n", pa.int64(), Fold("count"))), grouped=True
+    )
+    told = run_tail(tail, Matched(2_000, (column,), distinct=frozenset({0})))
+    assert told.to_pylist() == [{"v": "z", "n": 1_000}, {"v": "x", "n": 500}, {"v": None, "n": 500}]
+    assert told == run_tail(tail, Matched(2_000, (column,)))

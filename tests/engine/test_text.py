@@ -25,7 +25,8 @@ QUERIES = st.text(st.sampled_from(LETTERS), max_size=8)
 MARKS = {" ", *(chr(code) for code in range(0x300, 0x20000) if unicodedata.category(chr(code))[0] == "M")}
 # How the names of characters begin whose scripts have no spaces between words.
 UNSPACED = (
-    *("CJK", "HANGZHOU", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "HENTAIGANA", "VERTICAL", "MASU"),
+    *("CJK", "HANGZHOU", "IDEOGRAPHIC ITERATION", "IDEOGRAPHIC CLOSING", "IDEOGRAPHIC NUMBER"),
+    *("HIRAGANA", "KATAKANA", "HENTAIGANA", "VERTICAL KANA", "VERTICAL IDEOGRAPHIC", "MASU"),
     *("HANGUL", "THAI", "LAO", "KHMER", "MYANMAR"),
 )
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from omnigraph.engine.sorting import (
     SMALL_TABLE,
     Ints,
+    buffer_values,
     is_fixed_width,
     is_late,
     is_valid,
@@ -56,10 +57,13 @@ class Groups:
         return Groups(len(chosen), self.first[chosen], ids[kept], rows)
 
 
-def group_rows(columns: Sequence[TailColumn], num_rows: int) -> Groups:
+def group_rows(
+    columns: Sequence[TailColumn], num_rows: int, distinct: Sequence[bool] | None = None
+) -> Groups:
     """The rows grouped by equal values in all columns, groups in first-seen order.
 
-    Nulls are equal, so are NaNs, and so are the two zeros. Without columns there is one group.
+    Nulls are equal, so are NaNs, and so are the two zeros. Without columns there is one group. `distinct` says of
+    each column whether it is a dictionary that holds no value twice.
 
     >>> groups = group_rows([pa.array(["b", "a", None, "b", None])], 5)
     >>> groups.ids.tolist(), groups.first.tolist()
@@ -67,9 +71,13 @@ def group_rows(columns: Sequence[TailColumn], num_rows: int) -> Groups:
     """
     if not columns or num_rows == 1:
         return Groups(1, np.zeros(1, np.int64))
-    codes, bound = _codes(columns[0])
-    for column in columns[1:]:
-        codes, bound = _combine(codes, bound, *_codes(column))
+    coded = [
+        _places(column) if distinct is not None and distinct[place] else _codes(column)
+        for place, column in enumerate(columns)
+    ]
+    codes, bound = coded[0]
+    for more in coded[1:]:
+        codes, bound = _combine(codes, bound, *more)
     leaders = _leaders(codes, bound)
     leads = leaders == np.arange(num_rows)
     first = np.flatnonzero(leads)
@@ -108,6 +116,15 @@ def _combine(left: Ints, left_bound: int, right: Ints, right_bound: int) -> tupl
     if left_bound * right_bound >= _ROOM:
         right, right_bound = _leaders(right, right_bound), len(right)
     return left * right_bound + right, left_bound * right_bound
+
+
+def _places(column: TailColumn) -> tuple[Ints, int]:
+    """The places of a dictionary column, which are codes when no two of its entries are equal."""
+    assert isinstance(column, pa.DictionaryArray)
+    places = buffer_values(column.indices).astype(np.int64)
+    if column.indices.null_count:
+        places[~is_valid(column.indices)] = len(column.dictionary)
+    return places, len(column.dictionary) + 1
 
 
 def _codes(column: TailColumn, rows: Ints | None = None) -> tuple[Ints, int]:

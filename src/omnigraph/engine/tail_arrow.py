@@ -52,7 +52,8 @@ def _projected(tail: Tail, matched: Matched) -> list[pa.Array]:
     rows: Ints | None = None
     count = matched.num_rows
     if tail.distinct:
-        rows = group_rows([whole(columns[source]) for source in sources], count).first
+        known = [source in matched.distinct for source in sources]
+        rows = group_rows([whole(columns[source]) for source in sources], count, known).first
         count = len(rows)
     skip, end = _span(tail, count)
     if tail.order or tail.ties:
@@ -78,8 +79,9 @@ def _grouped(tail: Tail, matched: Matched) -> list[pa.Array]:
     """One row a group. The keys are all among the outputs, so that the rows are distinct as they are."""
     columns = [whole(column) for column in matched.columns]
     values = [output.value for output in tail.outputs]
+    keys = [value.column for value in values if isinstance(value, Take)]
     groups = group_rows(
-        [columns[value.column] for value in values if isinstance(value, Take)], matched.num_rows
+        [columns[key] for key in keys], matched.num_rows, [key in matched.distinct for key in keys]
     )
     weights = None if matched.weights is None else matched.weights.to_numpy().astype(np.int64, copy=False)
 

@@ -451,7 +451,8 @@ def _within(codes: npt.NDArray[np.uint32], word: str, max_edits: int) -> Mask:
     here = np.full_like(above, too_far)
     for done, char in enumerate(word, start=1):
         low, high = max(done - max_edits, 1), min(done + max_edits, length)
-        here[low - 1] = done if low == 1 else too_far
+        # Right at the edge of the table, and too far wherever else the band begins.
+        here[low - 1] = done
         for j in range(low, high + 1):
             replaced = above[j - 1] + (columns[j - 1] != ord(char))
             here[j] = np.minimum(replaced, np.minimum(above[j], here[j - 1]) + 1)
