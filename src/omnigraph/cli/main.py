@@ -14,17 +14,22 @@ import typer
 from omnigraph.cli.branch import branch_commands
 from omnigraph.cli.cleanup import cleanup
 from omnigraph.cli.commit import commit_commands
+from omnigraph.cli.explain import explain
+from omnigraph.cli.export import export
 from omnigraph.cli.fmt import fmt
+from omnigraph.cli.get import get
 from omnigraph.cli.init import init
 from omnigraph.cli.lint import lint
+from omnigraph.cli.load import ingest, load
 from omnigraph.cli.mutate import mutate
+from omnigraph.cli.query import query
 from omnigraph.cli.schema import schema_commands
 from omnigraph.cli.scope import SHARED, GlobalOptions, refuse_graph_options
 from omnigraph.cli.shell import CommandLine
 from omnigraph.cli.snapshot import snapshot
 from omnigraph.cli.version import print_version_and_exit, version
 
-WITHOUT_GRAPH = frozenset({"lint", "schema", "fmt", "version"})
+WITHOUT_GRAPH = frozenset({"lint", "fmt", "version"})
 LATER = "Not available for now."
 
 app = typer.Typer(
@@ -38,7 +43,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(epilog=SHARED)(init)
+app.command(epilog=SHARED)(load)
+app.command(hidden=True, epilog=SHARED)(ingest)
 app.command(epilog=SHARED)(mutate)
+app.command("change", hidden=True, epilog=SHARED)(mutate)
+app.command(epilog=SHARED)(query)
+app.command("read", hidden=True, epilog=SHARED)(query)
+app.command(epilog=SHARED)(explain)
+app.command(epilog=SHARED)(get)
+app.command(epilog=SHARED)(export)
 app.add_typer(branch_commands, name="branch")
 app.add_typer(commit_commands, name="commit")
 app.command(epilog=SHARED)(snapshot)

@@ -6,7 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
+
+from omnigraph.cli.files import file_error
+from omnigraph.errors import NotFound
 
 if TYPE_CHECKING:
     from omnigraph.errors import OmnigraphError
@@ -39,6 +45,26 @@ def say_exactly(text: str) -> None:
         return
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode("utf-8"))
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Whatever keeps a result from being written to a file ends as one readable error."""
+    try:
+        yield
+    except OSError as error:
+        folder = Path(path).parent
+        if not folder.is_dir():
+            raise NotFound(f"no such folder: {folder}", details={"path": path}) from error
+        raise file_error("write", path, error) from error
+
+
+def data_stdout() -> TextIOWrapper:
+    """Stdout as data goes there, whatever it was made for: UTF-8, and one byte at the end of a line."""
+    if not isinstance(sys.stdout, TextIOWrapper):
+        raise OSError("there is no stdout")
+    sys.stdout.reconfigure(encoding="utf-8", errors="strict", newline="\n")
+    return sys.stdout
 
 
 def say_diff(lines: Iterable[str]) -> None:

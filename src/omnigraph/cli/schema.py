@@ -1,4 +1,4 @@
-"""`omnigraph schema`: check a schema, and plan the way from one to another, without a graph."""
+"""`omnigraph schema`: the schema of a graph; and, without one, whether a schema is right and how to get to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.files import find_sources, read_source, refuse_stdin_twice, source_name
-from omnigraph.cli.output import count, diagnostic_lines, indented, say, say_json, say_status
+from omnigraph.cli.output import count, diagnostic_lines, indented, say, say_exactly, say_json, say_status
+from omnigraph.cli.scope import (
+    SHARED,
+    GlobalOptions,
+    JsonOption,
+    Uri,
+    opened,
+    refuse_graph_options,
+    resolve,
+)
 from omnigraph.cli.shell import FAILURE
 from omnigraph.errors import InvalidInput
 
@@ -19,7 +28,30 @@ if TYPE_CHECKING:
 
 SUFFIX = ".pg"
 
-schema_commands = typer.Typer(help="Check a schema, or plan a change of one.", no_args_is_help=True)
+# Old names included.
+WITH_GRAPH = frozenset({"show", "get"})
+
+schema_commands = typer.Typer(help="Show or check a schema, or plan a change of one.", no_args_is_help=True)
+
+
+@schema_commands.callback()
+def root(ctx: typer.Context) -> None:
+    """Refuse the address of a graph where none is looked at."""
+    if ctx.invoked_subcommand not in WITH_GRAPH:
+        refuse_graph_options("schema", ctx.find_object(GlobalOptions) or GlobalOptions())
+
+
+@schema_commands.command("get", hidden=True, epilog=SHARED)
+@schema_commands.command(epilog=SHARED)
+def show(ctx: typer.Context, uri: Uri = None, json: JsonOption = False) -> None:
+    """Print the schema of a graph, as it was written."""
+    target = resolve(ctx, uri)
+    with opened(target, "r") as repository:
+        source = repository.snapshot().catalog.source
+    if json:
+        say_json({"schema_source": source})
+    else:
+        say_exactly(source if source.endswith("\n") else f"{source}\n")
 
 
 @schema_commands.command()

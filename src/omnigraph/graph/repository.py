@@ -89,6 +89,7 @@ class Repository:
         # Two requests that a write begins with do not depend on each other; on a store each is a round trip.
         self._side = ThreadPoolExecutor(max_workers=1, thread_name_prefix="omnigraph-probe")
         self._catalog = lru_cache(maxsize=16)(self._load_catalog)
+        self._snapshots: tuple[View, dict[str, Snapshot]] = (manifest.view, {})
 
     # --- opening -----------------------------------------------------------------------------------------
 
@@ -222,14 +223,28 @@ class Repository:
             return at
         branch = branch.strip()
         view = self.manifest.refresh()
+        if at is None:
+            return self._newest(view, branch)
         if isinstance(at, str):
             commit = get_commit(self.manifest, view, at)
         else:
-            commit = self._head(view, branch).commit
-            if at is not None:
-                # The whole millisecond counts: callers rarely know more of a moment.
-                commit = commit_at(self.manifest, view, commit, millis_of(at) * 1000 + 999)
+            # The whole millisecond counts: callers rarely know more of a moment.
+            head = self._head(view, branch).commit
+            commit = commit_at(self.manifest, view, head, millis_of(at) * 1000 + 999)
         return self._snapshot(branch, commit)
+
+    def _newest(self, view: View, branch: str) -> Snapshot:
+        """The state of a branch at a version of the manifest; asked for again and again between two commits."""
+        known_view, known = self._snapshots
+        if known_view is view:
+            found = known.get(branch)
+            if found is not None:
+                return found
+        else:
+            known = {}
+            self._snapshots = (view, known)
+        found = known[branch] = self._snapshot(branch, self._head(view, branch).commit)
+        return found
 
     def _snapshot(self, branch: str, commit: CommitRecord) -> Snapshot:
         return Snapshot(branch, commit, self._catalog(commit.schema), self.tables)

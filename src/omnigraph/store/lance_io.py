@@ -166,15 +166,14 @@ def write_named_file(
 ) -> FragmentMetadata:
     """Write rows into a data file of a chosen name and describe it as a fragment.
 
-    The file is complete and, on a local disk, durable when this returns. Nothing refers to it yet: should the
-    caller fail, it is garbage.
+    The file is complete when this returns; on a local disk the caller has to sync it before anything refers to
+    it. Should the caller fail, it is garbage.
     """
     with translated(f"write {path}/data/{name}"):
         if root.local is not None:
             target = root.local / path / "data" / name
             target.parent.mkdir(parents=True, exist_ok=True)
             size = _encode(target, rows)
-            root.sync(path, [f"data/{name}"])
         else:
             # Encoded aside first: the size saves a request at commit, and a store takes one put per file.
             with tempfile.TemporaryDirectory(prefix="omnigraph-") as scratch:

@@ -25,8 +25,10 @@ from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
 
 from omnigraph.errors import NotFound, OmnigraphError, OutcomeUnknown, StorageError
+from omnigraph.store.freshness import Sight, is_unchanged, look_at
 from omnigraph.store.lance_io import (
     LanceRoot,
+    data_files,
     fragment_of,
     quote_string,
     storage_error,
@@ -131,6 +133,9 @@ class Manifest:
         self._cached = 0
         self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-manifest")
         self._view = self._make_view(dataset, None)
+        self._versions = None if root.local is None else root.local / PATH / "_versions"
+        # What was seen of that folder, and the newest version that was there then.
+        self._sight: tuple[Sight | None, int] = (None, 0)
 
     # --- opening and creating ----------------------------------------------------------------------------
 
@@ -174,9 +179,16 @@ class Manifest:
 
     def refresh(self) -> View:
         """See what is newest: one probe, and only what is new is read."""
+        current = self._view
+        folder = self._versions
+        if folder is not None:
+            seen, version = self._sight
+            if version == current.version and is_unchanged(folder, seen):
+                return current
+        sight = None if folder is None else look_at(folder)
         with translated("look at __manifest"):
-            current = self._view
             latest = current.dataset.latest_version
+            self._sight = (sight, latest)
             if latest == current.version:
                 return current
             dataset = current.dataset.checkout_version(latest)
@@ -298,6 +310,7 @@ class Manifest:
         ids = [key.split(":", 1)[1] for key in rows]
         name = log_name(kind, files[0].level + 1, ids)
         new = self._write_rows(name, rows)
+        self.root.sync(PATH, data_files([new]))
         old = [fragment_of(view.dataset, file.fragment).metadata for file in files]
         self._commit(view, LanceOperation.Rewrite([LanceOperation.RewriteGroup(old, [new])], []))
 
@@ -311,7 +324,9 @@ class Manifest:
     def _write(self, change: Change) -> list[FragmentMetadata]:
         files = list(_files_of(change))
         if self.root.local is not None:
-            return [self._write_rows(name, rows) for name, rows in files]
+            fragments = [self._write_rows(name, rows) for name, rows in files]
+            self.root.sync(PATH, data_files(fragments))
+            return fragments
         # On a store every file is a round trip, and none depends on another.
         return list(self._writers.map(lambda file: self._write_rows(*file), files))
 
@@ -420,6 +435,7 @@ def begin_manifest(root: LanceRoot) -> None:
     """
     row = pa.table({"key": [UNFINISHED], "body": ["{}"]}, schema=ROW_SCHEMA)
     first = write_named_file(root, PATH, root.file_session(PATH), unfinished_name(), row)
+    root.sync(PATH, data_files([first]))
     try:
         lance.LanceDataset.commit(
             root.dataset_uri(PATH),

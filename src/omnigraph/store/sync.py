@@ -1,8 +1,9 @@
 """Making local files survive a power failure, which neither Lance nor obstore does.
 
-A rename is only durable when three things were synced in this order: the file's content, the folder that
-holds its name, and every folder above that was made on the way. Object stores are durable by their put, so
-nothing here concerns them.
+A rename is only durable when three things were synced: the file's content, the folder that holds its name, and
+every folder above that was made on the way. What belongs to one step is synced at the same time: the disk then
+needs one or two turns for all of it instead of one for each. Object stores are durable by their put, so nothing
+here concerns them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -25,28 +28,26 @@ Durability: TypeAlias = Literal["full", "os"]
 _TRANSIENT = frozenset(
     {errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EMFILE, errno.ENFILE, errno.ENOLCK, errno.ETIMEDOUT}
 )
+_SYNCING = 8
 # On macOS a plain fsync stops at the drive's cache.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 def sync_files(paths: Iterable[Path]) -> None:
-    """Make files and their names durable: each file, then each folder that holds one, once.
+    """Make files and their names durable: each file and each folder that holds one, once.
 
     Raises `StorageError` when one cannot be synced; the files stay as they are, and whether they would
     survive a power failure is then unknown.
     """
     files = list(dict.fromkeys(paths))
-    for path in files:
-        _sync(path)
-    for folder in dict.fromkeys(path.parent for path in files):
-        _sync(folder)
+    _sync_all([*files, *dict.fromkeys(path.parent for path in files)])
 
 
 def sync_tree(root: Path, new_files: Iterable[Path]) -> None:
     """Make new files below `root` durable, with every folder from theirs up to `root` itself.
 
     For files in folders that may be new as well: a synced file in a folder whose own name was never synced is
-    lost with that folder. Folders are synced from the bottom up, each once. Fails as `sync_files` does.
+    lost with that folder. Each is synced once. Fails as `sync_files` does.
     """
     files = list(dict.fromkeys(new_files))
     folders: dict[Path, None] = {}
@@ -59,10 +60,7 @@ def sync_tree(root: Path, new_files: Iterable[Path]) -> None:
             if folder == root:
                 break
             folder = folder.parent
-    for path in files:
-        _sync(path)
-    for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
-        _sync(folder)
+    _sync_all([*files, *folders])
 
 
 def sync_directory(path: Path) -> None:
@@ -96,6 +94,23 @@ def storage_error(error: OSError, message: str) -> StorageError:
     return StorageError(
         f"{message}: {reason}", transient=error.errno in _TRANSIENT, details={"errno": error.errno}
     )
+
+
+def _sync_all(paths: Sequence[Path]) -> None:
+    if len(paths) < 2:
+        for path in paths:
+            _sync(path)
+        return
+    waiting = [_pool(os.getpid()).submit(_sync, path) for path in paths]
+    # Every one is waited for, so that none is still under way when the caller hears of a failure.
+    errors = [error for error in (item.exception() for item in waiting) if error is not None]
+    if errors:
+        raise errors[0]
+
+
+@lru_cache(maxsize=1)
+def _pool(pid: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do not survive a fork: a child gets its own
+    return ThreadPoolExecutor(_SYNCING, thread_name_prefix="omnigraph-sync")
 
 
 def _sync(path: Path) -> None:

@@ -53,6 +53,32 @@ def _order(found: Violation) -> tuple[str, bool, str, str, str]:
     return found.table_key, found.id is None, found.id or "", found.property or "", found.message
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where rows of an input come from: the place of each, and the name of the input if it has one."""
+
+    places: pa.Array
+    source: str | None = None
+
+    def slice(self, offset: int, length: int) -> Origin:
+        """The origin of some of the rows."""
+        return Origin(self.places.slice(offset, length), self.source)
+
+    def details(self, positions: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
+        """What violations at these positions say about their origin."""
+        places = self.places.take(pa.array(positions, pa.int64())).to_pylist()
+        return [origin_details(place, self.source) for place in places]
+
+
+def origin_details(place: int, source: str | None) -> dict[str, Any]:
+    """The origin of one row, as violations carry it.
+
+    >>> origin_details(3, "people.jsonl"), origin_details(1, None)
+    ({'line': 3, 'source': 'people.jsonl'}, {'line': 1})
+    """
+    return {"line": place} if source is None else {"line": place, "source": source}
+
+
 def refuse(found: Findings) -> None:
     """Raise `ConstraintViolation` with the message of the first violation, if there is one."""
     if found:
@@ -67,14 +93,15 @@ def report(
     ids: pa.Array | pa.ChunkedArray,
     positions: np.ndarray[Any, Any],
     describe: Callable[[np.ndarray[Any, Any], list[str | None]], Iterable[Violation]],
+    limit: int = REPORTED,
 ) -> Findings:
     """One violation for each position. `describe` gets only those to be reported, and their ids."""
     if not len(positions):
         return Findings()
     chosen = ids.take(pa.array(positions))
     first = positions
-    if len(positions) > REPORTED:
-        kept = pc.array_sort_indices(chosen).slice(0, REPORTED)
+    if len(positions) > limit:
+        kept = pc.array_sort_indices(chosen).slice(0, limit)
         first, chosen = positions[kept.to_numpy()], chosen.take(kept)
     return Findings(tuple(sorted(describe(first, chosen.to_pylist()), key=_order)), len(positions))
 

@@ -6,7 +6,7 @@ is stored until the whole operation has been validated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -27,6 +27,10 @@ from omnigraph.write.values import ir_values
 ENDPOINTS = {"from": "src", "to": "dst"}
 # Above this many values one pass over the column is cheaper than asking for them.
 _LOOKUPS = 4_000
+# A pass looks at so many rows at a time: each look hashes all the values, and what it holds it holds in memory.
+_PASS_ROWS = 262_144
+# The column of Lance that tells where a row is.
+ADDRESS = "_rowaddr"
 
 
 @dataclass
@@ -92,7 +96,7 @@ class Overlay:
         """Insert rows, replacing those of the same ids; of two rows with one id the later one counts."""
         staged = self._of(key)
         ids = rows["id"].to_pylist()
-        staged.rows = pa.concat_tables([self._without(staged.rows, dict.fromkeys(ids)), _last_of_each(rows)])
+        staged.rows = pa.concat_tables([self._without(staged.rows, dict.fromkeys(ids)), last_of_each(rows)])
         staged.put.update(ids)
         for id_ in ids:
             staged.shadowed[id_] = None
@@ -115,24 +119,32 @@ class Overlay:
         for end in ends:
             found.append(self._without(self.find(edge, end, ids, None), staged.shadowed))
             found.append(staged.rows.filter(pc.is_in(staged.rows[end], ids)))
-        return _last_of_each(pa.concat_tables(found))
+        return last_of_each(pa.concat_tables(found))
 
     # --- committed rows ----------------------------------------------------------------------------------
 
     def find(self, key: str, column: str, values: pa.Array, columns: list[str] | None) -> pa.Table:
-        """Committed rows whose column has one of the values; the table joins the read-set."""
+        """Committed rows whose column has one of the values; the table joins the read-set.
+
+        `ADDRESS` may be among the columns that are wanted.
+        """
         table = self.transaction.base.table(key)
         wanted = [item.name for item in table.columns] if columns is None else columns
+        looked_at = list(dict.fromkeys([*wanted, column]))
         self.transaction.read(key)
         if len(values) == 0:
-            return logical_schema(table).empty_table().select(wanted)
-        if len(values) > _LOOKUPS:
-            found = self._committed(key, None, list(dict.fromkeys([*wanted, column])))
-            return found.filter(pc.is_in(found[column], values)).select(wanted)
+            return _schema(table, wanted).empty_table()
+        if len(values) > _LOOKUPS or _has_nan(values):
+            parts = self.committed_parts(key, looked_at)
+            found = pa.concat_tables(
+                [part.filter(_among(part[column], values)) for part in parts]
+                or [_schema(table, looked_at).empty_table()]
+            )
+            return found.select(wanted)
         operand = ir.ColumnRef(column, next(item.type for item in table.columns if item.name == column))
         constant = ir.Const(ir_values(values), PropType(operand.type.scalar, is_list=True))
         pushed = push_down(ir.InSet(operand, constant), lambda ref: _physical(table, ref), self.bindings)
-        found = self._committed(key, pushed.sql, list(dict.fromkeys([*wanted, column])))
+        found = self._committed(key, pushed.sql, looked_at)
         return found.filter(pc.is_in(found[column], values)).select(wanted)
 
     def find_tuples(self, key: str, columns: list[str], tuples: pa.Table, wanted: list[str]) -> pa.Table:
@@ -140,21 +152,47 @@ class Overlay:
         values = pc.drop_null(pc.unique(tuples[columns[0]].combine_chunks()))
         return self.find(key, columns[0], values, list(dict.fromkeys([*wanted, *columns])))
 
+    def committed_parts(self, key: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """All committed rows, some at a time; the table joins the read-set. `ADDRESS` may be among the columns."""
+        table = self.transaction.base.table(key)
+        self.transaction.read(key)
+        physical = [name if name == ADDRESS else table.physical(name) for name in columns]
+        schema = _schema(table, columns)
+        held: list[pa.RecordBatch] = []
+        for batch in self.transaction.base.scan_batches(key, physical):
+            held.append(batch)
+            if sum(item.num_rows for item in held) >= _PASS_ROWS:
+                yield pa.Table.from_batches(held).rename_columns(list(columns)).cast(schema)
+                held = []
+        if held:
+            yield pa.Table.from_batches(held).rename_columns(list(columns)).cast(schema)
+
     def _committed(self, key: str, where: str | None, columns: list[str] | None = None) -> pa.Table:
         table = self.transaction.base.table(key)
-        chosen = [item for item in table.columns if columns is None or item.name in columns]
+        chosen = [item.name for item in table.columns] if columns is None else columns
         self.transaction.read(key)
-        found = self.transaction.base.scan(key, [item.physical for item in chosen], where)
-        schema = logical_schema(table)
-        return found.rename_columns([item.name for item in chosen]).cast(
-            pa.schema([schema.field(item.name) for item in chosen])
-        )
+        physical = [name if name == ADDRESS else table.physical(name) for name in chosen]
+        found = self.transaction.base.scan(key, physical, where)
+        return found.rename_columns(chosen).cast(_schema(table, chosen))
 
     # --- the end of the operation ------------------------------------------------------------------------
 
     def deltas(self) -> dict[str, TableDelta]:
         """What the operation made of each table it touched."""
-        return {key: _delta(staged) for key, staged in self._staged.items() if staged.shadowed}
+        return {
+            key: _delta(staged, self._left(key, staged))
+            for key, staged in self._staged.items()
+            if staged.shadowed
+        }
+
+    def _left(self, key: str, staged: Staged) -> Iterable[str]:
+        """The sources that lost an edge: those of removed edges, and those that a rewritten edge had before."""
+        edge = self.catalog.schema.edge(staged.table.name) if staged.table.kind == "edge" else None
+        if edge is None or not edge.cardinality.min:
+            # Nobody asks: a source that lost an edge can only have too few.
+            return staged.vacated
+        put = pa.array(list(staged.put), pa.string())
+        return dict.fromkeys([*staged.vacated, *self.find(key, "id", put, ["src"])["src"].to_pylist()])
 
     def stage(self) -> dict[str, dict[str, int]]:
         """Store everything as detached versions; per type what was inserted, updated and deleted."""
@@ -201,8 +239,8 @@ class Overlay:
         return rows.filter(pc.invert(pc.is_in(rows["id"], gone)))
 
 
-def _delta(staged: Staged) -> TableDelta:
-    vacated = pa.array(list(staged.vacated), pa.string()) if staged.table.kind == "edge" else None
+def _delta(staged: Staged, left: Iterable[str]) -> TableDelta:
+    vacated = pa.array(list(left), pa.string()) if staged.table.kind == "edge" else None
     return TableDelta(
         staged.table,
         staged.rows,
@@ -218,11 +256,29 @@ def logical_schema(table: Table) -> pa.Schema:
     return pa.schema([item.with_nullable(True) for item in arrow_schema(table)])
 
 
+def _schema(table: Table, columns: Sequence[str]) -> pa.Schema:
+    known = logical_schema(table)
+    return pa.schema(
+        [pa.field(ADDRESS, pa.uint64()) if name == ADDRESS else known.field(name) for name in columns]
+    )
+
+
+def _has_nan(values: pa.Array) -> bool:
+    return pa.types.is_floating(values.type) and bool(pc.any(pc.is_nan(values)).as_py())
+
+
+def _among(column: pa.ChunkedArray, values: pa.Array) -> pa.ChunkedArray:
+    """Which of a column's values are among some. Here NaN is a value like others, which no predicate selects."""
+    found = pc.is_in(column, values)
+    return pc.or_kleene(found, pc.is_nan(column)) if _has_nan(values) else found
+
+
 def _physical(table: Table, ref: ir.PropertyRef | ir.ColumnRef) -> str:
     return table.physical(column_name(ref))
 
 
-def _last_of_each(rows: pa.Table) -> pa.Table:
+def last_of_each(rows: pa.Table) -> pa.Table:
+    """The rows without those that a later row of the same id replaces."""
     ids = rows["id"].to_pylist()
     last = dict(zip(ids, range(len(ids)), strict=True))
     return rows if len(last) == len(ids) else rows.take(sorted(last.values()))

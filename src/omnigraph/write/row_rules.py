@@ -21,22 +21,48 @@ from omnigraph.errors import InvalidInput
 from omnigraph.lang.schema import Check, EdgeType, NodeType, Range
 from omnigraph.lang.types import INT_RANGES, Scalar
 from omnigraph.write.delta import Violation
-from omnigraph.write.findings import Findings, json_float, json_values, report, text_of
+from omnigraph.write.findings import REPORTED, Findings, Origin, json_float, json_values, report, text_of
 
 Positions: TypeAlias = np.ndarray[Any, Any]
 
 
-def row_violations(table: Table, entity: NodeType | EdgeType, rows: pa.Table) -> Findings:
+def row_violations(
+    table: Table, entity: NodeType | EdgeType, rows: pa.Table, origin: Origin | None = None
+) -> Findings:
     """Required values, enums, vectors, list elements, ``@range`` and ``@check`` over rows by logical column.
 
     A column that the rows do not have counts as null in each of them. One whose values do not fit the type is
-    `InvalidInput`: such rows are not the graph's to judge.
+    `InvalidInput`: such rows are not the graph's to judge. With `origin` violations tell where their row is from.
     """
-    return Findings.merge(found for batch in rows.to_batches() for found in _batch(table, entity, batch))
+
+    def found() -> Iterator[Findings]:
+        first = 0
+        for batch in rows.to_batches():
+            at = None if origin is None else origin.slice(first, batch.num_rows)
+            yield from _batch(table, entity, batch, at)
+            first += batch.num_rows
+
+    return Findings.merge(found())
 
 
-def _batch(table: Table, entity: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[Findings]:
-    columns = {column.name: _column_rows(table, column, batch) for column in table.columns}
+def broken_rows(table: Table, entity: NodeType | EdgeType, batch: pa.RecordBatch) -> dict[int, list[str]]:
+    """Every row of a batch that breaks a rule, by position and in order, with all that is wrong with it."""
+    origin = Origin(pa.array(np.arange(batch.num_rows)))
+    found: dict[int, list[str]] = {}
+    for part in _batch(table, entity, batch, origin, batch.num_rows):
+        for item in part:
+            found.setdefault(item.details["line"], []).append(item.message)
+    return {position: sorted(found[position]) for position in sorted(found)}
+
+
+def _batch(
+    table: Table,
+    entity: NodeType | EdgeType,
+    batch: pa.RecordBatch,
+    origin: Origin | None,
+    limit: int = REPORTED,
+) -> Iterator[Findings]:
+    columns = {column.name: _column_rows(table, column, batch, origin, limit) for column in table.columns}
     for rows in columns.values():
         if not rows.column.type.nullable:
             yield required(rows)
@@ -62,6 +88,8 @@ class ColumnRows:
     column: Column
     ids: pa.Array
     values: pa.Array
+    origin: Origin | None = None
+    limit: int = REPORTED
 
     @property
     def place(self) -> str:
@@ -86,17 +114,20 @@ class ColumnRows:
         """One violation for each position; `values` reads the values of those that are reported."""
 
         def describe(chosen: Positions, ids: list[str | None]) -> Iterator[Violation]:
-            for id_, value in zip(ids, values(chosen), strict=True):
-                yield Violation(rule, self.table.key, say(value), id_, self.column.name, value)
+            origins = [{}] * len(chosen) if self.origin is None else self.origin.details(chosen)
+            for id_, value, origin in zip(ids, values(chosen), origins, strict=True):
+                yield Violation(rule, self.table.key, say(value), id_, self.column.name, value, origin)
 
-        return report(self.ids, positions, describe)
+        return report(self.ids, positions, describe, self.limit)
 
     def absent(self, positions: Positions, rule: str, message: str) -> Findings:
         """One violation for each position where the fault is that there is nothing."""
         return self.at(positions, rule, lambda chosen: [None] * len(chosen), lambda _: message)
 
 
-def _column_rows(table: Table, column: Column, batch: pa.RecordBatch) -> ColumnRows:
+def _column_rows(
+    table: Table, column: Column, batch: pa.RecordBatch, origin: Origin | None, limit: int
+) -> ColumnRows:
     wanted = arrow_type(column.type)
     if column.name not in batch.schema.names:
         values = pa.nulls(batch.num_rows, wanted)
@@ -111,7 +142,7 @@ def _column_rows(table: Table, column: Column, batch: pa.RecordBatch) -> ColumnR
             values = values.cast(wanted)
         except pa.ArrowException as error:
             raise InvalidInput(f"property '{column.name}' expects {column.type}: {error}") from error
-    return ColumnRows(table, column, batch.column("id"), values)
+    return ColumnRows(table, column, batch.column("id"), values, origin, limit)
 
 
 def _is_list(found: pa.DataType) -> bool:

@@ -54,9 +54,9 @@ def entity_of(catalog: Catalog, table: Table) -> NodeType | EdgeType:
 
 def tuples(table: Table, columns: tuple[str, ...], rows: pa.Table) -> pa.Table:
     """The ids and these columns of the rows that have a value in all of them, equal values in equal form."""
-    types = _types(table)
+    types = column_types(table)
     chosen = pa.table(
-        {name: _plain(_column(rows, name, types[name]), types[name]) for name in ("id", *columns)}
+        {name: plain(_column(rows, name, types[name]), types[name]) for name in ("id", *columns)}
     )
     # A null anywhere exempts the tuple.
     return chosen.filter(reduce(pc.and_, (chosen[name].is_valid() for name in columns)))
@@ -82,23 +82,50 @@ def repeated(
     runs = np.flatnonzero(np.diff(codes[places], prepend=-1))
     holder = np.repeat(runs, np.diff(runs, append=len(places)))
     offending = np.flatnonzero((np.arange(len(places)) > holder) & (places >= first_new))
-    types = _types(table)
-    name = columns[0] if len(columns) == 1 else f"({', '.join(columns)})"
+    types = column_types(table)
 
     def describe(chosen: np.ndarray[Any, Any], these: list[str | None]) -> Iterator[Violation]:
         at = pa.array(places[chosen])
         values = zip(*(json_values(everything[item].take(at), types[item]) for item in columns), strict=True)
         others = ids.take(pa.array(holder[chosen])).to_pylist()
         for this, other, members in zip(these, others, values, strict=True):
-            value = members[0] if len(members) == 1 else list(members)
-            message = (
-                f"@unique violation on {table.name}.{name}: "
-                f"value '{text_of(value)}' held by '{other}' and '{this}'"
-            )
-            details = {"columns": list(columns), "held_by": other}
-            yield Violation("unique", table.key, message, this, name, value, details)
+            yield held_twice(table, columns, members, other, this)
 
     return report(ids, offending, describe)
+
+
+def held_twice(
+    table: Table, columns: tuple[str, ...], members: tuple[Any, ...], other: str | None, this: str | None
+) -> Violation:
+    """What is said of a row whose tuple another row holds."""
+    name = columns[0] if len(columns) == 1 else f"({', '.join(columns)})"
+    value = members[0] if len(members) == 1 else list(members)
+    message = (
+        f"@unique violation on {table.name}.{name}: value '{text_of(value)}' held by '{other}' and '{this}'"
+    )
+    details = {"columns": list(columns), "held_by": other}
+    return Violation("unique", table.key, message, this, name, value, details)
+
+
+def record_identity(entity: NodeType | EdgeType) -> tuple[str, ...]:
+    """The columns that no two records of one input may agree in where each is to be a row: the key, else the id."""
+    key = entity.key if isinstance(entity, NodeType) else None
+    return ("id",) if key is None else key
+
+
+def taken(table: Table, ids: pa.ChunkedArray, committed: pa.ChunkedArray) -> Findings:
+    """One violation for each new row whose id a committed row has."""
+
+    def describe(_: np.ndarray[Any, Any], these: list[str | None]) -> Iterator[Violation]:
+        return (already_there(table, this) for this in these)
+
+    return report(ids, np.flatnonzero(pc.is_in(ids, value_set=committed).to_numpy()), describe)
+
+
+def already_there(table: Table, this: str | None) -> Violation:
+    """What is said of a row that was to be new and is not."""
+    message = f"{table.kind} type '{table.name}' already has id '{this}'"
+    return Violation("key", table.key, message, this, "id", this)
 
 
 def _holders(key: str, columns: tuple[str, ...], rows: pa.Table, committed: CommittedRows) -> pa.Table:
@@ -157,7 +184,7 @@ def _ends(edge: EdgeType, node: str) -> list[str]:
 def _dangling(catalog: Catalog, node: str, deltas: Deltas, committed: CommittedRows) -> Iterator[Findings]:
     """All edges that end at one node type are looked at together: its table is asked once."""
     ends = [
-        (delta, _plain(delta.rows[name], STRING), name)
+        (delta, plain(delta.rows[name], STRING), name)
         for edge in catalog.schema.edges_of(node)
         if (delta := deltas.get(table_key("edge", edge.name))) is not None and delta.rows.num_rows
         for name in _ends(edge, node)
@@ -168,7 +195,7 @@ def _dangling(catalog: Catalog, node: str, deltas: Deltas, committed: CommittedR
     named = pc.unique(pa.chunked_array(chunks, pa.string())).drop_null()
     delta = deltas.get(table_key("node", node))
     if delta is not None:
-        named = _array_except(named, _plain(delta.rows["id"], STRING))
+        named = _array_except(named, plain(delta.rows["id"], STRING))
     asked = named if delta is None else _array_except(named, delta.deleted)
     if len(asked):
         named = _array_except(named, committed.find(table_key("node", node), "id", asked, ["id"])["id"])
@@ -176,7 +203,7 @@ def _dangling(catalog: Catalog, node: str, deltas: Deltas, committed: CommittedR
         return
     for edges, column, name in ends:
         positions = np.flatnonzero(pc.is_in(column, value_set=named).to_numpy())
-        ids = _plain(edges.rows["id"], STRING)
+        ids = plain(edges.rows["id"], STRING)
         yield _unresolved("endpoint", edges.table.key, node, name, ids, column, positions)
 
 
@@ -206,9 +233,14 @@ def _unresolved(
 ) -> Findings:
     def describe(chosen: np.ndarray[Any, Any], these: list[str | None]) -> Iterator[Violation]:
         for this, value in zip(these, column.take(pa.array(chosen)).to_pylist(), strict=True):
-            yield Violation(rule, key, f"{end} '{value}' not found in {node}", this, end, value)
+            yield ends_nowhere(rule, key, node, end, this, value)
 
     return report(ids, positions, describe)
+
+
+def ends_nowhere(rule: str, key: str, node: str, end: str, this: str | None, value: str) -> Violation:
+    """What is said of an edge one of whose ends is no node. `rule` is ``endpoint`` or ``orphan``."""
+    return Violation(rule, key, f"{end} '{value}' not found in {node}", this, end, value)
 
 
 # --- @card --------------------------------------------------------------------------------------------------
@@ -231,7 +263,7 @@ def cardinality_violations(catalog: Catalog, deltas: Deltas, committed: Committe
 def _cardinality(
     key: str, edge: EdgeType, delta: TableDelta, nodes: TableDelta | None, committed: CommittedRows
 ) -> Iterator[Findings]:
-    pending = _plain(delta.rows["src"], STRING)
+    pending = plain(delta.rows["src"], STRING)
     left = [] if delta.vacated is None else [delta.vacated.cast(pa.string())]
     sources = pc.unique(pa.chunked_array([*pending.chunks, *left], pa.string())).drop_null()
     if nodes is not None:
@@ -239,7 +271,7 @@ def _cardinality(
     if not len(sources):
         return
     kept = _except(committed.find(key, "src", sources, ["id", "src"]), "id", _superseded(delta))
-    counts = _count(pending, sources) + _count(_plain(kept["src"], STRING), sources)
+    counts = _count(pending, sources) + _count(plain(kept["src"], STRING), sources)
     least, most = edge.cardinality.min, edge.cardinality.max
     yield _miscounted(key, edge.name, sources, counts, counts < least, "min", least)
     if most is not None:
@@ -262,16 +294,22 @@ def _miscounted(
 ) -> Findings:
     def describe(chosen: np.ndarray[Any, Any], these: list[str | None]) -> Iterator[Violation]:
         for source, count in zip(these, counts[chosen].tolist(), strict=True):
-            message = f"@card violation on edge {edge}: source '{source}' has {count} edges ({side} {bound})"
-            yield Violation("card", key, message, source, None, count, {side: bound})
+            yield wrong_count(key, edge, source, count, side, bound)
 
     return report(sources, np.flatnonzero(wrong), describe)
+
+
+def wrong_count(key: str, edge: str, source: str | None, count: int, side: str, bound: int) -> Violation:
+    """What is said of a source with too few or too many edges. `side` is ``min`` or ``max``."""
+    message = f"@card violation on edge {edge}: source '{source}' has {count} edges ({side} {bound})"
+    return Violation("card", key, message, source, None, count, {side: bound})
 
 
 # --- parts --------------------------------------------------------------------------------------------------
 
 
-def _types(table: Table) -> dict[str, PropType]:
+def column_types(table: Table) -> dict[str, PropType]:
+    """The type of each column."""
     return {column.name: column.type for column in table.columns}
 
 
@@ -282,7 +320,7 @@ def _column(rows: pa.Table, name: str, prop_type: PropType) -> pa.ChunkedArray:
     return pa.chunked_array([pa.nulls(rows.num_rows, arrow_type(prop_type))])
 
 
-def _plain(column: pa.ChunkedArray, prop_type: PropType) -> pa.ChunkedArray:
+def plain(column: pa.ChunkedArray, prop_type: PropType) -> pa.ChunkedArray:
     """The column in the type of the property; the two zeros and all NaNs of a float become one each."""
     wanted = arrow_type(prop_type)
     column = column if column.type == wanted else column.cast(wanted)
@@ -294,7 +332,7 @@ def _plain(column: pa.ChunkedArray, prop_type: PropType) -> pa.ChunkedArray:
 
 def _superseded(delta: TableDelta) -> pa.ChunkedArray:
     """The ids whose committed rows no longer count."""
-    rewritten = _plain(delta.rows["id"], STRING)
+    rewritten = plain(delta.rows["id"], STRING)
     return pa.chunked_array([delta.shadowed.cast(pa.string()), *rewritten.chunks], pa.string())
 
 

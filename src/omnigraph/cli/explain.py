@@ -1,0 +1,41 @@
+"""`omnigraph explain`: how a read would be run."""
+
+from __future__ import annotations
+
+import typer
+
+from omnigraph.cli.output import say
+from omnigraph.cli.params import (
+    BranchOption,
+    NameArgument,
+    ParamsFileOption,
+    ParamsOption,
+    QueryOption,
+    QueryStringOption,
+    SnapshotOption,
+    graph_on,
+    read_request,
+    read_state,
+)
+from omnigraph.cli.scope import opened, resolve
+
+
+def explain(
+    ctx: typer.Context,
+    name: NameArgument = None,
+    query: QueryOption = None,
+    query_string: QueryStringOption = None,
+    params: ParamsOption = None,
+    params_file: ParamsFileOption = None,
+    branch: BranchOption = None,
+    snapshot: SnapshotOption = None,
+) -> None:
+    """Show how a read would be run: what is scanned, how edges are followed, and why."""
+    target = resolve(ctx, None)
+    request = read_request("query", name, query, query_string, params, params_file)
+    line, commit = read_state(branch, snapshot)
+    with opened(target, "r") as repository:
+        text = graph_on(repository).explain(
+            request.source, request.params, name=request.name, branch=line, at=commit
+        )
+    say(text.rstrip("\n"))

@@ -1,0 +1,62 @@
+"""`omnigraph export`: a state of a graph as graph records, one JSON line each."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.output import data_stdout, note, warn, writing
+from omnigraph.cli.params import BranchOption, SnapshotOption, graph_on, read_state
+from omnigraph.cli.progress import Report, shown_progress
+from omnigraph.cli.scope import Uri, opened, resolve
+
+
+def export(
+    ctx: typer.Context,
+    uri: Uri = None,
+    branch: BranchOption = None,
+    snapshot: SnapshotOption = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Only this node or edge type; may be repeated."),
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="PATH", help="Write a file instead; whole or not at all.")
+    ] = None,
+    jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
+) -> None:
+    """Write a state as graph records, one JSON line each, in an order that only depends on what is in it.
+
+    What is written loads back unchanged.
+    """
+    if jsonl:
+        warn("--jsonl does nothing: exports are always JSON lines")
+    target = resolve(ctx, uri)
+    line, commit = read_state(branch, snapshot)
+    quiet = target.chosen.quiet
+    # On a terminal the records themselves show how far it has come.
+    silent = quiet or (out is None and sys.stdout is not None and sys.stdout.isatty())
+    with opened(target, "r") as repository, shown_progress("exporting", silent=silent) as report:
+        graph = graph_on(repository)
+        progress = None if report is None else _summed(report)
+        if out is None:
+            graph.export(data_stdout(), branch=line, at=commit, types=types, progress=progress)
+            return
+        with writing(out):
+            records = graph.export(out, branch=line, at=commit, types=types, progress=progress)
+    if not quiet:
+        note(f"exported {records} records to {out}")
+
+
+def _summed(report: Report) -> Report:
+    """A report that takes how many rows have been added, where the other takes how many there are."""
+    done: Counter[str] = Counter()
+
+    def add(stage: str, rows: int) -> None:
+        done[stage] += rows
+        report(stage, done[stage])
+
+    return add

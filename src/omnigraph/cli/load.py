@@ -1,0 +1,195 @@
+"""`omnigraph load`: records and tables from files into a graph, as one commit."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TypeAlias
+
+import typer
+
+from omnigraph.cli.files import STDIN
+from omnigraph.cli.output import count, note, say, say_json, warn
+from omnigraph.cli.params import BranchOption, complete_branch, graph_on
+from omnigraph.cli.progress import shown_progress
+from omnigraph.cli.safety import announce, require_consent
+from omnigraph.cli.scope import Durability, DurabilityOption, JsonOption, Target, Uri, opened, resolve
+
+if TYPE_CHECKING:
+    from omnigraph.api.commits import LoadReceipt
+
+Mode: TypeAlias = Literal["overwrite", "append", "merge"]
+
+# Names of types begin with a capital letter. A file of such a name is still named by ``./``.
+_OF_A_TYPE = re.compile(r"((?:node:|edge:)?[A-Z]\w*)=(.+)", re.DOTALL)
+
+DataOption: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--data",
+        metavar="FILE|TYPE=FILE",
+        help="Graph records, or a folder or pattern of such files; - is stdin. Or the CSV or Parquet file of a "
+        "type; may be repeated.",
+    ),
+]
+FromOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="BRANCH",
+        help="Make the branch from this one if it is not there.",
+        autocompletion=complete_branch,
+    ),
+]
+
+
+def load(
+    ctx: typer.Context,
+    data: DataOption,
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            "--mode", metavar="MODE", help="overwrite the types in the input, append, or merge by id."
+        ),
+    ],
+    uri: Uri = None,
+    branch: BranchOption = None,
+    from_: FromOption = None,
+    rejects: Annotated[
+        str | None,
+        typer.Option("--rejects", metavar="PATH", help="Leave out bad records, and write them here."),
+    ] = None,
+    message: Annotated[
+        str | None, typer.Option("--message", metavar="TEXT", help="Recorded with the commit.")
+    ] = None,
+    durability: DurabilityOption = "full",
+    json: JsonOption = False,
+) -> None:
+    """Load records as one commit: all of them, or none.
+
+    Overwriting on storage that is not local needs --yes, or an answer on a terminal.
+    """
+    target = resolve(ctx, uri)
+    source = _read_source(data)
+    announce(target)
+    if mode == "overwrite":
+        require_consent(target, json=json)
+    receipt, document = _run(
+        target, source, mode, branch, from_, durability, json=json, rejects=rejects, message=message
+    )
+    if from_ is None:
+        del document["base_branch"]
+    del document["actor_id"]
+    if rejects is not None:
+        document["rejected"] = receipt.rejected
+        if receipt.rejected:
+            warn(f"{count(receipt.rejected, 'record')} rejected: see {rejects}")
+    if json:
+        say_json(document)
+        return
+    say(
+        f"loaded {target.uri} on branch {document['branch']} with {mode}: {document['total_entities']} entities"
+        f" across {len(receipt.nodes)} node types and {len(receipt.edges)} edge types"
+    )
+    if receipt.branch_created:
+        say(f"branch {document['branch']} created from {from_}")
+
+
+def ingest(
+    ctx: typer.Context,
+    data: DataOption,
+    uri: Uri = None,
+    mode: Annotated[
+        Mode, typer.Option("--mode", metavar="MODE", help="What becomes of what is there.")
+    ] = "merge",
+    branch: BranchOption = None,
+    from_: FromOption = "main",
+    durability: DurabilityOption = "full",
+    json: JsonOption = False,
+) -> None:
+    """Load records that need not be laid out in lines; `load` takes its place."""
+    warn("`omnigraph ingest` is deprecated; use `omnigraph load`")
+    target = resolve(ctx, uri)
+    source = _read_source(data)
+    announce(target)
+    if mode == "overwrite":
+        require_consent(target, json=json)
+    receipt, document = _run(target, source, mode, branch, from_, durability, json=json, permissive=True)
+    if json:
+        say_json(document)
+        return
+    say(
+        f"ingested {document['total_entities']} entities from {target.uri} into branch {document['branch']} from"
+        f" {from_} with {mode} (branch {'created' if receipt.branch_created else 'exists'})"
+    )
+    for kind in ("node", "edge"):
+        for item in document[f"{kind}s"]:
+            say(f"{kind} type '{item['name']}': {item['entities_loaded']} entities loaded")
+    if document["actor_id"] is not None:
+        say(f"actor_id: {document['actor_id']}")
+
+
+def _run(
+    target: Target,
+    source: str | BinaryIO | Mapping[str, str],
+    mode: Mode,
+    branch: str | None,
+    base: str | None,
+    durability: Durability,
+    *,
+    json: bool,
+    **options: Any,
+) -> tuple[LoadReceipt, dict[str, Any]]:
+    """Load, and give what was done, also as JSON."""
+    from omnigraph.cli.commit import describe_commit
+    from omnigraph.graph.branches import MAIN
+
+    name, actor = MAIN if branch is None else branch, target.chosen.actor
+    with (
+        opened(target, "rw", durability) as repository,
+        shown_progress("loading", silent=json or target.chosen.quiet) as report,
+    ):
+        receipt = graph_on(repository, actor).load(
+            source, mode=mode, branch=name, create_from=base, progress=report, **options
+        )
+        commit = None if receipt.commit is None else describe_commit(repository.commit(receipt.commit.id))
+    if receipt.superseded:
+        note(f"{count(receipt.superseded, 'record')} superseded by later ones of the same id")
+    return receipt, {
+        "uri": target.uri,
+        "branch": name,
+        "base_branch": base,
+        "branch_created": receipt.branch_created,
+        "mode": mode,
+        "nodes": _counts(receipt.nodes),
+        "edges": _counts(receipt.edges),
+        "total_entities": receipt.total,
+        "actor_id": actor,
+        "commit": commit,
+    }
+
+
+def _counts(types: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [{"name": name, "entities_loaded": types[name]} for name in sorted(types)]
+
+
+def _read_source(data: Sequence[str]) -> str | BinaryIO | dict[str, str]:
+    """What the values of ``--data`` mean: one file of records, or tables by type."""
+    tables = [(found[1], found[2]) for item in data if (found := _OF_A_TYPE.fullmatch(item))]
+    if not tables and len(data) == 1:
+        if data[0] != STDIN:
+            return data[0]
+        return BytesIO() if sys.stdin is None else sys.stdin.buffer
+    if len(tables) < len(data):
+        raise typer.BadParameter(
+            "several files of records are given as a folder or a pattern; with tables each is TYPE=FILE",
+            param_hint="'--data'",
+        )
+    by_type = dict(tables)
+    if len(by_type) < len(tables):
+        raise typer.BadParameter("one type is given twice", param_hint="'--data'")
+    if STDIN in by_type.values():
+        raise typer.BadParameter("stdin (-) can stand for graph records only", param_hint="'--data'")
+    return by_type
