@@ -4,14 +4,18 @@ from omnigraph import errors
 from omnigraph.api.commits import Branch, Commit, Receipt
 from omnigraph.api.entry import init, open  # noqa: A004 - the name is part of the API
 from omnigraph.api.graph import Graph
+from omnigraph.api.loads import LoadReceipt
+from omnigraph.api.result import Result
 from omnigraph.errors import OmnigraphError
 
 __all__ = [
     "Branch",
     "Commit",
     "Graph",
+    "LoadReceipt",
     "OmnigraphError",
     "Receipt",
+    "Result",
     "__version__",
     "errors",
     "init",

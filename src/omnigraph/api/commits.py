@@ -64,3 +64,12 @@ class Branch:
 
     name: str
     commit_id: str
+
+
+def by_type_name(affected: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:
+    """Counts by the name of the type; an edge that shares its name with a node keeps its full key."""
+    found: dict[str, Mapping[str, int]] = {}
+    for key, counts in sorted(affected.items(), key=lambda item: item[0].startswith("edge:")):
+        name = key.split(":", 1)[1]
+        found[key if name in found else name] = counts
+    return found

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from omnigraph.api.checked import CheckedQueries
-from omnigraph.api.commits import Branch, Commit, Receipt
+from omnigraph.api.commits import Branch, Commit, Receipt, by_type_name
+from omnigraph.api.loads import LoadEngine, LoadMode, LoadReceipt, LoadRequest, Rejects, run_load
 from omnigraph.api.result import Result
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
@@ -229,11 +230,63 @@ class Graph:
             return Receipt(Commit.of(done.commit), replayed=True, query_name=query_name)
         return Receipt(
             Commit.of(done.commit),
-            _by_type_name(outcome.affected),
+            by_type_name(outcome.affected),
             outcome.nodes,
             outcome.edges,
             query_name=query_name,
         )
+
+    def load(
+        self,
+        source: Any,
+        mode: LoadMode = "append",
+        *,
+        branch: str = "main",
+        create_from: str | None = None,
+        engine: LoadEngine = "auto",
+        rejects: Rejects | None = None,
+        permissive: bool = False,
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        actor: str | None = None,
+        progress: Callable[[str, int], None] | None = None,
+    ) -> LoadReceipt:
+        """Load many records as one commit.
+
+        `source` is the path, glob or folder of graph NDJSON, a binary stream of it, an iterable of such records as
+        dicts, or a mapping from type to rows: ``{"Person": "people.parquet", "Knows": table}`` with CSV or Parquet
+        files, Arrow, pandas or polars tables, or dicts.
+
+        ``append`` inserts and refuses ids that exist; ``merge`` replaces whole rows by id, the last record of an id
+        counts; ``overwrite`` replaces all rows of the types in the input. Everything is checked before anything
+        is visible. With `rejects`, records that are wrong by themselves are written there and left out. With
+        `create_from`, a branch that is missing is made from that one first.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-load", schema="node City { name: String @key  inhabitants: I64? }")
+        >>> done = g.load([{"type": "City", "data": {"name": "Bern"}}, {"type": "City", "data": {"name": "Rome"}}])
+        >>> done.nodes, done.commit.operation
+        ({'City': 2}, 'load')
+        >>> g.load({"City": [{"name": "Bern", "inhabitants": 134_000}]}, mode="merge").affected
+        {'City': {'inserted': 0, 'updated': 1, 'deleted': 0}}
+        """
+
+        request = LoadRequest(
+            source,
+            mode,
+            branch,
+            create_from,
+            engine,
+            rejects,
+            permissive,
+            message,
+            if_commit,
+            idempotency_key,
+            actor if actor is not None else self.actor,
+            progress,
+        )
+        return run_load(self._repository, request)
 
     # --- history -----------------------------------------------------------------------------------------
 
@@ -305,12 +358,3 @@ def _write_lines(file: IO[str], lines: Iterable[str]) -> int:
         file.write("\n")
         count += 1
     return count
-
-
-def _by_type_name(affected: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:
-    """Counts by the name of the type; an edge that shares its name with a node keeps its full key."""
-    found: dict[str, Mapping[str, int]] = {}
-    for key, counts in sorted(affected.items(), key=lambda item: item[0].startswith("edge:")):
-        name = key.split(":", 1)[1]
-        found[key if name in found else name] = counts
-    return found
