@@ -129,17 +129,17 @@ class Tables:
         dataset = self.open(pin.path, pin.version)
         with translated(f"stage rows of {pin.path}"):
             changed, removed, deleted = self._delete(dataset, delete_ids)
-            new = self._write(pin.path, dataset, insert)
+            new = _write(dataset, insert)
             folded = self._fold(dataset, changed, removed)
             operation = LanceOperation.Update(
                 removed_fragment_ids=sorted(removed | folded.removed),
                 updated_fragments=[item for item in changed if item.id not in folded.removed],
                 new_fragments=[*folded.added, *new],
             )
-            self.root.sync(pin.path, _deletion_files(changed))
+            files = [*data_files([*folded.added, *new]), *_deletion_files(changed)]
             inserted = 0 if insert is None else insert.num_rows
             rows = pin.rows - deleted + inserted
-            return self._commit(pin, dataset, operation, rows, inserted, deleted)
+            return self._commit(pin, dataset, operation, files, rows, inserted, deleted)
 
     def stage_rows(
         self,
@@ -164,10 +164,11 @@ class Tables:
                 updated_fragments=changed,
                 new_fragments=[*folded.added, *new],
             )
-            self.root.sync(pin.path, [*data_files(new), *_deletion_files(changed)])
+            files = [*data_files([*folded.added, *new]), *_deletion_files(changed)]
             inserted = sum(item.physical_rows for item in new)
             deleted = 0 if delete is None else len(delete)
-            return self._commit(pin, dataset, operation, pin.rows - deleted + inserted, inserted, deleted)
+            rows = pin.rows - deleted + inserted
+            return self._commit(pin, dataset, operation, files, rows, inserted, deleted)
 
     def stage_overwrite(
         self, pin: TablePin, batches: Iterable[pa.RecordBatch], schema: pa.Schema
@@ -177,22 +178,20 @@ class Tables:
         with translated(f"overwrite {pin.path}"):
             reader = pa.RecordBatchReader.from_batches(schema, batches)
             fragments = write_fragments(reader, dataset, mode="append")
-            self.root.sync(pin.path, data_files(fragments))
             operation = LanceOperation.Update(
                 removed_fragment_ids=[item.fragment_id for item in dataset.get_fragments()],
                 new_fragments=fragments,
             )
             rows = sum(item.physical_rows for item in fragments)
-            return self._commit(pin, dataset, operation, rows, rows, pin.rows)
+            return self._commit(pin, dataset, operation, data_files(fragments), rows, rows, pin.rows)
 
     def stage_fragments(self, pin: TablePin, fragments: Sequence[FragmentMetadata]) -> StagedTable:
         """Append fragments that have been written already, by this process or by others."""
         dataset = self.open(pin.path, pin.version)
         with translated(f"append to {pin.path}"):
-            self.root.sync(pin.path, data_files(fragments))
             rows = sum(item.physical_rows for item in fragments)
             operation = LanceOperation.Append(list(fragments))
-            return self._commit(pin, dataset, operation, pin.rows + rows, rows, 0)
+            return self._commit(pin, dataset, operation, data_files(fragments), pin.rows + rows, rows, 0)
 
     def stage_columns(self, pin: TablePin, schema: pa.Schema) -> StagedTable:
         """Add nullable columns; metadata only, existing rows read null.
@@ -203,7 +202,7 @@ class Tables:
         with translated(f"add columns to {pin.path}"):
             fragments = [item.metadata for item in dataset.get_fragments()]
             operation = LanceOperation.Merge(fragments, LanceSchema.from_pyarrow(schema))
-            return self._commit(pin, dataset, operation, pin.rows, 0, 0)
+            return self._commit(pin, dataset, operation, [], pin.rows, 0, 0)
 
     def stage_rewrite(self, pin: TablePin) -> StagedTable:
         """Rewrite every fragment that has deletions or is small into full ones; rows stay the same.
@@ -219,7 +218,7 @@ class Tables:
             operation = LanceOperation.Update(
                 removed_fragment_ids=sorted(folded.removed), new_fragments=folded.added
             )
-            return self._commit(pin, dataset, operation, pin.rows, 0, 0)
+            return self._commit(pin, dataset, operation, data_files(folded.added), pin.rows, 0, 0)
 
     def stage_index(self, pin: TablePin, column: str, kind: str, **parameters: Any) -> StagedTable:
         """Build an index segment over the fragments that no segment of the column's index covers yet.
@@ -241,9 +240,9 @@ class Tables:
             if kind == "INVERTED":
                 # A full-text segment is built in parts, and not usable before they are merged, even if it is one.
                 segment = dataset.merge_existing_index_segments([segment])
-            self.root.sync(pin.path, [f"_indices/{segment.uuid}/{item.path}" for item in segment.files or ()])
+            files = [f"_indices/{segment.uuid}/{item.path}" for item in segment.files or ()]
             operation = LanceOperation.CreateIndex([segment], [])
-            return self._commit(pin, dataset, operation, pin.rows, 0, 0)
+            return self._commit(pin, dataset, operation, files, pin.rows, 0, 0)
 
     # --- parts -------------------------------------------------------------------------------------------
 
@@ -286,13 +285,6 @@ class Tables:
                 changed.append(after)
         return changed, removed
 
-    def _write(self, path: str, dataset: lance.LanceDataset, rows: pa.Table | None) -> list[FragmentMetadata]:
-        if rows is None or rows.num_rows == 0:
-            return []
-        fragments = write_fragments(rows, dataset, mode="append")
-        self.root.sync(path, data_files(fragments))
-        return list(fragments)
-
     def _fold(
         self, dataset: lance.LanceDataset, changed: Sequence[FragmentMetadata], removed: set[int]
     ) -> _Folded:
@@ -314,7 +306,6 @@ class Tables:
             return _Folded(set(), [])
         scanner = dataset.scanner(fragments=list(fragments), scan_in_order=True)
         added = write_fragments(scanner.to_reader(), dataset, mode="append")
-        self.root.sync(_relative(self.root, dataset), data_files(added))
         return _Folded({item.fragment_id for item in fragments}, list(added))
 
     def _commit(
@@ -322,13 +313,15 @@ class Tables:
         pin: TablePin,
         dataset: lance.LanceDataset,
         operation: LanceOperation.BaseOperation,
+        files: Iterable[str],
         rows: int,
         inserted: int,
         deleted: int,
     ) -> StagedTable:
         transaction = lance.Transaction(dataset.version, operation)
         committed = lance.LanceDataset.commit(dataset, transaction, detached=True)
-        self.root.sync(pin.path, [transaction_file(transaction), version_file(committed.version)])
+        # Nothing refers to the version before a commit does, so all that it consists of is synced at once.
+        self.root.sync(pin.path, [*files, transaction_file(transaction), version_file(committed.version)])
         self._keep(pin.path, committed)
         return StagedTable(pin.path, pin.version, int(committed.version), rows, inserted, deleted)
 
@@ -357,8 +350,10 @@ def _is_worn(fragment: FragmentMetadata) -> bool:
     return fragment.deletion_file is not None or _tier(fragment.physical_rows) is not None
 
 
-def _relative(root: LanceRoot, dataset: lance.LanceDataset) -> str:
-    return str(dataset.uri).rstrip("/").removeprefix(root.uri.rstrip("/") + "/")
+def _write(dataset: lance.LanceDataset, rows: pa.Table | None) -> list[FragmentMetadata]:
+    if rows is None or rows.num_rows == 0:
+        return []
+    return list(write_fragments(rows, dataset, mode="append"))
 
 
 def _deletion_files(fragments: Iterable[FragmentMetadata]) -> list[str]:

@@ -1,0 +1,1 @@
+"""OmniGraph measured against its peers: the same graph, the same questions, the same run."""

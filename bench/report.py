@@ -1,0 +1,111 @@
+"""From times to the one table: a line per shape and peer, with the ratio and whether the goal is met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.table import Table
+
+from bench.measure import Timing
+
+OURS = "omnigraph"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One comparison. `goal_ratio` bounds ours by the peer's time, `goal_ms` by the clock."""
+
+    shape: str
+    ours_ms: float | None
+    peer: str
+    peer_ms: float | None
+    goal_ratio: float | None = None
+    goal_ms: float | None = None
+    # The ratio again, of the lower quartiles.
+    quiet_ratio: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the peer's time ours is; None if either is not known."""
+        if self.ours_ms is None or not self.peer_ms:
+            return None
+        return self.ours_ms / self.peer_ms
+
+    @property
+    def ok(self) -> bool | None:
+        """Whether the goal is met; None without a goal or without the times to tell.
+
+        >>> Line("x", 2.0, "peer", 4.0, goal_ratio=1.0).ok, Line("x", 2.0, "peer", 4.0).ok
+        (True, None)
+        """
+        if self.goal_ms is not None:
+            return None if self.ours_ms is None else self.ours_ms <= self.goal_ms
+        if self.goal_ratio is None or self.ratio is None:
+            return None
+        return self.ratio <= self.goal_ratio
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, with what follows from it."""
+        return {**asdict(self), "ratio": self.ratio, "ok": self.ok}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was measured of a shape, and what is wanted of it."""
+
+    timing: Timing
+    goals: Mapping[str, float | None]
+    goal_ms: float | None = None
+
+    @property
+    def lines(self) -> list[Line]:
+        """The comparisons with the peers that were measured, or with none if only the clock counts."""
+        timing, ours = self.timing, self.timing.median(OURS)
+        found = [
+            Line(timing.shape, ours, peer, timing.median(peer), goal, self.goal_ms, self._quiet_ratio(peer))
+            for peer, goal in self.goals.items()
+            if peer in timing.samples
+        ]
+        return found or [Line(timing.shape, ours, "-", None, None, self.goal_ms)]
+
+    def _quiet_ratio(self, peer: str) -> float | None:
+        ours, theirs = self.timing.quartile(OURS), self.timing.quartile(peer)
+        return ours / theirs if ours is not None and theirs else None
+
+    @property
+    def mismatches(self) -> list[str]:
+        """Where answers differed, with the shape's name."""
+        return [f"{self.timing.shape}: {text}" for text in self.timing.mismatches]
+
+
+def render(lines: Sequence[Line], title: str) -> Table:
+    """The table to print."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("shape", no_wrap=True)
+    for heading in ("ours ms", "peer", "peer ms", "ratio", "lower quartile", "goal"):
+        table.add_column(heading, justify="left" if heading == "peer" else "right")
+    table.add_column("ok", justify="center")
+    for line in lines:
+        table.add_row(
+            line.shape,
+            _number(line.ours_ms),
+            line.peer,
+            _number(line.peer_ms),
+            _number(line.ratio, "x"),
+            _number(line.quiet_ratio, "x"),
+            _goal(line),
+            {True: "[green]yes[/]", False: "[red]NO[/]", None: ""}[line.ok],
+        )
+    return table
+
+
+def _number(value: float | None, unit: str = "") -> str:
+    return "-" if value is None else f"{value:,.2f}{unit}"
+
+
+def _goal(line: Line) -> str:
+    if line.goal_ms is not None:
+        return f"{line.goal_ms:,.0f} ms"
+    return "" if line.goal_ratio is None else f"{line.goal_ratio:.1f}x"
