@@ -1,6 +1,6 @@
 """OmniGraph: a typed property-graph database on Lance tables that branches, merges and time-travels."""
 
-from omnigraph import errors
+from omnigraph import aio, errors
 from omnigraph.api.commits import Branch, Commit, Receipt
 from omnigraph.api.entry import init, open  # noqa: A004 - the name is part of the API
 from omnigraph.api.graph import Graph
@@ -17,6 +17,7 @@ __all__ = [
     "Receipt",
     "Result",
     "__version__",
+    "aio",
     "errors",
     "init",
     "open",

@@ -211,7 +211,7 @@ class Graph:
                 raise InvalidInput(f"query '{query.name}' is a read", hint="run it with `query`")
             ran[:] = [query.name]
             bindings = Bindings(bind_params(query.params, params), now)
-            return prepare_mutation(query, bindings, outcome)(transaction)
+            return prepare_mutation(query, bindings, outcome, self._reader.ids)(transaction)
 
         request = WriteRequest(
             "mutate",

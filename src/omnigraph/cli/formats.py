@@ -127,26 +127,26 @@ def _width(text: str) -> int:
 
 
 def _truncated(text: str, width: int) -> list[str]:
-    if _width(text) <= width:
-        return [text]
-    return [_split(text, width - 1)[0] + "…"]
+    return [text if _width(text) <= width else text[: _fitting(text, width - 1)] + "…"]
 
 
 def _wrapped(text: str, width: int) -> list[str]:
     parts: list[str] = []
     while _width(text) > width:
-        part, text = _split(text, width)
-        parts.append(part)
+        # A letter that is wider than the column has to go somewhere.
+        place = max(1, _fitting(text, width))
+        parts.append(text[:place])
+        text = text[place:]
     return [*parts, text]
 
 
-def _split(text: str, width: int) -> tuple[str, str]:
-    """What fits into a width, and the rest; a letter that is wider than that is not split."""
+def _fitting(text: str, width: int) -> int:
+    """How many letters fit into a width."""
     if text.isascii():
-        return text[:width], text[width:]
+        return width
     used = 0
     for place, letter in enumerate(text):
         used += _width(letter)
-        if used > width and (place or not width):
-            return text[:place], text[place:]
-    return text, ""
+        if used > width:
+            return place
+    return len(text)

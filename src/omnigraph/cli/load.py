@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TypeAlias
 
 import typer
@@ -16,9 +17,12 @@ from omnigraph.cli.params import BranchOption, complete_branch, graph_on
 from omnigraph.cli.progress import shown_progress
 from omnigraph.cli.safety import announce, require_consent
 from omnigraph.cli.scope import Durability, DurabilityOption, JsonOption, Target, Uri, opened, resolve
+from omnigraph.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from omnigraph.api.commits import LoadReceipt
+    from omnigraph.api.loads import LoadReceipt
+
+TABLE_SUFFIXES = (".csv", ".parquet")
 
 Mode: TypeAlias = Literal["overwrite", "append", "merge"]
 
@@ -73,6 +77,8 @@ def load(
     """
     target = resolve(ctx, uri)
     source = _read_source(data)
+    if rejects is not None and not Path(rejects).parent.is_dir():
+        raise NotFound(f"no such folder: {Path(rejects).parent}", details={"path": rejects})
     announce(target)
     if mode == "overwrite":
         require_consent(target, json=json)
@@ -159,7 +165,7 @@ def _run(
         note(f"{count(receipt.superseded, 'record')} superseded by later ones of the same id")
     return receipt, {
         "uri": target.uri,
-        "branch": name,
+        "branch": receipt.branch,
         "base_branch": base,
         "branch_created": receipt.branch_created,
         "mode": mode,
@@ -179,6 +185,10 @@ def _read_source(data: Sequence[str]) -> str | BinaryIO | dict[str, str]:
     """What the values of ``--data`` mean: one file of records, or tables by type."""
     tables = [(found[1], found[2]) for item in data if (found := _OF_A_TYPE.fullmatch(item))]
     if not tables and len(data) == 1:
+        if data[0].lower().removesuffix(".gz").endswith(TABLE_SUFFIXES):
+            raise InvalidInput(
+                f"{data[0]} does not say what type its rows have", hint=f"pass --data TYPE={data[0]}"
+            )
         if data[0] != STDIN:
             return data[0]
         return BytesIO() if sys.stdin is None else sys.stdin.buffer

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from omnigraph.cli.files import file_error
-from omnigraph.errors import NotFound
+from omnigraph.errors import ConstraintViolation, NotFound
 
 if TYPE_CHECKING:
     from omnigraph.errors import OmnigraphError
     from omnigraph.lang.source import Diagnostic
 
 STYLES = {"OK": "green", "ERROR": "bold red", "WARN": "yellow", "INFO": "cyan", "FILE": "bold"}
+SHOWN_VIOLATIONS = 10
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -143,7 +144,28 @@ def _problems(error: OmnigraphError) -> list[str]:
         # The message names the first and counts the others; a person wants to read them all.
         hint = [f"{listed[0]}\nhint: {error.hint}"] if error.hint else [str(listed[0])]
         return [*hint, *map(str, listed[1:])]
-    return [str(error)]
+    if isinstance(error, ConstraintViolation) and error.violations:
+        return _violations(error)
+    return [_placed(str(error), error.details)]
+
+
+def _violations(error: ConstraintViolation) -> list[str]:
+    """The first of what is wrong with the data, each with its place in the input, and how much more there is."""
+    shown = [_placed(str(item["message"]), item) for item in error.violations[:SHOWN_VIOLATIONS]]
+    total = error.details.get("violations", len(error.violations))
+    if total > len(shown):
+        shown.append(f"and {total - len(shown)} more like these")
+    if error.hint:
+        shown[-1] += f"\nhint: {error.hint}"
+    return shown
+
+
+def _placed(message: str, details: Mapping[str, Any]) -> str:
+    """A message with the input and the line it is about, where it does not name them itself."""
+    source, line = details.get("source"), details.get("line")
+    if line is not None and f"line {line}" not in message:
+        message = f"line {line}: {message}"
+    return f"{source}: {message}" if isinstance(source, str) and source not in message else message
 
 
 def _write(stream: TextIO | None, text: str) -> None:

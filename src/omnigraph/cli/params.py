@@ -25,28 +25,32 @@ if TYPE_CHECKING:
 
 def complete_branch(ctx: typer.Context, incomplete: str) -> list[str]:
     """The branches of the graph that the unfinished command line addresses; none when it addresses none."""
-    from omnigraph.graph.repository import Repository
-    from omnigraph.store.location import Location
-    from omnigraph.store.options import s3_options
-
     # The parser gives up where a value is still missing, so the words themselves are looked at. Bash takes them
     # apart at these two signs.
     typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     typed = re.sub(r"\s*([=:])\s*", r"\1", typed)
     try:
         words = hoist_globals(shlex.split(typed)[1:])
-        stores = [word.partition("=")[2] for word in words if word.startswith("--store=")]
-        if any(item.name == "uri" for item in ctx.command.params):
-            stores += [word for word in words if "://" in word or Path(word).is_dir()]
-        if not stores:
-            return []
-        uri = stores[0]
-        options = None if Location.parse(uri).is_local else s3_options(os.environ)
-        with closing(Repository.open(uri, mode="r", options=options)) as repository:
-            return [name for name in repository.branches() if name.startswith(incomplete)]
-    except (OmnigraphError, ValueError):
+    except ValueError:
+        return []
+    stores = [word.partition("=")[2] for word in words if word.startswith("--store=")]
+    if any(item.name == "uri" for item in ctx.command.params):
+        stores += [word for word in words if "://" in word or Path(word).is_dir()]
+    try:
+        return [name for name in _branches(stores[0]) if name.startswith(incomplete)] if stores else []
+    except OmnigraphError:
         # Half a command line may mean anything; whoever types it sees errors when it is run.
         return []
+
+
+def _branches(uri: str) -> list[str]:
+    from omnigraph.graph.repository import Repository
+    from omnigraph.store.location import Location
+    from omnigraph.store.options import s3_options
+
+    options = None if Location.parse(uri).is_local else s3_options(os.environ)
+    with closing(Repository.open(uri, mode="r", options=options)) as repository:
+        return list(repository.branches())
 
 
 NameArgument: TypeAlias = Annotated[

@@ -26,6 +26,8 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 # Halving works on this many searches at a time, so that its temporaries stay in the processor's cache.
 _SEARCH_BLOCK = 1 << 15
+# From so few sources parallel edges are left out on the way, instead of from the whole adjacency first.
+_FEW_SOURCES = 1_024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +95,11 @@ class Adjacency:
         if self.n_pairs == len(self.targets):
             return held
         return held + self.offsets.nbytes + self.n_pairs * self.targets.itemsize
+
+    @property
+    def has_simple(self) -> bool:
+        """Whether asking for `simple` costs nothing, because it has been made or is this adjacency itself."""
+        return "_simple" in self.__dict__ or self.n_pairs == len(self.targets)
 
     @property
     def simple(self) -> Neighbours:
@@ -174,6 +181,11 @@ def expand_edges(adj: Adjacency, frontier: Frontier) -> tuple[Positions, Ordinal
 
 def expand_unique(adj: Adjacency, frontier: Frontier) -> tuple[Positions, Ordinals]:
     """One (row, target) for every distinct target of every frontier entry; both ascend."""
+    if len(frontier) <= _FEW_SOURCES and not adj.has_simple:
+        rows, targets, _ = expand_edges(adj, frontier)
+        first = np.ones(len(rows), np.bool_)
+        first[1:] = (rows[1:] != rows[:-1]) | (targets[1:] != targets[:-1])
+        return rows[first], targets[first]
     simple = adj.simple
     start, stop = _source_ranges(simple.offsets, frontier)
     rows, places = flatten_ranges(start, stop)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import Conflict
@@ -40,10 +40,20 @@ class Transaction:
         return TablePin(written.path, written.version, written.rows, self.commit_id)
 
     def stage(
-        self, key: str, *, delete_ids: Iterable[str] = (), insert: pa.Table | None = None
+        self,
+        key: str,
+        *,
+        delete_ids: Iterable[str] = (),
+        delete_addresses: Sequence[int] = (),
+        insert: pa.Table | None = None,
     ) -> StagedTable:
-        """Stage deletes and inserts of a table; a second call builds on the first."""
-        staged = self.base.tables.stage(self.pin(key), delete_ids=delete_ids, insert=insert)
+        """Stage deletes and inserts of a table; a second call builds on the first.
+
+        Rows to delete are named by id, or by their address in the version that is staged on.
+        """
+        staged = self.base.tables.stage(
+            self.pin(key), delete_ids=delete_ids, delete_addresses=delete_addresses, insert=insert
+        )
         self.write(key, staged)
         return staged
 

@@ -94,6 +94,16 @@ class Cache:
             self._making.pop(key, None)
         return found
 
+    def replace(self, family: Hashable, build: Callable[[T | None], T]) -> T:
+        """Renew the one value of a family that has no versions, from the one that is there."""
+        key = (family, None)
+        with self._lock:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            found = build(self.newest(family))
+            self._keep(key, found)
+        return found
+
     def stats(self) -> CacheStats:
         """What is held now."""
         with self._lock:
@@ -111,6 +121,8 @@ class Cache:
         if not self.fits(value.nbytes):
             return
         with self._lock:
+            former = self._entries.pop(key, None)
+            self._nbytes -= 0 if former is None else former.nbytes
             self._entries[key] = value
             self._newest[key[0]] = key
             self._nbytes += value.nbytes

@@ -17,6 +17,7 @@ from omnigraph.catalog.columns import arrow_type
 from omnigraph.errors import NotFound
 from omnigraph.graph.snapshot import Snapshot, reclaimed
 from omnigraph.read.cache import Cache
+from omnigraph.read.ids import LOOSE_IDS, IdIndex
 from omnigraph.store.lance_io import quote_string
 from omnigraph.store.parts import (
     Part,
@@ -29,6 +30,7 @@ from omnigraph.store.parts import (
     take_rows,
 )
 from omnigraph.store.records import TablePin
+from omnigraph.store.tables import Tables
 
 # A column of a table this small is read whole at its first use; of a larger one when it is used again and again.
 SMALL_ROWS = 1 << 18
@@ -55,32 +57,6 @@ class ColumnData:
     def nbytes(self) -> int:
         """Memory of the values."""
         return int(self.values.nbytes)
-
-
-@dataclass(frozen=True)
-class SortedIds:
-    """The ids of a table in order, to find one without looking at all."""
-
-    ids: pa.Array
-    order: npt.NDArray[np.uint64]
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of the order; the ids are a column of their own."""
-        return int(self.order.nbytes)
-
-    def find(self, wanted: str) -> int:
-        """The position of an id, or -1."""
-        ids, order = self.ids, self.order
-        low, high = 0, len(order)
-        while low < high:
-            middle = (low + high) // 2
-            if ids[int(order[middle])].as_py() < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        found = low < len(order) and ids[int(order[low])].as_py() == wanted
-        return int(order[low]) if found else -1
 
 
 @dataclass(frozen=True)
@@ -128,6 +104,7 @@ class Frame:
         self.table: Table = snapshot.table(key)
         self.pin: TablePin = snapshot.pin(key)
         self.cache = cache
+        self._by_file: dict[str, tuple[Part, int]] | None = None
 
     @property
     def num_rows(self) -> int:
@@ -152,14 +129,22 @@ class Frame:
         if found is not None:
             values: pa.Array = found.values
             return values
+        return self.column(name) if self._wants(physical) else None
+
+    def _wants(self, physical: str) -> bool:
+        """Whether a column that is not in memory should be brought there."""
         if not self.cache.fits(self.num_rows * _BYTES_PER_VALUE):
-            return None
-        if self.num_rows > SMALL_ROWS:
-            family = ("column", self.pin.path, physical)
-            donor = self.cache.newest(family)
-            if donor is None and self.cache.asked(family, None) < _USES_UNTIL_HOT:
-                return None
-        return self.column(name)
+            return False
+        if self.num_rows <= SMALL_ROWS:
+            return True
+        family = ("column", self.pin.path, physical)
+        return self.cache.newest(family) is not None or self.cache.asked(family, None) >= _USES_UNTIL_HOT
+
+    def fetch(self, name: str, ordinals: Ordinals) -> pa.Array:
+        """Values by ascending position straight from storage, where bringing the column here would not pay."""
+        if self.is_held(name):
+            return self.column(name).take(pa.array(ordinals))
+        return self._take(ordinals.astype(np.int64), name)
 
     def is_held(self, name: str) -> bool:
         """Whether the whole column is in memory."""
@@ -263,11 +248,7 @@ class Frame:
     def parts(self) -> tuple[Part, ...]:
         """The runs of rows that this version consists of."""
         try:
-            return self.cache.make(
-                ("parts", self.pin.path),
-                self.pin.version,
-                lambda: Parts(list_parts(self.snapshot.tables, self.pin)),
-            ).items
+            return parts_of(self.cache, self.snapshot.tables, self.pin)
         except NotFound as error:
             raise reclaimed(self.snapshot.commit) from error
 
@@ -292,11 +273,67 @@ class Frame:
 
     def position(self, id_: str) -> int:
         """The position of the row with an id, or -1."""
-        ids = self.held("id")
-        if ids is None:
-            found, _ = self.search(f"id = {quote_string(id_)}")
-            return int(found[0]) if len(found) else -1
-        return self._sorted(ids).find(id_)
+        found = self._spot(id_)
+        if found is None:
+            rows, _ = self.search(f"id = {quote_string(id_)}")
+            return int(rows[0]) if len(rows) else -1
+        return found[0]
+
+    def address(self, id_: str) -> int | None:
+        """The address in storage of the row with an id, -1 when there is none; None when that is not known here."""
+        found = self._spot(id_)
+        return None if found is None else found[1]
+
+    def _spot(self, id_: str) -> tuple[int, int] | None:
+        """Position and address of a row, or -1 for both; None when the ids are not in memory."""
+        index = self._ids()
+        if index is None:
+            return None
+        for number, offset in index.spots(id_):
+            place = self._places().get(index.files[number])
+            if place is None:
+                continue
+            part, start = place
+            if part.deletions is None:
+                return start + offset, (part.fragment_id << 32) | offset
+            live = self._live(part)
+            at = int(np.searchsorted(live, offset))
+            if at < len(live) and live[at] == offset:
+                return start + at, (part.fragment_id << 32) | offset
+        return -1, -1
+
+    def _places(self) -> dict[str, tuple[Part, int]]:
+        """Each part by its file, with the position of its first row."""
+        if self._by_file is None:
+            parts = self.parts()
+            starts = np.cumsum([0, *(part.rows for part in parts)]).tolist()
+            self._by_file = {part.files: (part, start) for part, start in zip(parts, starts, strict=False)}
+        return self._by_file
+
+    def _ids(self) -> IdIndex | None:
+        """The index of ids that covers every part of this version, when it is worth having."""
+        family = ("ids", self.pin.path)
+        known: IdIndex | None = self.cache.newest(family)
+        if known is not None and self._places().keys() <= set(known.files):
+            return known
+        if known is None and not self._wants("id"):
+            return None
+        return self.cache.replace(family, lambda old: self._index_ids(old))
+
+    def _index_ids(self, known: IdIndex | None) -> IdIndex:
+        parts = self.parts()
+        if known is not None:
+            covered = set(known.files)
+            added = [part for part in parts if part.files not in covered]
+            if len(known.loose) + sum(part.rows for part in added) <= LOOSE_IDS:
+                return known.extended(self._with_ids(added))
+        return IdIndex.build(self._with_ids(parts))
+
+    def _with_ids(self, parts: Sequence[Part]) -> list[tuple[str, npt.NDArray[np.uint32], pa.Array]]:
+        read = self._read(parts, ["id"])
+        return [
+            (part.files, self._live(part), _one(rows["id"])) for part, rows in zip(parts, read, strict=True)
+        ]
 
     def positions(self, ids: pa.Array) -> Ordinals:
         """The positions of rows by id, -1 where there is none."""
@@ -318,12 +355,10 @@ class Frame:
             ids, pa.concat_arrays(known or [ids.slice(0, 0)]), np.concatenate([*places, np.zeros(0)])
         )
 
-    def _sorted(self, ids: pa.Array) -> SortedIds:
-        return self.cache.make(
-            ("ids", self.pin.path),
-            self.pin.version,
-            lambda: SortedIds(ids, pc.sort_indices(ids).to_numpy()),
-        )
+
+def parts_of(cache: Cache, tables: Tables, pin: TablePin) -> tuple[Part, ...]:
+    """The runs of rows that a version of a table consists of."""
+    return cache.make(("parts", pin.path), pin.version, lambda: Parts(list_parts(tables, pin))).items
 
 
 def _code(values: pa.Array) -> CodedColumn:

@@ -14,6 +14,7 @@ from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang import ir
 from omnigraph.read.cache import Cache, CacheStats
 from omnigraph.read.explain import explain_plan
+from omnigraph.read.lookups import CachedIds
 from omnigraph.read.plan import Plan
 from omnigraph.read.query import plan_on, run_read
 from omnigraph.read.session import ReadSession, Settings
@@ -39,6 +40,7 @@ class Reader:
         settings: Settings | None = None,
     ) -> None:
         self.cache = Cache(default_budget() if cache_bytes is None else cache_bytes)
+        self.ids = CachedIds(self.cache)
         self.embedder = embedder
         self.settings = settings or Settings()
         self._lock = threading.Lock()

@@ -35,6 +35,8 @@ INDEX_FRONTIER = 512
 _USES_UNTIL_HOT = 3
 _BYTES_PER_EDGE = 32
 _IDS_PER_FILTER = 1_000
+# Up to here the ends of new edges are fetched row by row.
+_FETCHED = 4_096
 
 
 @dataclass(frozen=True)
@@ -190,9 +192,9 @@ class Topology:
         found = np.full(self.edges.num_rows, -1, np.int32)
         if old is not None:
             edges, before, numbers = old
-            moved = _moved(nodes, before)
+            moved = None if nodes.parts() == before else _moved(nodes, before)
             for start, rows in _starts(self.edges, edges):
-                known = moved[numbers[rows]]
+                known = numbers[rows] if moved is None else moved[numbers[rows]]
                 found[start : start + len(known)] = known
         unknown = np.flatnonzero(found < 0)
         if len(unknown):
@@ -200,9 +202,11 @@ class Topology:
         return found
 
     def _find(self, end: str, nodes: Frame, rows: Ordinals) -> Ordinals:
-        names = self.edges.column(end)
-        if len(rows) < len(names):
-            names = names.take(pa.array(rows))
+        if len(rows) <= _FETCHED:
+            names = self.edges.fetch(end, rows)
+        else:
+            names = self.edges.column(end)
+            names = names.take(pa.array(rows)) if len(rows) < len(names) else names
         found = nodes.positions(names)
         missing = int((found < 0).sum())
         if missing:

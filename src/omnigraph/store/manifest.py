@@ -322,13 +322,10 @@ class Manifest:
     # --- files and rows ----------------------------------------------------------------------------------
 
     def _write(self, change: Change) -> list[FragmentMetadata]:
-        files = list(_files_of(change))
-        if self.root.local is not None:
-            fragments = [self._write_rows(name, rows) for name, rows in files]
-            self.root.sync(PATH, data_files(fragments))
-            return fragments
-        # On a store every file is a round trip, and none depends on another.
-        return list(self._writers.map(lambda file: self._write_rows(*file), files))
+        # None depends on another, and on a store every file is a round trip.
+        fragments = list(self._writers.map(lambda file: self._write_rows(*file), _files_of(change)))
+        self.root.sync(PATH, data_files(fragments))
+        return fragments
 
     def _write_rows(self, name: str, rows: dict[str, str]) -> FragmentMetadata:
         table = pa.table({"key": list(rows), "body": list(rows.values())}, schema=ROW_SCHEMA)

@@ -95,7 +95,8 @@ def indexed_columns(tables: Tables, pin: TablePin) -> frozenset[str]:
 def _part(fragment: FragmentMetadata) -> Part:
     deletions: Any = fragment.deletion_file
     return Part(
-        files="|".join(item.path for item in fragment.files),
+        # The public property makes a class for every call, which is most of the time that a small write takes.
+        files="|".join(item._path for item in fragment.files),  # noqa: SLF001
         deletions=None if deletions is None else deletions.path(fragment.id),
         fragment_id=fragment.id,
         rows=fragment.num_rows,

@@ -119,16 +119,21 @@ class Tables:
     # --- staging -----------------------------------------------------------------------------------------
 
     def stage(
-        self, pin: TablePin, *, delete_ids: Iterable[str] = (), insert: pa.Table | None = None
+        self,
+        pin: TablePin,
+        *,
+        delete_ids: Iterable[str] = (),
+        delete_addresses: Sequence[int] = (),
+        insert: pa.Table | None = None,
     ) -> StagedTable:
-        """Delete rows by id and insert rows, as one operation.
+        """Delete rows by id, or by their address in the pinned version, and insert rows, as one operation.
 
         An upsert is both with the same ids. Ids that are not there are ignored. Small fragments left by earlier
         writes are folded on the way, so that a table stays flat however often it is written.
         """
         dataset = self.open(pin.path, pin.version)
         with translated(f"stage rows of {pin.path}"):
-            changed, removed, deleted = self._delete(dataset, delete_ids)
+            changed, removed, deleted = self._delete(dataset, delete_ids, delete_addresses)
             new = _write(dataset, insert)
             folded = self._fold(dataset, changed, removed)
             operation = LanceOperation.Update(
@@ -247,25 +252,16 @@ class Tables:
     # --- parts -------------------------------------------------------------------------------------------
 
     def _delete(
-        self, dataset: lance.LanceDataset, ids: Iterable[str]
+        self, dataset: lance.LanceDataset, ids: Iterable[str], addresses: Sequence[int]
     ) -> tuple[list[FragmentMetadata], set[int], int]:
-        """New deletion vectors for the rows of these ids: changed fragments, emptied fragments, row count."""
-        addresses: dict[int, list[int]] = {}
+        """New deletion vectors for rows: changed fragments, emptied fragments, row count."""
+        parts = [np.array(addresses, np.uint64)]
         for part in _chunks(list(ids), _IDS_PER_FILTER):
             where = "id IN (" + ", ".join(quote_string(item) for item in part) + ")"
             found = dataset.scanner(columns=[], filter=where, with_row_address=True).to_table()
-            for address in found["_rowaddr"].to_pylist():
-                addresses.setdefault(address >> 32, []).append(address)
-        changed: list[FragmentMetadata] = []
-        removed: set[int] = set()
-        for fragment_id, rows in sorted(addresses.items()):
-            fragment = fragment_of(dataset, fragment_id)
-            after = fragment.delete(f"_rowaddr IN ({', '.join(map(str, rows))})")
-            if after is None:
-                removed.add(fragment_id)
-            else:
-                changed.append(after)
-        return changed, removed, sum(len(rows) for rows in addresses.values())
+            parts.append(found["_rowaddr"].to_numpy())
+        doomed = np.concatenate(parts)
+        return *self._delete_addresses(dataset, doomed), len(doomed)
 
     def _delete_addresses(
         self, dataset: lance.LanceDataset, addresses: np.ndarray[Any, Any] | None

@@ -15,7 +15,7 @@ from omnigraph.errors import InvalidInput
 from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang import ir
-from omnigraph.write.overlay import Overlay, logical_schema
+from omnigraph.write.overlay import IdLookup, Overlay, logical_schema
 from omnigraph.write.validate import validate
 from omnigraph.write.values import column_array
 
@@ -30,7 +30,7 @@ class MutationOutcome:
 
 
 def prepare_mutation(
-    query: ir.MutationQuery, bindings: Bindings, outcome: MutationOutcome
+    query: ir.MutationQuery, bindings: Bindings, outcome: MutationOutcome, lookup: IdLookup | None = None
 ) -> Callable[[Transaction], OperationClass | None]:
     """The work of a mutation, to be run on a transaction, again if it must be; fills `outcome` each time.
 
@@ -38,7 +38,7 @@ def prepare_mutation(
     """
 
     def prepare(transaction: Transaction) -> OperationClass | None:
-        overlay = Overlay(transaction, bindings)
+        overlay = Overlay(transaction, bindings, lookup)
         outcome.affected, outcome.nodes, outcome.edges = {}, 0, 0
         for statement in query.statements:
             _apply(overlay, statement, outcome)
@@ -82,7 +82,8 @@ def _apply(overlay: Overlay, statement: ir.Statement, outcome: MutationOutcome) 
 def _insert_node(overlay: Overlay, statement: ir.InsertNode) -> int:
     key = table_key("node", statement.type_name)
     values = _values(overlay, statement.assigns)
-    overlay.put(key, make_row(overlay.catalog, overlay.catalog.tables[key], values))
+    row = make_row(overlay.catalog, overlay.catalog.tables[key], values)
+    overlay.put(key, row, fresh=node_key(overlay.catalog, statement.type_name) is None)
     return 1
 
 
@@ -91,7 +92,7 @@ def _insert_edge(overlay: Overlay, statement: ir.InsertEdge) -> int:
     values = _values(overlay, statement.assigns)
     values["src"] = _endpoint(overlay, statement.source, "from")
     values["dst"] = _endpoint(overlay, statement.target, "to")
-    overlay.put(key, make_row(overlay.catalog, overlay.catalog.tables[key], values))
+    overlay.put(key, make_row(overlay.catalog, overlay.catalog.tables[key], values), fresh=True)
     return 1
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +18,12 @@ from omnigraph.catalog.columns import arrow_schema
 from omnigraph.engine.arrow_eval import matches
 from omnigraph.engine.bindings import Bindings
 from omnigraph.engine.pushdown import push_down
+from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang import ir
 from omnigraph.lang.types import PropType
+from omnigraph.store.records import TablePin
+from omnigraph.store.tables import Tables
 from omnigraph.write.delta import TableDelta
 from omnigraph.write.values import ir_values
 
@@ -27,6 +31,8 @@ from omnigraph.write.values import ir_values
 ENDPOINTS = {"from": "src", "to": "dst"}
 # Above this many values one pass over the column is cheaper than asking for them.
 _LOOKUPS = 4_000
+# Up to here it pays to ask for one id after the other.
+_ASKED_ONE_BY_ONE = 256
 # A pass looks at so many rows at a time: each look hashes all the values, and what it holds it holds in memory.
 _PASS_ROWS = 262_144
 # The column of Lance that tells where a row is.
@@ -43,6 +49,8 @@ class Staged:
     deleted: dict[str, None] = field(default_factory=dict)
     vacated: dict[str, None] = field(default_factory=dict)
     put: set[str] = field(default_factory=set)
+    # Ids that were made for this operation: no committed row has them.
+    fresh: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -72,11 +80,24 @@ def column_name(ref: ir.PropertyRef | ir.ColumnRef | ir.EntityRef) -> str:
             return "id"
 
 
+class IdLookup(Protocol):
+    """Somebody who may know where the rows with some ids are without asking storage."""
+
+    def addresses(self, snapshot: Snapshot, key: str, ids: Sequence[str]) -> dict[str, int] | None:
+        """The addresses of those of the rows that are there, by id; None when that is not known."""
+        ...
+
+    def learn(self, tables: Tables, pin: TablePin, ids: pa.Array) -> None:
+        """Hear of a version whose new rows have these ids, in their order."""
+        ...
+
+
 class Overlay:
     """The state that one operation sees and makes."""
 
-    def __init__(self, transaction: Transaction, bindings: Bindings) -> None:
+    def __init__(self, transaction: Transaction, bindings: Bindings, lookup: IdLookup | None = None) -> None:
         self.transaction = transaction
+        self._lookup = lookup
         self.catalog: Catalog = transaction.base.catalog
         self.bindings = bindings
         self._staged: dict[str, Staged] = {}
@@ -92,10 +113,15 @@ class Overlay:
         visible = self._without(committed, staged.shadowed)
         return pa.concat_tables([self._matching(visible, predicate), self._matching(staged.rows, predicate)])
 
-    def put(self, key: str, rows: pa.Table) -> None:
-        """Insert rows, replacing those of the same ids; of two rows with one id the later one counts."""
+    def put(self, key: str, rows: pa.Table, *, fresh: bool = False) -> None:
+        """Insert rows, replacing those of the same ids; of two rows with one id the later one counts.
+
+        `fresh` says that the ids were made just now, so that nothing can be there to be replaced.
+        """
         staged = self._of(key)
         ids = rows["id"].to_pylist()
+        if fresh:
+            staged.fresh.update(ids)
         staged.rows = pa.concat_tables([self._without(staged.rows, dict.fromkeys(ids)), last_of_each(rows)])
         staged.put.update(ids)
         for id_ in ids:
@@ -134,6 +160,14 @@ class Overlay:
         self.transaction.read(key)
         if len(values) == 0:
             return _schema(table, wanted).empty_table()
+        if column == "id" and set(wanted) <= {"id", ADDRESS}:
+            known = self._addresses(key, values.to_pylist())
+            if known is not None:
+                columns_found = {"id": list(known), ADDRESS: list(known.values())}
+                return pa.table(
+                    [pa.array(columns_found[name], _schema(table, [name]).field(0).type) for name in wanted],
+                    schema=_schema(table, wanted),
+                )
         if len(values) > _LOOKUPS or _has_nan(values):
             parts = self.committed_parts(key, looked_at)
             found = pa.concat_tables(
@@ -191,7 +225,7 @@ class Overlay:
         if edge is None or not edge.cardinality.min:
             # Nobody asks: a source that lost an edge can only have too few.
             return staged.vacated
-        put = pa.array(list(staged.put), pa.string())
+        put = pa.array(list(staged.put - staged.fresh), pa.string())
         return dict.fromkeys([*staged.vacated, *self.find(key, "id", put, ["src"])["src"].to_pylist()])
 
     def stage(self) -> dict[str, dict[str, int]]:
@@ -201,9 +235,16 @@ class Overlay:
             if not staged.shadowed:
                 continue
             rows = staged.rows.rename_columns([item.physical for item in staged.table.columns])
-            done = self.transaction.stage(
-                key, delete_ids=staged.shadowed, insert=rows.cast(arrow_schema(staged.table, physical=True))
-            )
+            insert = rows.cast(arrow_schema(staged.table, physical=True))
+            ids = [id_ for id_ in staged.shadowed if id_ not in staged.fresh]
+            known = self._addresses(key, ids)
+            if known is None:
+                done = self.transaction.stage(key, delete_ids=ids, insert=insert)
+            else:
+                done = self.transaction.stage(key, delete_addresses=list(known.values()), insert=insert)
+            if self._lookup is not None and insert.num_rows:
+                new = insert["id"].combine_chunks()
+                self._lookup.learn(self.transaction.base.tables, self.transaction.pin(key), new)
             deleted = self._count_deleted(key, staged)
             updated = done.deleted - deleted
             affected[key] = {"inserted": done.inserted - updated, "updated": updated, "deleted": deleted}
@@ -215,9 +256,21 @@ class Overlay:
         A statement that deletes has seen the row. Only where the operation itself had put a row of that id is it
         not known whether a committed one lay beneath.
         """
-        unsure = [id_ for id_ in staged.deleted if id_ in staged.put]
+        seen = [id_ for id_ in staged.deleted if id_ not in staged.put]
+        unsure = [id_ for id_ in staged.deleted if id_ in staged.put and id_ not in staged.fresh]
         beneath = self.find(key, "id", pa.array(unsure, pa.string()), ["id"]).num_rows if unsure else 0
-        return len(staged.deleted) - len(unsure) + beneath
+        return len(seen) + beneath
+
+    def _addresses(self, key: str, ids: Sequence[str | None]) -> dict[str, int] | None:
+        """Where the committed rows with these ids are, when somebody knows."""
+        wanted = [id_ for id_ in ids if id_ is not None]
+        if not wanted:
+            return {}
+        if self._lookup is None or len(wanted) > _ASKED_ONE_BY_ONE:
+            return None
+        if self.transaction.pin(key).version != self.transaction.base.pin(key).version:
+            return None
+        return self._lookup.addresses(self.transaction.base, key, wanted)
 
     # --- parts -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,82 @@
+"""Where the row with an id is, without looking at all of them.
+
+An index of ids outlives the versions that it was made from. It says in which file, and where in it, rows with an
+id have been written; which of them a version still has, the version itself knows. So a new version only adds the
+ids of the files that it added, whatever else it deleted or rewrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# A file, by its number in the index, and the place of a row in it.
+Spot: TypeAlias = tuple[int, int]
+
+# So many ids are kept one by one before all are sorted again.
+LOOSE_IDS = 4_096
+_BYTES_PER_LOOSE = 200
+
+
+@dataclass(frozen=True)
+class IdIndex:
+    """Ids of the rows in some files: most of them sorted, the newest one by one."""
+
+    files: tuple[str, ...]
+    ids: pa.Array
+    order: npt.NDArray[np.uint64]
+    starts: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.uint32]
+    loose: dict[str, tuple[Spot, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def build(cls, parts: Sequence[tuple[str, npt.NDArray[np.uint32], pa.Array]]) -> IdIndex:
+        """The index of parts: for each its file, the places of its rows in it, and their ids."""
+        ids = pa.concat_arrays([part[2] for part in parts]) if parts else pa.array([], pa.string())
+        return cls(
+            files=tuple(part[0] for part in parts),
+            ids=ids,
+            order=pc.sort_indices(ids).to_numpy(),
+            starts=np.cumsum([0, *(len(part[1]) for part in parts)]),
+            offsets=np.concatenate([np.zeros(0, np.uint32), *(part[1] for part in parts)]),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of it all."""
+        sorted_part = self.ids.nbytes + self.order.nbytes + self.offsets.nbytes
+        return int(sorted_part) + _BYTES_PER_LOOSE * len(self.loose)
+
+    def extended(self, parts: Sequence[tuple[str, npt.NDArray[np.uint32], pa.Array]]) -> IdIndex:
+        """The index with some more parts, each id kept by itself."""
+        loose = dict(self.loose)
+        files = list(self.files)
+        for file, offsets, ids in parts:
+            number = len(files)
+            files.append(file)
+            for id_, offset in zip(ids.to_pylist(), offsets.tolist(), strict=True):
+                loose[id_] = ((number, offset), *loose.get(id_, ()))
+        return IdIndex(tuple(files), self.ids, self.order, self.starts, self.offsets, loose)
+
+    def spots(self, id_: str) -> Iterator[Spot]:
+        """Where rows with an id have been written, the newest first."""
+        yield from self.loose.get(id_, ())
+        ids, order = self.ids, self.order
+        low, high = 0, len(order)
+        while low < high:
+            middle = (low + high) // 2
+            if ids[int(order[middle])].as_py() < id_:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(order):
+            row = int(order[low])
+            if ids[row].as_py() == id_:
+                file = int(np.searchsorted(self.starts, row, side="right")) - 1
+                yield file, int(self.offsets[row])
