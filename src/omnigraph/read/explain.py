@@ -8,8 +8,9 @@ from omnigraph.engine.pushdown import push_down
 from omnigraph.lang import ir
 from omnigraph.lang.ir_text import render_expr, render_predicate
 from omnigraph.read.frames import Frame
+from omnigraph.read.match import declare_types
 from omnigraph.read.plan import Check, Maybe, Plan, PlannedStep, Purpose, Scan, Walk, Without
-from omnigraph.read.project import choose_tail
+from omnigraph.read.project import choose_tail, whole_tail
 from omnigraph.read.references import properties_of
 from omnigraph.read.select import spelled_key
 from omnigraph.read.session import ReadSession, all_of
@@ -110,7 +111,16 @@ def _tail(session: ReadSession, plan: Plan) -> Iterator[str]:
         yield f"  skip {query.skip}"
     if query.limit is not None:
         yield f"  limit {query.limit}"
-    yield f"  on {engine}"
+    yield f"  on {engine}, as {_sql(session, plan)}"
+
+
+def _sql(session: ReadSession, plan: Plan) -> str:
+    """The tail as the SQL that an engine of that language runs."""
+    # The SQL library is only needed for looking at it.
+    from omnigraph.engine.tail_sql import tail_query
+
+    declare_types(session, plan.steps)
+    return tail_query(*whole_tail(session, plan.query)).sql("duckdb")
 
 
 def _physical(frame: Frame, ref: ir.PropertyRef | ir.ColumnRef) -> str | None:

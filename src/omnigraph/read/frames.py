@@ -153,11 +153,11 @@ class Frame:
 
     def values(self, name: str, ordinals: Ordinals) -> pa.Array:
         """Values by position; a negative position gives null."""
+        if not len(ordinals):
+            return pa.array([], self._type(self.table.physical(name)))
         held = self.held(name)
         if held is not None:
             return held.take(indices(ordinals))
-        if not len(ordinals):
-            return pa.array([], self._type(self.table.physical(name)))
         distinct, places = np.unique(ordinals, return_inverse=True)
         missing = int(distinct[0] < 0) if len(distinct) else 0
         taken = self._take(distinct[missing:].astype(np.int64), name)

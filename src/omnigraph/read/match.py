@@ -211,7 +211,7 @@ def _has_match(
 def _optional(session: ReadSession, step: Maybe, rows: Bound) -> Bound:
     outer = {name: rows.columns[name] for name in step.outer}
     start = Bound(rows.num_rows, {**outer, OUTER_ROW: np.arange(rows.num_rows)})
-    _declare(session, step.steps)
+    declare_types(session, step.steps)
     found = match_pattern(session, step.steps, "rows", start)
     places = found.columns[OUTER_ROW]
     alone = np.ones(rows.num_rows, np.bool_)
@@ -225,8 +225,8 @@ def _optional(session: ReadSession, step: Maybe, rows: Bound) -> Bound:
     return made
 
 
-def _declare(session: ReadSession, steps: Sequence[PlannedStep]) -> None:
-    """Note the types of variables even where the pattern has no row to bind them in."""
+def declare_types(session: ReadSession, steps: Sequence[PlannedStep]) -> None:
+    """Note what variables range over, also where the pattern has no row to bind them in."""
     for step in steps:
         match step:
             case Scan():
@@ -238,6 +238,6 @@ def _declare(session: ReadSession, steps: Sequence[PlannedStep]) -> None:
                 if not step.expand.target_bound:
                     session.types[step.expand.target] = session.nodes(step.expand.target_type)
             case Maybe():
-                _declare(session, step.steps)
+                declare_types(session, step.steps)
             case Check() | Without():
                 pass

@@ -16,7 +16,7 @@ from omnigraph.read.bound import Bound
 from omnigraph.read.frames import indices
 from omnigraph.read.plan import Plan
 from omnigraph.read.ranking import Scores, is_descending, score_rows
-from omnigraph.read.session import ReadSession
+from omnigraph.read.session import ReadSession, no_rows
 
 # Up to here a column is looked up at once; beyond, its rows only point to values until they are final.
 _LOOK_UP = 4_096
@@ -57,6 +57,25 @@ def project(session: ReadSession, plan: Plan, rows: Bound) -> pa.Table:
     tail = _tail(query, columns)
     weights = None if rows.weights is None else pa.array(rows.weights)
     return run(tail, Matched(rows.num_rows, tuple(columns.made), weights, frozenset(columns.distinct)))
+
+
+def whole_tail(session: ReadSession, query: ir.ReadQuery) -> tuple[Tail, pa.Schema]:
+    """All that comes after the pattern as one tail, and the columns that it is over; nothing is read for it."""
+    names = [item.name for item in query.variables]
+    columns = _Columns(session, Bound(0, {name: no_rows() for name in names}), {})
+    if query.aggregated or query.distinct:
+        tail = _tail(query, columns)
+    else:
+        tail = replace(
+            _tail(replace(query, order=()), columns),
+            order=tuple(_key(query, item, columns) for item in query.order),
+            ties=_ties(query, columns) if query.order else (),
+        )
+    return tail, pa.schema([pa.field(f"c{place}", column.type) for place, column in enumerate(columns.made)])
+
+
+def _ties(query: ir.ReadQuery, columns: _Columns) -> tuple[int, ...]:
+    return tuple(columns.of(_entity(item)) for item in sorted(query.variables, key=lambda item: item.name))
 
 
 def _final_rows(
