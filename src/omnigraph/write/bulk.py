@@ -15,6 +15,7 @@ from sqlglot.expressions import Select
 
 from omnigraph.catalog.catalog import Table, table_key
 from omnigraph.catalog.columns import arrow_schema, arrow_type
+from omnigraph.catalog.json_rows import json_values
 from omnigraph.engine.bindings import Bindings
 from omnigraph.engine.duckdb import Limits, Workspace
 from omnigraph.graph.transaction import Transaction
@@ -22,7 +23,7 @@ from omnigraph.lang.schema import EdgeType
 from omnigraph.store.tables import StagedTable
 from omnigraph.write import set_queries as queries
 from omnigraph.write.delta import Violation
-from omnigraph.write.findings import Findings, json_values
+from omnigraph.write.findings import Findings
 from omnigraph.write.overlay import ADDRESS, Overlay
 from omnigraph.write.set_rules import (
     already_there,

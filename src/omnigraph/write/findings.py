@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import ConstraintViolation
-from omnigraph.lang.temporal import format_date, format_datetime
-from omnigraph.lang.types import PropType, Scalar
 from omnigraph.write.delta import Violation
 
 # So many violations are reported one by one; a load of a million bad rows must not become a million objects.
@@ -104,43 +101,6 @@ def report(
         kept = pc.array_sort_indices(chosen).slice(0, limit)
         first, chosen = positions[kept.to_numpy()], chosen.take(kept)
     return Findings(tuple(sorted(describe(first, chosen.to_pylist()), key=_order)), len(positions))
-
-
-def json_values(values: pa.Array | pa.ChunkedArray, prop_type: PropType) -> list[Any]:
-    """The values of a scalar column as query rows have them in JSON."""
-    match prop_type.scalar:
-        case Scalar.DATE:
-            return [
-                None if item is None else format_date(item) for item in values.cast(pa.int32()).to_pylist()
-            ]
-        case Scalar.DATETIME:
-            return [
-                None if item is None else format_datetime(item)
-                for item in values.cast(pa.int64()).to_pylist()
-            ]
-        case Scalar.F32:
-            # The shortest decimal of the stored width, not the digits of the double that it widens to.
-            return [
-                None if item is None else json_float(float(str(np.float32(item))))
-                for item in values.to_pylist()
-            ]
-        case Scalar.F64:
-            return [None if item is None else json_float(item) for item in values.to_pylist()]
-        case _:
-            return list(values.to_pylist())
-
-
-def json_float(value: float) -> float | str:
-    """A float as JSON has it.
-
-    >>> json_float(0.5), json_float(float("-inf"))
-    (0.5, '-Infinity')
-    """
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value
 
 
 def text_of(value: Any) -> str:

@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Column, Table
 from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
+from omnigraph.catalog.json_rows import json_float, json_values
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.schema import Check, EdgeType, NodeType, Range
 from omnigraph.lang.types import INT_RANGES, Scalar
 from omnigraph.write.delta import Violation
-from omnigraph.write.findings import REPORTED, Findings, Origin, json_float, json_values, report, text_of
+from omnigraph.write.findings import REPORTED, Findings, Origin, report, text_of
 
 Positions: TypeAlias = np.ndarray[Any, Any]
 

@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Catalog, Table, table_key
 from omnigraph.catalog.columns import arrow_type
+from omnigraph.catalog.json_rows import json_values
 from omnigraph.errors import NotFound
 from omnigraph.lang.schema import EdgeType, NodeType
 from omnigraph.lang.types import STRING, PropType
 from omnigraph.write.delta import CommittedRows, TableDelta, Violation
-from omnigraph.write.findings import Findings, json_values, report, text_of
+from omnigraph.write.findings import Findings, report, text_of
 
 Deltas = Mapping[str, TableDelta]
 

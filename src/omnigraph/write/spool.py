@@ -5,7 +5,6 @@ What is prepared again on a branch that moved starts from here and not from the 
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,17 +17,16 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog, Table
-from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_schema
+from omnigraph.catalog.columns import arrow_schema
+from omnigraph.catalog.json_rows import json_values
 from omnigraph.errors import NotFound
 from omnigraph.lang.schema import NodeType
-from omnigraph.lang.types import PropType, Scalar
-from omnigraph.write.findings import Findings, Origin, json_values, refuse
+from omnigraph.write.findings import Findings, Origin, refuse
 from omnigraph.write.fresh_ids import FreshIds
 from omnigraph.write.input import InputBatch, Reject, Rejecting
 from omnigraph.write.overlay import ENDPOINTS, logical_schema
 from omnigraph.write.row_rules import broken_rows, row_violations
 from omnigraph.write.set_rules import entity_of
-from omnigraph.write.values import BASE64
 
 LoadMode: TypeAlias = Literal["append", "merge", "overwrite"]
 # Called with a stage's name and the rows that it has done so far.
@@ -277,7 +275,7 @@ def _records(table: Table, rows: pa.Table, derived: bool) -> list[dict[str, Any]
     """Rows as the records that a load reads; what is null is left out."""
     ends = {stored: name for name, stored in ENDPOINTS.items()} if table.kind == "edge" else {}
     chosen = [item for item in table.columns if not (derived and item.name == "id")]
-    columns = {item.name: _record_values(rows[item.name], item.type) for item in chosen}
+    columns = {item.name: json_values(rows[item.name], item.type) for item in chosen}
     found = []
     for values in zip(*columns.values(), strict=True):
         row = {name: value for name, value in zip(columns, values, strict=True) if value is not None}
@@ -285,24 +283,3 @@ def _records(table: Table, rows: pa.Table, derived: bool) -> list[dict[str, Any]
         outer = {name: row.get(stored) for stored, name in ends.items()}
         found.append({"type" if table.kind == "node" else "edge": table.name, **outer, "data": data})
     return found
-
-
-def _record_values(values: pa.ChunkedArray, prop_type: PropType) -> list[Any]:
-    if prop_type.is_list:
-        return [None if item is None else json_values(item.values, prop_type.item) for item in _items(values)]
-    if prop_type.scalar is Scalar.VECTOR:
-        item_type = PropType(Scalar.F32)
-        return [None if item is None else json_values(item.values, item_type) for item in _items(values)]
-    if prop_type.scalar is Scalar.BLOB:
-        return [_blob_text(item) for item in values.to_pylist()]
-    return json_values(values, prop_type)
-
-
-def _items(values: pa.ChunkedArray) -> Iterator[Any]:
-    return (item if item.is_valid else None for item in values)
-
-
-def _blob_text(value: dict[str, Any] | None) -> str | None:
-    if value is None or value[BLOB_DATA] is None:
-        return None if value is None else value[BLOB_URI]
-    return BASE64 + base64.b64encode(value[BLOB_DATA]).decode()
