@@ -43,13 +43,23 @@ class Edge:
     properties: Mapping[str, Value]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NaiveGraph:
     """A schema text, and by type every node by id and every edge."""
 
     schema_text: str
     nodes: Mapping[str, Mapping[str, Node]]
     edges: Mapping[str, list[Edge]]
+
+    def __repr__(self) -> str:
+        rows: list[Node | Edge] = [node for found in self.nodes.values() for node in found.values()]
+        rows.extend(edge for found in self.edges.values() for edge in found)
+        return "\n".join([self.schema_text, *map(repr, rows)])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """One line a row, where a generated graph is printed."""
+        del cycle
+        printer.text(repr(self))
 
     @cached_property
     def catalog(self) -> Catalog:

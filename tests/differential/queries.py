@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -64,10 +65,10 @@ class _Scope:
 
 
 class _Author:
-    """Writes one query, drawing every decision."""
+    """Writes one query; every decision is a number below another, which `below` chooses."""
 
-    def __init__(self, draw: st.DrawFn, schema: Schema) -> None:
-        self.draw = draw
+    def __init__(self, below: Callable[[int], int], schema: Schema) -> None:
+        self.below = below
         self.schema = schema
         self.params: dict[str, Any] = {}
         self.declared: list[str] = []
@@ -79,11 +80,11 @@ class _Author:
     # --- choices -----------------------------------------------------------------------------------------
 
     def one_of(self, options: Sequence[T]) -> T:
-        return options[self.draw(_below(len(options)))]
+        return options[self.below(len(options))]
 
     def chance(self, of: int) -> bool:
         """One time out of so many."""
-        return self.draw(_below(of)) == of - 1
+        return self.below(of) == of - 1
 
     def refs(self, scope: _Scope, fits: Callable[[Ref], bool] = lambda _: True) -> list[Ref]:
         found: list[Ref] = []
@@ -105,7 +106,7 @@ class _Author:
 
     def value(self, type_: PropType) -> str:
         """A literal or parameter that a scalar property of the type can be compared with."""
-        if type_.scalar is Scalar.DATETIME and self.chance(3):
+        if type_.scalar is Scalar.DATETIME and self.chance(2):
             return "now()"
         value = self.one_of(scalar_values(PropType(type_.scalar, enum_values=type_.enum_values)))
         if type_.scalar in NUMERIC and self.chance(2):
@@ -123,7 +124,7 @@ class _Author:
         return _literal(value, type_)
 
     def list_value(self, type_: PropType) -> str:
-        items = [self.one_of(scalar_values(type_)) for _ in range(self.draw(_below(4)))]
+        items = [self.one_of(scalar_values(type_)) for _ in range(self.below(4))]
         if self.chance(3):
             return self.param(PropType(type_.scalar, is_list=True, enum_values=type_.enum_values), items)
         return "[" + ", ".join(_literal(item, type_) for item in items) + "]"
@@ -141,7 +142,7 @@ class _Author:
     def predicate(self, scope: _Scope, depth: int = 2) -> str:
         if depth and self.chance(4):
             joined = self.one_of([" and ", " or "])
-            parts = [self.predicate(scope, depth - 1) for _ in range(2 + self.draw(_below(2)))]
+            parts = [self.predicate(scope, depth - 1) for _ in range(2 + self.below(2))]
             return "(" + joined.join(parts) + ")"
         if depth and self.chance(6):
             return f"not ({self.predicate(scope, depth - 1)})"
@@ -258,8 +259,8 @@ class _Author:
             scope.edges[variable] = edge.name
             return f"${variable}:{name}"
         if self.chance(3):
-            low = 1 + self.draw(_below(3))
-            return f"{name}{{{low},{low + self.draw(_below(4))}}}"
+            low = 1 + self.below(3)
+            return f"{name}{{{low},{low + self.below(4)}}}"
         return name
 
     def block(self, scope: _Scope, depth: int) -> str:
@@ -271,7 +272,7 @@ class _Author:
 
     def clause(self, scope: _Scope, depth: int) -> str:
         self.clauses_left -= 1
-        kind = 1 + self.draw(_below(12))
+        kind = 1 + self.below(12)
         if kind <= 4 or self.clauses_left < 0:
             return self.predicate(scope)
         if kind <= 8 or not depth:
@@ -293,7 +294,7 @@ class _Author:
     def read(self) -> GeneratedRead:
         scope = _Scope()
         clauses = [self.traversal(scope) if self.chance(8) else self.binding(scope)]
-        clauses += [self.clause(scope, 2) for _ in range(self.draw(_below(5)))]
+        clauses += [self.clause(scope, 2) for _ in range(self.below(5))]
         body = self.aggregated(scope) if self.chance(3) else self.plain(scope)
         head = f"query q({', '.join(self.declared)})"
         text = "\n".join([f"{head} {{", "match {", *(f"  {item}" for item in clauses), "}", *body, "}"])
@@ -302,7 +303,7 @@ class _Author:
     def plain(self, scope: _Scope) -> list[str]:
         refs = self.refs(scope)
         columns: dict[str, str] = {}
-        for number in range(1 + self.draw(_below(4))):
+        for number in range(1 + self.below(4)):
             if refs and not self.chance(3):
                 ref = self.one_of(refs)
                 columns[ref.text[1:] if self.chance(2) else f"c{number}"] = ref.text
@@ -348,24 +349,24 @@ class _Author:
     def order_by(self, keys: Sequence[str]) -> list[str]:
         if not keys or self.chance(3):
             return []
-        chosen = [self.one_of(keys) for _ in range(1 + self.draw(_below(3)))]
+        chosen = [self.one_of(keys) for _ in range(1 + self.below(3))]
         return ["order { " + ", ".join(key + self.one_of(["", " asc", " desc"]) for key in chosen) + " }"]
 
     def page(self) -> list[str]:
         lines = []
         if self.chance(4):
-            lines.append(f"skip {self.draw(_below(5))}")
+            lines.append(f"skip {self.below(5)}")
         if self.chance(3):
-            lines.append(f"limit {self.draw(_below(9))}")
+            lines.append(f"limit {self.below(9)}")
         return lines
 
     def aggregated(self, scope: _Scope) -> list[str]:
         keys = self.refs(scope, lambda ref: ref.is_scalar)
         columns: dict[str, str] = {}
-        for number in range(self.draw(_below(3))):
+        for number in range(self.below(3)):
             node = f"${self.one_of(list(scope.nodes))}"
             columns[f"k{number}"] = self.one_of(keys).text if keys and not self.chance(4) else node
-        for number in range(1 + self.draw(_below(3))):
+        for number in range(1 + self.below(3)):
             columns[f"f{number}"] = self.aggregate(scope)
         shown = ", ".join(f"{text} as {name}" for name, text in columns.items())
         sortable = [name for name, text in columns.items() if not text.startswith("collect")]
@@ -414,4 +415,9 @@ def _literal(value: Any, type_: PropType) -> str:
 @st.composite
 def reads(draw: st.DrawFn, graph: NaiveGraph) -> GeneratedRead:
     """A read over the graph's schema."""
-    return _Author(draw, graph.catalog.schema).read()
+    return _Author(lambda count: draw(_below(count)), graph.catalog.schema).read()
+
+
+def seeded_read(schema: Schema, seed: int) -> GeneratedRead:
+    """The read that a seed gives, all choices being equally likely."""
+    return _Author(random.Random(seed).randrange, schema).read()
