@@ -1,0 +1,282 @@
+"""The async twin: the calls of `Graph` with the same parameters and results, for coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine
+from io import StringIO
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.aio import AsyncBranches, AsyncGraph, AsyncSchemaView
+from omnigraph.api.graph import Branches, Graph, SchemaView
+from tests.support.places import fresh_memory
+
+SCHEMA = "node Person { name: String @key  age: I32? }  edge Knows: Person -> Person"
+ADD = "query add($n: String, $a: I32?) { insert Person { name: $n, age: $a } }"
+COUNT = "query people() { match { $p: Person } return { count($p) as n } }"
+
+TWINS = ((Graph, AsyncGraph), (Branches, AsyncBranches), (SchemaView, AsyncSchemaView))
+
+
+def run(work: Callable[[AsyncGraph], Coroutine[Any, Any, None]]) -> None:
+    """Work with a new graph in an event loop of its own."""
+
+    async def main() -> None:
+        async with og.aio.init(fresh_memory(), schema=SCHEMA, actor="ana") as graph:
+            await work(graph)
+
+    asyncio.run(main())
+
+
+def public(kind: type) -> dict[str, Any]:
+    return {name: member for name, member in vars(kind).items() if not name.startswith("_")}
+
+
+class Gate:
+    """Progress that holds a load up in its thread until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached = Event()
+        self.open = Event()
+
+    def __call__(self, _stage: str, _rows: int) -> None:
+        self.reached.set()
+        assert self.open.wait(30)
+
+
+async def until(event: Event) -> None:
+    assert await asyncio.to_thread(event.wait, 30)
+
+
+class TestSignatures:
+    @pytest.mark.parametrize(("plain", "twin"), TWINS)
+    def test_the_twin_has_the_same_members(self, plain: type, twin: type) -> None:
+        assert public(twin).keys() == public(plain).keys()
+
+    @pytest.mark.parametrize(("plain", "twin"), TWINS)
+    def test_every_method_is_a_coroutine_with_the_same_signature(self, plain: type, twin: type) -> None:
+        for name, member in public(plain).items():
+            if isinstance(member, property):
+                assert isinstance(public(twin)[name], property)
+                continue
+            assert inspect.iscoroutinefunction(public(twin)[name]), name
+            assert inspect.signature(public(twin)[name]) == inspect.signature(member), name
+
+    @pytest.mark.parametrize("name", ["init", "open"])
+    def test_graphs_are_opened_with_the_same_arguments(self, name: str) -> None:
+        plain, twin = inspect.signature(getattr(og, name)), inspect.signature(getattr(og.aio, name))
+        assert twin.parameters == plain.parameters
+
+    def test_attributes_are_the_same_too(self) -> None:
+        async def work(graph: AsyncGraph) -> None:
+            plain = og.open(graph.uri)
+            ours = {name for name in vars(graph) if not name.startswith("_")}
+            assert ours == {name for name in vars(plain) if not name.startswith("_")}
+            assert (graph.actor, graph.uri) == ("ana", plain.uri)
+
+        run(work)
+
+
+class TestOpening:
+    def test_the_module_can_be_imported_by_its_name(self) -> None:
+        code = "import omnigraph.aio as a, omnigraph as og, sys; print(a is og.aio, 'asyncio' in sys.modules)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout == "True False\n"
+
+    def test_an_opening_can_be_awaited_entered_and_made_a_task(self, tmp_path: Path) -> None:
+        async def main() -> None:
+            uri = str(tmp_path / "g.omni")
+            graph = await og.aio.init(uri, schema=SCHEMA, durability="os")
+            await graph.mutate(ADD, {"n": "Ana"})
+            await graph.close()
+            async with og.aio.open(uri, mode="r") as graph:
+                assert (await graph.query(COUNT)).scalar() == 1
+            graph = await asyncio.create_task(og.aio.open(uri))
+            async with graph:
+                assert await graph.get("Person", "Ana") == {"id": "Ana", "age": None, "name": "Ana"}
+
+        asyncio.run(main())
+
+    def test_errors_are_those_of_the_plain_api(self) -> None:
+        async def main() -> None:
+            with pytest.raises(og.errors.NotFound) as caught:
+                await og.aio.open(fresh_memory())
+            assert caught.value.hint == "make one with init"
+
+        asyncio.run(main())
+
+    def test_a_closed_graph_takes_no_more_calls(self) -> None:
+        async def main() -> None:
+            graph = await og.aio.init(fresh_memory(), schema=SCHEMA)
+            await graph.close()
+            with pytest.raises(og.errors.InvalidInput, match="the graph is closed"):
+                await graph.query(COUNT)
+
+        asyncio.run(main())
+
+    def test_a_handle_pickles_to_its_address(self, tmp_path: Path) -> None:
+        async def main() -> None:
+            async with og.aio.init(str(tmp_path / "g.omni"), schema=SCHEMA, actor="ana") as graph:
+                twin = pickle.loads(pickle.dumps(graph))
+                await graph.mutate(ADD, {"n": "Bo"})
+                async with twin:
+                    assert (twin.uri, twin.actor) == (graph.uri, "ana")
+                    assert (await twin.query(COUNT)).scalar() == 1
+
+        asyncio.run(main())
+
+
+class TestCalls:
+    def test_every_call_gives_what_the_plain_one_gives(self, tmp_path: Path) -> None:
+        async def work(graph: AsyncGraph) -> None:
+            plain = og.open(graph.uri)
+            added = await graph.mutate(ADD, {"n": "Ana", "a": 30}, message="first")
+            assert added.commit is not None
+            loaded = await graph.load({"Person": [{"name": "Bo"}], "Knows": [{"from": "Ana", "to": "Bo"}]})
+            assert (loaded.nodes, loaded.edges) == ({"Person": 1}, {"Knows": 1})
+            assert await graph.commits() == plain.commits()
+            assert await graph.commits(limit=1, actor="ana") == plain.commits(limit=1, actor="ana")
+            assert await graph.commit(added.commit.id) == added.commit == plain.commit(added.commit.id)
+            assert (await graph.query(COUNT, at=added.commit.id)).scalar() == 1
+            assert (await graph.query(COUNT)).to_json() == plain.query(COUNT).to_json()
+            assert await graph.explain(COUNT) == plain.explain(COUNT)
+            assert await graph.get("Person", "Ana", at=added.commit.id) == plain.get("Person", "Ana")
+            assert (await graph.snapshot()).commit_id == plain.snapshot().commit_id
+            assert await graph.schema.source() == SCHEMA
+            written = StringIO()
+            assert await graph.export(written, types=["Person"]) == 2
+            assert await graph.export(tmp_path / "dump.ndjson", types=["Person"]) == 2
+            assert (tmp_path / "dump.ndjson").read_text(encoding="utf-8") == written.getvalue()
+            assert (await graph.cleanup(keep=1))["confirmed"] is False
+            made = await graph.branches.create("review/x", at=added.commit.id)
+            assert made.commit_id == added.commit.id
+            assert await graph.branches.list() == ["main", "review/x"]
+            await graph.branches.delete("review/x")
+            assert await graph.branches.list() == ["main"]
+
+        run(work)
+
+    def test_many_queries_and_mutations_run_on_one_handle(self) -> None:
+        async def work(graph: AsyncGraph) -> None:
+            async def write(number: int) -> str:
+                receipt = await graph.mutate(ADD, {"n": f"p{number:02}", "a": number})
+                assert receipt.commit is not None
+                return receipt.commit.id
+
+            async def read() -> int:
+                return int((await graph.query(COUNT)).scalar())
+
+            writes = asyncio.gather(*(write(n) for n in range(24)))
+            counts = await asyncio.gather(*(read() for _ in range(48)))
+            history = [commit.id for commit in await graph.commits(limit=None)]
+            assert set(history) <= {*(await writes), history[-1]}
+            assert all(0 <= n <= 24 for n in counts)
+            assert len(await graph.commits(limit=None)) == 25
+            assert await read() == 24
+
+        run(work)
+
+    def test_reads_do_not_queue_behind_writes(self) -> None:
+        async def work(graph: AsyncGraph) -> None:
+            gates = [Gate() for _ in range(8)]
+            loads = [
+                asyncio.create_task(graph.load({"Person": [{"name": f"p{n}"}]}, progress=gate))
+                for n, gate in enumerate(gates)
+            ]
+            await until(gates[0].reached)
+            assert (await asyncio.wait_for(graph.query(COUNT), 20)).scalar() == 0
+            for gate in gates:
+                gate.open.set()
+            await asyncio.gather(*loads)
+            assert (await graph.query(COUNT)).scalar() == 8
+
+        run(work)
+
+
+class TestCancellation:
+    def test_a_write_that_has_begun_is_complete_when_its_cancellation_arrives(self) -> None:
+        async def work(graph: AsyncGraph) -> None:
+            gate = Gate()
+            load = asyncio.create_task(graph.load({"Person": [{"name": "Ana"}]}, progress=gate))
+            await until(gate.reached)
+            load.cancel()
+            await asyncio.sleep(0.01)
+            load.cancel()
+            await asyncio.sleep(0.01)
+            assert not load.done()
+            gate.open.set()
+            with pytest.raises(asyncio.CancelledError):
+                await load
+            assert (await graph.query(COUNT)).scalar() == 1
+
+        run(work)
+
+    def test_a_write_that_fails_while_cancelled_says_so_as_the_cause(self) -> None:
+        async def work(graph: AsyncGraph) -> None:
+            gate = Gate()
+            edges = {"Knows": [{"from": "nobody", "to": "nowhere"}]}
+            load = asyncio.create_task(graph.load(edges, progress=gate))
+            await until(gate.reached)
+            load.cancel()
+            gate.open.set()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await load
+            assert isinstance(caught.value.__cause__, og.errors.ConstraintViolation)
+            assert [commit.operation for commit in await graph.commits()] == ["init"]
+
+        run(work)
+
+    def test_a_write_that_has_not_begun_never_happens(self) -> None:
+        async def work(graph: AsyncGraph) -> None:
+            gate = Gate()
+            running = [
+                asyncio.create_task(graph.load({"Person": [{"name": f"p{n}"}]}, progress=gate))
+                for n in range(4)
+            ]
+            await until(gate.reached)
+            queued = asyncio.create_task(graph.mutate(ADD, {"n": "never"}))
+            await asyncio.sleep(0.01)
+            queued.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(queued, 20)
+            gate.open.set()
+            await asyncio.gather(*running)
+            assert await graph.get("Person", "never") is None
+            assert (await graph.query(COUNT)).scalar() == 4
+
+        run(work)
+
+    def test_a_timeout_of_a_write_is_a_timeout(self) -> None:
+        async def work(graph: AsyncGraph) -> None:
+            gate = Gate()
+            load = asyncio.create_task(graph.load({"Person": [{"name": "Ana"}]}, progress=gate))
+            await until(gate.reached)
+            asyncio.get_running_loop().call_later(0.2, gate.open.set)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(load, 0.05)
+            # It came to its end before the timeout was raised.
+            assert await graph.get("Person", "Ana") is not None
+
+        run(work)
+
+    def test_closing_waits_for_calls_that_were_made(self, tmp_path: Path) -> None:
+        async def main() -> None:
+            uri = str(tmp_path / "g.omni")
+            gate = Gate()
+            async with og.aio.init(uri, schema=SCHEMA, durability="os") as graph:
+                load = asyncio.create_task(graph.load({"Person": [{"name": "Ana"}]}, progress=gate))
+                await until(gate.reached)
+                asyncio.get_running_loop().call_later(0.05, gate.open.set)
+            assert og.open(uri).query(COUNT).scalar() == 1
+            assert (await load).total == 1
+
+        asyncio.run(main())

@@ -1,0 +1,81 @@
+"""What a shell can complete: commands, the values of options, and the branches of the graph that is addressed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.graphs import make_graph
+from tests.cli.running import COMMAND, run
+
+
+@pytest.fixture(autouse=True)
+def _graph(folder: Path) -> None:
+    assert folder.is_dir()
+    make_graph("g.omni")
+    for name in ("mine", "other"):
+        run("branch", "create", name, "--uri", "g.omni")
+
+
+def completed(typed: str) -> list[str]:
+    """What bash would offer at the end of what was typed."""
+    words = typed.split(" ")
+    asked: dict[str, str | None] = {
+        "_OMNIGRAPH_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    found = run(env=asked)
+    assert found.stderr == ""
+    return found.stdout.split()
+
+
+def test_commands_are_completed_and_old_names_are_not() -> None:
+    assert completed("omnigraph ex") == ["explain", "export"]
+    assert completed("omnigraph re") == []
+
+
+def test_values_of_options_are_completed() -> None:
+    assert completed("omnigraph query --format j") == ["json", "jsonl"]
+    assert completed("omnigraph load --mode ") == ["overwrite", "append", "merge"]
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "omnigraph query --store g.omni --branch m",
+        "omnigraph --store g.omni mutate --branch m",
+        # So does bash hand over what has a sign in it.
+        "omnigraph get --store = g.omni --branch m",
+        "omnigraph export g.omni --branch m",
+        "omnigraph load g.omni --from m",
+    ],
+)
+def test_branches_of_the_graph_are_completed(typed: str) -> None:
+    assert completed(typed) == ["main", "mine"]
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "omnigraph query --branch m",
+        "omnigraph query --store nowhere.omni --branch m",
+        "omnigraph export 'g.omni --branch m",
+        "omnigraph query --store ftp://x/g --branch m",
+    ],
+)
+def test_nothing_is_offered_and_nothing_said_where_there_is_no_graph(typed: str) -> None:
+    assert completed(typed) == []
+
+
+def test_the_script_for_bash_can_be_shown() -> None:
+    shown = subprocess.run(
+        ["bash", "-c", f"{COMMAND} --show-completion; true"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "complete -o default -F _omnigraph_completion omnigraph" in shown.stdout

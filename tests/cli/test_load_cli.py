@@ -1,0 +1,275 @@
+"""`omnigraph load` and `ingest`: what they take, what they print, what they refuse, and how far they have come."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from omnigraph.cli import progress
+from tests.cli.graphs import add_people, make_graph
+from tests.cli.running import run, write
+
+PEOPLE = (
+    '{"type": "Person", "data": {"name": "Ann", "age": 30}}\n{"type": "Person", "data": {"name": "Bob"}}\n'
+)
+RECORDS = PEOPLE + '{"edge": "Knows", "from": "Ann", "to": "Bob"}\n'
+SPOILT = (
+    '{"type": "Person", "data": {"name": "Cid", "age": "old"}}\n{"type": "Person", "data": {"name": "Dan"}}\n'
+)
+TARGET = "omnigraph load → g.omni (direct, local)\n"
+
+
+@pytest.fixture(autouse=True)
+def genesis(folder: Path) -> str:
+    write(folder / "d.jsonl", RECORDS)
+    write(folder / "spoilt.jsonl", SPOILT)
+    return make_graph("g.omni")
+
+
+def names(branch: str = "main") -> list[str]:
+    lines = run("export", "g.omni", "--branch", branch, "--type", "Person").stdout.splitlines()
+    return [json.loads(line)["data"]["name"] for line in lines]
+
+
+def commits() -> int:
+    return len(run("commit", "list", "g.omni").stdout.splitlines())
+
+
+class TestWhatIsLoaded:
+    def test_records_become_one_commit(self) -> None:
+        outcome = run("load", "--data", "d.jsonl", "--mode", "append", "g.omni")
+        assert (outcome.code, outcome.stderr) == (0, TARGET)
+        assert outcome.stdout == (
+            "loaded g.omni on branch main with append: 3 entities across 1 node types and 1 edge types\n"
+        )
+        assert (names(), commits()) == (["Ann", "Bob"], 2)
+
+    def test_what_was_exported_loads_again(self) -> None:
+        run("load", "--data", "d.jsonl", "--mode", "append", "g.omni")
+        exported = run("export", "g.omni").stdout
+        run("init", "--schema", "people.pg", "again.omni")
+        write(Path("all.jsonl"), exported)
+        assert run("load", "--data", "all.jsonl", "--mode", "append", "again.omni").code == 0
+        assert run("export", "again.omni").stdout == exported
+
+    def test_each_mode_does_what_it_says(self) -> None:
+        add_people("g.omni", "Ann", "Zed")
+        write(Path("p.jsonl"), PEOPLE)
+        taken = run("load", "--data", "p.jsonl", "--mode", "append", "g.omni")
+        assert taken.code == 1
+        assert taken.stderr == f"{TARGET}error: p.jsonl: line 1: node type 'Person' already has id 'Ann'\n"
+        assert run("load", "--data", "p.jsonl", "--mode", "merge", "g.omni").code == 0
+        assert names() == ["Ann", "Bob", "Zed"]
+        assert run("load", "--data", "p.jsonl", "--mode", "overwrite", "g.omni").code == 0
+        assert names() == ["Ann", "Bob"]
+
+    def test_stdin_is_a_file_too(self) -> None:
+        assert run("load", "--data", "-", "--mode", "append", "g.omni", stdin=RECORDS).code == 0
+        assert names() == ["Ann", "Bob"]
+
+    def test_tables_are_given_by_type(self) -> None:
+        write(Path("p.csv"), "name,age\nEve,3\nFay,\n")
+        write(Path("k.csv"), "from,to\nEve,Fay\n")
+        outcome = run(
+            "load", "--data", "Person=p.csv", "--data", "edge:Knows=k.csv", "--mode", "merge", "g.omni"
+        )
+        assert outcome.stdout.endswith("3 entities across 1 node types and 1 edge types\n")
+        assert names() == ["Eve", "Fay"]
+
+    def test_a_missing_branch_is_made_when_asked(self) -> None:
+        missing = run("load", "--data", "d.jsonl", "--mode", "append", "--branch", "dev", "g.omni")
+        assert missing.code == 1
+        assert "branch 'dev' not found" in missing.stderr
+        made = run(
+            "load", "--data", "d.jsonl", "--mode", "append", "--branch", "dev", "--from", "main", "g.omni"
+        )
+        assert made.stdout.splitlines()[1:] == ["branch dev created from main"]
+        assert (names(), names("dev")) == ([], ["Ann", "Bob"])
+        again = run(
+            "load", "--data", "d.jsonl", "--mode", "merge", "--branch", "dev", "--from", "main", "g.omni"
+        )
+        assert len(again.stdout.splitlines()) == 1
+
+    def test_a_merge_says_what_came_to_nothing(self) -> None:
+        write(Path("twice.jsonl"), PEOPLE + PEOPLE)
+        outcome = run("load", "--data", "twice.jsonl", "--mode", "merge", "g.omni", "--quiet")
+        assert outcome.stderr == "2 records superseded by later ones of the same id\n"
+
+
+class TestDocuments:
+    def test_the_document_of_a_load(self) -> None:
+        outcome = run("load", "--data", "d.jsonl", "--mode", "append", "--json", "g.omni")
+        found = json.loads(outcome.stdout)
+        assert found.pop("commit")["graph_manifest_version"] == 2
+        assert found == {
+            "uri": "g.omni",
+            "branch": "main",
+            "branch_created": False,
+            "mode": "append",
+            "nodes": [{"name": "Person", "entities_loaded": 2}],
+            "edges": [{"name": "Knows", "entities_loaded": 1}],
+            "total_entities": 3,
+        }
+
+    def test_the_base_is_there_when_it_was_given(self) -> None:
+        found = json.loads(
+            run(
+                *("load", "--data", "d.jsonl", "--mode", "append", "--branch", " dev ", "--from", "main"),
+                *("--message", "first", "--json", "g.omni"),
+            ).stdout
+        )
+        assert (found["branch"], found["base_branch"], found["branch_created"]) == ("dev", "main", True)
+        assert found["commit"]["graph_branch"] == "dev"
+
+
+class TestRejects:
+    def test_bad_records_are_left_out_and_kept(self) -> None:
+        arguments = ("load", "--data", "spoilt.jsonl", "--mode", "append", "--rejects", "bad.jsonl", "g.omni")
+        outcome = run(*arguments)
+        assert outcome.code == 0
+        assert outcome.stderr == f"{TARGET}warning: 1 record rejected: see bad.jsonl\n"
+        (line,) = Path("bad.jsonl").read_text().splitlines()
+        assert (json.loads(line)["source"], json.loads(line)["line"]) == ("spoilt.jsonl", 1)
+        assert names() == ["Dan"]
+        write(Path("spoilt.jsonl"), SPOILT.replace("Dan", "Fay"))
+        assert json.loads(run(*arguments, "--json").stdout)["rejected"] == 1
+
+    def test_without_a_place_for_them_they_end_the_load(self) -> None:
+        outcome = run("load", "--data", "spoilt.jsonl", "--mode", "append", "g.omni")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert outcome.stderr == (
+            f"{TARGET}error: spoilt.jsonl: line 1: property 'age' expects I32?, got \"old\"\n"
+        )
+        assert commits() == 1
+
+    def test_a_place_that_is_not_there_is_found_out_first(self) -> None:
+        outcome = run(
+            "load", "--data", "d.jsonl", "--mode", "append", "--rejects", "nowhere/bad.jsonl", "g.omni"
+        )
+        assert (outcome.code, outcome.stderr) == (1, "error: no such folder: nowhere\n")
+        assert commits() == 1
+
+
+class TestRefusals:
+    def test_violations_are_listed_with_their_places_up_to_a_number(self) -> None:
+        lines = (f'{{"edge": "Knows", "from": "Ann", "to": "nobody {number}"}}\n' for number in range(12))
+        write(Path("edges.jsonl"), PEOPLE + "".join(lines))
+        outcome = run("load", "--data", "edges.jsonl", "--mode", "append", "g.omni", "--quiet")
+        first, *_, last, more = outcome.stderr.splitlines()
+        assert first == "error: edges.jsonl: line 3: dst 'nobody 0' not found in Person"
+        assert last == "error: edges.jsonl: line 12: dst 'nobody 9' not found in Person"
+        assert more == "error: and 2 more like these"
+        assert commits() == 1
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("--data", "d.jsonl"),
+            ("--mode", "append"),
+            ("--data", "d.jsonl", "--mode", "replace"),
+            ("--data", "d.jsonl", "--data", "d.jsonl", "--mode", "append"),
+            ("--data", "d.jsonl", "--data", "Person=p.csv", "--mode", "append"),
+            ("--data", "Person=p.csv", "--data", "Person=q.csv", "--mode", "append"),
+            ("--data", "Person=-", "--mode", "append"),
+        ],
+    )
+    def test_an_unclear_command_line_is_a_usage_error(self, arguments: tuple[str, ...]) -> None:
+        assert run("load", *arguments, "g.omni").code == 2
+
+    @pytest.mark.parametrize(
+        ("data", "message"),
+        [
+            ("d.json", "error: there is no file `d.json`\nhint: did you mean `d.jsonl`?\n"),
+            ("p.csv", "error: p.csv does not say what type its rows have\nhint: pass --data TYPE=p.csv\n"),
+            ("Persn=p.csv", "error: no type 'Persn'\nhint: did you mean `Person`?\n"),
+        ],
+    )
+    def test_a_source_that_cannot_be_is_named(self, data: str, message: str) -> None:
+        outcome = run("load", "--data", data, "--mode", "append", "g.omni", "--quiet")
+        assert (outcome.code, outcome.stdout, outcome.stderr) == (1, "", message)
+
+    @pytest.mark.parametrize("command", ["load", "ingest"])
+    def test_overwriting_what_is_not_local_needs_consent(self, command: str) -> None:
+        outcome = run(command, "--data", "d.jsonl", "--mode", "overwrite", "s3://bucket/g.omni")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert f"omnigraph {command} → s3://bucket/g.omni (direct, remote)\n" in outcome.stderr
+        assert outcome.stderr.endswith("is not local: it needs consent\nhint: pass --yes\n")
+
+
+class TestIngest:
+    def test_it_warns_and_is_lenient(self) -> None:
+        # Two records on one line, which no strict reader takes.
+        write(Path("loose.jsonl"), RECORDS.replace("\n", " "))
+        assert run("load", "--data", "loose.jsonl", "--mode", "merge", "g.omni").code == 1
+        outcome = run("ingest", "--data", "loose.jsonl", "--branch", "dev", "g.omni")
+        assert outcome.code == 0
+        assert outcome.stdout == (
+            "ingested 3 entities from g.omni into branch dev from main with merge (branch created)\n"
+            "node type 'Person': 2 entities loaded\n"
+            "edge type 'Knows': 1 entities loaded\n"
+        )
+        assert outcome.stderr == (
+            "warning: `omnigraph ingest` is deprecated; use `omnigraph load`\n"
+            "omnigraph ingest → g.omni (direct, local)\n"
+        )
+        again = run("ingest", "--data", "loose.jsonl", "--branch", "dev", "g.omni")
+        assert again.stdout.startswith(
+            "ingested 3 entities from g.omni into branch dev from main with merge (bra"
+        )
+        assert "(branch exists)" in again.stdout
+
+    def test_its_document_is_that_of_a_server(self) -> None:
+        found = json.loads(run("ingest", "--data", "d.jsonl", "--json", "g.omni").stdout)
+        assert list(found) == [
+            *("uri", "branch", "base_branch", "branch_created", "mode", "nodes", "edges"),
+            *("total_entities", "actor_id", "commit"),
+        ]
+        assert (found["base_branch"], found["mode"], found["actor_id"]) == ("main", "merge", None)
+
+
+class Terminal(io.StringIO):
+    """Somebody who watches."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, patience: float) -> Terminal:
+    """A terminal in place of stderr. Not a fixture: what captures output comes in between."""
+    found = Terminal()
+    monkeypatch.setattr(sys, "stderr", found)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "_PATIENCE", patience)
+    return found
+
+
+class TestProgress:
+    def test_whoever_watches_sees_the_stage_and_the_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        terminal = watch(monkeypatch, -1)
+        with progress.shown_progress("loading", silent=False) as report:
+            assert report is not None
+            report("read", 12_345)
+        assert "loading: read" in terminal.getvalue()
+        assert "12,345 rows" in terminal.getvalue()
+        # It goes when it is done: the last thing is that its line is erased.
+        assert terminal.getvalue().endswith("\x1b[2K")
+
+    def test_short_work_shows_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        terminal = watch(monkeypatch, 1_000)
+        with progress.shown_progress("loading", silent=False) as report:
+            assert report is not None
+            report("read", 1)
+        assert terminal.getvalue() == ""
+
+    def test_nobody_is_told_who_wants_quiet_or_does_not_watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        terminal = watch(monkeypatch, -1)
+        with progress.shown_progress("loading", silent=True) as report:
+            assert report is None
+        monkeypatch.setattr(sys, "stderr", io.StringIO())
+        with progress.shown_progress("loading", silent=False) as report:
+            assert report is None
+        assert terminal.getvalue() == ""

@@ -1,0 +1,87 @@
+"""Sizes decide how a read is run, never what it gives: the corpus with every size taken for a large one.
+
+Small graphs would otherwise never come to what runs on large ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import omnigraph as og
+from omnigraph.engine import csr, reach, sorting
+from omnigraph.read import bound, frames, ids, match, project, topology
+from tests.differential.comparing import explain_difference
+from tests.differential.engine_rows import engine_rows, open_handle
+from tests.differential.golden import Case, check_text, expected_result, load_cases, load_graph
+from tests.differential.stored import stored_graph
+from tests.support.places import fresh_memory
+
+CASES = [case for case in load_cases() if case.error is None]
+
+LARGE = [
+    (sorting, "FEW", 0),
+    (sorting, "SMALL_TABLE", 0),
+    (csr, "_FEW_SOURCES", 0),
+    (csr, "_SEARCH_BLOCK", 2),
+    (reach, "CHUNK", 2),
+    (bound, "_WORTH_MERGING", 1),
+    (bound, "_DENSE", 0),
+    (match, "_ROWS_AT_A_TIME", 2),
+    (project, "_LOOK_UP", 0),
+    (ids, "LOOSE_IDS", 1),
+    (frames, "_FEW_IDS", 0),
+    (frames, "_IDS_PER_FILTER", 2),
+    (topology, "_IDS_PER_FILTER", 2),
+    (topology, "_FETCHED", 0),
+]
+
+
+@pytest.fixture(scope="class")
+def large() -> Iterator[dict[str, og.Graph]]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, value in LARGE:
+            assert hasattr(module, name)
+            patch.setattr(module, name, value)
+        yield {}
+
+
+@pytest.fixture(scope="class")
+def cold() -> Iterator[dict[str, og.Graph]]:
+    """Tables too large to keep: nothing is in memory, every column and edge is looked up in storage."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "SMALL_ROWS", 0)
+        patch.setattr(frames, "_USES_UNTIL_HOT", 1 << 30)
+        patch.setattr(topology, "SMALL_EDGES", 0)
+        patch.setattr(topology, "_USES_UNTIL_HOT", 1 << 30)
+        yield {}
+
+
+def rows_differ(case: Case, handles: dict[str, og.Graph]) -> str | None:
+    if case.graph not in handles:
+        uri = stored_graph(load_graph(case.graph), fresh_memory(), "half indexed").location.uri
+        handles[case.graph] = open_handle(uri)
+    query = check_text(case.text, load_graph(case.graph))
+    rows = engine_rows(handles[case.graph], case.text, case.params)
+    return explain_difference(query, expected_result(case, query), rows)
+
+
+class TestLarge:
+    """One class a setting: it ends with the class."""
+
+    @pytest.mark.parametrize("case", CASES, ids=str)
+    def test_what_runs_on_large_graphs_gives_the_same_rows(
+        self, case: Case, large: dict[str, og.Graph]
+    ) -> None:
+        assert rows_differ(case, large) is None
+
+
+class TestCold:
+    """Nothing is kept."""
+
+    @pytest.mark.parametrize("case", CASES, ids=str)
+    def test_what_is_looked_up_in_storage_gives_the_same_rows(
+        self, case: Case, cold: dict[str, og.Graph]
+    ) -> None:
+        assert rows_differ(case, cold) is None

@@ -1,0 +1,189 @@
+"""Small graphs with versions that share parts, and what storage itself says is in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.catalog import Catalog, accept
+from omnigraph.catalog.columns import arrow_schema
+from omnigraph.catalog.evolve import evolve
+from omnigraph.catalog.migrate import plan as plan_migration
+from omnigraph.engine.csr import Adjacency
+from omnigraph.graph.plan import OperationClass
+from omnigraph.graph.publish import publish
+from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.snapshot import Snapshot
+from omnigraph.graph.transaction import Transaction
+from omnigraph.lang.compile import load_schema
+from omnigraph.read.cache import Cache
+from omnigraph.read.frames import Frame
+from omnigraph.read.topology import Topology
+from tests.support.places import fresh_memory
+
+TEXT = """
+node Person { name: String?  age: I32?  tags: [String]? }
+node City { name: String? }
+edge Knows: Person -> Person { since: I32? }
+edge Lives: Person -> City
+"""
+WIDER = TEXT.replace("tags: [String]?", "tags: [String]?  zeal: String?")
+PERSON, CITY, KNOWS, LIVES = "node:Person", "node:City", "edge:Knows", "edge:Lives"
+PLENTY = 1 << 26
+
+# Rows by id, each with some of its columns by logical name; the others are null.
+Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
+
+
+def new_graph(uri: str | None = None) -> Repository:
+    return Repository.init(uri or fresh_memory(), _accepted(TEXT), durability="os")
+
+
+def _accepted(text: str) -> Catalog:
+    return accept(load_schema(text), text)
+
+
+def arrow(catalog: Catalog, key: str, rows: Rows) -> pa.Table:
+    """Rows as they are stored."""
+    table = catalog.tables[key]
+    schema = arrow_schema(table, physical=True)
+    values = [{"id": id_, **row} for id_, row in rows.items()]
+    columns = [
+        pa.array([row.get(column.name) for row in values], schema.field(column.physical).type)
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def change(
+    graph: Repository,
+    insert: Mapping[str, Rows] | None = None,
+    delete: Mapping[str, Iterable[str]] | None = None,
+    branch: str = "main",
+) -> str:
+    """One commit that deletes and then inserts rows; its id."""
+    rows, doomed = insert or {}, {key: list(ids) for key, ids in (delete or {}).items()}
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        for key in sorted({*rows, *doomed}):
+            new = arrow(transaction.base.catalog, key, rows[key]) if rows.get(key) else None
+            transaction.stage(key, delete_ids=doomed.get(key, ()), insert=new)
+        return "insert"
+
+    return _write(graph, prepare, branch)
+
+
+def put(graph: Repository, key: str, rows: Rows, branch: str = "main") -> str:
+    """Insert or replace rows."""
+    return change(graph, {key: rows}, {key: list(rows)}, branch)
+
+
+def drop(graph: Repository, key: str, ids: Iterable[str], branch: str = "main") -> str:
+    return change(graph, None, {key: ids}, branch)
+
+
+def rewrite(graph: Repository, key: str, branch: str = "main") -> None:
+    """Rearrange the files of a table; nothing is committed when they are in order."""
+
+    def prepare(transaction: Transaction) -> OperationClass | None:
+        staged = graph.tables.stage_rewrite(transaction.pin(key))
+        if staged.version == transaction.pin(key).version:
+            return None
+        transaction.write(key, staged)
+        return "maintenance"
+
+    graph.write(branch, WriteRequest("optimize"), prepare)
+
+
+def index(graph: Repository, key: str, *columns: str, branch: str = "main") -> None:
+    """Index columns of a table."""
+
+    def prepare(transaction: Transaction) -> OperationClass:
+        for column in columns:
+            transaction.write(key, graph.tables.stage_index(transaction.pin(key), column, "BTREE"))
+        return "maintenance"
+
+    _write(graph, prepare, branch)
+
+
+def add_column(graph: Repository, branch: str = "main") -> None:
+    """Give people some zeal, which those that are there do not have."""
+    transaction = graph.begin(branch)
+    old = transaction.base.catalog
+    desired = load_schema(WIDER)
+    new = evolve(old, desired, WIDER, plan_migration(old, desired))
+    wider = arrow_schema(new.tables[PERSON], physical=True)
+    staged = graph.tables.stage_columns(transaction.pin(PERSON), wider)
+    transaction.write(PERSON, staged)
+    plan = replace(
+        transaction.plan("schema apply", "strict"),
+        schema=new.fingerprint.removeprefix("sha256:"),
+        schema_payload=json.dumps(new.to_json()),
+    )
+    publish(graph.manifest, plan)
+
+
+def _write(graph: Repository, prepare: Callable[[Transaction], OperationClass | None], branch: str) -> str:
+    receipt = graph.write(branch, WriteRequest("write"), prepare)
+    assert receipt is not None
+    return receipt.commit.id
+
+
+# --- what storage says -----------------------------------------------------------------------------------
+
+
+def stored(snapshot: Snapshot, key: str, name: str) -> list[Any]:
+    """A column in the order of its rows, read by Lance alone."""
+    pin, physical = snapshot.pin(key), snapshot.table(key).physical(name)
+    found = snapshot.tables.open(pin.path, pin.version).to_table(columns=[physical])
+    values: list[Any] = found[physical].to_pylist()
+    return values
+
+
+def check_columns(snapshot: Snapshot, cache: Cache, keys: Sequence[str] = (PERSON, KNOWS)) -> None:
+    """Every column through a cache is the one in storage, and every id is where it says."""
+    for key in keys:
+        frame = Frame(snapshot, key, cache)
+        for column in frame.table.columns:
+            assert frame.column(column.name).to_pylist() == stored(snapshot, key, column.name)
+        ids = stored(snapshot, key, "id")
+        assert frame.positions(pa.array(ids, pa.string())).tolist() == list(range(len(ids)))
+
+
+def topology(snapshot: Snapshot, cache: Cache, edge_type: str = "Knows") -> Topology:
+    edge = snapshot.catalog.schema.edge(edge_type)
+    assert edge is not None
+    edges, source, target = (
+        Frame(snapshot, key, cache)
+        for key in (f"edge:{edge.name}", f"node:{edge.source}", f"node:{edge.target}")
+    )
+    return Topology(edge, edges, source, target, cache)
+
+
+def check_adjacency(snapshot: Snapshot, cache: Cache, edge_type: str = "Knows") -> None:
+    """The adjacency through a cache is the one built from what is in storage."""
+    found, fresh = topology(snapshot, cache, edge_type), topology(snapshot, Cache(PLENTY), edge_type)
+    where = {id_: place for place, id_ in enumerate(stored(snapshot, found.source.table.key, "id"))}
+    other = {id_: place for place, id_ in enumerate(stored(snapshot, found.target.table.key, "id"))}
+    near = np.array([where[id_] for id_ in stored(snapshot, found.key, "src")], np.int32)
+    far = np.array([other[id_] for id_ in stored(snapshot, found.key, "dst")], np.int32)
+    expected = Adjacency.build(near, far, len(where), len(other))
+    assert arrays(found.adjacency("out")) == arrays(expected)
+    assert arrays(found.adjacency("in")) == arrays(Adjacency.build(far, near, len(other), len(where)))
+    if found.source.table.key == found.target.table.key:
+        assert arrays(found.adjacency("both")) == arrays(fresh.adjacency("both"))
+
+
+def arrays(adjacency: Adjacency) -> tuple[list[int], list[int], list[int], int, int]:
+    return (
+        adjacency.offsets.tolist(),
+        adjacency.targets.tolist(),
+        adjacency.edges.tolist(),
+        adjacency.n_targets,
+        adjacency.n_pairs,
+    )

@@ -1,0 +1,189 @@
+"""Plans: where a pattern is begun, what is counted instead of visited, and what may not change places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from omnigraph.lang import ir
+from omnigraph.lang.check import check_query
+from omnigraph.lang.compile import load_schema
+from omnigraph.lang.query_parser import parse_queries
+from omnigraph.lang.source import Source
+from omnigraph.read.plan import Check, Maybe, Plan, PlannedStep, Scan, Walk, Without, plan_read
+
+SCHEMA = load_schema("""
+node Person { name: String @key  age: I32?  mail: String? @unique }
+node Firm { code: I64 @key  city: String? }
+edge Knows: Person -> Person { since: I32? }
+edge WorksAt: Person -> Firm
+""")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Many people, few firms."""
+
+    counts: dict[str, int] = field(
+        default_factory=lambda: {"Person": 100_000, "Firm": 100, "Knows": 1_000_000, "WorksAt": 100_000}
+    )
+
+    def nodes(self, type_name: str) -> int:
+        return self.counts[type_name]
+
+    def edges(self, edge_type: str) -> int:
+        return self.counts[edge_type]
+
+    def near_nodes(self, edge_type: str, direction: ir.Direction) -> int:
+        edge = SCHEMA.edge(edge_type)
+        assert edge is not None
+        return self.counts[edge.target if direction == "in" else edge.source]
+
+    def is_key(self, type_name: str, properties: frozenset[str]) -> bool:
+        return bool({"Person": {"name", "mail"}, "Firm": {"code"}}[type_name] & properties)
+
+
+def plan_of(body: str, **counts: int) -> Plan:
+    source = Source(f"query q($n: String) {{ {body} }}", "query")
+    query = check_query(parse_queries(source).queries[0], SCHEMA, source)
+    assert isinstance(query, ir.ReadQuery)
+    return plan_read(query, Sizes({**Sizes().counts, **counts}))
+
+
+def shape(steps: Sequence[PlannedStep]) -> list[str]:
+    """The steps in a few letters each."""
+    found = []
+    for step in steps:
+        match step:
+            case Scan():
+                found.append(f"scan {step.variable}")
+            case Walk():
+                expand = step.expand
+                verb = "close" if expand.target_bound else "walk"
+                found.append(f"{verb} {expand.source} {expand.direction} {expand.target}")
+            case Check():
+                found.append("check")
+            case Without():
+                found.append(f"without [{'; '.join(shape(step.steps))}]")
+            case Maybe():
+                found.append(f"maybe [{'; '.join(shape(step.steps))}]")
+    return found
+
+
+def test_a_pattern_begins_at_the_variable_with_a_key_wherever_it_is_written() -> None:
+    first = plan_of("match { $a: Person { name: $n }  $a knows $b } return { $b.name }")
+    last = plan_of("match { $b: Person  $a: Person  $a knows $b  $a.name = $n } return { $b.name }")
+    assert shape(first.steps) == shape(last.steps) == ["scan a", "walk a out b"]
+
+
+def test_an_edge_is_followed_backwards_when_its_target_is_the_one_known() -> None:
+    plan = plan_of("match { $a: Person  $a knows $b  $b.name = $n } return { $a.name }")
+    assert shape(plan.steps) == ["scan b", "walk b in a"]
+
+
+def test_a_unique_value_is_as_good_as_a_key() -> None:
+    plan = plan_of("match { $a: Person  $a knows $b  $b.mail = $n } return { $a.name }")
+    assert shape(plan.steps) == ["scan b", "walk b in a"]
+
+
+def test_the_smaller_side_is_begun_with() -> None:
+    body = 'match { $p: Person  $p worksAt $f  $f.city = "Bern" } return { $p.name }'
+    assert shape(plan_of(body).steps) == ["scan f", "walk f in p"]
+    assert shape(plan_of(body, Firm=10_000_000, Person=10).steps) == ["scan p", "walk p out f"]
+
+
+def test_a_chain_grows_from_its_known_end() -> None:
+    plan = plan_of(
+        "match { $a: Person  $a knows $b  $b knows $c  $c worksAt $f  $f.code = 7 } return { $a.name }"
+    )
+    assert shape(plan.steps) == ["scan f", "walk f in c", "walk c in b", "walk b in a"]
+
+
+def test_a_cycle_is_closed_by_a_look_and_not_walked() -> None:
+    plan = plan_of(
+        "match { $a: Person { name: $n }  $a knows $b  $b knows $c  $c knows $a } return { $b.name, $c.name }"
+    )
+    assert shape(plan.steps)[0] == "scan a"
+    assert [item.split()[0] for item in shape(plan.steps)] == ["scan", "walk", "walk", "close"]
+
+
+def test_a_target_that_nobody_looks_at_is_forgotten_at_once_and_counted() -> None:
+    plan = plan_of("match { $a: Person  $a knows $b } return { $a.name, count($b) as n }")
+    walk = next(step for step in plan.steps if isinstance(step, Walk))
+    assert plan.purpose == "counts"
+    assert walk.expand.target not in walk.keep
+    assert walk.where == ()
+
+
+def test_a_target_with_a_condition_is_visited_and_then_forgotten() -> None:
+    plan = plan_of("match { $a: Person { name: $n }  $a knows $b  $b.age > 3 } return { count($b) as n }")
+    walk = next(step for step in plan.steps if isinstance(step, Walk))
+    assert len(walk.where) == 1
+    assert walk.keep == frozenset()
+
+
+def test_variables_are_kept_as_long_as_something_later_needs_them() -> None:
+    plan = plan_of(
+        "match { $a: Person { name: $n }  $a knows $b  $b knows $c  $c.age > $b.age } return { $c.name }"
+    )
+    keeps = [step.keep for step in plan.steps]
+    assert shape(plan.steps) == ["scan a", "walk a out b", "walk b out c", "check"]
+    assert keeps == [{"a"}, {"b"}, {"b", "c"}, {"c"}]
+
+
+def test_an_order_keeps_every_variable_because_ids_break_ties() -> None:
+    plan = plan_of("match { $a: Person { name: $n }  $a knows $b } return { $a.name } order { $a.name }")
+    assert plan.steps[-1].keep == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "purpose"),
+    [
+        ("$b.name", "rows"),
+        ("count($b) as n", "counts"),
+        ("$a.name, sum($b.age) as n, count($b) as m", "counts"),
+        ("count(distinct $b) as n", "set"),
+        ("min($b.age) as n, max($b.age) as m", "set"),
+        ("min($b.age) as n, avg($b.age) as m", "counts"),
+        ("collect($b.name) as n, count($b) as m", "rows"),
+    ],
+)
+def test_rows_are_merged_only_where_the_result_cannot_tell(outputs: str, purpose: str) -> None:
+    assert plan_of(f"match {{ $a: Person  $a knows $b }} return {{ {outputs} }}").purpose == purpose
+
+
+def test_distinct_rows_are_a_set() -> None:
+    plan = plan_of("match { $a: Person  $a knows $b } return distinct { $b.age }")
+    assert plan.purpose == "set"
+
+
+def test_an_optional_part_is_a_barrier() -> None:
+    plan = plan_of(
+        "match { $a: Person  optional { $a worksAt $f }  $b: Person { name: $n }  $a knows $b } return { $f.code }"
+    )
+    # Begun at the key it would be cheaper; but what follows the optional part stays behind it.
+    assert shape(plan.steps) == ["scan a", "maybe [walk a out f]", "walk a out b"]
+
+
+def test_a_condition_on_an_optional_variable_stays_outside_when_it_is_written_outside() -> None:
+    outside = plan_of(
+        "match { $a: Person { name: $n }  optional { $a worksAt $f }  $f.code > 3 } return { $f.code }"
+    )
+    inside = plan_of(
+        "match { $a: Person { name: $n }  optional { $a worksAt $f  $f.code > 3 } } return { $f.code }"
+    )
+    assert shape(outside.steps) == ["scan a", "maybe [walk a out f]", "check"]
+    assert shape(inside.steps) == ["scan a", "maybe [walk a out f]"]
+
+
+def test_a_negation_waits_for_the_variables_that_it_takes_from_outside() -> None:
+    plan = plan_of(
+        "match { $b: Person  not { $b worksAt $f  $f.code = 1 }  $a knows $b  $a.name = $n } return { $b.name }"
+    )
+    steps = shape(plan.steps)
+    assert steps[:2] == ["scan a", "walk a out b"]
+    assert steps[2].startswith("without [")
+    without = next(step for step in plan.steps if isinstance(step, Without))
+    assert without.outer == ("b",)
