@@ -100,6 +100,14 @@ class TestWhatIsLoaded:
         assert outcome.stderr == "2 records superseded by later ones of the same id\n"
 
 
+class TestActors:
+    def test_a_load_is_recorded_on_behalf_of_somebody(self) -> None:
+        run("load", "--data", "d.jsonl", "--mode", "append", "--as", "ana", "g.omni")
+        assert run("commit", "list", "g.omni").stdout.splitlines()[0].endswith("actor=ana")
+        outcome = run("ingest", "--data", "d.jsonl", "--as", "bo", "g.omni")
+        assert outcome.stdout.endswith("actor_id: bo\n")
+
+
 class TestDocuments:
     def test_the_document_of_a_load(self) -> None:
         outcome = run("load", "--data", "d.jsonl", "--mode", "append", "--json", "g.omni")

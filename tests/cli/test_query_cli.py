@@ -192,6 +192,22 @@ class TestSettings:
         settle("defaults: { table_max_column_width: 6, table_cell_layout: wrap }")
         assert "\nMaximi\nlian  \n" in run("query", "-e", ALL, *STORE).stdout
 
+    def test_the_graph_and_the_actor_can_be_settled(self) -> None:
+        settle("defaults: { store: g.omni }\noperator: { actor: ana }")
+        assert run("query", "-e", ALL).stdout.startswith("2 rows from branch main")
+        assert run("query", "-e", ALL, "--store", "nowhere.omni").code == 1
+        for name, given in (("Cid", ()), ("Dan", ("--as", "bo"))):
+            run("mutate", "-e", f'query add() {{ insert Person {{ name: "{name}" }} }}', *given)
+        newest = [line.rpartition(" ")[2] for line in run("commit", "list").stdout.splitlines()[:2]]
+        assert newest == ["actor=bo", "actor=ana"]
+
+    def test_a_server_that_was_settled_is_not_passed_over(self) -> None:
+        settle("defaults: { server: prod }")
+        outcome = run("query", "-e", ALL)
+        assert outcome.code == 1
+        assert outcome.stderr.startswith("error: defaults.server is set, but servers are not available")
+        assert run("query", "-e", ALL, *STORE).code == 0
+
     def test_an_empty_file_settles_nothing(self) -> None:
         settle("")
         assert run("query", "-e", ALL, *STORE).stdout.startswith("2 rows")

@@ -12,6 +12,7 @@ that way, and a stricter type would only force casts.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ BLOB_URI = "uri"
 _FORMATS = {Scalar.DATE: "date", Scalar.DATETIME: "date-time"}
 
 
+@lru_cache(maxsize=1_024)
 def arrow_type(prop_type: PropType) -> pa.DataType:
     """The Arrow type of a property.
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 SUFFIX = ".pg"
 
-# Old names included.
 WITH_GRAPH = frozenset({"show", "get"})
 
 schema_commands = typer.Typer(help="Show or check a schema, or plan a change of one.", no_args_is_help=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
+from omnigraph.cli.config import config_of
 from omnigraph.cli.output import warn
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
 
@@ -27,7 +28,7 @@ SERVER_URL = (
     "no longer dispatches to a server."
 )
 DIRECT = frozenset({"init", "cleanup"})
-WITH_ACTOR = frozenset({"init", "mutate", "branch create", "branch delete"})
+WITH_ACTOR = frozenset({"init", "load", "ingest", "mutate", "change", "branch create", "branch delete"})
 # Below the help of a command, which would otherwise not mention them.
 SHARED = "The options that omnigraph --help lists may stand here too."
 
@@ -100,7 +101,9 @@ def resolve(ctx: typer.Context, uri: str | None) -> Target:
     _refuse_scopes(command, chosen)
     if chosen.actor is not None:
         _check_actor(command, chosen.actor)
-    return _target(command, _one_address(command, uri, chosen), chosen)
+    elif command in WITH_ACTOR:
+        chosen = replace(chosen, actor=config_of(ctx).actor)
+    return _target(command, _one_address(ctx, command, uri, chosen), chosen)
 
 
 def refuse_graph_options(command: str, chosen: GlobalOptions) -> None:
@@ -147,7 +150,7 @@ def _check_actor(command: str, actor: str) -> None:
         raise InvalidInput(f"--as needs a readable name, not {actor!r}")
 
 
-def _one_address(command: str, uri: str | None, chosen: GlobalOptions) -> str:
+def _one_address(ctx: typer.Context, command: str, uri: str | None, chosen: GlobalOptions) -> str:
     if chosen.store is not None:
         if command == "init":
             raise InvalidInput("`init` takes the place of the new graph as a positional URI, not --store.")
@@ -163,7 +166,15 @@ def _one_address(command: str, uri: str | None, chosen: GlobalOptions) -> str:
             "OMNIGRAPH_PROFILE is set, but profiles are not available for now.",
             hint="pass a storage URI, or --store <uri>",
         )
-    raise InvalidInput(NO_GRAPH)
+    config = config_of(ctx)
+    if config.server is not None:
+        raise InvalidInput(
+            "defaults.server is set, but servers are not available for now.",
+            hint="pass a storage URI, or --store <uri>",
+        )
+    if config.store is None:
+        raise InvalidInput(NO_GRAPH)
+    return config.store
 
 
 def _target(command: str, uri: str, chosen: GlobalOptions) -> Target:

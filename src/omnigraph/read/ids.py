@@ -7,8 +7,10 @@ ids of the files that it added, whatever else it deleted or rewrote.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -22,6 +24,8 @@ Spot: TypeAlias = tuple[int, int]
 # So many ids are kept one by one before all are sorted again.
 LOOSE_IDS = 4_096
 _BYTES_PER_LOOSE = 200
+_LEAST_STRIDE = 64
+_MOST_FENCES = 8_192
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,12 @@ class IdIndex:
         sorted_part = self.ids.nbytes + self.order.nbytes + self.offsets.nbytes
         return int(sorted_part) + _BYTES_PER_LOOSE * len(self.loose)
 
+    @cached_property
+    def _fences(self) -> tuple[int, list[str]]:
+        """Every so many ids of the order: a search among these is one call, in the rest it is one a step."""
+        stride = max(_LEAST_STRIDE, len(self.order) // _MOST_FENCES)
+        return stride, self.ids.take(pa.array(self.order[::stride])).to_pylist()
+
     def extended(self, parts: Sequence[tuple[str, npt.NDArray[np.uint32], pa.Array]]) -> IdIndex:
         """The index with some more parts, each id kept by itself."""
         loose = dict(self.loose)
@@ -62,13 +72,17 @@ class IdIndex:
             files.append(file)
             for id_, offset in zip(ids.to_pylist(), offsets.tolist(), strict=True):
                 loose[id_] = ((number, offset), *loose.get(id_, ()))
-        return IdIndex(tuple(files), self.ids, self.order, self.starts, self.offsets, loose)
+        found = IdIndex(tuple(files), self.ids, self.order, self.starts, self.offsets, loose)
+        found.__dict__["_fences"] = self._fences
+        return found
 
     def spots(self, id_: str) -> Iterator[Spot]:
         """Where rows with an id have been written, the newest first."""
         yield from self.loose.get(id_, ())
         ids, order = self.ids, self.order
-        low, high = 0, len(order)
+        stride, fences = self._fences
+        fence = bisect_left(fences, id_)
+        low, high = max(0, (fence - 1) * stride), min(len(order), fence * stride + 1)
         while low < high:
             middle = (low + high) // 2
             if ids[int(order[middle])].as_py() < id_:

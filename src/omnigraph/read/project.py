@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ _LOOK_UP = 4_096
 # From here on DuckDB's threads, and its way to disk, are worth the trip.
 DUCKDB_ROWS = 20_000_000
 
+_RANKS = (ir.Nearest, ir.Bm25, ir.Rrf)
 RunTail = Callable[[Tail, Matched], pa.Table]
 
 
@@ -43,18 +44,20 @@ def _engine(name: str) -> RunTail:
 def project(session: ReadSession, plan: Plan, rows: Bound) -> pa.Table:
     """Order, group and project the rows that a pattern matched."""
     query = plan.query
-    ranks = [item.expr for item in query.order if isinstance(item.expr, ir.Nearest | ir.Bm25 | ir.Rrf)]
     scores: dict[ir.Expr, Scores] = {}
-    for rank in ranks:
-        found = score_rows(session, rank, rows)
-        rows = rows.take(found.ranked)
-        scores[rank] = Scores(found.values[found.ranked], found.ranked[found.ranked])
+    for item in query.order:
+        if isinstance(item.expr, _RANKS):
+            found = score_rows(session, item.expr, rows)
+            rows = rows.take(found.ranked)
+            scores[item.expr] = Scores(found.values[found.ranked], found.ranked[found.ranked])
     run = _engine(choose_tail(session, rows.num_rows))
     if not query.aggregated and not query.distinct:
         rows, scores = _final_rows(session, query, rows, scores, run)
-        query = replace(query, order=(), skip=None, limit=None)
-    columns = _Columns(session, rows, scores)
-    tail = _tail(query, columns)
+        columns = _Columns(session, rows, scores)
+        tail = Tail(_outputs(query, columns))
+    else:
+        columns = _Columns(session, rows, scores)
+        tail = _tail(query, columns)
     weights = None if rows.weights is None else pa.array(rows.weights)
     return run(tail, Matched(rows.num_rows, tuple(columns.made), weights, frozenset(columns.distinct)))
 
@@ -66,10 +69,12 @@ def whole_tail(session: ReadSession, query: ir.ReadQuery) -> tuple[Tail, pa.Sche
     if query.aggregated or query.distinct:
         tail = _tail(query, columns)
     else:
-        tail = replace(
-            _tail(replace(query, order=()), columns),
+        tail = Tail(
+            _outputs(query, columns),
             order=tuple(_key(query, item, columns) for item in query.order),
             ties=_ties(query, columns) if query.order else (),
+            skip=query.skip or 0,
+            limit=query.limit,
         )
     return tail, pa.schema([pa.field(f"c{place}", column.type) for place, column in enumerate(columns.made)])
 
@@ -115,23 +120,26 @@ def _key(query: ir.ReadQuery, item: ir.Order, columns: _Columns) -> Key:
     descending = item.descending
     if isinstance(expr, ir.OutputRef):
         expr = next(output.expr for output in query.outputs if output.name == expr.name)
-    if isinstance(item.expr, ir.Nearest | ir.Bm25 | ir.Rrf):
+    if isinstance(item.expr, _RANKS):
         descending = is_descending(item.expr)
     return Key(columns.of(expr), descending)
 
 
-def _tail(query: ir.ReadQuery, columns: _Columns) -> Tail:
-    outputs = tuple(
+def _outputs(query: ir.ReadQuery, columns: _Columns) -> tuple[Projected, ...]:
+    return tuple(
         Projected(item.name, arrow_type(item.type), _value(query, item.expr, columns))
         for item in query.outputs
     )
+
+
+def _tail(query: ir.ReadQuery, columns: _Columns) -> Tail:
     names = [item.name for item in query.outputs]
     order = []
     for item in query.order:
         assert isinstance(item.expr, ir.OutputRef)
         order.append(Key(names.index(item.expr.name), item.descending, of_output=True))
     return Tail(
-        outputs,
+        _outputs(query, columns),
         grouped=query.aggregated,
         distinct=query.distinct,
         order=tuple(order),

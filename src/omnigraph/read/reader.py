@@ -17,7 +17,7 @@ from omnigraph.read.explain import explain_plan
 from omnigraph.read.lookups import CachedIds
 from omnigraph.read.plan import Plan
 from omnigraph.read.query import plan_on, run_read
-from omnigraph.read.session import ReadSession, Settings
+from omnigraph.read.session import ReadSession, Settings, SnapshotTables
 
 _KEPT_PLANS = 512
 _MEMORY_SHARE = 4
@@ -44,6 +44,8 @@ class Reader:
         self.embedder = embedder
         self.settings = settings or Settings()
         self._lock = threading.Lock()
+        # Those of the snapshot that was read last, which between two commits is the same one.
+        self._tables: tuple[Snapshot | None, SnapshotTables | None] = (None, None)
         self._plans: OrderedDict[tuple[int, str], tuple[ir.ReadQuery, Plan]] = OrderedDict()
 
     def run(self, snapshot: Snapshot, query: ir.ReadQuery, bindings: Bindings) -> pa.Table:
@@ -79,4 +81,7 @@ class Reader:
         return self.cache.stats()
 
     def _session(self, snapshot: Snapshot, bindings: Bindings) -> ReadSession:
-        return ReadSession(snapshot, self.cache, bindings, self.settings, self.embedder)
+        tables = self._tables
+        if tables[0] is not snapshot:
+            tables = self._tables = (snapshot, SnapshotTables(snapshot, self.cache))
+        return ReadSession(snapshot, self.cache, bindings, self.settings, self.embedder, tables[1])

@@ -34,6 +34,36 @@ class Settings:
     tail: str | None = None
 
 
+class SnapshotTables:
+    """The tables of one snapshot, shared by all reads of it."""
+
+    def __init__(self, snapshot: Snapshot, cache: Cache) -> None:
+        self._snapshot = snapshot
+        self._cache = cache
+        self._frames: dict[str, Frame] = {}
+        self._topologies: dict[str, Topology] = {}
+
+    def frame(self, key: str) -> Frame:
+        """A table by its key."""
+        found = self._frames.get(key)
+        if found is None:
+            found = self._frames[key] = Frame(self._snapshot, key, self._cache)
+        return found
+
+    def topology(self, edge: EdgeType) -> Topology:
+        """The edges of a type."""
+        found = self._topologies.get(edge.name)
+        if found is None:
+            found = self._topologies[edge.name] = Topology(
+                edge,
+                self.frame(table_key("edge", edge.name)),
+                self.frame(table_key("node", edge.source)),
+                self.frame(table_key("node", edge.target)),
+                self._cache,
+            )
+        return found
+
+
 @dataclass
 class ReadSession:
     """What the steps of a read share."""
@@ -43,9 +73,12 @@ class ReadSession:
     bindings: Bindings
     settings: Settings = field(default_factory=Settings)
     embedder: Embedder | None = None
+    tables: SnapshotTables | None = None
     types: dict[str, Frame] = field(default_factory=dict)
-    _frames: dict[str, Frame] = field(default_factory=dict)
-    _topologies: dict[str, Topology] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.tables is None:
+            self.tables = SnapshotTables(self.snapshot, self.cache)
 
     @property
     def catalog(self) -> Catalog:
@@ -54,10 +87,8 @@ class ReadSession:
 
     def frame(self, key: str) -> Frame:
         """A table."""
-        found = self._frames.get(key)
-        if found is None:
-            found = self._frames[key] = Frame(self.snapshot, key, self.cache)
-        return found
+        assert self.tables is not None
+        return self.tables.frame(key)
 
     def nodes(self, type_name: str) -> Frame:
         """The table of a node type."""
@@ -72,17 +103,8 @@ class ReadSession:
 
     def topology(self, edge_type: str) -> Topology:
         """The edges of a type."""
-        found = self._topologies.get(edge_type)
-        if found is None:
-            edge = self.edge(edge_type)
-            found = self._topologies[edge_type] = Topology(
-                edge,
-                self.frame(table_key("edge", edge.name)),
-                self.nodes(edge.source),
-                self.nodes(edge.target),
-                self.cache,
-            )
-        return found
+        assert self.tables is not None
+        return self.tables.topology(self.edge(edge_type))
 
     def vector(self, query: ir.Expr) -> tuple[float, ...] | None:
         """The query vector of a ranking; None when it is null."""
