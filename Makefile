@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 
-.PHONY: help demo test test-spark faults sensitivity bench check format clean
+.PHONY: help demo test test-spark faults sensitivity bench tables check format clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -38,6 +38,9 @@ sensitivity: $(STAMP) ## Plant each known defect in a copy and see that the test
 bench: $(STAMP) ## Compare with peers on a generated graph and print the ratios
 	@$(BIN)/python -c 'import ladybug' 2>/dev/null || $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt ladybug
 	$(BIN)/python -m bench.run
+
+tables: $(STAMP) ## Compute the parser tables anew after a change of a grammar or of lark
+	@scripts/parser-tables
 
 check: $(STAMP) ## Lint, check the formatting, check the types (changes nothing)
 	$(BIN)/ruff check

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 from lark import Lark, Tree
 
@@ -11,6 +10,7 @@ from omnigraph.lang.parsing import MAX_NESTING, ParseTree, meta_span, parse_with
 from omnigraph.lang.query_ast import QueryFile
 from omnigraph.lang.query_builder import QueryBuilder
 from omnigraph.lang.source import Diagnostics, Source
+from omnigraph.lang.tables import QUERY_GRAMMAR, make_parser
 
 _STARTS = frozenset({"query"})
 
@@ -126,8 +126,7 @@ def parse_queries(source: Source) -> QueryFile:
 
 @cache
 def _parser() -> Lark:
-    grammar = Path(__file__).with_name("gq.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer="contextual", propagate_positions=True)
+    return make_parser(QUERY_GRAMMAR)
 
 
 def _too_deep(tree: ParseTree, diagnostics: Diagnostics) -> bool:

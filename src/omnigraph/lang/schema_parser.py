@@ -35,6 +35,7 @@ from omnigraph.lang.schema_ast import (
     SchemaFile,
 )
 from omnigraph.lang.source import Diagnostics, Source, Span, nearest_name, suggestion
+from omnigraph.lang.tables import SCHEMA_GRAMMAR, make_parser
 from omnigraph.lang.types import BASE_TYPES, MAX_VECTOR_DIM, STRING, PropType, Scalar, vector
 
 STARTS = frozenset({"interface", "node", "edge"})
@@ -106,14 +107,7 @@ def parse_schema(source: Source) -> SchemaFile:
 
 @cache
 def _parser() -> Lark:
-    return Lark.open(
-        "pg.lark",
-        rel_to=__file__,
-        parser="lalr",
-        start="file",
-        propagate_positions=True,
-        maybe_placeholders=False,
-    )
+    return make_parser(SCHEMA_GRAMMAR)
 
 
 @dataclass(frozen=True, slots=True)
