@@ -261,6 +261,20 @@ def test_ids_are_found_whether_few_or_many_missing_or_null(
     ]
 
 
+def test_a_deleted_row_is_not_found_by_its_id_and_is_where_it_was_never_deleted(graph: Repository) -> None:
+    for first, second in (("main", "side"), ("side", "main")):
+        cache = Cache(PLENTY)
+        if "side" not in graph.branches():
+            graph.create_branch("side")
+            drop(graph, PERSON, "b")
+        # Whichever branch is looked at first, what is kept of it must not be taken for the other's.
+        for branch in (first, second, first):
+            frame = Frame(graph.snapshot(branch), PERSON, cache)
+            ids = stored(graph.snapshot(branch), PERSON, "id")
+            for id_ in "abcde":
+                assert frame.position(id_) == (ids.index(id_) if id_ in ids else -1)
+
+
 @pytest.mark.parametrize("budget", [PLENTY, 0], ids=["in memory", "from storage"])
 def test_more_ids_than_a_lookup_takes_are_found(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "_IDS_PER_FILTER", 7)

@@ -52,10 +52,21 @@ def test_a_table_larger_than_the_cache_is_answered_like_one_that_fits() -> None:
         'query b() { match { $p: Person { name: "p00014" }  $q knows $p } return { $q.name } order { $q.name } }',
         "query c() { match { $p: Person  $p knows $q } return { $q.age, count($p) as n } order { $q.age } }",
         "query d() { match { $p: Person } return { $p.name } order { $p.age desc } limit 9 }",
-        'query e() { match { $p: Person { name: "p00002" }  $p knows{1,3} $q } return { $q.age } order { $q.age } }',
+        'query e() { match { $p: Person { name: "p00002" }  $p knows{1,3} $q } return { count($q) as n } }',
     ):
         expected = large.query(text).rows()
         assert expected
         for _ in range(4):
             assert small.query(text).rows() == expected
     assert small._reader.stats().nbytes <= 64_000 < large._reader.stats().nbytes
+
+
+def test_what_storage_can_only_narrow_down_is_checked_again() -> None:
+    schema = "node Item { name: String @key  count: I32?  weight: F64? }"
+    graph = og.init(fresh_memory(), schema=schema, cache_bytes=0)
+    graph.load({"Item": [{"name": f"i{place}", "count": place, "weight": 6.5} for place in range(10)]})
+    text = (
+        "query q() { match { $i: Item  $i.count > 3  $i.weight > $i.count } return { max($i.count) as n } }"
+    )
+    assert "then checked again" in graph.explain(text)
+    assert graph.query(text).rows() == [{"n": 6}]

@@ -84,6 +84,22 @@ def test_a_moment_a_commit_and_a_snapshot_are_one_state() -> None:
         assert result.rows() == [{"name": "a", "age": 1}]
 
 
+def test_a_key_that_one_branch_has_deleted_is_still_taken_on_the_others() -> None:
+    graph = og.init(fresh_memory(), schema=SCHEMA)
+    graph.load([person("a"), person("b")])
+    graph.branches.create("side")
+    graph.mutate('query d() { delete Person where name = "a" }')
+    point = 'query p() { match { $p: Person { name: "a" } } return { $p.age as age } }'
+    assert graph.query(point).rows() == []
+    again = og.open(graph.uri)
+    # What this handle knows first is the branch without the row.
+    assert again.query(point).rows() == []
+    assert again.query(point, branch="side").rows() == [{"age": 1}]
+    again.mutate('query i() { insert Person { name: "a", age: 2 } }', branch="side")
+    found = again.query(AGES, branch="side").rows()
+    assert sorted(tuple(row.values()) for row in found) == [("a", 2), ("b", 1)]
+
+
 # --- cleanup ---------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -219,7 +220,7 @@ def test_an_edge_that_ends_nowhere_is_reported_as_damage(graph: Repository) -> N
 # --- looked up -------------------------------------------------------------------------------------------
 
 
-def walked(found: Graphlet, frontier: list[int], depth: int) -> tuple[object, ...]:
+def walked(found: Graphlet, frontier: list[int], depth: int) -> tuple[list[Any], ...]:
     """What every kernel makes of it, in terms of rows."""
     inward = found.inward(np.array(frontier, np.int64))
     rows, targets, numbers = expand_edges(found.adjacency, inward)
@@ -268,6 +269,18 @@ def test_edges_looked_up_lead_where_the_whole_adjacency_leads(
         check_modes(topology(snapshot, Cache(0)), direction, start, depth)
     for direction in DIRECTIONS[:2]:
         check_modes(topology(snapshot, Cache(PLENTY), "Lives"), direction, start, 1)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_way_of_several_hops_is_looked_up_to_its_end(direction: Direction) -> None:
+    graph = new_graph()
+    change(graph, {PERSON: nodes(*NAMES), KNOWS: edges("ab", "bc", "cd", "de", "ba", "ff")})
+    found = topology(graph.snapshot(), Cache(PLENTY))
+    start = found.source.position("e" if direction == "in" else "a")
+    for depth in (1, 2, 3, 4, 9):
+        check_modes(found, direction, [start], depth)
+    around = found.around(direction, np.array([start]), 4, "index")
+    assert len(walked(around, [start], 4)[2]) == 4
 
 
 def test_an_undirected_self_loop_is_walked_once_either_way(graph: Repository) -> None:

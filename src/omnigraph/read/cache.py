@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 
@@ -32,6 +33,14 @@ class CacheStats:
     misses: int
 
 
+@dataclass
+class _Making:
+    """A value being made, and how many threads are at it or wait for it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    threads: int = 0
+
+
 class Cache:
     """Least recently used goes first. Safe to share between threads; a value is made by one of them at a time.
 
@@ -43,7 +52,7 @@ class Cache:
         self._lock = threading.Lock()
         self._entries: OrderedDict[tuple[Hashable, Hashable], Any] = OrderedDict()
         self._newest: dict[Hashable, tuple[Hashable, Hashable]] = {}
-        self._making: dict[tuple[Hashable, Hashable], threading.Lock] = {}
+        self._making: dict[tuple[Hashable, Hashable], _Making] = {}
         self._asked: dict[tuple[Hashable, Hashable], int] = {}
         self._nbytes = 0
         self._hits = 0
@@ -83,23 +92,17 @@ class Cache:
     def make(self, family: Hashable, version: Hashable, build: Callable[[], T]) -> T:
         """The value, built when it is not there; it is kept when it fits."""
         key = (family, version)
-        with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
-        with making:
+        with self._making_alone(key):
             found: T | None = self.get(family, version)
             if found is None:
                 found = build()
                 self._keep(key, found)
-        with self._lock:
-            self._making.pop(key, None)
         return found
 
     def replace(self, family: Hashable, build: Callable[[T | None], T]) -> T:
         """Renew the one value of a family that has no versions, from the one that is there."""
         key = (family, None)
-        with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
-        with making:
+        with self._making_alone(key):
             found = build(self.newest(family))
             self._keep(key, found)
         return found
@@ -116,6 +119,21 @@ class Cache:
             self._newest.clear()
             self._asked.clear()
             self._nbytes = 0
+
+    @contextmanager
+    def _making_alone(self, key: tuple[Hashable, Hashable]) -> Iterator[None]:
+        """One thread at a time for each key; the last one to leave takes the lock away, whatever happened."""
+        with self._lock:
+            making = self._making.setdefault(key, _Making())
+            making.threads += 1
+        try:
+            with making.lock:
+                yield
+        finally:
+            with self._lock:
+                making.threads -= 1
+                if not making.threads:
+                    del self._making[key]
 
     def _keep(self, key: tuple[Hashable, Hashable], value: Sized) -> None:
         if not self.fits(value.nbytes):

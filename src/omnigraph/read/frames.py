@@ -28,6 +28,7 @@ from omnigraph.store.parts import (
     live_rows,
     read_parts,
     take_rows,
+    written_ids,
 )
 from omnigraph.store.records import TablePin
 from omnigraph.store.tables import Tables
@@ -239,11 +240,14 @@ class Frame:
     def _live(self, part: Part) -> npt.NDArray[np.uint32]:
         if part.deletions is None:
             return np.arange(part.rows, dtype=np.uint32)
-        return self.cache.make(
-            ("live", part.files),
-            part.deletions,
-            lambda: LiveRows(live_rows(self.snapshot.tables, self.pin, part)),
-        ).offsets
+        try:
+            return self.cache.make(
+                ("live", part.files),
+                part.deletions,
+                lambda: LiveRows(live_rows(self.snapshot.tables, self.pin, part)),
+            ).offsets
+        except NotFound as error:
+            raise reclaimed(self.snapshot.commit) from error
 
     def parts(self) -> tuple[Part, ...]:
         """The runs of rows that this version consists of."""
@@ -269,7 +273,10 @@ class Frame:
 
     def indexed(self) -> frozenset[str]:
         """The physical columns that storage has an index on."""
-        return indexed_columns(self.snapshot.tables, self.pin)
+        try:
+            return indexed_columns(self.snapshot.tables, self.pin)
+        except NotFound as error:
+            raise reclaimed(self.snapshot.commit) from error
 
     def position(self, id_: str) -> int:
         """The position of the row with an id, or -1."""
@@ -330,10 +337,18 @@ class Frame:
         return IdIndex.build(self._with_ids(parts))
 
     def _with_ids(self, parts: Sequence[Part]) -> list[tuple[str, npt.NDArray[np.uint32], pa.Array]]:
-        read = self._read(parts, ["id"])
-        return [
-            (part.files, self._live(part), _one(rows["id"])) for part, rows in zip(parts, read, strict=True)
-        ]
+        """Every row that was ever written into the files: other versions have not deleted the same ones."""
+        whole = [part for part in parts if part.deletions is None]
+        found = {
+            part.files: _one(rows["id"]) for part, rows in zip(whole, self._read(whole, ["id"]), strict=True)
+        }
+        try:
+            for part in parts:
+                if part.deletions is not None:
+                    found[part.files] = written_ids(self.snapshot.tables, self.pin, part)
+        except NotFound as error:
+            raise reclaimed(self.snapshot.commit) from error
+        return [(file, np.arange(len(ids), dtype=np.uint32), ids) for file, ids in found.items()]
 
     def positions(self, ids: pa.Array) -> Ordinals:
         """The positions of rows by id, -1 where there is none."""

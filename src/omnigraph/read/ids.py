@@ -89,8 +89,7 @@ class IdIndex:
                 low = middle + 1
             else:
                 high = middle
-        if low < len(order):
+        while low < len(order) and ids[int(order[low])].as_py() == id_:
             row = int(order[low])
-            if ids[row].as_py() == id_:
-                file = int(np.searchsorted(self.starts, row, side="right")) - 1
-                yield file, int(self.offsets[row])
+            yield int(np.searchsorted(self.starts, row, side="right")) - 1, int(self.offsets[row])
+            low += 1

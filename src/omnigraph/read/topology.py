@@ -167,7 +167,11 @@ class Topology:
         near, far = (ends.sources, ends.targets) if direction == "out" else (ends.targets, ends.sources)
         near_rows, far_rows = (frame.num_rows for frame in frames)
         old: Whole | None = self.cache.newest(self._family(direction))
-        if old is not None and _continues(ends, old.ends):
+        # A node without edges may be gone, or not be there yet, while the edges are the same.
+        grows = (
+            old is not None and old.adjacency.n_sources <= near_rows and old.adjacency.n_targets <= far_rows
+        )
+        if old is not None and grows and _continues(ends, old.ends):
             start = len(old.ends.sources)
             added = np.arange(start, len(near), dtype=np.int32)
             grown = old.adjacency.extended(near[start:], far[start:], added, near_rows, far_rows)

@@ -65,6 +65,20 @@ def live_rows(tables: Tables, pin: TablePin, part: Part) -> npt.NDArray[np.uint3
     return (addresses & 0xFFFFFFFF).astype(np.uint32)
 
 
+def written_ids(tables: Tables, pin: TablePin, part: Part) -> pa.Array:
+    """The ids in the files of a part, by place, those of deleted rows among them."""
+    with translated(f"read {pin.path}"):
+        dataset = tables.open(pin.path, pin.version)
+        scanner = dataset.scanner(
+            columns=["id"],
+            fragments=[fragment_of(dataset, part.fragment_id)],
+            with_row_id=True,
+            include_deleted_rows=True,
+            scan_in_order=True,
+        )
+        return scanner.to_table()["id"].combine_chunks()
+
+
 def take_rows(tables: Tables, pin: TablePin, positions: Positions, columns: Sequence[str]) -> pa.Table:
     """Rows by position, in the order asked for."""
     with translated(f"read {pin.path}"):
