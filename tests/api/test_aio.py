@@ -57,7 +57,39 @@ async def until(event: Event) -> None:
     assert await asyncio.to_thread(event.wait, 30)
 
 
+class Recorder:
+    """Stands where the plain object would, and only notes what it is called with."""
+
+    def __init__(self, kind: type) -> None:
+        self.actor = None
+        self.branches = self.schema = None
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self._kind = kind
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        signature = inspect.signature(getattr(self._kind, name))
+
+        def note(*args: Any, **kwargs: Any) -> None:
+            given = signature.bind(None, *args, **kwargs).arguments
+            self.calls.append((name, {key: value for key, value in given.items() if key != "self"}))
+
+        return note
+
+
 class TestSignatures:
+    @pytest.mark.parametrize(("plain", "twin"), TWINS)
+    def test_every_argument_is_passed_on(self, plain: type, twin: type) -> None:
+        async def call(name: str, member: Callable[..., Any]) -> None:
+            recorder = Recorder(plain)
+            threads = () if plain is Graph else (AsyncGraph(og.init(fresh_memory(), schema=SCHEMA))._threads,)
+            given = {key: object() for key in inspect.signature(member).parameters if key != "self"}
+            await getattr(twin(recorder, *threads), name)(**given)
+            assert recorder.calls == [(name, given)]
+
+        for name, member in public(plain).items():
+            if inspect.isfunction(member):
+                asyncio.run(call(name, member))
+
     @pytest.mark.parametrize(("plain", "twin"), TWINS)
     def test_the_twin_has_the_same_members(self, plain: type, twin: type) -> None:
         assert public(twin).keys() == public(plain).keys()

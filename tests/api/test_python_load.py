@@ -312,3 +312,12 @@ class TestExport:
         copy.load(BytesIO(first.encode()))
         assert exported(copy) == first
         assert copy.query(ALL).table == graph.query(ALL).table
+
+
+@pytest.mark.parametrize("rows", [[], pa.table({"name": pa.array([], pa.string())})], ids=["list", "table"])
+def test_a_type_that_is_named_without_rows_is_overwritten_to_nothing(rows: Any) -> None:
+    g = og.init(fresh_memory(), schema="node Person { name: String @key }")
+    g.load({"Person": [{"name": "Ana"}]})
+    done = g.load({"Person": rows}, mode="overwrite")
+    assert done.affected == {"Person": {"inserted": 0, "updated": 0, "deleted": 1}}
+    assert g.query("query all() { match { $p: Person } return { $p.name } }").rows() == []

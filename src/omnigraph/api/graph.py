@@ -150,17 +150,23 @@ class Graph:
         types: Sequence[str] | None = None,
         progress: Callable[[str, int], None] | None = None,
     ) -> int:
-        """Write a state as graph NDJSON to a file or a text stream; the number of records.
+        """Write a state as graph NDJSON to a file, an ``s3://`` address or a text stream; the number of records.
 
         A file appears whole or not at all. `types` limits it to node and edge types of these names. What is
         written loads back unchanged.
         """
         from omnigraph.api.files import replacing
         from omnigraph.read.export import export_lines
+        from omnigraph.store.location import Location
 
         lines = export_lines(self._repository.snapshot(branch, at), types, progress)
         if not isinstance(target, str | Path):
             return _write_lines(target, lines)
+        if isinstance(target, str) and "://" in target:
+            location = Location.parse(target)
+            if not location.is_local:
+                return _write_object(target, self._repository.objects.options, lines)
+            target = location.path
         with replacing(target) as file:
             return _write_lines(file, lines)
 
@@ -349,6 +355,18 @@ class SchemaView:
     def source(self, branch: str = "main", at: str | datetime | None = None) -> str:
         """The text of the schema that was accepted."""
         return self._repository.snapshot(branch, at).catalog.source
+
+
+def _write_object(uri: str, options: Mapping[str, str], lines: Iterable[str]) -> int:
+    from omnigraph.store.objects import ObjectStore
+
+    store, key = ObjectStore.holding(uri, options)
+    count = 0
+    with store.writing(key) as file:
+        for line in lines:
+            file.write(f"{line}\n".encode())
+            count += 1
+    return count
 
 
 def _write_lines(file: IO[str], lines: Iterable[str]) -> int:

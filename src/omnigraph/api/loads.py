@@ -86,7 +86,13 @@ def run_load(repository: Repository, request: LoadRequest) -> LoadReceipt:
     with ExitStack() as opened:
         rejected = None if request.rejects is None else _Rejected(request.rejects, opened)
         take = None if rejected is None else rejected.take
-        batches = open_source(request.source, catalog, permissive=request.permissive, rejecting=take)
+        batches = open_source(
+            request.source,
+            catalog,
+            permissive=request.permissive,
+            rejecting=take,
+            options=repository.objects.options,
+        )
         with Spool.of(batches, catalog, rejecting=take, progress=request.progress) as spool:
             write = WriteRequest(
                 "load",

@@ -186,8 +186,8 @@ def _target(command: str, uri: str, chosen: GlobalOptions) -> Target:
         raise InvalidInput(f"{uri} would last only as long as this command", hint="use a path or s3://")
     if location.is_local and Path(location.path).is_file():
         raise InvalidInput(f"{uri} is a file, not a graph", details={"uri": uri})
-    options = {} if location.is_local else s3_options(os.environ)
-    return Target(command, uri, location, options, chosen)
+    # A local graph may still be loaded from a store.
+    return Target(command, uri, location, s3_options(os.environ), chosen)
 
 
 def _suggest_branch(error: NotFound, repository: Repository) -> None:

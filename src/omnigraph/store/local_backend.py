@@ -19,15 +19,18 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
+from io import FileIO
 from pathlib import Path
+from typing import BinaryIO
 
 from omnigraph.errors import NotFound, OutcomeUnknown, StorageError
-from omnigraph.store.backend import Object, ObjectInfo
+from omnigraph.store.backend import Object, ObjectInfo, Writable
 from omnigraph.store.location import Location
 from omnigraph.store.sync import Durability, make_directories, storage_error, sync_directory
 
@@ -37,6 +40,7 @@ _TEMPORARY = (".omnigraph-", ".tmp")
 # A lock is held for one comparison and one rename.
 _SHORTEST_PAUSE = 0.0005
 _LONGEST_PAUSE = 0.02
+_BUFFER = 1024 * 1024
 
 
 def is_temporary(name: str) -> bool:
@@ -115,11 +119,44 @@ class LocalBackend:
             if self._durability == "full":
                 sync_directory(folder)
 
+    def head(self, key: str) -> ObjectInfo:
+        with _mapped("look at", key):
+            try:
+                status = (self._root / key).stat()
+            except (FileNotFoundError, NotADirectoryError):
+                raise _absent(key) from None
+        if not stat.S_ISREG(status.st_mode):
+            raise _absent(key)
+        return _info(key, status)
+
+    def pin(self, info: ObjectInfo) -> _PinnedFile:
+        with _mapped("read", info.key):
+            try:
+                return _PinnedFile((self._root / info.key).open("rb", buffering=0), info.key)
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+                raise _absent(info.key) from None
+
+    @contextmanager
+    def writing(self, key: str) -> Iterator[Writable]:
+        target = self._root / key
+        with self._written(target, b"") as temporary:
+            with _mapped("write", key):
+                file = temporary.open("wb", buffering=_BUFFER)
+            with file:
+                yield _Draft(file, key)
+                with _mapped("write", key):
+                    file.flush()
+                    if self._durability == "full":
+                        os.fsync(file.fileno())
+            with _exclusive(target.parent, self._patience), _mapped("put", key):
+                temporary.rename(target)
+        self._sync_names(target.parent, key)
+
     def _read(self, path: Path, key: str) -> Object:
         try:
             data = path.read_bytes()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            raise NotFound(f"no object `{key}`", details={"key": key}) from None
+            raise _absent(key) from None
         except OSError as error:
             raise storage_error(error, f"cannot read object `{key}`") from error
         return Object(data, _tag(data))
@@ -147,11 +184,7 @@ class LocalBackend:
                 continue
             except OSError as error:
                 raise storage_error(error, f"cannot list `{prefix}{entry.name}`") from error
-            yield ObjectInfo(
-                key=prefix + entry.name,
-                size=status.st_size,
-                last_modified=datetime.fromtimestamp(status.st_mtime, UTC),
-            )
+            yield _info(prefix + entry.name, status)
 
     @contextmanager
     def _written(self, target: Path, data: bytes) -> Iterator[Path]:
@@ -196,6 +229,41 @@ class LocalBackend:
             ) from error
 
 
+class _PinnedFile:
+    """An open file: whoever replaces the object gives its name to another one."""
+
+    def __init__(self, file: FileIO, key: str) -> None:
+        self._file = file
+        self._key = key
+        with _mapped("read", key):
+            self.size = os.fstat(file.fileno()).st_size
+
+    def read(self, start: int, end: int) -> bytes:
+        found = bytearray()
+        while len(found) < end - start:
+            with _mapped("read", self._key):
+                piece = os.pread(self._file.fileno(), end - start - len(found), start + len(found))
+            if not piece:
+                raise StorageError(f"object `{self._key}` was cut short while it was read")
+            found += piece
+        return bytes(found)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Draft:
+    """A file that is being written, whose failures are errors of ours."""
+
+    def __init__(self, file: BinaryIO, key: str) -> None:
+        self._file = file
+        self._key = key
+
+    def write(self, data: bytes, /) -> int:
+        with _mapped("write", self._key):
+            return self._file.write(data)
+
+
 @contextmanager
 def _exclusive(folder: Path, patience: float) -> Iterator[None]:
     """Hold the folder's lock; every handle is its own holder, so threads exclude each other too."""
@@ -233,6 +301,14 @@ def _mapped(verb: str, key: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise storage_error(error, f"cannot {verb} object `{key}`") from error
+
+
+def _absent(key: str) -> NotFound:
+    return NotFound(f"no object `{key}`", details={"key": key})
+
+
+def _info(key: str, status: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
 
 def _tag(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Control objects: the few small blobs of a graph that are not Lance tables, such as recovery intents.
+"""Objects that are not Lance tables: the few small blobs of a graph, and files to load from and export to.
 
 One interface over local disks, named memory and S3-compatible buckets. What it promises is executable: the
 contract suite runs the same tests against every backend.
@@ -6,18 +6,22 @@ contract suite runs the same tests against every backend.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from glob import has_magic
 
 from omnigraph.errors import InvalidInput
-from omnigraph.store.backend import Backend, Object, ObjectInfo
+from omnigraph.store.backend import Backend, Object, ObjectInfo, Writable
 from omnigraph.store.local_backend import LocalBackend, is_temporary
 from omnigraph.store.location import Location
 from omnigraph.store.obstore_backend import ObstoreBackend
 from omnigraph.store.options import RetryPolicy, StorageOptions, check_options
+from omnigraph.store.streams import ObjectReader
 from omnigraph.store.sync import Durability
 
-__all__ = ["Object", "ObjectInfo", "ObjectStore"]
+__all__ = ["Object", "ObjectInfo", "ObjectReader", "ObjectStore", "Writable"]
 
 # The narrowest limits of the backends: a name on a local disk, a key in S3 with room for the graph's prefix.
 _LONGEST_SEGMENT = 255
@@ -26,7 +30,7 @@ _LONGEST_KEY = 700
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """The control objects below one location, shared safely by threads, processes and machines.
+    """The objects below one location, shared safely by threads, processes and machines.
 
     - A reader sees the whole of one version of an object or none of it, whatever happens to its writer.
     - After a write returned, every later read and list sees it. On a local disk with `full` durability it
@@ -47,6 +51,7 @@ class ObjectStore:
 
     location: Location
     _backend: Backend = field(repr=False, compare=False)
+    options: StorageOptions = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def open(
@@ -61,8 +66,26 @@ class ObjectStore:
         options = options or {}
         check_options(options)
         if location.is_local:
-            return cls(location, LocalBackend(location, durability, RetryPolicy.of(options).retry_timeout))
-        return cls(location, ObstoreBackend.at(location, options))
+            backend = LocalBackend(location, durability, RetryPolicy.of(options).retry_timeout)
+            return cls(location, backend, options)
+        return cls(location, ObstoreBackend.at(location, options), options)
+
+    @classmethod
+    def holding(cls, uri: str, options: StorageOptions | None = None) -> tuple[ObjectStore, str]:
+        """The bucket or memory that the address of an object is in, and the rest of it, the object's key.
+
+        The key is what stands there, also where it would have a meaning in a URL: nothing but objects is looked
+        up by it. It may be a pattern, or a folder with a slash at its end.
+
+        >>> ObjectStore.holding("memory://scratch/daily/part-?.ndjson")[1]
+        'daily/part-?.ndjson'
+        """
+        scheme, separator, rest = uri.partition("://")
+        authority, _, key = rest.partition("/")
+        location = Location.parse(scheme + separator + authority)
+        if location.is_local:
+            raise InvalidInput(f"`{uri}` is on a local disk")
+        return cls.open(location, options), key
 
     def get(self, key: str) -> Object:
         """The object at `key`. Raises `NotFound` when, and only when, there is none."""
@@ -108,6 +131,48 @@ class ObjectStore:
         checked = [_checked(key) for key in keys]
         if checked:
             self._backend.delete_many(checked)
+
+    # --- large objects -----------------------------------------------------------------------------------
+
+    def head(self, key: str) -> ObjectInfo:
+        """What a listing would say of the object at `key`. Raises `NotFound` when there is none."""
+        return self._backend.head(_checked(key))
+
+    def match(self, pattern: str) -> Sequence[ObjectInfo]:
+        """The objects that a pattern names, in the order of `list`: ``*``, ``?`` and ``[…]`` in a name, ``**`` for
+        any number of folders. An object of exactly this key is the only one meant.
+
+        What is below the last folder before the first of these is listed, all of it.
+        """
+        parts = pattern.split("/")
+        fixed = next((place for place, part in enumerate(parts) if has_magic(part)), len(parts) - 1)
+        listed = list(self.list("/".join(parts[:fixed])))
+        same = [info for info in listed if info.key == pattern]
+        return same or [info for info in listed if _matches(info.key.split("/"), parts)]
+
+    def open_read(self, info: ObjectInfo) -> ObjectReader:
+        """The content of an object that was listed, to be read from any place; a few blocks are held in memory.
+
+        Reading raises `NotFound` when the object is gone, and a transient `StorageError` when it has been replaced
+        since it was listed. A local file is the one that is there when this is called.
+        """
+        return ObjectReader(self._backend.pin(info), info.key)
+
+    def writing(self, key: str) -> AbstractContextManager[Writable]:
+        """Write an object of any size, replacing what is there when the block ends, whole or not at all.
+
+        An error in the block leaves what was there, and goes on as it is. Memory holds a few parts. Raises
+        `OutcomeUnknown` when the end of a large one went unanswered and reading back could not settle it.
+        """
+        return self._backend.writing(_checked(key))
+
+
+def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern:
+        return not names
+    if pattern[0] == "**":
+        return any(_matches(names[skipped:], pattern[1:]) for skipped in range(len(names) + 1))
+    return bool(names) and fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
 
 
 def _checked(key: str) -> str:

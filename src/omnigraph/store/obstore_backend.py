@@ -12,7 +12,8 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,13 +24,13 @@ from obstore.exceptions import BaseError
 from obstore.store import MemoryStore, S3Store
 
 from omnigraph.errors import NotFound, OutcomeUnknown, StorageError
-from omnigraph.store.backend import Object, ObjectInfo
+from omnigraph.store.backend import Object, ObjectInfo, Writable
 from omnigraph.store.location import Location
 from omnigraph.store.obstore_errors import Failure
 from omnigraph.store.options import RetryPolicy, StorageOptions
 
 if TYPE_CHECKING:
-    from obstore import PutMode
+    from obstore import ObjectMeta, PutMode, WritableFile
     from obstore.store import S3Config
 
 __all__ = ["ObstoreBackend"]
@@ -38,6 +39,9 @@ Handle: TypeAlias = S3Store | MemoryStore
 
 _MARK = "omnigraph-write"
 _PAGE = 1000
+# An upload has at most 10,000 parts in S3, so their size bounds that of an object: 160 GB.
+_PART = 16 * 1024 * 1024
+_PARTS_AT_ONCE = 4
 # What obstore raises: its own errors, FileNotFoundError, and ValueError for what it cannot parse.
 _ERRORS = (BaseError, OSError, ValueError)
 
@@ -136,11 +140,7 @@ class ObstoreBackend:
         try:
             for page in obstore.list(self._reader, folder, chunk_size=_PAGE):
                 for found in page:
-                    yield ObjectInfo(
-                        key=found["path"].removeprefix(self._prefix),
-                        size=found["size"],
-                        last_modified=found["last_modified"],
-                    )
+                    yield self._info(found)
         except _ERRORS as error:
             raise Failure.of(error).as_error(f"list `{prefix}`") from error
 
@@ -159,6 +159,48 @@ class ObstoreBackend:
             if not failure.transient:
                 break
         raise failure.as_error(f"delete {len(keys)} objects, `{keys[0]}` first")
+
+    def head(self, key: str) -> ObjectInfo:
+        try:
+            return self._info(obstore.head(self._reader, self._prefix + key))
+        except _ERRORS as error:
+            raise _unread(Failure.of(error), key) from error
+
+    def pin(self, info: ObjectInfo) -> _PinnedObject:
+        return _PinnedObject(self._reader, self._prefix + info.key, info)
+
+    @contextmanager
+    def writing(self, key: str) -> Iterator[Writable]:
+        upload = _Upload(self, key)
+        try:
+            yield upload
+        except BaseException:
+            upload.abandon()
+            raise
+        upload.finish()
+
+    def open_parts(self, key: str, mark: str) -> WritableFile:
+        """An upload in parts. Sending a part again replaces it, so obstore may retry them."""
+        return obstore.open_writer(
+            self._reader,
+            self._prefix + key,
+            attributes={_MARK: mark},
+            buffer_size=_PART,
+            max_concurrency=_PARTS_AT_ONCE,
+        )
+
+    def has_mark(self, key: str, mark: str) -> bool:
+        """Whether the object is the one that a write with this mark made."""
+        result = obstore.get(self._reader, self._prefix + key, options={"range": (0, 1)})
+        return result.attributes.get(_MARK) == mark
+
+    def _info(self, found: ObjectMeta) -> ObjectInfo:
+        return ObjectInfo(
+            key=found["path"].removeprefix(self._prefix),
+            size=found["size"],
+            last_modified=found["last_modified"],
+            etag=found["e_tag"],
+        )
 
     def _read(self, handle: Handle, key: str) -> _Found | None:
         """The object, or None; other failures as obstore raises them."""
@@ -235,6 +277,115 @@ class ObstoreBackend:
                 return
             time.sleep(pause)
             yield attempt
+
+
+class _PinnedObject:
+    """One version of an object. Each piece is a request of its own, so a slow reader holds no connection open."""
+
+    def __init__(self, handle: Handle, path: str, info: ObjectInfo) -> None:
+        self._handle = handle
+        self._path = path
+        self._info = info
+        self.size = info.size
+
+    def read(self, start: int, end: int) -> bytes:
+        key = self._info.key
+        try:
+            result = obstore.get(
+                self._handle, self._path, options={"range": (start, end), "if_match": self._info.etag}
+            )
+            data = result.bytes().to_bytes()
+        except _ERRORS as error:
+            raise _unread(Failure.of(error), key) from error
+        if len(data) != end - start:
+            raise StorageError(f"object `{key}` came {end - start - len(data)} bytes short", transient=True)
+        return data
+
+    def close(self) -> None:
+        """Nothing is held between requests."""
+
+
+class _Upload:
+    """Bytes on their way to one object: a single put while they are few, an upload in parts beyond that.
+
+    Parts are no object: it is there when the store has been told that they are complete.
+    """
+
+    def __init__(self, backend: ObstoreBackend, key: str) -> None:
+        self._backend = backend
+        self._key = key
+        self._mark = f"upload/{uuid4().hex}"
+        self._pending = bytearray()
+        self._parts: WritableFile | None = None
+
+    def write(self, data: bytes, /) -> int:
+        self._pending += data
+        if len(self._pending) > _PART:
+            if self._parts is None:
+                self._parts = self._backend.open_parts(self._key, self._mark)
+            try:
+                self._send(self._parts)
+            except _ERRORS as error:
+                raise _failed_upload(error).as_error(f"write object `{self._key}`") from error
+        return len(data)
+
+    def finish(self) -> None:
+        """Make the object visible."""
+        if self._parts is None:
+            self._backend.put(self._key, bytes(self._pending))
+            return
+        try:
+            self._send(self._parts)
+            self._parts.close()
+        except _ERRORS as error:
+            self._settle(_failed_upload(error), error)
+
+    def abandon(self) -> None:
+        """Have the store forget the parts. Where it cannot be told, they stay invisible."""
+        if self._parts is not None:
+            stopped = InterruptedError("the writer stopped")
+            with suppress(*_ERRORS):
+                self._parts.__exit__(type(stopped), stopped, None)
+
+    def _send(self, parts: WritableFile) -> None:
+        parts.write(bytes(self._pending))
+        self._pending.clear()
+
+    def _settle(self, failure: Failure, error: Exception) -> None:
+        """Find out whether an upload that failed at its end is complete."""
+        # A part that could not be sent leaves nothing to complete. A lost reply to the completion does, and
+        # when it is asked for again, the upload is not known any more.
+        if "partNumber=" in failure.summary or not (failure.maybe_done or failure.code == "NoSuchUpload"):
+            raise failure.as_error(f"write object `{self._key}`") from error
+        with suppress(*_ERRORS):
+            if self._backend.has_mark(self._key, self._mark):
+                return
+        raise OutcomeUnknown(
+            f"cannot tell whether the store completed object `{self._key}`",
+            details={"key": self._key, "reason": failure.summary},
+            hint="look at the object to find out; it is whole or not there",
+        ) from error
+
+
+def _failed_upload(error: Exception) -> Failure:
+    failure = Failure.of(error)
+    # The errors of an upload come without the part that names the kind of transport failure.
+    lost = failure.status is None and failure.transport is None and "HTTP error" in failure.summary
+    return replace(failure, transport="Request") if lost else failure
+
+
+def _unread(failure: Failure, key: str) -> NotFound | StorageError:
+    """The error for an object that cannot be read."""
+    if failure.missing:
+        return NotFound(f"no object `{key}`", details={"key": key})
+    if failure.lost:
+        return StorageError(
+            f"object `{key}` was replaced while it was read",
+            transient=True,
+            details={"key": key},
+            hint="read it again from its beginning",
+        )
+    return failure.as_error(f"read object `{key}`")
 
 
 def _s3(bucket: str, options: StorageOptions, policy: RetryPolicy, retries: int) -> S3Store:

@@ -6,8 +6,9 @@ import glob
 import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import chain
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -17,9 +18,12 @@ from omnigraph.catalog.catalog import Catalog, table_key
 from omnigraph.errors import InvalidInput, NotFound, StorageError
 from omnigraph.lang.source import suggestion
 from omnigraph.store.location import Location
+from omnigraph.store.objects import ObjectInfo, ObjectStore
+from omnigraph.store.options import StorageOptions
 from omnigraph.write.dicts import read_dicts, read_rows
 from omnigraph.write.input import InputBatch, Rejecting
 from omnigraph.write.ndjson import read_ndjson
+from omnigraph.write.overlay import logical_schema
 from omnigraph.write.permissive import read_permissive
 from omnigraph.write.tabular import read_csv, read_parquet, read_table
 
@@ -27,6 +31,7 @@ RECORD_SUFFIXES = (".ndjson", ".jsonl", ".json")
 TABLE_SUFFIXES = (".csv", ".parquet")
 _GZIP = ".gz"
 _READ = 1024 * 1024
+_SIBLINGS = 1000
 _PER_TYPE = 'give tables per type: {"Person": table, "Knows": edges}'
 
 
@@ -35,6 +40,15 @@ class _Opening:
     catalog: Catalog
     permissive: bool
     rejecting: Rejecting | None
+    options: StorageOptions = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file somewhere: what messages call it, and how to get at its bytes."""
+
+    name: str
+    open: Callable[[], BinaryIO]
 
 
 def open_source(
@@ -43,10 +57,13 @@ def open_source(
     *,
     permissive: bool = False,
     rejecting: Rejecting | None = None,
+    options: StorageOptions | None = None,
 ) -> Iterator[InputBatch]:
     """The rows of whatever a load was given.
 
     - A path, a glob, a folder or a binary stream of graph records, one JSON object a line; ``.gz`` is unpacked.
+      A path may also be an address: ``s3://bucket/key``, with a slash at its end for all files below it, or
+      ``file://``. `options` are how to reach it.
     - A mapping from type to its rows: a path of CSV or Parquet, an Arrow, pandas or polars table, record batches,
       or rows as dicts. ``node:`` or ``edge:`` says which type is meant where both have the name.
     - An iterable of records as dicts.
@@ -54,14 +71,16 @@ def open_source(
     What a source is gets decided at once, before the first row is asked for: something else, a file that is not
     there, an unknown type raise here.
     """
-    opening = _Opening(catalog, permissive, rejecting)
+    opening = _Opening(catalog, permissive, rejecting, options or {})
     if isinstance(source, Mapping):
         if {"type", "edge"} & source.keys():
             # Names of types begin with a capital letter.
             raise InvalidInput("a single record is no source", hint="give a list of records")
-        return _chain([_typed(_table_key(name, catalog), part, opening) for name, part in source.items()])
+        return _chain([_announced(_table_key(name, catalog), part, opening) for name, part in source.items()])
     if isinstance(source, str | Path):
-        return _chain([_records_of(path, opening) for path in _paths(source, RECORD_SUFFIXES)])
+        return _chain(
+            [_records_of(file, opening) for file in _files(source, RECORD_SUFFIXES, opening.options)]
+        )
     if _is_stream(source):
         return _read_records(source, getattr(source, "name", None), opening)
     if _arrow_of(source) is not None:
@@ -81,20 +100,52 @@ def _chain(parts: Iterable[Callable[[], Iterator[InputBatch]]]) -> Iterator[Inpu
 # --- files ------------------------------------------------------------------------------------------------
 
 
-def _paths(source: str | Path, suffixes: tuple[str, ...]) -> list[Path]:
-    """The files that a path, a folder or a pattern names, by name."""
+def _files(source: str | Path, suffixes: tuple[str, ...], options: StorageOptions) -> list[_File]:
+    """The files that a path or an address, a folder or a pattern names, by name."""
     text = str(source)
-    if "://" in text:
-        location = Location.parse(text)
-        if not location.is_local:
-            raise InvalidInput(
-                f"`{text}` is not on a local disk",
-                hint="copy it to a local file, or give an open stream of it",
-            )
-        text = location.path
+    # A path would have lost one of the slashes.
+    if isinstance(source, str) and "://" in text:
+        scheme = text.partition("://")[0].lower()
+        if scheme in ("s3", "memory"):
+            return _remote_files(text, suffixes, options)
+        text = Location.parse(text).path
+    return [_local_file(path) for path in _paths(text, source, suffixes)]
+
+
+def _local_file(path: Path) -> _File:
+    return _File(str(path), lambda: path.open("rb"))
+
+
+def _remote_files(uri: str, suffixes: tuple[str, ...], options: StorageOptions) -> list[_File]:
+    store, key = ObjectStore.holding(uri, options)
+
+    def file_of(info: ObjectInfo) -> _File:
+        return _File(f"{store.location.uri}/{info.key}", lambda: cast(BinaryIO, store.open_read(info)))
+
+    if glob.has_magic(key):
+        found = [file_of(info) for info in store.match(key)]
+        if found:
+            return found
+        raise NotFound(f"no file matches `{uri}`")
+    folder = key.removesuffix("/")
+    if folder == key and key:
+        try:
+            return [file_of(store.head(key))]
+        except NotFound:
+            # What is called like this may be a folder; also, only a listing tells a missing bucket.
+            if not store.exists_any(folder):
+                names = [info.key for info in islice(store.list(folder.rpartition("/")[0]), _SIBLINGS)]
+                raise NotFound(f"there is no file `{uri}`", hint=suggestion(key, names)) from None
+    found = [file for file in map(file_of, store.list(folder)) if _has_suffix(file.name, suffixes)]
+    if not found:
+        raise NotFound(f"folder `{uri}` has no file with {', '.join(suffixes)}")
+    return found
+
+
+def _paths(text: str, source: str | Path, suffixes: tuple[str, ...]) -> list[Path]:
     path = Path(text)
     if path.is_dir():
-        found = sorted(item for item in path.iterdir() if item.is_file() and _has_suffix(item, suffixes))
+        found = sorted(item for item in path.iterdir() if item.is_file() and _has_suffix(item.name, suffixes))
         if not found:
             raise NotFound(f"folder `{source}` has no file with {', '.join(suffixes)}")
         return found
@@ -110,28 +161,34 @@ def _paths(source: str | Path, suffixes: tuple[str, ...]) -> list[Path]:
     raise NotFound(f"there is no file `{source}`", hint=suggestion(path.name, siblings))
 
 
-def _has_suffix(path: Path, suffixes: tuple[str, ...]) -> bool:
-    return path.name.lower().removesuffix(_GZIP).endswith(suffixes)
+def _has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:
+    return name.lower().removesuffix(_GZIP).endswith(suffixes)
 
 
-def _records_of(path: Path, opening: _Opening) -> Callable[[], Iterator[InputBatch]]:
-    if _has_suffix(path, TABLE_SUFFIXES):
-        raise InvalidInput(f"`{path}` does not say what type its rows have", hint=_PER_TYPE)
+def _records_of(file: _File, opening: _Opening) -> Callable[[], Iterator[InputBatch]]:
+    if _has_suffix(file.name, TABLE_SUFFIXES):
+        raise InvalidInput(f"`{file.name}` does not say what type its rows have", hint=_PER_TYPE)
 
     def read() -> Iterator[InputBatch]:
-        with _open(path) as stream:
-            yield from _read_records(stream, str(path), opening)
+        with _opened(file) as stream:
+            yield from _read_records(stream, file.name, opening)
 
     return read
 
 
-def _open(path: Path) -> BinaryIO:
-    try:
-        if path.name.lower().endswith(_GZIP):
-            return cast(BinaryIO, gzip.open(path, "rb"))
-        return path.open("rb")
-    except OSError as error:
-        raise StorageError(f"`{path}` cannot be read: {error}", details={"source": str(path)}) from error
+@contextmanager
+def _opened(file: _File) -> Iterator[BinaryIO]:
+    """The bytes of a file, unpacked."""
+    with ExitStack() as opened:
+        try:
+            stream = opened.enter_context(file.open())
+        except OSError as error:
+            raise StorageError(
+                f"`{file.name}` cannot be read: {error}", details={"source": file.name}
+            ) from error
+        if file.name.lower().endswith(_GZIP):
+            stream = cast(BinaryIO, opened.enter_context(gzip.GzipFile(fileobj=stream, mode="rb")))
+        yield stream
 
 
 def _read_records(stream: BinaryIO, name: Any, opening: _Opening) -> Iterator[InputBatch]:
@@ -176,17 +233,25 @@ def _table_key(name: Any, catalog: Catalog) -> str:
     raise NotFound(f"no type '{text}'", hint=suggestion(text, known))
 
 
+def _announced(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[InputBatch]]:
+    """The reader of a type, beginning with a batch without rows: a type that is named is there, be it empty."""
+    table = opening.catalog.tables[key]
+    nothing = InputBatch(key, logical_schema(table).empty_table(), pa.array([], pa.int64()))
+    read = _typed(key, rows, opening)
+    return lambda: chain([nothing], read())
+
+
 def _typed(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[InputBatch]]:
     """The reader of what a mapping has for a type."""
     catalog, rejecting = opening.catalog, opening.rejecting
     if isinstance(rows, str | Path):
-        paths = _paths(rows, TABLE_SUFFIXES)
-        odd = next((path for path in paths if not _has_suffix(path, TABLE_SUFFIXES)), None)
+        files = _files(rows, TABLE_SUFFIXES, opening.options)
+        odd = next((file for file in files if not _has_suffix(file.name, TABLE_SUFFIXES)), None)
         if odd is not None:
             raise InvalidInput(
-                f"`{odd}` is neither CSV nor Parquet", hint="graph records are given without a type"
+                f"`{odd.name}` is neither CSV nor Parquet", hint="graph records are given without a type"
             )
-        return lambda: (batch for path in paths for batch in _read_table_file(path, key, opening))
+        return lambda: (batch for file in files for batch in _read_table_file(file, key, opening))
     table = _arrow_of(rows)
     if table is not None:
         return lambda: read_table(key, table, catalog, rejecting=rejecting)
@@ -195,10 +260,10 @@ def _typed(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[Inpu
     raise InvalidInput(f"'{key}' cannot be loaded from {type(rows).__name__}", hint="give a path or a table")
 
 
-def _read_table_file(path: Path, key: str, opening: _Opening) -> Iterator[InputBatch]:
-    reader = read_parquet if _has_suffix(path, (".parquet",)) else read_csv
-    with _open(path) as stream:
-        yield from reader(stream, key, opening.catalog, source=str(path), rejecting=opening.rejecting)
+def _read_table_file(file: _File, key: str, opening: _Opening) -> Iterator[InputBatch]:
+    reader = read_parquet if _has_suffix(file.name, (".parquet",)) else read_csv
+    with _opened(file) as stream:
+        yield from reader(stream, key, opening.catalog, source=file.name, rejecting=opening.rejecting)
 
 
 def _read_rows(key: str, rows: Iterable[Any], opening: _Opening) -> Iterator[InputBatch]:
