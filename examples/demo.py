@@ -1,4 +1,4 @@
-"""A tour of what works today. Every command shown is run exactly as shown, from the project's root."""
+"""A tour of OmniGraph on a small town of readers. Every command shown is run exactly as shown, from the root."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,112 +15,148 @@ ROOT = Path(__file__).resolve().parents[1]
 # Where `omnigraph` was installed beside this Python. Not resolved: a virtual environment's Python is a link.
 BIN = Path(sys.executable).parent
 
-SOCIAL = "examples/social"
-# The tour's graph, made anew each time. Folders of this ending are never committed.
+BOOKS = "examples/books"
+# The tour's graph, made anew each time. Neither folders of this ending nor what is in `build` is ever committed.
 GRAPH = "demo.omni"
-MISTAKES = "examples/mistakes"
-
-JOIN = (
-    'query join() { insert Person { handle: "ann", name: "Ann", status: "active" }'
-    ' insert Company { slug: "acme", name: "Acme", founded: 1999 }'
-    ' insert WorksAt { from: "ann", to: "acme", role: "engineer" } }'
+DATA = "build/books.ndjson"
+COPY = "build/trial.ndjson"
+ON = f"--query {BOOKS}/queries.gq --store {GRAPH}"
+ME = '{"handle": "r0042"}'
+COMET = '{"slug": "b000"}'
+STARS = '{"handle": "r0042", "slug": "b000"}'
+EARLY = (
+    'query early() { insert Book { slug: "ur", title: "Ur", blurb: "Clay", genre: "history", year: -700 } }'
 )
-EARLY = 'query early() { insert Company { slug: "ur", name: "Ur Bank", founded: 12 } }'
 
 
 @dataclass(frozen=True)
 class Step:
-    """Some words, a command, and the exit code that shows that it did what the words say."""
+    """Some words, a command, and the exit code that shows that it did what the words say.
+
+    With `keep` the first word of what it prints takes the place of ``<name>`` in later commands.
+    """
 
     title: str
     words: str
     command: str
     code: int = 0
+    keep: str | None = None
+
+
+def rate(who: str, stars: int, options: str = "") -> str:
+    """The command that rates the town's favourite book."""
+    params = f'{{"handle": "r0042", "slug": "b000", "stars": {stars}, "on": "2026-01-31"}}'
+    return f"omnigraph mutate rate {ON} --as {who} --params '{params}' {options}".rstrip()
+
+
+def ask(name: str, params: str, options: str = "") -> str:
+    """The command that runs a query of the example."""
+    return f"omnigraph query {name} {ON} --params '{params}' {options}".rstrip()
 
 
 STEPS = (
     Step(
         "A schema says what a graph may hold",
-        "Nodes and edges have types, and their properties have constraints.",
-        f"head -n 14 {SOCIAL}/schema.pg",
+        "Nodes and edges have types, their properties have types and rules.",
+        f"cat {BOOKS}/schema.pg",
     ),
     Step(
-        "It is compiled before anything is stored",
-        "The hash names the schema itself: comments, layout and order do not change it.",
-        f"omnigraph schema check {SOCIAL}/schema.pg",
-    ),
-    Step(
-        "Queries are typechecked against it",
-        "Reads and mutations, without a graph and without data.",
-        f"omnigraph lint --schema {SOCIAL}/schema.pg --query {SOCIAL}/queries.gq",
-    ),
-    Step(
-        "Mistakes are found where they are made",
-        "All of them at once, each with its place and, where a name is misspelt, the nearest one.",
-        f"omnigraph lint --schema {SOCIAL}/schema.pg --query {MISTAKES}/queries.gq",
-        code=1,
-    ),
-    Step(
-        "Sources have one layout",
-        "The formatter keeps meaning and comments; with --diff it only shows what it would do.",
-        f"omnigraph fmt --diff {MISTAKES}/untidy.gq",
-    ),
-    Step(
-        "A schema changes by plan",
-        "Renames keep the data, new enum values and nullable properties cost nothing.",
-        f"omnigraph schema plan --from {SOCIAL}/schema.pg --schema {SOCIAL}/schema_next.pg",
-    ),
-    Step(
-        "What stored data could not follow is refused",
-        "Each refusal has its reason, and many have a code that programs can rely on.",
-        f"omnigraph schema plan --from {SOCIAL}/schema.pg --schema {MISTAKES}/schema.pg",
+        "Queries are checked against it before anything runs",
+        "Each has a name and typed parameters. This needs no graph and no data.",
+        f"omnigraph lint --schema {BOOKS}/schema.pg --query {BOOKS}/queries.gq",
     ),
     Step(
         "A graph is a folder, or a prefix in a bucket",
-        "One table per type, and one manifest that says which versions count.",
-        f"omnigraph init --schema {SOCIAL}/schema.pg --as ana {GRAPH}",
+        "One table per type, and one manifest that says which versions of them count.",
+        f"omnigraph init --schema {BOOKS}/schema.pg --as ana {GRAPH}",
+    ),
+    Step("Some data", "Three thousand readers and what they think.", f"python {BOOKS}/make_data.py {DATA}"),
+    Step(
+        "A load is one commit",
+        "Every record is checked first: types, keys, rules, both ends of every edge. All of it lands, or nothing.",
+        f"omnigraph load --data {DATA} --mode append {GRAPH}",
+    ),
+    Step("Ask by key", "One row, found without looking at the others.", ask("reader", ME)),
+    Step(
+        "Follow edges, leave out, count",
+        "What people I follow loved and I have not read: two hops, and a negation.",
+        ask("suggestions", ME),
+    ),
+    Step("Group", "All ratings of books since 2000.", ask("genres", '{"since": 2000}')),
+    Step(
+        "Search text",
+        "Ranked by BM25, with no index to make or refresh: what is committed is found.",
+        ask("about", '{"words": "heron lighthouse ice"}'),
+    ),
+    Step(
+        "Search by likeness",
+        "Funny and fast, not dark, and loved by somebody in Oslo: the pattern narrows, the vector ranks.",
+        ask("like_this", '{"flavour": [0.9, 0.1, 0.8, 0.5], "town": "Oslo"}'),
+    ),
+    Step(
+        "See how a question is answered",
+        "What is looked up and how, in which order, and how many rows are expected where.",
+        f"omnigraph explain suggestions {ON} --params '{ME}'",
     ),
     Step(
         "A branch is one row",
-        "Names are data: `review` and `review/ana` live side by side.",
-        f"omnigraph branch create review/ana --as ana --uri {GRAPH}",
+        "Nothing is copied. `trial` is now a second line of history.",
+        f"omnigraph branch create trial --as ana --uri {GRAPH}",
     ),
     Step(
-        "A mutation is one commit",
-        "Its statements apply in order; here on the branch, where `main` does not see them.",
-        f"omnigraph mutate --store {GRAPH} --branch review/ana --as ana -e '{JOIN}'",
+        "Change something there",
+        "Withdraw the most read book; every rating of it goes with it.",
+        f"omnigraph mutate withdraw {ON} --branch trial --as ana --params '{COMET}'",
     ),
+    Step("The branch has forgotten it", "Nobody has read it there.", ask("ratings", COMET, "--branch trial")),
+    Step("`main` has not", "Same question, other branch.", ask("ratings", COMET)),
     Step(
-        "Constraints hold over the whole of it",
-        "A company may be founded between 1600 and 2100. Nothing of a refused mutation is visible.",
-        f"omnigraph mutate --store {GRAPH} --branch review/ana -e '{EARLY}'",
+        "Mistakes do not get in",
+        "The schema knows no books from before the printing press. Nothing of a refused change is visible.",
+        f"omnigraph mutate --store {GRAPH} -e '{EARLY}'",
         code=1,
     ),
     Step(
-        "Everything that happened is on record",
-        "Who, where, when; each commit is a complete state that can be read again.",
-        f"omnigraph commit list --branch review/ana {GRAPH}",
+        "Two people write at once",
+        "Ana and Bo share the account r0042, and both have seen this state. Its id is what they hold on to.",
+        f"omnigraph commit list --limit 1 {GRAPH}",
+        keep="seen",
+    ),
+    Step("Bo is first", "Five stars, if nothing has changed.", rate("bo", 5, "--if-commit <seen>")),
+    Step(
+        "Ana is refused",
+        "One star, on the same condition. Exit code 4 says that she lost the race; nothing was written.",
+        rate("ana", 1, "--if-commit <seen>"),
+        code=4,
     ),
     Step(
-        "A snapshot names the exact version of every table",
-        "Readers keep theirs for as long as they like, whatever writers do.",
-        f"omnigraph snapshot --branch review/ana {GRAPH}",
+        "She looks again",
+        "What is the state now, and who made it?",
+        f"omnigraph commit list --limit 1 {GRAPH}",
+        keep="now",
+    ),
+    Step("And decides", "Four stars, on top of what Bo left.", rate("ana", 4, "--if-commit <now>")),
+    Step("The newest state has her rating", "Four.", ask("stars", STARS)),
+    Step(
+        "The past is still there",
+        "The same question to the state that Bo left: five. Any commit can be read, for as long as it is kept.",
+        ask("stars", STARS, "--snapshot <now>"),
     ),
     Step(
-        "Nothing is removed by accident",
-        "Cleanup only tells what it would do until it is told to go ahead.",
-        f"omnigraph cleanup --keep 10 {GRAPH}",
+        "What is in a graph can leave it",
+        "As JSON lines in an order that only depends on what is in it: two equal states give equal files.",
+        f"omnigraph export {GRAPH} --branch trial --out {COPY}",
     ),
 )
 
-NEXT = """\
-Try next:
-  .venv/bin/omnigraph --help                               every command
-  .venv/bin/omnigraph lint --schema examples/research/schema.pg examples/research --json
-                                                           what each query returns, reads and writes
-  change a word in examples/social/queries.gq              and lint it again
-  .venv/bin/omnigraph branch list --uri demo.omni          the graph this tour made is still there
-  docs/guide/cli.md                                        each command with its output
+NEXT = f"""\
+Try next; the graph and its data are still there:
+  export PATH="$PWD/.venv/bin:$PATH"
+  omnigraph query suggestions {ON} --params '{{"handle": "r0007"}}'
+  omnigraph commit list {GRAPH}           everything that happened, with ids for --snapshot
+  omnigraph cleanup --keep 1 {GRAPH}      what old states cost; it only tells until --confirm
+  python -c 'import omnigraph as og; print(og.open("{GRAPH}").get("Book", "b001"))'
+  docs/index.md                             the guides: Python, loading, queries, branches
 """
 
 
@@ -127,13 +164,30 @@ def main() -> int:
     """Run the tour; fail when a command does not end as it should."""
     shutil.rmtree(ROOT / GRAPH, ignore_errors=True)
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
+    started = time.monotonic()
+    kept: dict[str, str] = {}
     for number, step in enumerate(STEPS, start=1):
-        say(f"\n{bold(f'{number}. {step.title}')}\n   {step.words}\n\n{bold(f'$ {step.command}')}\n")
-        run = subprocess.run(shlex.split(step.command), cwd=ROOT, env=environment, check=False)
+        command = step.command
+        for name, value in kept.items():
+            command = command.replace(f"<{name}>", value)
+        say(
+            f"\n{styled('1', f'{number}. {step.title}')}\n   {step.words}\n\n{styled('36', f'$ {command}')}\n"
+        )
+        run = subprocess.run(
+            shlex.split(command),
+            cwd=ROOT,
+            env=environment,
+            check=False,
+            text=True,
+            stdout=None if step.keep is None else subprocess.PIPE,
+        )
+        if step.keep is not None:
+            say(run.stdout)
+            kept[step.keep] = run.stdout.partition(" ")[0]
         if run.returncode != step.code:
             say(f"\nthis should have ended with exit code {step.code}, not {run.returncode}\n")
             return 1
-    say(f"\n{NEXT}")
+    say(f"\n{len(STEPS)} commands, {time.monotonic() - started:.0f} seconds. {NEXT}")
     return 0
 
 
@@ -143,9 +197,10 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def bold(text: str) -> str:
+def styled(code: str, text: str) -> str:
     """Text that stands out on a terminal, and is left alone in a pipe."""
-    return f"\033[1m{text}\033[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
+    plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR")
+    return text if plain else f"\033[{code}m{text}\033[0m"
 
 
 if __name__ == "__main__":

@@ -371,3 +371,11 @@ class TestErrors:
         assert caught.value.details["violations"] == len(caught.value.violations) >= 2
         assert names(graph) == []
         assert len(graph.commits()) == 1
+
+
+def test_a_closed_handle_still_reads_and_refuses_to_write() -> None:
+    with og.init(fresh_memory(), schema="node City { name: String @key }") as g:
+        g.load({"City": [{"name": "Bern"}]})
+    assert g.get("City", "Bern") == {"id": "Bern", "name": "Bern"}
+    with pytest.raises(og.errors.InvalidInput, match="this handle has been closed"):
+        g.load({"City": [{"name": "Rome"}]})

@@ -136,6 +136,7 @@ def _make_branch(repository: Repository, request: LoadRequest) -> bool:
         raise NotFound(
             f"branch '{request.branch}' not found; pass `from` to create it",
             details={"branch": request.branch},
+            hint="in Python the argument is `create_from`",
         )
     repository.create_branch(request.branch, request.create_from, actor=request.actor)
     return True

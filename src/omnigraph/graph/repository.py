@@ -88,6 +88,7 @@ class Repository:
         self.warnings: list[str] = []
         # Two requests that a write begins with do not depend on each other; on a store each is a round trip.
         self._side = ThreadPoolExecutor(max_workers=1, thread_name_prefix="omnigraph-probe")
+        self._closed = False
         self._catalog = lru_cache(maxsize=16)(self._load_catalog)
         self._snapshots: tuple[View, dict[str, Snapshot]] = (manifest.view, {})
 
@@ -198,7 +199,8 @@ class Repository:
         return heal(self.manifest, self.intents)
 
     def close(self) -> None:
-        """Let go of threads; the graph needs no closing."""
+        """Let go of threads; the graph needs no closing. Reads still work afterwards, writes are refused."""
+        self._closed = True
         self._side.shutdown(wait=False)
 
     # --- reading -----------------------------------------------------------------------------------------
@@ -454,6 +456,8 @@ class Repository:
             self.warnings.append(f"the manifest's log was not folded: {error}")
 
     def _writable(self, what: str) -> None:
+        if self._closed:
+            raise InvalidInput(f"cannot {what}: this handle has been closed", hint="open the graph again")
         if self.mode == "r":
             raise PermissionDenied(
                 f"cannot {what}: the graph is open for reading only", hint="open it with mode='rw'"
