@@ -100,7 +100,9 @@ def changed(before: Image, after: Image, mode: LoadMode, records: Records) -> di
             put = {row["id"] for row in records[key]}
             old = before.get(key, {})
             left = {row["src"] for id_, row in old.items() if mode == "overwrite" or id_ in put}
-            sources = left | {row["src"] for row in records[key]}
+            # Of the records with one id the last counts: those before it change nothing.
+            last = {row["id"]: row for row in records[key]}
+            sources = left | {row["src"] for row in last.values()}
             found[key] = sources & set(after.get(ENDS[key][0], {}))
     return found
 
