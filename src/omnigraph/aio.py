@@ -234,6 +234,7 @@ class AsyncGraph:
         idempotency_key: str | None = None,
         actor: str | None = None,
         progress: Callable[[str, int], None] | None = None,
+        spark: Any = None,
     ) -> LoadReceipt:
         """Load many records as one commit; see `Graph.load`. The source is read in a thread."""
         return await self._threads.write(
@@ -250,6 +251,7 @@ class AsyncGraph:
                 idempotency_key=idempotency_key,
                 actor=actor,
                 progress=progress,
+                spark=spark,
             )
         )
 

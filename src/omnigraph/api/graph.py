@@ -257,6 +257,7 @@ class Graph:
         idempotency_key: str | None = None,
         actor: str | None = None,
         progress: Callable[[str, int], None] | None = None,
+        spark: Any = None,
     ) -> LoadReceipt:
         """Load many records as one commit.
 
@@ -268,6 +269,10 @@ class Graph:
         counts; ``overwrite`` replaces all rows of the types in the input. Everything is checked before anything
         is visible. With `rejects`, records that are wrong by themselves are written there and left out. With
         `create_from`, a branch that is missing is made from that one first.
+
+        `engine` says where the work is done: ``local`` in this process, ``spark`` by Spark's tasks, which read
+        files alone; ``auto`` takes Spark for large files. `spark` is a session or the URL of a master; without it the
+        active session is used, or one is started on this machine. The graph, and what is refused, are the same.
 
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-load", schema="node City { name: String @key  inhabitants: I64? }")
@@ -291,6 +296,7 @@ class Graph:
             idempotency_key,
             actor if actor is not None else self.actor,
             progress,
+            spark,
         )
         return run_load(self._repository, request)
 

@@ -13,16 +13,20 @@ from omnigraph.api.commits import Commit, by_type_name
 from omnigraph.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from omnigraph.graph.repository import Repository
-    from omnigraph.write.input import Reject
+    from omnigraph.graph.publish import Receipt as Done
+    from omnigraph.graph.repository import Repository, WriteRequest
+    from omnigraph.write.input import Reject, Rejecting
+    from omnigraph.write.load import LoadOutcome
 
 LoadMode: TypeAlias = Literal["append", "merge", "overwrite"]
-LoadEngine: TypeAlias = Literal["auto", "local"]
+LoadEngine: TypeAlias = Literal["auto", "local", "spark"]
 # Where rejected records go: a file of JSON lines, or whoever wants to be told.
 Rejects: TypeAlias = str | Path | Callable[[Mapping[str, Any]], None]
 
 MODES: tuple[LoadMode, ...] = ("append", "merge", "overwrite")
-_ENGINES: tuple[LoadEngine, ...] = ("auto", "local")
+_ENGINES: tuple[LoadEngine, ...] = ("auto", "local", "spark")
+# From here on the ten seconds that Spark takes to start are worth it.
+SPARK_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class LoadRequest:
     idempotency_key: str | None = None
     actor: str | None = None
     progress: Callable[[str, int], None] | None = None
+    spark: Any = None
 
 
 def run_load(repository: Repository, request: LoadRequest) -> LoadReceipt:
@@ -74,37 +79,16 @@ def run_load(repository: Repository, request: LoadRequest) -> LoadReceipt:
 
     A branch that was made for the load stays also when the load then fails.
     """
-    from omnigraph.graph.repository import WriteRequest
-    from omnigraph.write.load import LoadOutcome, prepare_load
-    from omnigraph.write.sources import open_source
-    from omnigraph.write.spool import Spool
+    from omnigraph.write.load import LoadOutcome
 
     _check(request)
     created = _make_branch(repository, request)
-    catalog = repository.snapshot(request.branch).catalog
     outcome = LoadOutcome(request.mode)
     with ExitStack() as opened:
         rejected = None if request.rejects is None else _Rejected(request.rejects, opened)
         take = None if rejected is None else rejected.take
-        batches = open_source(
-            request.source,
-            catalog,
-            permissive=request.permissive,
-            rejecting=take,
-            options=repository.objects.options,
-        )
-        with Spool.of(batches, catalog, rejecting=take, progress=request.progress) as spool:
-            write = WriteRequest(
-                "load",
-                actor=request.actor,
-                message=request.message,
-                expected_head=request.if_commit,
-                idempotency_key=request.idempotency_key,
-                request=f"load\0{request.mode}\0{sorted(spool.counts.items())}",
-                bulk=spool.is_bulk,
-            )
-            prepare = prepare_load(spool, request.mode, outcome, progress=request.progress)
-            done = repository.write(request.branch, write, prepare)
+        load = _load_on_spark if _wants_spark(repository, request) else _load_here
+        done = load(repository, request, outcome, take)
     assert done is not None, "a load commits also when there is nothing in it"
     return LoadReceipt(
         Commit.of(done.commit),
@@ -118,6 +102,90 @@ def run_load(repository: Repository, request: LoadRequest) -> LoadReceipt:
         superseded=outcome.superseded,
         seconds=outcome.seconds,
         replayed=done.replayed,
+    )
+
+
+def _load_here(
+    repository: Repository, request: LoadRequest, outcome: LoadOutcome, take: Rejecting | None
+) -> Done | None:
+    from omnigraph.write.load import prepare_load
+    from omnigraph.write.sources import open_source
+    from omnigraph.write.spool import Spool
+
+    catalog = repository.snapshot(request.branch).catalog
+    batches = open_source(
+        request.source,
+        catalog,
+        permissive=request.permissive,
+        rejecting=take,
+        options=repository.objects.options,
+    )
+    with Spool.of(batches, catalog, rejecting=take, progress=request.progress) as spool:
+        write = _write_request(request, f"{sorted(spool.counts.items())}", bulk=spool.is_bulk)
+        prepare = prepare_load(spool, request.mode, outcome, progress=request.progress)
+        return repository.write(request.branch, write, prepare)
+
+
+def _load_on_spark(
+    repository: Repository, request: LoadRequest, outcome: LoadOutcome, take: Rejecting | None
+) -> Done | None:
+    from omnigraph.pipeline.session import resolve_session
+    from omnigraph.write.distributed import DistributedLoad
+    from omnigraph.write.sources import named_key
+    from omnigraph.write.splits import plan_splits
+
+    catalog = repository.snapshot(request.branch).catalog
+    options = repository.objects.options
+    splits = plan_splits(request.source, catalog, options)
+    named = (
+        [named_key(name, catalog) for name in request.source] if isinstance(request.source, Mapping) else []
+    )
+    master = request.spark if isinstance(request.spark, str) else None
+    spark = resolve_session(None if master is not None else request.spark, master)
+    with DistributedLoad(
+        spark,
+        splits,
+        request.mode,
+        outcome,
+        uri=repository.location.uri,
+        options=options,
+        durability=repository.durability,
+        named=named,
+        rejecting=take,
+        progress=request.progress,
+    ) as load:
+        write = _write_request(request, f"{request.source}", bulk=True)
+        return repository.write(request.branch, write, load.prepare)
+
+
+def _wants_spark(repository: Repository, request: LoadRequest) -> bool:
+    """Whether the load is one for Spark: asked for, or of files that are many bytes together."""
+    from omnigraph.write.splits import can_split, input_bytes
+
+    possible = can_split(request.source) and not request.permissive
+    if request.engine == "spark":
+        if not possible:
+            raise InvalidInput(
+                "Spark loads files of graph records, or CSV and Parquet files per type",
+                hint="use engine='local' for anything else",
+            )
+        return True
+    if request.engine == "local" or not possible:
+        return False
+    return input_bytes(request.source, repository.objects.options) >= SPARK_BYTES
+
+
+def _write_request(request: LoadRequest, content: str, *, bulk: bool) -> WriteRequest:
+    from omnigraph.graph.repository import WriteRequest
+
+    return WriteRequest(
+        "load",
+        actor=request.actor,
+        message=request.message,
+        expected_head=request.if_commit,
+        idempotency_key=request.idempotency_key,
+        request=f"load\0{request.mode}\0{content}",
+        bulk=bulk,
     )
 
 

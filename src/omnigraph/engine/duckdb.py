@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -196,6 +196,21 @@ class Workspace:
             if added:
                 cursor.commit()
         return added
+
+    def attach(self, name: str, files: Sequence[str]) -> None:
+        """Have the rows of Parquet files as a table, without reading them before they are asked for."""
+        target = exp.Table(this=exp.to_identifier(name, quoted=True))
+        listed = exp.Array(expressions=[exp.Literal.string(file) for file in files])
+        rows = exp.select("*").from_(exp.Anonymous(this="read_parquet", expressions=[listed]))
+        self._create("VIEW", target, rows)
+
+    def derive(self, name: str, expression: exp.Query) -> None:
+        """Keep the rows of a query as a table."""
+        self._create("TABLE", exp.Table(this=exp.to_identifier(name, quoted=True)), expression)
+
+    def _create(self, kind: str, target: exp.Table, expression: exp.Query) -> None:
+        with self._database.cursor() as cursor:
+            cursor.execute(exp.Create(this=target, kind=kind, expression=expression).sql("duckdb"))
 
     def stream(self, expression: exp.Expression) -> Iterator[pa.RecordBatch]:
         """The rows of a query over the tables, a batch at a time; appending meanwhile does not change them."""

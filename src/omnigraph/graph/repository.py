@@ -81,6 +81,7 @@ class Repository:
     ) -> None:
         self.location = location
         self.mode: Mode = mode
+        self.durability: Durability = "full" if root.durable else "os"
         self.tables = Tables(root)
         self.manifest = manifest
         self.objects = objects

@@ -5,9 +5,10 @@ Nothing here moves a table's HEAD. A crash at any point leaves files that no pin
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,6 +190,59 @@ class Tables:
             )
             rows = sum(item.physical_rows for item in fragments)
             return self._commit(pin, dataset, operation, data_files(fragments), rows, rows, pin.rows)
+
+    def stage_written(
+        self,
+        pin: TablePin,
+        fragments: Sequence[FragmentMetadata],
+        *,
+        replace: bool = False,
+        delete: np.ndarray[Any, Any] | None = None,
+        dropped: Mapping[int, Sequence[int]] | None = None,
+    ) -> StagedTable:
+        """Take in fragments that others have written and synced, as one operation.
+
+        With `replace` they are all that there is. `delete` are addresses of rows of the pinned version that go,
+        `dropped` rows of the new fragments, by the fragment's number, that are not to count.
+        """
+        dataset = self.open(pin.path, pin.version)
+        with translated(f"take rows into {pin.path}"):
+            gone = [item.fragment_id for item in dataset.get_fragments()] if replace else []
+            operation = LanceOperation.Update(removed_fragment_ids=gone, new_fragments=list(fragments))
+            written = sum(item.physical_rows for item in fragments)
+            lost = sum(len(rows) for rows in (dropped or {}).values())
+            deleted = pin.rows if replace else 0 if delete is None else len(delete)
+            rows = pin.rows - deleted + written
+            staged = self._commit(pin, dataset, operation, [], rows, written, deleted)
+            if not lost and (delete is None or not len(delete)):
+                return staged
+            return self._strike(pin, staged, delete, dropped or {}, len(fragments), lost)
+
+    def _strike(
+        self,
+        pin: TablePin,
+        staged: StagedTable,
+        delete: np.ndarray[Any, Any] | None,
+        dropped: Mapping[int, Sequence[int]],
+        added: int,
+        lost: int,
+    ) -> StagedTable:
+        """Delete rows of a version that was just staged, old ones by address and new ones by fragment."""
+        dataset = self.open(pin.path, staged.version)
+        changed, removed = self._delete_addresses(dataset, delete)
+        new = [item.fragment_id for item in dataset.get_fragments()][-added:]
+        for number, rows in dropped.items():
+            after = fragment_of(dataset, new[number]).delete_rows(list(rows))
+            if after is None:
+                removed.add(new[number])
+            else:
+                changed.append(after)
+        operation = LanceOperation.Update(removed_fragment_ids=sorted(removed), updated_fragments=changed)
+        between = TablePin(pin.path, staged.version, staged.rows, pin.content)
+        done = self._commit(between, dataset, operation, _deletion_files(changed), staged.rows - lost, 0, 0)
+        return dataclasses.replace(
+            done, base_version=pin.version, inserted=staged.inserted - lost, deleted=staged.deleted
+        )
 
     def stage_fragments(self, pin: TablePin, fragments: Sequence[FragmentMetadata]) -> StagedTable:
         """Append fragments that have been written already, by this process or by others."""

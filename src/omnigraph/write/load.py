@@ -87,7 +87,7 @@ def prepare_load(
                 hint="load again",
             )
         outcome.rejected, outcome.seconds = spool.rejected, {"read": spool.seconds}
-        _carry_out(_open(transaction, spool, mode), spool, outcome, progress)
+        carry_out(_open(transaction, spool, mode), spool.counts, outcome, progress)
         # What replaces everything has decided on what was there; the others can be decided again.
         return "strict" if mode == "overwrite" else "insert"
 
@@ -108,11 +108,15 @@ def _open(transaction: Transaction, spool: Spool, mode: LoadMode) -> Iterator[Wo
         yield MemoryLoad(transaction, spool, mode)
 
 
-def _carry_out(
-    opened: AbstractContextManager[Work], spool: Spool, outcome: LoadOutcome, progress: Progress | None
+def carry_out(
+    opened: AbstractContextManager[Work],
+    given: Mapping[str, int],
+    outcome: LoadOutcome,
+    progress: Progress | None,
 ) -> None:
+    """Check and stage a load whose records per table are counted in `given`; refuse it by its first broken rule."""
     began = time.monotonic()
-    total = sum(spool.counts.values())
+    total = sum(given.values())
     if progress is not None:
         progress("check", total)
     with opened as work:
@@ -123,7 +127,7 @@ def _carry_out(
             progress("stage", total)
         outcome.affected = work.stage()
     outcome.seconds |= {"check": checked - began, "stage": time.monotonic() - checked}
-    counts = {key: count - work.superseded[key] for key, count in spool.counts.items()}
+    counts = {key: count - work.superseded[key] for key, count in given.items()}
     outcome.nodes = _of_kind("node:", counts)
     outcome.edges = _of_kind("edge:", counts)
     outcome.superseded = sum(work.superseded.values())

@@ -81,6 +81,17 @@ def superseded_positions(table: int) -> Select:
 
 
 @cache
+def last_records(table: int) -> Select:
+    """The keys of the given records that no later record of the same id replaces."""
+    later = (
+        select("1")
+        .from_(table_(given_keys(table), alias="b"))
+        .where(column("id", "b").eq(column("id", "a")), column(POSITION, "b") > column(POSITION, "a"))
+    )
+    return select("*").from_(table_(given_keys(table), alias="a")).where(not_(exp.Exists(this=later)))
+
+
+@cache
 def rewritten_addresses(table: int) -> Select:
     """Where the committed rows are that the load replaces."""
     return select(column(ADDRESS, "a")).from_(_old(table)).where(_has(new_keys(table), column("id", "a")))

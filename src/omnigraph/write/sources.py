@@ -44,7 +44,7 @@ class _Opening:
 
 
 @dataclass(frozen=True)
-class _File:
+class InputFile:
     """A file somewhere: what messages call it, and how to get at its bytes."""
 
     name: str
@@ -76,14 +76,14 @@ def open_source(
         if {"type", "edge"} & source.keys():
             # Names of types begin with a capital letter.
             raise InvalidInput("a single record is no source", hint="give a list of records")
-        return _chain([_announced(_table_key(name, catalog), part, opening) for name, part in source.items()])
+        return _chain([_announced(named_key(name, catalog), part, opening) for name, part in source.items()])
     if isinstance(source, str | Path):
         return _chain(
-            [_records_of(file, opening) for file in _files(source, RECORD_SUFFIXES, opening.options)]
+            [_records_of(file, opening) for file in list_files(source, RECORD_SUFFIXES, opening.options)]
         )
     if _is_stream(source):
         return _read_records(source, getattr(source, "name", None), opening)
-    if _arrow_of(source) is not None:
+    if arrow_of(source) is not None:
         raise InvalidInput("a table does not say what type its rows have", hint=_PER_TYPE)
     if isinstance(source, Iterable) and not isinstance(source, bytes | bytearray):
         return read_dicts(source, catalog, rejecting=rejecting)
@@ -100,7 +100,7 @@ def _chain(parts: Iterable[Callable[[], Iterator[InputBatch]]]) -> Iterator[Inpu
 # --- files ------------------------------------------------------------------------------------------------
 
 
-def _files(source: str | Path, suffixes: tuple[str, ...], options: StorageOptions) -> list[_File]:
+def list_files(source: str | Path, suffixes: tuple[str, ...], options: StorageOptions) -> list[InputFile]:
     """The files that a path or an address, a folder or a pattern names, by name."""
     text = str(source)
     # A path would have lost one of the slashes.
@@ -112,15 +112,15 @@ def _files(source: str | Path, suffixes: tuple[str, ...], options: StorageOption
     return [_local_file(path) for path in _paths(text, source, suffixes)]
 
 
-def _local_file(path: Path) -> _File:
-    return _File(str(path), lambda: path.open("rb"))
+def _local_file(path: Path) -> InputFile:
+    return InputFile(str(path), lambda: path.open("rb"))
 
 
-def _remote_files(uri: str, suffixes: tuple[str, ...], options: StorageOptions) -> list[_File]:
+def _remote_files(uri: str, suffixes: tuple[str, ...], options: StorageOptions) -> list[InputFile]:
     store, key = ObjectStore.holding(uri, options)
 
-    def file_of(info: ObjectInfo) -> _File:
-        return _File(f"{store.location.uri}/{info.key}", lambda: cast(BinaryIO, store.open_read(info)))
+    def file_of(info: ObjectInfo) -> InputFile:
+        return InputFile(f"{store.location.uri}/{info.key}", lambda: cast(BinaryIO, store.open_read(info)))
 
     if glob.has_magic(key):
         found = [file_of(info) for info in store.match(key)]
@@ -136,7 +136,7 @@ def _remote_files(uri: str, suffixes: tuple[str, ...], options: StorageOptions) 
             if not store.exists_any(folder):
                 names = [info.key for info in islice(store.list(folder.rpartition("/")[0]), _SIBLINGS)]
                 raise NotFound(f"there is no file `{uri}`", hint=suggestion(key, names)) from None
-    found = [file for file in map(file_of, store.list(folder)) if _has_suffix(file.name, suffixes)]
+    found = [file for file in map(file_of, store.list(folder)) if has_suffix(file.name, suffixes)]
     if not found:
         raise NotFound(f"folder `{uri}` has no file with {', '.join(suffixes)}")
     return found
@@ -145,7 +145,7 @@ def _remote_files(uri: str, suffixes: tuple[str, ...], options: StorageOptions) 
 def _paths(text: str, source: str | Path, suffixes: tuple[str, ...]) -> list[Path]:
     path = Path(text)
     if path.is_dir():
-        found = sorted(item for item in path.iterdir() if item.is_file() and _has_suffix(item.name, suffixes))
+        found = sorted(item for item in path.iterdir() if item.is_file() and has_suffix(item.name, suffixes))
         if not found:
             raise NotFound(f"folder `{source}` has no file with {', '.join(suffixes)}")
         return found
@@ -161,23 +161,23 @@ def _paths(text: str, source: str | Path, suffixes: tuple[str, ...]) -> list[Pat
     raise NotFound(f"there is no file `{source}`", hint=suggestion(path.name, siblings))
 
 
-def _has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:
+def has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:
     return name.lower().removesuffix(_GZIP).endswith(suffixes)
 
 
-def _records_of(file: _File, opening: _Opening) -> Callable[[], Iterator[InputBatch]]:
-    if _has_suffix(file.name, TABLE_SUFFIXES):
+def _records_of(file: InputFile, opening: _Opening) -> Callable[[], Iterator[InputBatch]]:
+    if has_suffix(file.name, TABLE_SUFFIXES):
         raise InvalidInput(f"`{file.name}` does not say what type its rows have", hint=_PER_TYPE)
 
     def read() -> Iterator[InputBatch]:
-        with _opened(file) as stream:
+        with opened_file(file) as stream:
             yield from _read_records(stream, file.name, opening)
 
     return read
 
 
 @contextmanager
-def _opened(file: _File) -> Iterator[BinaryIO]:
+def opened_file(file: InputFile) -> Iterator[BinaryIO]:
     """The bytes of a file, unpacked."""
     with ExitStack() as opened:
         try:
@@ -194,10 +194,10 @@ def _opened(file: _File) -> Iterator[BinaryIO]:
 def _read_records(stream: BinaryIO, name: Any, opening: _Opening) -> Iterator[InputBatch]:
     reader = read_permissive if opening.permissive else read_ndjson
     source = name if isinstance(name, str) else None
-    return reader(_bytes_of(stream, source), opening.catalog, source=source, rejecting=opening.rejecting)
+    return reader(bytes_of(stream, source), opening.catalog, source=source, rejecting=opening.rejecting)
 
 
-def _bytes_of(stream: BinaryIO, name: str | None) -> Iterator[bytes]:
+def bytes_of(stream: BinaryIO, name: str | None) -> Iterator[bytes]:
     """The bytes of a stream; where they cannot be read or unpacked, that is an error of storage."""
     while True:
         try:
@@ -216,7 +216,7 @@ def _is_stream(source: Any) -> bool:
 # --- tables per type --------------------------------------------------------------------------------------
 
 
-def _table_key(name: Any, catalog: Catalog) -> str:
+def named_key(name: Any, catalog: Catalog) -> str:
     """The table that a name of a mapping means."""
     if name in catalog.tables:
         return str(name)
@@ -245,14 +245,14 @@ def _typed(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[Inpu
     """The reader of what a mapping has for a type."""
     catalog, rejecting = opening.catalog, opening.rejecting
     if isinstance(rows, str | Path):
-        files = _files(rows, TABLE_SUFFIXES, opening.options)
-        odd = next((file for file in files if not _has_suffix(file.name, TABLE_SUFFIXES)), None)
+        files = list_files(rows, TABLE_SUFFIXES, opening.options)
+        odd = next((file for file in files if not has_suffix(file.name, TABLE_SUFFIXES)), None)
         if odd is not None:
             raise InvalidInput(
                 f"`{odd.name}` is neither CSV nor Parquet", hint="graph records are given without a type"
             )
         return lambda: (batch for file in files for batch in _read_table_file(file, key, opening))
-    table = _arrow_of(rows)
+    table = arrow_of(rows)
     if table is not None:
         return lambda: read_table(key, table, catalog, rejecting=rejecting)
     if isinstance(rows, Iterable) and not isinstance(rows, bytes | bytearray | Mapping):
@@ -260,9 +260,9 @@ def _typed(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[Inpu
     raise InvalidInput(f"'{key}' cannot be loaded from {type(rows).__name__}", hint="give a path or a table")
 
 
-def _read_table_file(file: _File, key: str, opening: _Opening) -> Iterator[InputBatch]:
-    reader = read_parquet if _has_suffix(file.name, (".parquet",)) else read_csv
-    with _opened(file) as stream:
+def _read_table_file(file: InputFile, key: str, opening: _Opening) -> Iterator[InputBatch]:
+    reader = read_parquet if has_suffix(file.name, (".parquet",)) else read_csv
+    with opened_file(file) as stream:
         yield from reader(stream, key, opening.catalog, source=file.name, rejecting=opening.rejecting)
 
 
@@ -278,7 +278,7 @@ def _read_rows(key: str, rows: Iterable[Any], opening: _Opening) -> Iterator[Inp
     return read_table(key, rest, opening.catalog, rejecting=opening.rejecting)
 
 
-def _arrow_of(source: Any) -> pa.Table | pa.RecordBatchReader | None:
+def arrow_of(source: Any) -> pa.Table | pa.RecordBatchReader | None:
     """A table of any library as Arrow has it, or None when it is none."""
     if isinstance(source, pa.Table | pa.RecordBatchReader):
         return source

@@ -68,6 +68,7 @@ class Spool:
     def __init__(self, catalog: Catalog, limits: LoadLimits) -> None:
         self.catalog = catalog
         self.limits = limits
+        self.findings = Findings()
         self.rejected = 0
         self.seconds = 0.0
         self.sources: list[str | None] = []
@@ -86,16 +87,20 @@ class Spool:
         limits: LoadLimits | None = None,
         rejecting: Rejecting | None = None,
         progress: Progress | None = None,
+        refusing: bool = True,
     ) -> Spool:
         """Consume an input: give ids where there are none and apply every rule that a row keeps on its own.
 
         A row that breaks one is handed to `rejecting` and left out. Without it the input is read to its end, and
-        `ConstraintViolation` then tells what is wrong with it. Whatever is raised, no file stays behind.
+        `ConstraintViolation` then tells what is wrong with it, or when not `refusing` the spool's `findings` do.
+        Whatever is raised, no file stays behind.
         """
         spool = cls(catalog, limits or LoadLimits())
         began = time.monotonic()
         try:
             spool._read(batches, rejecting, progress)
+            if refusing:
+                refuse(spool.findings)
         except BaseException:
             spool.close()
             raise
@@ -180,7 +185,7 @@ class Spool:
                     self._add(given.key, _typed(table, rows, origin, source))
                 if progress is not None:
                     progress("read", self._rows)
-        refuse(broken)
+        self.findings = broken
         for kept in self._tables.values():
             if kept.writer is not None:
                 kept.writer.close()

@@ -1,0 +1,255 @@
+"""Reading one table of a graph in many processes: planned once, pinned to one commit, cut into partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from omnigraph.catalog.catalog import Catalog, Column, Table, table_key
+from omnigraph.catalog.columns import spark_ddl, spark_type
+from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.lang.source import did_you_mean
+from omnigraph.lang.temporal import EPOCH_TIME, parse_datetime
+from omnigraph.lang.types import Scalar
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from omnigraph.graph.repository import Repository
+    from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.store.records import CommitRecord, TablePin
+    from omnigraph.store.tables import Tables
+
+ROWS_PER_PARTITION: Final = 1_000_000
+STORAGE_PREFIX: Final = "storage."
+# Spark's own name for the argument of `load` is `path`.
+OPTIONS: Final = (
+    "uri", "path", "type", "branch", "commit", "snapshot", "timestamp", "columns", "rowsPerPartition",
+)  # fmt: skip
+
+# Blobs may be megabytes each, and a batch of them has to fit into memory several times over.
+_BLOBS_PER_BATCH = 64
+
+
+@dataclass(frozen=True)
+class TableRead:
+    """Some columns and rows of one table at one commit: all that a process needs to know to read its part."""
+
+    uri: str
+    commit: CommitRecord
+    table: Table
+    pin: TablePin
+    columns: tuple[Column, ...]
+    rows_per_partition: int
+    storage: Mapping[str, str] = field(repr=False)
+    where: tuple[str, ...] = ()
+
+    @property
+    def ddl(self) -> str:
+        """The schema in Spark's terms."""
+        return spark_ddl(replace(self.table, columns=self.columns))
+
+    def selecting(self, schema: StructType) -> TableRead:
+        """The same read with the columns of a schema, whose types must be those of the table."""
+        columns = _named(self.table, schema.fieldNames())
+        for column, item in zip(columns, schema.fields, strict=True):
+            expected, given = spark_type(column.type).lower().replace(" ", ""), item.dataType.simpleString()
+            if expected != given or (column.type.nullable and not item.nullable):
+                raise InvalidInput(
+                    f"column '{item.name}' of {self.table.kind} type '{self.table.name}' is "
+                    f"{_described(spark_type(column.type), column.type.nullable)}, "
+                    f"not {_described(given.upper(), item.nullable)}",
+                    hint="read it as it is and cast afterwards",
+                )
+        return replace(self, columns=columns)
+
+    def filtered(self, where: Sequence[str]) -> TableRead:
+        """The same read of only those rows that every one of these filters selects."""
+        return replace(self, where=(*self.where, *where))
+
+    def partitions(self) -> list[tuple[int, ...]]:
+        """The fragments of every partition: neighbours, up to the number of rows that was asked for."""
+        from omnigraph.graph.snapshot import reclaimed
+        from omnigraph.store.parts import list_parts
+
+        try:
+            parts = list_parts(self._tables(), self.pin)
+        except NotFound as error:
+            raise reclaimed(self.commit) from error
+        groups: list[list[int]] = []
+        room = 0
+        for part in parts:
+            if not groups or part.rows > room:
+                groups.append([])
+                room = self.rows_per_partition
+            groups[-1].append(part.fragment_id)
+            room -= part.rows
+        return [tuple(group) for group in groups]
+
+    def batches(self, fragments: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows of some fragments, in the types of a schema that has the read's columns."""
+        import pyarrow as pa
+
+        from omnigraph.graph.snapshot import reclaimed
+        from omnigraph.store.lance_io import fragment_of, translated
+
+        blobs = any(column.type.scalar is Scalar.BLOB for column in self.columns)
+        try:
+            with translated(f"read {self.pin.path}"):
+                dataset = self._tables().open(self.pin.path, self.pin.version)
+                scanner = dataset.scanner(
+                    columns=[column.physical for column in self.columns],
+                    filter=" AND ".join(f"({item})" for item in self.where) or None,
+                    fragments=[fragment_of(dataset, id_) for id_ in fragments],
+                    batch_size=_BLOBS_PER_BATCH if blobs else None,
+                    scan_in_order=False,
+                )
+                for batch in scanner.to_batches():
+                    arrays = [
+                        _as_spark_has_it(batch.column(column.physical), column, item.type)
+                        for column, item in zip(self.columns, schema, strict=True)
+                    ]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        except NotFound as error:
+            raise reclaimed(self.commit) from error
+
+    def _tables(self) -> Tables:
+        from omnigraph.store.lance_io import LanceRoot
+        from omnigraph.store.location import Location
+        from omnigraph.store.tables import Tables
+
+        return Tables(LanceRoot.at(Location.parse(self.uri), self.storage, "full"))
+
+
+def plan_read(options: Mapping[str, str]) -> TableRead:
+    """What the options of a read ask for, pinned to the commit that they mean now."""
+    from omnigraph.graph.repository import Repository
+    from omnigraph.store.location import Location
+
+    given = {name.lower(): value for name, value in options.items()}
+    _check_names(given)
+    storage = {
+        name.removeprefix(STORAGE_PREFIX): value
+        for name, value in given.items()
+        if name.startswith(STORAGE_PREFIX)
+    }
+    location = Location.parse(_address(given))
+    if location.scheme == "memory":
+        raise InvalidInput(
+            f"{location} lives in one process, and Spark reads with others", hint="use a path or s3://"
+        )
+    name = _required(given, "type")
+    rows = _count(given.get("rowsperpartition", str(ROWS_PER_PARTITION)))
+    repository = Repository.open(location.uri, mode="r", options=storage)
+    try:
+        snapshot = _find_snapshot(repository, given)
+    finally:
+        repository.close()
+    table = _find_table(snapshot.catalog, name)
+    columns = given.get("columns")
+    return TableRead(
+        uri=location.uri,
+        commit=snapshot.commit,
+        table=table,
+        pin=snapshot.pin(table.key),
+        columns=table.columns
+        if columns is None
+        else _named(table, [item.strip() for item in columns.split(",")]),
+        rows_per_partition=rows,
+        storage=storage,
+    )
+
+
+def _as_spark_has_it(values: pa.Array, column: Column, kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = values.cast(kind)
+    if column.type.scalar is not Scalar.BLOB or column.type.is_list:
+        return found
+    # A Blob of two nulls is absent, and for Spark only a null struct is.
+    data, uri = found.flatten()
+    absent = pc.and_(pc.is_null(data), pc.is_null(uri))
+    return pa.StructArray.from_arrays([data, uri], fields=list(kind), mask=absent)
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    known = {name.lower() for name in OPTIONS}
+    for name in given:
+        if name not in known and not name.startswith(STORAGE_PREFIX):
+            raise InvalidInput(
+                f"unknown option '{name}'{did_you_mean(name, sorted(known))}",
+                hint=f"the options are {', '.join(OPTIONS)} and {STORAGE_PREFIX}*",
+            )
+
+
+def _required(given: Mapping[str, str], name: str) -> str:
+    if not given.get(name):
+        raise InvalidInput(f"the option '{name}' is missing")
+    return given[name]
+
+
+def _address(given: Mapping[str, str]) -> str:
+    if given.get("path") and given.get("uri"):
+        raise InvalidInput("the graph is named twice, by the option 'uri' and by the argument of load")
+    return given.get("path") or _required(given, "uri")
+
+
+def _find_snapshot(repository: Repository, given: Mapping[str, str]) -> Snapshot:
+    chosen = [name for name in ("commit", "snapshot", "timestamp") if name in given]
+    if "branch" in given and chosen != ["timestamp"]:
+        chosen.insert(0, "branch")
+    if len(chosen) > 1:
+        raise InvalidInput(f"the options {' and '.join(chosen)} each name a state; give one of them")
+    branch = given.get("branch", "main")
+    if "timestamp" not in given:
+        return repository.snapshot(branch, given.get("commit", given.get("snapshot")))
+    millis = parse_datetime(given["timestamp"])
+    if millis is None:
+        raise InvalidInput(
+            f"'{given['timestamp']}' is not a time",
+            hint="write an ISO-8601 time such as 2026-05-04T12:00:00Z",
+        )
+    return repository.snapshot(branch, EPOCH_TIME + timedelta(milliseconds=millis))
+
+
+def _find_table(catalog: Catalog, name: str) -> Table:
+    """The type of that name; `node:` or `edge:` before it tells two of the same name apart."""
+    keys = (name, table_key("node", name), table_key("edge", name))
+    found = [catalog.tables[key] for key in keys if key in catalog.tables]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InvalidInput(
+            f"'{name}' is a node type and an edge type", hint=f"write node:{name} or edge:{name}"
+        )
+    names = sorted(table.name for table in catalog.tables.values())
+    raise NotFound(
+        f"unknown type '{name}'{did_you_mean(name, names)}", details={"type": name, "types": names}
+    )
+
+
+def _named(table: Table, names: Sequence[str]) -> tuple[Column, ...]:
+    known = {column.name: column for column in table.columns}
+    for place, name in enumerate(names):
+        if name not in known:
+            raise NotFound(
+                f"{table.kind} type '{table.name}' has no column '{name}'{did_you_mean(name, sorted(known))}",
+                details={"column": name, "columns": sorted(known)},
+            )
+        if name in names[:place]:
+            raise InvalidInput(f"column '{name}' is asked for twice")
+    return tuple(known[name] for name in names)
+
+
+def _described(kind: str, nullable: bool) -> str:
+    return kind if nullable else f"{kind} NOT NULL"
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise InvalidInput(f"option 'rowsPerPartition' is '{text}', not a number above zero")
+    return int(text)

@@ -1,0 +1,40 @@
+"""Rows written into a table by whoever computes them, to be committed by somebody else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+from lance.fragment import FragmentMetadata, write_fragments
+
+from omnigraph.store.lance_io import LanceRoot, data_files, translated
+from omnigraph.store.location import Location
+from omnigraph.store.options import StorageOptions
+from omnigraph.store.records import TablePin
+from omnigraph.store.sync import Durability
+
+
+def open_root(uri: str, options: StorageOptions, durability: Durability) -> LanceRoot:
+    """The root of a graph's tables, for a process that knows its address alone."""
+    return LanceRoot.at(Location.parse(uri), options, durability)
+
+
+def write_rows(
+    root: LanceRoot, pin: TablePin, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+) -> list[tuple[str, int]]:
+    """Write rows as fragments of a pinned table that no version has yet; each as text, with its number of rows.
+
+    They are durable when this returns. Nothing refers to them: should nobody commit them they are garbage.
+    """
+    with translated(f"write rows of {pin.path}"):
+        dataset = root.open(pin.path, pin.version)
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        fragments = list(write_fragments(reader, dataset, mode="append"))
+        root.sync(pin.path, data_files(fragments))
+    return [(json.dumps(item.to_json()), item.physical_rows) for item in fragments]
+
+
+def read_fragments(texts: Sequence[str]) -> list[FragmentMetadata]:
+    """Fragments as a table takes them in."""
+    return [FragmentMetadata.from_json(text) for text in texts]

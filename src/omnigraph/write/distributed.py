@@ -1,0 +1,283 @@
+"""Loads whose splits are done by Spark: tasks write the rows, keys alone are checked, one commit takes all in."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from omnigraph.catalog.catalog import Table
+from omnigraph.engine.duckdb import Limits, Workspace
+from omnigraph.errors import OmnigraphError
+from omnigraph.graph.plan import OperationClass
+from omnigraph.graph.transaction import Transaction
+from omnigraph.pipeline.tasks import run_tasks
+from omnigraph.store.fragments import read_fragments
+from omnigraph.store.options import StorageOptions
+from omnigraph.store.sync import Durability
+from omnigraph.write import set_queries as queries
+from omnigraph.write.findings import Findings, refuse
+from omnigraph.write.input import Reject, Rejecting
+from omnigraph.write.keyed import KeyedWork, key_columns, no_keys
+from omnigraph.write.load import LoadOutcome, carry_out
+from omnigraph.write.set_rules import entity_of
+from omnigraph.write.splits import Split
+from omnigraph.write.spool import LoadLimits, LoadMode, Progress
+from omnigraph.write.staging import SPLIT_SHIFT, LoadJob, SplitReport, Written, stage_split
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LINE = re.compile(r"^line (\d+): |(?<=at line )(\d+)(?=:)")
+
+
+class DistributedLoad:
+    """A load on its way through Spark. What its tasks wrote serves every attempt to commit it."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        splits: Sequence[Split],
+        mode: LoadMode,
+        outcome: LoadOutcome,
+        *,
+        uri: str,
+        options: StorageOptions,
+        durability: Durability,
+        named: Sequence[str] = (),
+        rejecting: Rejecting | None = None,
+        progress: Progress | None = None,
+        limits: LoadLimits | None = None,
+    ) -> None:
+        self._spark = spark
+        self._splits = splits
+        self._mode = mode
+        self._outcome = outcome
+        self._place = (uri, options, durability)
+        self._named = named
+        self._rejecting = rejecting
+        self._progress = progress
+        self._limits = limits or LoadLimits()
+        self._reports: list[SplitReport] | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> DistributedLoad:
+        self._scratch = tempfile.TemporaryDirectory(prefix="omnigraph-load-")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+    def prepare(self, transaction: Transaction) -> OperationClass:
+        """The work of the load on a transaction, again if it must be."""
+        reports = self._reports
+        if reports is None:
+            reports = self._reports = self._stage_splits(transaction)
+        carry_out(self._open(transaction, reports), self._counts(reports), self._outcome, self._progress)
+        return "strict" if self._mode == "overwrite" else "insert"
+
+    # --- splits ------------------------------------------------------------------------------------------
+
+    def _stage_splits(self, transaction: Transaction) -> list[SplitReport]:
+        assert self._scratch is not None
+        uri, options, durability = self._place
+        base = transaction.base
+        job = LoadJob(
+            uri,
+            dict(options),
+            durability,
+            base.catalog,
+            {key: base.pin(key) for key in base.catalog.tables},
+            self._scratch.name,
+            self._rejecting is not None,
+        )
+        if self._progress is not None:
+            self._progress("read", 0)
+
+        def stage(split: Split) -> SplitReport:
+            return stage_split(job, split)
+
+        reports = run_tasks(self._spark, self._splits, stage)
+        before = _lines_before(reports)
+        _refuse_errors(reports, before)
+        self._hand_over(reports, before)
+        return reports
+
+    def _hand_over(self, reports: Sequence[SplitReport], before: Sequence[int]) -> None:
+        """Pass on what was rejected, in input order, with places that count from the beginning of the file."""
+        for report, first in zip(reports, before, strict=True):
+            self._outcome.rejected += report.rejected
+            if report.rejects is None or self._rejecting is None:
+                continue
+            with Path(report.rejects).open(encoding="utf-8") as file:
+                for line in file:
+                    item = json.loads(line)
+                    message = _shifted(item["error"], item["line"], first)
+                    place = item["line"] + first
+                    self._rejecting(Reject(place, message, item["record"], item["source"]))
+
+    def _counts(self, reports: Sequence[SplitReport]) -> dict[str, int]:
+        counts = dict.fromkeys(self._named, 0)
+        for report in reports:
+            for key, written in report.written.items():
+                counts[key] = counts.get(key, 0) + written.rows
+        return counts
+
+    # --- checks ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _open(self, transaction: Transaction, reports: Sequence[SplitReport]) -> Iterator[WrittenLoad]:
+        assert self._scratch is not None
+        limits = Limits(memory=f"{self._limits.memory}B")
+        with Workspace(Path(self._scratch.name), limits) as workspace:
+            yield WrittenLoad(transaction, self._mode, workspace, reports, list(self._counts(reports)))
+
+
+class WrittenLoad(KeyedWork):
+    """A load whose rows have been written by tasks, which left their keys in files."""
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        mode: LoadMode,
+        workspace: Workspace,
+        reports: Sequence[SplitReport],
+        loaded: Sequence[str],
+    ) -> None:
+        super().__init__(transaction, mode, workspace, loaded)
+        self._reports = reports
+        self._sources = [report.split.file for report in reports]
+        self._before = _lines_before(reports)
+        self._gone = {key: self._bring_new(table) for key, table in self._loaded.items()}
+        self.superseded = {key: len(gone) for key, gone in self._gone.items()}
+        self._bring_committed()
+
+    def _written(self, key: str) -> Iterator[Written]:
+        return (report.written[key] for report in self._reports if key in report.written)
+
+    def _bring_new(self, table: Table) -> np.ndarray[Any, Any]:
+        """Have the keys of the records that count in the workspace; the positions of those that do not."""
+        files = [written.keys for written in self._written(table.key) if written.keys is not None]
+        new, given = queries.new_keys(table.id), queries.given_keys(table.id)
+        if not files:
+            self._workspace.append(new, [no_keys(table, key_columns(table, entity_of(self._catalog, table)))])
+            return np.empty(0, np.int64)
+        if self._mode != "merge":
+            self._workspace.attach(new, files)
+            return np.empty(0, np.int64)
+        self._workspace.attach(given, files)
+        gone = self._numbers(queries.superseded_positions(table.id))
+        self._workspace.derive(new, queries.last_records(table.id))
+        return gone
+
+    def places(self, key: str, ids: Sequence[str]) -> Mapping[str, tuple[int, str | None]]:
+        """Where the last record of each of these ids is from."""
+        found: dict[str, tuple[int, str | None]] = {}
+        for batch in self._workspace.stream(queries.origins(self._loaded[key].id, ids)):
+            for row in batch.to_pylist():
+                split = row[queries.SOURCE]
+                found[row["id"]] = (row[queries.PLACE] + self._before[split], self._sources[split])
+        return found
+
+    # --- staging -----------------------------------------------------------------------------------------
+
+    def stage(self) -> dict[str, dict[str, int]]:
+        """Take everything that was written into detached versions, with indexes of the ids and ends."""
+        return {key: self._stage(table) for key, table in self._loaded.items()}
+
+    def _stage(self, table: Table) -> dict[str, int]:
+        tables, pin = self._transaction.base.tables, self._transaction.pin(table.key)
+        parts = [item for written in self._written(table.key) for item in written.fragments]
+        fragments = read_fragments([text for text, _ in parts])
+        inserted = sum(rows for _, rows in parts) - self.superseded[table.key]
+        updated, deleted = 0, 0
+        if self._mode == "overwrite":
+            updated = int(self._numbers(queries.count_rewritten(table.id))[0])
+            deleted = pin.rows - updated
+            if pin.rows + inserted:
+                self._take(table, tables.stage_written(pin, fragments, replace=True))
+        elif inserted:
+            doomed = np.empty(0, np.uint64)
+            if self._mode == "merge":
+                doomed = self._numbers(queries.rewritten_addresses(table.id)).astype(np.uint64)
+            updated = len(doomed)
+            self._take(
+                table, tables.stage_written(pin, fragments, delete=doomed, dropped=self._dropped(table))
+            )
+        return {"inserted": inserted - updated, "updated": updated, "deleted": deleted}
+
+    def _dropped(self, table: Table) -> dict[int, list[int]]:
+        """Of each fragment that was written, by its number, the rows that a later record replaces."""
+        gone = self._gone[table.key]
+        found: dict[int, list[int]] = {}
+        if not len(gone):
+            return found
+        number = 0
+        for report in self._reports:
+            written = report.written.get(table.key)
+            first = report.split.number << SPLIT_SHIFT
+            for _, rows in () if written is None else written.fragments:
+                low, high = np.searchsorted(gone, (first, first + rows))
+                if low < high:
+                    found[number] = (gone[low:high] - first).tolist()
+                first += rows
+                number += 1
+        return found
+
+
+def _lines_before(reports: Sequence[SplitReport]) -> list[int]:
+    """For each split how many lines or rows of its file come before it."""
+    found: list[int] = []
+    lines: dict[str, int] = {}
+    for report in reports:
+        split = report.split
+        known = lines.get(split.file, 0) if split.form == "records" else split.first_row
+        found.append(known)
+        lines[split.file] = known + report.lines
+    return found
+
+
+def _refuse_errors(reports: Sequence[SplitReport], before: Sequence[int]) -> None:
+    """Raise what the first split in input order raised, else what all rows that broke a rule of their own did."""
+    for report, first in zip(reports, before, strict=True):
+        if report.error is not None:
+            raise _placed(report.error, first)
+    shifted = [
+        replace(
+            report.findings,
+            violations=tuple(
+                replace(item, details={**item.details, "line": item.details["line"] + first})
+                if "line" in item.details
+                else item
+                for item in report.findings
+            ),
+        )
+        for report, first in zip(reports, before, strict=True)
+    ]
+    refuse(Findings.merge(shifted))
+
+
+def _placed(error: OmnigraphError, first: int) -> OmnigraphError:
+    """An error of a split with the line that it has in its file."""
+    line = error.details.get("line")
+    if first and isinstance(line, int):
+        error.message = _shifted(error.message, line, first)
+        error.args = (error.message, *error.args[1:])
+        error.details["line"] = line + first
+    return error
+
+
+def _shifted(message: str, line: int, first: int) -> str:
+    return (
+        message
+        if not first
+        else _LINE.sub(lambda found: found[0].replace(str(line), str(line + first)), message)
+    )
