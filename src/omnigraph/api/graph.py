@@ -271,8 +271,8 @@ class Graph:
         `create_from`, a branch that is missing is made from that one first.
 
         `engine` says where the work is done: ``local`` in this process, ``spark`` by Spark's tasks, which read
-        files alone; ``auto`` takes Spark for large files. `spark` is a session or the URL of a master; without it the
-        active session is used, or one is started on this machine. The graph, and what is refused, are the same.
+        files alone; ``auto`` takes Spark for large files. `spark` is a session or the URL of a master; without it
+        the active session is used, or one is started on this machine. Graph and refusals are the same.
 
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-load", schema="node City { name: String @key  inhabitants: I64? }")

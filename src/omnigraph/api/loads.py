@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -130,6 +131,7 @@ def _load_on_spark(
     repository: Repository, request: LoadRequest, outcome: LoadOutcome, take: Rejecting | None
 ) -> Done | None:
     from omnigraph.pipeline.session import resolve_session
+    from omnigraph.pipeline.tasks import run_tasks
     from omnigraph.write.distributed import DistributedLoad
     from omnigraph.write.sources import named_key
     from omnigraph.write.splits import plan_splits
@@ -143,7 +145,7 @@ def _load_on_spark(
     master = request.spark if isinstance(request.spark, str) else None
     spark = resolve_session(None if master is not None else request.spark, master)
     with DistributedLoad(
-        spark,
+        partial(run_tasks, spark),
         splits,
         request.mode,
         outcome,

@@ -1,15 +1,15 @@
-"""Loads whose splits are done by Spark: tasks write the rows, keys alone are checked, one commit takes all in."""
+"""Loads whose splits are done elsewhere: tasks write the rows, keys alone are checked, one commit takes all in."""
 
 from __future__ import annotations
 
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from omnigraph.engine.duckdb import Limits, Workspace
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.transaction import Transaction
-from omnigraph.pipeline.tasks import run_tasks
 from omnigraph.store.fragments import read_fragments
 from omnigraph.store.options import StorageOptions
 from omnigraph.store.sync import Durability
@@ -32,18 +31,18 @@ from omnigraph.write.splits import Split
 from omnigraph.write.spool import LoadLimits, LoadMode, Progress
 from omnigraph.write.staging import SPLIT_SHIFT, LoadJob, SplitReport, Written, stage_split
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+# Runs a function over splits somewhere and gives the reports in their order, such as `pipeline.tasks.run_tasks`.
+RunSplits: TypeAlias = Callable[[Sequence[Split], Callable[[Split], SplitReport]], list[SplitReport]]
 
 _LINE = re.compile(r"^line (\d+): |(?<=at line )(\d+)(?=:)")
 
 
 class DistributedLoad:
-    """A load on its way through Spark. What its tasks wrote serves every attempt to commit it."""
+    """A load whose splits others do. What they wrote serves every attempt to commit it."""
 
     def __init__(
         self,
-        spark: SparkSession,
+        run: RunSplits,
         splits: Sequence[Split],
         mode: LoadMode,
         outcome: LoadOutcome,
@@ -56,7 +55,7 @@ class DistributedLoad:
         progress: Progress | None = None,
         limits: LoadLimits | None = None,
     ) -> None:
-        self._spark = spark
+        self._run = run
         self._splits = splits
         self._mode = mode
         self._outcome = outcome
@@ -105,7 +104,7 @@ class DistributedLoad:
         def stage(split: Split) -> SplitReport:
             return stage_split(job, split)
 
-        reports = run_tasks(self._spark, self._splits, stage)
+        reports = self._run(self._splits, stage)
         before = _lines_before(reports)
         _refuse_errors(reports, before)
         self._hand_over(reports, before)
