@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 TABLE_SUFFIXES = (".csv", ".parquet")
 
 Mode: TypeAlias = Literal["overwrite", "append", "merge"]
+Engine: TypeAlias = Literal["auto", "local", "spark"]
 
 # Names of types begin with a capital letter. A file of such a name is still named by ``./``.
 _OF_A_TYPE = re.compile(r"((?:node:|edge:)?[A-Z]\w*)=(.+)", re.DOTALL)
@@ -68,6 +69,14 @@ def load(
     message: Annotated[
         str | None, typer.Option("--message", metavar="TEXT", help="Recorded with the commit.")
     ] = None,
+    engine: Annotated[
+        Engine,
+        typer.Option("--engine", metavar="ENGINE", help="local, spark, or auto: spark for large files."),
+    ] = "auto",
+    spark: Annotated[
+        str | None,
+        typer.Option("--spark", metavar="URL", help="Spark's master or Connect address; else this machine."),
+    ] = None,
     durability: DurabilityOption = "full",
     json: JsonOption = False,
 ) -> None:
@@ -83,7 +92,17 @@ def load(
     if mode == "overwrite":
         require_consent(target, json=json)
     receipt, document = _run(
-        target, source, mode, branch, from_, durability, json=json, rejects=rejects, message=message
+        target,
+        source,
+        mode,
+        branch,
+        from_,
+        durability,
+        json=json,
+        rejects=rejects,
+        message=message,
+        engine=engine,
+        spark=spark,
     )
     if from_ is None:
         del document["base_branch"]
