@@ -174,7 +174,8 @@ def _wants_spark(repository: Repository, request: LoadRequest) -> bool:
         return True
     if request.engine == "local" or not possible:
         return False
-    return input_bytes(request.source, repository.objects.options) >= SPARK_BYTES
+    catalog = repository.snapshot(request.branch).catalog
+    return input_bytes(request.source, catalog, repository.objects.options) >= SPARK_BYTES
 
 
 def _write_request(request: LoadRequest, content: str, *, bulk: bool) -> WriteRequest:

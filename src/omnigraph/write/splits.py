@@ -58,8 +58,10 @@ def can_split(source: Any) -> bool:
     return isinstance(source, str | Path)
 
 
-def input_bytes(source: Any, options: StorageOptions) -> int:
+def input_bytes(source: Any, catalog: Catalog, options: StorageOptions) -> int:
     """How many bytes the files of a source have, packed or not."""
+    for name in source if isinstance(source, Mapping) else ():
+        named_key(name, catalog)
     parts = list(source.values()) if isinstance(source, Mapping) else [source]
     suffixes = TABLE_SUFFIXES if isinstance(source, Mapping) else RECORD_SUFFIXES
     total = 0
