@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,17 +11,17 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+# Queries call the ends of an edge by other names than tables do.
+_ENDS = {"from": "src", "to": "dst"}
+
 
 def register(spark: Any) -> None:
     """Make ``format("omnigraph")`` known to a session, a classic one or one of Spark Connect.
 
-    Turns on filter push-down for Python data sources in that session. The cluster's Pythons need omnigraph
-    installed. Registering twice is harmless.
+    The Pythons of the cluster need omnigraph installed. Registering twice is harmless.
     """
     from omnigraph.pipeline.datasource import data_source
 
-    # Without this Spark refuses a source that can push filters, instead of not asking it to.
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(data_source(exact_filter))
 
 
@@ -29,7 +30,8 @@ def exact_filter(predicate: ir.Predicate, table: Table) -> str | None:
     from omnigraph.engine.bindings import Bindings
     from omnigraph.engine.pushdown import push_down
 
-    pushed = push_down(predicate, lambda ref: _physical(ref, table), Bindings())
+    now = time.time_ns() // 1_000_000
+    pushed = push_down(predicate, lambda ref: _physical(ref, table), Bindings(now=now))
     if not pushed.exact:
         return None
     return "true" if pushed.sql is None else pushed.sql
@@ -38,4 +40,5 @@ def exact_filter(predicate: ir.Predicate, table: Table) -> str | None:
 def _physical(ref: ir.PropertyRef | ir.ColumnRef, table: Table) -> str:
     from omnigraph.lang import ir
 
-    return table.physical(ref.name if isinstance(ref, ir.ColumnRef) else ref.property)
+    name = ref.name if isinstance(ref, ir.ColumnRef) else ref.property
+    return table.physical(_ENDS.get(name, name) if table.kind == "edge" else name)

@@ -2,27 +2,24 @@
 
 The driver resolves the state of the graph once and pins it: tasks get the version of one Lance table, the
 fragments of their partition and a filter, and read nothing else, so a commit made meanwhile is never seen.
+
+There is no `pushFilters` here on purpose. Spark 4.3 keeps what it leads to with the source and not with the
+scan, so that a DataFrame that was filtered once shows only those rows to every later use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
-from omnigraph.catalog.catalog import Table
-from omnigraph.lang import ir
-from omnigraph.pipeline.filters import predicate_of
-from omnigraph.pipeline.table_read import TableRead, plan_read
+from omnigraph.pipeline.table_read import ExactFilter, TableRead, plan_read
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSource, Filter
+    from pyspark.sql.datasource import DataSource
     from pyspark.sql.types import StructType
 
 FORMAT: Final = "omnigraph"
-
-# The SQL that selects exactly the rows a predicate is true of, or None when it cannot be said.
-ExactFilter: TypeAlias = Callable[[ir.Predicate, Table], str | None]
 
 
 def data_source(exact_filter: ExactFilter) -> type[DataSource]:
@@ -33,18 +30,6 @@ def data_source(exact_filter: ExactFilter) -> type[DataSource]:
         def __init__(self, read: TableRead, schema: StructType) -> None:
             self._read = read
             self._schema = schema
-
-        def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-            pushed, left = [], []
-            for item in filters:
-                predicate = predicate_of(item, self._read.table)
-                sql = None if predicate is None else exact_filter(predicate, self._read.table)
-                if sql is None:
-                    left.append(item)
-                else:
-                    pushed.append(sql)
-            self._read = self._read.filtered(pushed)
-            return left
 
         def partitions(self) -> list[InputPartition]:
             return [InputPartition(fragments) for fragments in self._read.partitions()]
@@ -65,11 +50,11 @@ def data_source(exact_filter: ExactFilter) -> type[DataSource]:
 
         def schema(self) -> str:
             # Spark keeps this object, so everything that is read through it later is of the same commit.
-            self._plan = plan_read(self.options)
+            self._plan = plan_read(self.options, exact_filter)
             return self._plan.ddl
 
         def reader(self, schema: StructType) -> DataSourceReader:
-            plan = self._plan or plan_read(self.options)
+            plan = self._plan or plan_read(self.options, exact_filter)
             return GraphReader(plan.selecting(schema), schema)
 
     return GraphSource

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from omnigraph.catalog.catalog import Catalog, Column, Table, table_key
 from omnigraph.catalog.columns import spark_ddl, spark_type
 from omnigraph.errors import InvalidInput, NotFound
-from omnigraph.lang.source import did_you_mean
+from omnigraph.lang import ir
+from omnigraph.lang.source import Source, did_you_mean
 from omnigraph.lang.temporal import EPOCH_TIME, parse_datetime
 from omnigraph.lang.types import Scalar
 
@@ -27,8 +28,11 @@ ROWS_PER_PARTITION: Final = 1_000_000
 STORAGE_PREFIX: Final = "storage."
 # Spark's own name for the argument of `load` is `path`.
 OPTIONS: Final = (
-    "uri", "path", "type", "branch", "commit", "snapshot", "timestamp", "columns", "rowsPerPartition",
+    "uri", "path", "type", "branch", "commit", "snapshot", "timestamp", "columns", "where", "rowsPerPartition",
 )  # fmt: skip
+
+# The SQL that selects exactly the rows of a table that a predicate is true of, or None when it cannot be said.
+ExactFilter: TypeAlias = Callable[[ir.Predicate, Table], str | None]
 
 # Blobs may be megabytes each, and a batch of them has to fit into memory several times over.
 _BLOBS_PER_BATCH = 64
@@ -45,7 +49,7 @@ class TableRead:
     columns: tuple[Column, ...]
     rows_per_partition: int
     storage: Mapping[str, str] = field(repr=False)
-    where: tuple[str, ...] = ()
+    where: str | None = None
 
     @property
     def ddl(self) -> str:
@@ -65,10 +69,6 @@ class TableRead:
                     hint="read it as it is and cast afterwards",
                 )
         return replace(self, columns=columns)
-
-    def filtered(self, where: Sequence[str]) -> TableRead:
-        """The same read of only those rows that every one of these filters selects."""
-        return replace(self, where=(*self.where, *where))
 
     def partitions(self) -> list[tuple[int, ...]]:
         """The fragments of every partition: neighbours, up to the number of rows that was asked for."""
@@ -102,7 +102,7 @@ class TableRead:
                 dataset = self._tables().open(self.pin.path, self.pin.version)
                 scanner = dataset.scanner(
                     columns=[column.physical for column in self.columns],
-                    filter=" AND ".join(f"({item})" for item in self.where) or None,
+                    filter=self.where,
                     fragments=[fragment_of(dataset, id_) for id_ in fragments],
                     batch_size=_BLOBS_PER_BATCH if blobs else None,
                     scan_in_order=False,
@@ -124,7 +124,7 @@ class TableRead:
         return Tables(LanceRoot.at(Location.parse(self.uri), self.storage, "full"))
 
 
-def plan_read(options: Mapping[str, str]) -> TableRead:
+def plan_read(options: Mapping[str, str], exact_filter: ExactFilter) -> TableRead:
     """What the options of a read ask for, pinned to the commit that they mean now."""
     from omnigraph.graph.repository import Repository
     from omnigraph.store.location import Location
@@ -160,6 +160,9 @@ def plan_read(options: Mapping[str, str]) -> TableRead:
         else _named(table, [item.strip() for item in columns.split(",")]),
         rows_per_partition=rows,
         storage=storage,
+        where=None
+        if "where" not in given
+        else _filter(given["where"], snapshot.catalog, table, exact_filter),
     )
 
 
@@ -243,6 +246,26 @@ def _named(table: Table, names: Sequence[str]) -> tuple[Column, ...]:
         if name in names[:place]:
             raise InvalidInput(f"column '{name}' is asked for twice")
     return tuple(known[name] for name in names)
+
+
+def _filter(text: str, catalog: Catalog, table: Table, exact_filter: ExactFilter) -> str:
+    """The filter of a condition as it stands after the `where` of a mutation."""
+    from omnigraph.lang.check import check_query
+    from omnigraph.lang.query_parser import parse_queries
+
+    source = Source(f"query read() {{ delete {table.name} where\n{text}\n}}", "where")
+    queries = parse_queries(source).queries
+    checked = check_query(queries[0], catalog.schema, source)
+    statements = checked.statements if isinstance(checked, ir.MutationQuery) and len(queries) == 1 else ()
+    kind = ir.DeleteNode if table.kind == "node" else ir.DeleteEdge
+    if len(statements) != 1 or not isinstance(statements[0], kind):
+        raise InvalidInput(f"'{text}' is not one condition on a row of {table.kind} type '{table.name}'")
+    found = exact_filter(statements[0].where, table)
+    if found is None:
+        raise InvalidInput(
+            f"'{text}' is a condition that a scan cannot run", hint="filter the DataFrame instead"
+        )
+    return found
 
 
 def _described(kind: str, nullable: bool) -> str:
