@@ -321,3 +321,12 @@ def test_a_type_that_is_named_without_rows_is_overwritten_to_nothing(rows: Any) 
     done = g.load({"Person": rows}, mode="overwrite")
     assert done.affected == {"Person": {"inserted": 0, "updated": 0, "deleted": 1}}
     assert g.query("query all() { match { $p: Person } return { $p.name } }").rows() == []
+
+
+def test_an_idempotency_key_stands_for_the_records_it_came_with() -> None:
+    g = og.init(fresh_memory(), schema="node Note { text: String }")
+    first = g.load({"Note": [{"text": "a"}]}, idempotency_key="k")
+    again = g.load({"Note": [{"text": "a"}]}, idempotency_key="k")
+    assert (again.replayed, again.commit) == (True, first.commit)
+    with pytest.raises(og.OmnigraphError, match="idempotency"):
+        g.load({"Note": [{"text": "b"}]}, idempotency_key="k")

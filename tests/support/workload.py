@@ -31,6 +31,7 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.compile import load_schema
 from omnigraph.store import manifest
 from omnigraph.store.records import GENESIS_SEQUENCE, CommitRecord, RecoveryRecord
+from tests.support.api_writes import API_WRITES, make_people
 
 SCHEMA: Final = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { since: I32? }\n"
 PERSON, KNOWS = "node:Person", "edge:Knows"
@@ -39,11 +40,12 @@ WRITER: Final = "writer"
 SIDE: Final = "side"
 PAIR: Final = "pair"
 SHALLOW_FOLD: Final = 4
+MADE_ID: Final = 26
 
 Rows: TypeAlias = dict[str, int]
 Graph: TypeAlias = Repository
 Act: TypeAlias = Callable[[Graph], str]
-Setting: TypeAlias = Literal["nothing", "small", "worn", "long", "deep"]
+Setting: TypeAlias = Literal["nothing", "small", "worn", "long", "deep", "people"]
 
 
 def catalog() -> Catalog:
@@ -239,6 +241,7 @@ KINDS: Final[dict[str, Kind]] = {
     "fold-and-trim-the-log": Kind("deep", _trim_log),
     "heal": Kind("small", _heal),
 }
+API_KINDS: Final[dict[str, Kind]] = {name: Kind("people", item.act) for name, item in API_WRITES.items()}
 
 
 # --- the graphs they start from ---------------------------------------------------------------------------
@@ -258,6 +261,8 @@ def prepare_setting(setting: Setting, uri: str, options: Mapping[str, str] | Non
             write(graph, change(insert=pairs(10 + number)), actor="founder")
     if setting == "long":
         _fill_log(graph, level=0, files=manifest.FOLD - 1)
+    if setting == "people":
+        make_people(graph)
     if setting == "deep":
         with folding_at(SHALLOW_FOLD):
             _fill_log(graph, level=1, files=SHALLOW_FOLD)
@@ -320,7 +325,7 @@ def run(task: Task) -> None:
             graph = Repository.open(task.uri, options=task.options, durability=task.durability)
             if task.lease_seconds is not None:
                 graph.intents.lease_seconds = task.lease_seconds
-            commit = KINDS[task.kind].act(graph)
+            commit = (KINDS | API_KINDS)[task.kind].act(graph)
     except OmnigraphError as error:
         say(f"REFUSED {error.code} {error.message}")
     else:
@@ -357,7 +362,7 @@ def observe(graph: Graph) -> State:
     found = {}
     for name in graph.branches():
         snapshot = graph.snapshot(name)
-        tables = {key: _ids_and_values(snapshot.scan(key)) for key in BOTH}
+        tables = {key: _without_made_ids(key, snapshot.scan(key)) for key in BOTH}
         found[name] = (snapshot.commit.sequence, tables)
     return State(found)
 
@@ -372,6 +377,20 @@ def look(uri: str, options: Mapping[str, str] | None = None) -> State | None:
         return observe(graph)
     finally:
         graph.close()
+
+
+def _without_made_ids(key: str, table: pa.Table) -> Rows:
+    """Rows by id, but edges whose ids were made for them by their ends: nobody can foresee those ids."""
+    rows = _ids_and_values(table)
+    if key != KNOWS:
+        return rows
+    found: Rows = {}
+    for id_, src, dst in zip(*(table[name].to_pylist() for name in ("id", "src", "dst")), strict=True):
+        name = f"{src} to {dst}" if len(id_) == MADE_ID and not id_.startswith(PAIR) else id_
+        while name in found:
+            name += " again"
+        found[name] = rows[id_]
+    return dict(sorted(found.items()))
 
 
 def _ids_and_values(table: pa.Table) -> Rows:
@@ -457,11 +476,25 @@ def _check_tables(graph: Graph, commit: CommitRecord) -> None:
     snapshot = graph.snapshot(at=commit.id)
     tables = {}
     for key in BOTH:
-        tables[key] = _ids_and_values(snapshot.scan(key))
+        stored = snapshot.scan(key)
+        _check_keys(key, stored)
+        tables[key] = _ids_and_values(stored)
         pinned = snapshot.pin(key).rows
         assert len(tables[key]) == pinned, f"{key} has {len(tables[key])} rows, its pin says {pinned}"
+        for end in ("src", "dst") if key == KNOWS else ():
+            nowhere = set(stored[end].to_pylist()) - tables[PERSON].keys()
+            assert not nowhere, f"commit {commit.id} has edges whose {end} is nowhere: {sorted(nowhere)}"
     halves = {id_ for id_ in tables[PERSON].items() ^ tables[KNOWS].items() if id_[0].startswith(PAIR)}
     assert not halves, f"commit {commit.id} shows one half of {sorted(halves)}"
+
+
+def _check_keys(key: str, stored: pa.Table) -> None:
+    """The key of a node is its id, so that no two nodes have one key."""
+    if key == PERSON:
+        names = next(
+            name for name in stored.column_names[1:] if pa.types.is_string(stored.schema.field(name).type)
+        )
+        assert stored["id"].to_pylist() == stored[names].to_pylist(), "a node's id is not its key"
 
 
 def _check_next_write(graph: Graph) -> None:

@@ -122,7 +122,8 @@ def _load_here(
         options=repository.objects.options,
     )
     with Spool.of(batches, catalog, rejecting=take, progress=request.progress) as spool:
-        write = _write_request(request, f"{sorted(spool.counts.items())}", bulk=spool.is_bulk)
+        content = "" if request.idempotency_key is None else spool.digest()
+        write = _write_request(request, content, bulk=spool.is_bulk)
         prepare = prepare_load(spool, request.mode, outcome, progress=request.progress)
         return repository.write(request.branch, write, prepare)
 

@@ -321,7 +321,7 @@ class Frame:
         """The index of ids that covers every part of this version, when it is worth having."""
         family = ("ids", self.pin.path)
         known: IdIndex | None = self.cache.newest(family)
-        if known is not None and self._places().keys() <= set(known.files):
+        if known is not None and self._places().keys() <= known.covered:
             return known
         if known is None and not self._wants("id"):
             return None
@@ -330,9 +330,8 @@ class Frame:
     def _index_ids(self, known: IdIndex | None) -> IdIndex:
         parts = self.parts()
         if known is not None:
-            covered = set(known.files)
-            added = [part for part in parts if part.files not in covered]
-            if len(known.loose) + sum(part.rows for part in added) <= LOOSE_IDS:
+            added = [part for part in parts if part.files not in known.covered]
+            if known.loose_rows + sum(part.rows for part in added) <= LOOSE_IDS:
                 return known.extended(self._with_ids(added))
         return IdIndex.build(self._with_ids(parts))
 

@@ -38,6 +38,8 @@ class IdIndex:
     starts: npt.NDArray[np.int64]
     offsets: npt.NDArray[np.uint32]
     loose: dict[str, tuple[Spot, ...]] = field(default_factory=dict)
+    # All of them: a key that is written again and again has a row in every file.
+    loose_rows: int = 0
 
     @classmethod
     def build(cls, parts: Sequence[tuple[str, npt.NDArray[np.uint32], pa.Array]]) -> IdIndex:
@@ -55,7 +57,12 @@ class IdIndex:
     def nbytes(self) -> int:
         """Memory of it all."""
         sorted_part = self.ids.nbytes + self.order.nbytes + self.offsets.nbytes
-        return int(sorted_part) + _BYTES_PER_LOOSE * len(self.loose)
+        return int(sorted_part) + _BYTES_PER_LOOSE * self.loose_rows
+
+    @cached_property
+    def covered(self) -> frozenset[str]:
+        """The files whose ids it has."""
+        return frozenset(self.files)
 
     @cached_property
     def _fences(self) -> tuple[int, list[str]]:
@@ -72,7 +79,8 @@ class IdIndex:
             files.append(file)
             for id_, offset in zip(ids.to_pylist(), offsets.tolist(), strict=True):
                 loose[id_] = ((number, offset), *loose.get(id_, ()))
-        found = IdIndex(tuple(files), self.ids, self.order, self.starts, self.offsets, loose)
+        rows = self.loose_rows + sum(len(offsets) for _, offsets, _ in parts)
+        found = IdIndex(tuple(files), self.ids, self.order, self.starts, self.offsets, loose, rows)
         found.__dict__["_fences"] = self._fences
         return found
 

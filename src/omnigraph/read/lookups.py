@@ -40,9 +40,9 @@ class CachedIds:
         """
         family = ("ids", pin.path)
         known: IdIndex | None = self._cache.newest(family)
-        if known is None or len(known.loose) + len(ids) > LOOSE_IDS:
+        if known is None or known.loose_rows + len(ids) > LOOSE_IDS:
             return
-        new = [part for part in parts_of(self._cache, tables, pin) if part.files not in known.files]
+        new = [part for part in parts_of(self._cache, tables, pin) if part.files not in known.covered]
         if len(new) == 1 and new[0].rows == len(ids) and new[0].deletions is None:
             places = np.arange(len(ids), dtype=np.uint32)
             self._cache.replace(family, lambda old: (old or known).extended([(new[0].files, places, ids)]))

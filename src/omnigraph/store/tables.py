@@ -9,6 +9,7 @@ import dataclasses
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +62,7 @@ class Tables:
         self.root = root
         self._lock = threading.Lock()
         self._open: OrderedDict[tuple[str, int], lance.LanceDataset] = OrderedDict()
+        self._side = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-stage")
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -134,8 +136,15 @@ class Tables:
         """
         dataset = self.open(pin.path, pin.version)
         with translated(f"stage rows of {pin.path}"):
-            changed, removed, deleted = self._delete(dataset, delete_ids, delete_addresses)
-            new = _write(dataset, insert)
+            ids = list(delete_ids)
+            if ids or delete_addresses:
+                # Neither depends on the other, and on a store each is a round trip.
+                writing = self._side.submit(_write, dataset, insert)
+                changed, removed, deleted = self._delete(dataset, ids, delete_addresses)
+                new = writing.result()
+            else:
+                changed, removed, deleted = [], set(), 0
+                new = _write(dataset, insert)
             folded = self._fold(dataset, changed, removed)
             operation = LanceOperation.Update(
                 removed_fragment_ids=sorted(removed | folded.removed),
@@ -306,11 +315,11 @@ class Tables:
     # --- parts -------------------------------------------------------------------------------------------
 
     def _delete(
-        self, dataset: lance.LanceDataset, ids: Iterable[str], addresses: Sequence[int]
+        self, dataset: lance.LanceDataset, ids: list[str], addresses: Sequence[int]
     ) -> tuple[list[FragmentMetadata], set[int], int]:
         """New deletion vectors for rows: changed fragments, emptied fragments, row count."""
         parts = [np.array(addresses, np.uint64)]
-        for part in _chunks(list(ids), _IDS_PER_FILTER):
+        for part in _chunks(ids, _IDS_PER_FILTER):
             where = "id IN (" + ", ".join(quote_string(item) for item in part) + ")"
             found = dataset.scanner(columns=[], filter=where, with_row_address=True).to_table()
             parts.append(found["_rowaddr"].to_numpy())

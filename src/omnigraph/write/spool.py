@@ -5,6 +5,7 @@ What is prepared again on a branch that moved starts from here and not from the 
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -153,6 +154,17 @@ class Spool:
         with pa.memory_map(str(rows.file)) as source, pa.ipc.open_file(source, options=options) as reader:
             for number in range(reader.num_record_batches):
                 yield reader.get_batch(number).select(names)
+
+    def digest(self) -> str:
+        """A name for what was given, whatever ids were made for it: equal inputs have equal names."""
+        found = hashlib.blake2b(digest_size=16)
+        for key in self.counts:
+            table = self.catalog.tables[key]
+            given = [item.name for item in table.columns if item.name != "id"]
+            found.update(key.encode())
+            for batch in self.batches(key, given):
+                found.update(batch.serialize())
+        return found.hexdigest()
 
     def directory(self) -> Path:
         """A place on disk that goes with the spool."""
