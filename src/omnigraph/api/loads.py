@@ -148,6 +148,7 @@ def _load_on_spark(
     with DistributedLoad(
         partial(run_tasks, spark),
         splits,
+        catalog,
         request.mode,
         outcome,
         uri=repository.location.uri,
@@ -165,8 +166,14 @@ def _wants_spark(repository: Repository, request: LoadRequest) -> bool:
     """Whether the load is one for Spark: asked for, or of files that are many bytes together."""
     from omnigraph.write.splits import can_split, input_bytes
 
-    possible = can_split(request.source) and not request.permissive
+    in_memory = repository.location.scheme == "memory"
+    possible = can_split(request.source) and not request.permissive and not in_memory
     if request.engine == "spark":
+        if in_memory:
+            raise InvalidInput(
+                "a graph in the memory of this process is out of reach for Spark's tasks",
+                hint="use a path or s3://, or engine='local'",
+            )
         if not possible:
             raise InvalidInput(
                 "Spark loads files of graph records, or CSV and Parquet files per type",

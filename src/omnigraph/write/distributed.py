@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from omnigraph.catalog.catalog import Table
+from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.engine.duckdb import Limits, Workspace
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.plan import OperationClass
@@ -25,7 +25,7 @@ from omnigraph.write import set_queries as queries
 from omnigraph.write.findings import Findings, refuse
 from omnigraph.write.input import Reject, Rejecting
 from omnigraph.write.keyed import KeyedWork, key_columns, no_keys
-from omnigraph.write.load import LoadOutcome, carry_out
+from omnigraph.write.load import LoadOutcome, carry_out, schema_changed
 from omnigraph.write.set_rules import entity_of
 from omnigraph.write.splits import Split
 from omnigraph.write.spool import LoadLimits, LoadMode, Progress
@@ -34,16 +34,18 @@ from omnigraph.write.staging import SPLIT_SHIFT, LoadJob, SplitReport, Written, 
 # Runs a function over splits somewhere and gives the reports in their order, such as `pipeline.tasks.run_tasks`.
 RunSplits: TypeAlias = Callable[[Sequence[Split], Callable[[Split], SplitReport]], list[SplitReport]]
 
-_LINE = re.compile(r"^line (\d+): |(?<=at line )(\d+)(?=:)")
+# Where a message begins with a place; what comes after may be somebody's own words.
+_PLACE = re.compile(r"^(line |row |invalid strict JSON at line )(\d+)")
 
 
 class DistributedLoad:
-    """A load whose splits others do. What they wrote serves every attempt to commit it."""
+    """A load whose splits others do, planned under the given catalog."""
 
     def __init__(
         self,
         run: RunSplits,
         splits: Sequence[Split],
+        catalog: Catalog,
         mode: LoadMode,
         outcome: LoadOutcome,
         *,
@@ -57,6 +59,7 @@ class DistributedLoad:
     ) -> None:
         self._run = run
         self._splits = splits
+        self._catalog = catalog
         self._mode = mode
         self._outcome = outcome
         self._place = (uri, options, durability)
@@ -64,7 +67,7 @@ class DistributedLoad:
         self._rejecting = rejecting
         self._progress = progress
         self._limits = limits or LoadLimits()
-        self._reports: list[SplitReport] | None = None
+        self._handed_over = False
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> DistributedLoad:
@@ -77,9 +80,10 @@ class DistributedLoad:
 
     def prepare(self, transaction: Transaction) -> OperationClass:
         """The work of the load on a transaction, again if it must be."""
-        reports = self._reports
-        if reports is None:
-            reports = self._reports = self._stage_splits(transaction)
+        if transaction.base.catalog.fingerprint != self._catalog.fingerprint:
+            raise schema_changed(transaction)
+        # Each attempt writes its own rows: only what is written under its intent is safe from cleanup.
+        reports = self._stage_splits(transaction)
         carry_out(self._open(transaction, reports), self._counts(reports), self._outcome, self._progress)
         return "strict" if self._mode == "overwrite" else "insert"
 
@@ -107,19 +111,21 @@ class DistributedLoad:
         reports = self._run(self._splits, stage)
         before = _lines_before(reports)
         _refuse_errors(reports, before)
-        self._hand_over(reports, before)
+        self._outcome.rejected = sum(report.rejected for report in reports)
+        if not self._handed_over:
+            self._hand_over(reports, before)
+        self._handed_over = True
         return reports
 
     def _hand_over(self, reports: Sequence[SplitReport], before: Sequence[int]) -> None:
         """Pass on what was rejected, in input order, with places that count from the beginning of the file."""
         for report, first in zip(reports, before, strict=True):
-            self._outcome.rejected += report.rejected
             if report.rejects is None or self._rejecting is None:
                 continue
             with Path(report.rejects).open(encoding="utf-8") as file:
                 for line in file:
                     item = json.loads(line)
-                    message = _shifted(item["error"], item["line"], first)
+                    message = _shifted(item["error"], first)
                     place = item["line"] + first
                     self._rejecting(Reject(place, message, item["record"], item["source"]))
 
@@ -265,18 +271,15 @@ def _refuse_errors(reports: Sequence[SplitReport], before: Sequence[int]) -> Non
 
 
 def _placed(error: OmnigraphError, first: int) -> OmnigraphError:
-    """An error of a split with the line that it has in its file."""
-    line = error.details.get("line")
-    if first and isinstance(line, int):
-        error.message = _shifted(error.message, line, first)
-        error.args = (error.message, *error.args[1:])
-        error.details["line"] = line + first
+    """An error of a split with the line or row that it has in its file."""
+    for name in ("line", "row"):
+        place = error.details.get(name)
+        if isinstance(place, int):
+            error.details[name] = place + first
+    error.message = _shifted(error.message, first)
+    error.args = (error.message, *error.args[1:])
     return error
 
 
-def _shifted(message: str, line: int, first: int) -> str:
-    return (
-        message
-        if not first
-        else _LINE.sub(lambda found: found[0].replace(str(line), str(line + first)), message)
-    )
+def _shifted(message: str, first: int) -> str:
+    return _PLACE.sub(lambda found: f"{found[1]}{int(found[2]) + first}", message)

@@ -81,17 +81,22 @@ def prepare_load(
 
     def prepare(transaction: Transaction) -> OperationClass:
         if transaction.base.catalog.fingerprint != spool.catalog.fingerprint:
-            raise Conflict(
-                "the schema changed while the load was being read",
-                details={"branch": transaction.head.branch},
-                hint="load again",
-            )
+            raise schema_changed(transaction)
         outcome.rejected, outcome.seconds = spool.rejected, {"read": spool.seconds}
         carry_out(_open(transaction, spool, mode), spool.counts, outcome, progress)
         # What replaces everything has decided on what was there; the others can be decided again.
         return "strict" if mode == "overwrite" else "insert"
 
     return prepare
+
+
+def schema_changed(transaction: Transaction) -> Conflict:
+    """The error of a load that was read under a schema that the branch no longer has."""
+    return Conflict(
+        "the schema changed while the load was being read",
+        details={"branch": transaction.head.branch},
+        hint="load again",
+    )
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from omnigraph.write.sources import (
     named_key,
     opened_file,
 )
-from omnigraph.write.tabular import read_csv, read_table
+from omnigraph.write.tabular import arrow_errors, guarded, read_csv, read_table
 
 # Some hundred thousand records: enough that starting a task does not count, little enough to be held in memory.
 SPLIT_BYTES = 32 << 20
@@ -39,12 +39,13 @@ class Split:
     """A part of one file: a range of bytes of records, of row groups of Parquet, or a whole file.
 
     Splits of one input are numbered in its order. `first_row` is the number of rows before it, where that is known
-    without reading.
+    without reading. `file` is what messages call it, `address` where it is, from wherever one looks.
     """
 
     number: int
     form: Form
     file: str
+    address: str
     key: str | None = None
     start: int = 0
     stop: int | None = None
@@ -91,7 +92,7 @@ def plan_splits(
             stops = [*range(split_bytes, size or 0, split_bytes), size]
             starts = [0, *(stop for stop in stops[:-1] if stop is not None)]
             found += [
-                Split(len(found) + place, "records", file.name, start=start, stop=stop)
+                Split(len(found) + place, "records", file.name, _address(file.name), start=start, stop=stop)
                 for place, (start, stop) in enumerate(zip(starts, stops, strict=True))
             ]
     return found
@@ -103,16 +104,21 @@ def _plan_tables(found: list[Split], key: str, part: str | Path, options: Storag
             raise InvalidInput(f"`{file.name}` is neither CSV nor Parquet")
         if has_suffix(file.name, (".csv",)):
             # A line end may stand inside a quoted cell: only a reader from the beginning knows.
-            found.append(Split(len(found), "csv", file.name, key))
+            found.append(Split(len(found), "csv", file.name, _address(file.name), key))
             continue
-        with opened_file(file) as stream:
+        address = _address(file.name)
+        with opened_file(file) as stream, arrow_errors(file.name):
             metadata = pq.ParquetFile(stream).metadata
         start = rows = before = 0
         for group in range(metadata.num_row_groups):
             rows += metadata.row_group(group).num_rows
             if rows >= _SPLIT_ROWS or group + 1 == metadata.num_row_groups:
-                found.append(Split(len(found), "parquet", file.name, key, start, group + 1, before))
+                found.append(Split(len(found), "parquet", file.name, address, key, start, group + 1, before))
                 start, before, rows = group + 1, before + rows, 0
+
+
+def _address(name: str) -> str:
+    return name if "://" in name else str(Path(name).absolute())
 
 
 def _size(name: str, stream: BinaryIO) -> int | None:
@@ -133,7 +139,7 @@ class SplitReader:
         """The rows of the split; places count from its beginning."""
         split = self.split
         suffixes = RECORD_SUFFIXES if split.form == "records" else TABLE_SUFFIXES
-        (file,) = list_files(split.file, suffixes, self._options)
+        (file,) = list_files(split.address, suffixes, self._options)
         with opened_file(file) as stream:
             match split.form:
                 case "records":
@@ -150,9 +156,11 @@ class SplitReader:
     def _read_groups(self, stream: BinaryIO, rejecting: Rejecting | None) -> Iterator[InputBatch]:
         split = self.split
         assert split.key is not None
-        with pq.ParquetFile(stream) as opened:
+        with arrow_errors(split.file):
+            opened = pq.ParquetFile(stream)
+        with opened:
             groups = list(range(split.start, split.stop or 0))
-            batches = opened.iter_batches(row_groups=groups)
+            batches = guarded(opened.iter_batches(row_groups=groups), split.file)
             reader = pa.RecordBatchReader.from_batches(opened.schema_arrow, batches)
             yield from read_table(split.key, reader, self._catalog, source=split.file, rejecting=rejecting)
 

@@ -68,10 +68,10 @@ def read_parquet(
 ) -> Iterator[InputBatch]:
     """The rows of a Parquet file, as `read_table` reads them; one batch is held at a time."""
     name = source or _name(file)
-    with _arrow_errors(name):
+    with arrow_errors(name):
         opened = pq.ParquetFile(file)
     with opened:
-        batches = _guarded(opened.iter_batches(BATCH_ROWS), name)
+        batches = guarded(opened.iter_batches(BATCH_ROWS), name)
         reader = pa.RecordBatchReader.from_batches(opened.schema_arrow, batches)
         yield from read_table(key, reader, catalog, source=name, rejecting=rejecting)
 
@@ -93,12 +93,12 @@ def read_csv(
     places = Places("row", name, rejecting)
     sheet = _sheet(catalog, key)
     odd: list[pv.InvalidRow] = []
-    with _arrow_errors(name):
+    with arrow_errors(name):
         opened = _open_csv(file, sheet, odd)
     reader = _TableReader(sheet, places, fit_text)
     reader.check_names(opened.schema.names)
     seen, refused = 0, 0
-    for batch in _guarded(opened, name):
+    for batch in guarded(opened, name):
         refused = _refuse_odd(odd, refused, places)
         numbers, seen = _numbers(batch.num_rows, seen, [row.number - 1 for row in odd])
         for start in range(0, batch.num_rows, BATCH_ROWS):
@@ -287,7 +287,7 @@ def _refuse_odd(odd: Sequence[pv.InvalidRow], refused: int, places: Places) -> i
 
 
 @contextmanager
-def _arrow_errors(name: str | None) -> Iterator[None]:
+def arrow_errors(name: str | None) -> Iterator[None]:
     """What Arrow and the system say about a file, as errors of ours."""
     try:
         yield
@@ -299,10 +299,10 @@ def _arrow_errors(name: str | None) -> Iterator[None]:
         raise StorageError(f"`{name}` cannot be read: {error}", details={"source": name}) from error
 
 
-def _guarded(batches: Iterable[pa.RecordBatch], name: str | None) -> Iterator[pa.RecordBatch]:
+def guarded(batches: Iterable[pa.RecordBatch], name: str | None) -> Iterator[pa.RecordBatch]:
     iterator = iter(batches)
     while True:
-        with _arrow_errors(name):
+        with arrow_errors(name):
             batch = next(iterator, None)
         if batch is None:
             return

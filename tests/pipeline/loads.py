@@ -1,0 +1,209 @@
+"""Loads done two ways, at once in one process and split by split, and what each said and left."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.write.distributed import DistributedLoad, RunSplits
+from omnigraph.write.input import Reject
+from omnigraph.write.load import LoadOutcome, prepare_load
+from omnigraph.write.sources import named_key, open_source
+from omnigraph.write.splits import Split, plan_splits
+from omnigraph.write.spool import LoadMode, Spool
+from omnigraph.write.staging import SplitReport
+from tests.catalog.test_identity import catalog_of
+from tests.write.loads import image
+
+SCHEMA = """
+node Person { name: String @key  age: I32?  mail: String? @unique  @range(age, 0..150) }
+node Firm { name: String @key }
+node Note { text: String  day: Date?  vec: Vector(2)? }
+edge Knows: Person -> Person { since: Date? }
+edge Leads: Person -> Firm @card(1..2)
+"""
+CATALOG = catalog_of(SCHEMA)
+MODES: list[LoadMode] = ["append", "merge", "overwrite"]
+Record = dict[str, Any]
+
+
+def person(name: str, **data: Any) -> Record:
+    return {"type": "Person", "data": {"name": name, **data}}
+
+
+def firm(name: str) -> Record:
+    return {"type": "Firm", "data": {"name": name}}
+
+
+def knows(id_: str, src: str, dst: str) -> Record:
+    return {"edge": "Knows", "from": src, "to": dst, "data": {"id": id_}}
+
+
+def leads(id_: str, src: str, dst: str) -> Record:
+    return {"edge": "Leads", "from": src, "to": dst, "data": {"id": id_}}
+
+
+def text_of(records: Iterable[Record | str]) -> str:
+    return "".join(f"{item if isinstance(item, str) else json.dumps(item)}\n" for item in records)
+
+
+# --- the two ways -------------------------------------------------------------------------------------------
+
+
+def one_by_one(splits: Sequence[Split], stage: Callable[[Split], SplitReport]) -> list[SplitReport]:
+    """Each split once, its report as it arrives from another process."""
+    return [pickle.loads(pickle.dumps(stage(item))) for item in splits]
+
+
+def backwards_and_twice(splits: Sequence[Split], stage: Callable[[Split], SplitReport]) -> list[SplitReport]:
+    """Each split twice, the last one first; now the one attempt is reported, now the other."""
+    attempts = [(stage(item), stage(item)) for item in reversed(splits)]
+    return [pickle.loads(pickle.dumps(pair[pair[0].split.number % 2])) for pair in reversed(attempts)]
+
+
+@dataclass
+class Attempt:
+    """What a load said: what it did or why it was refused, and the records that it left out, by place."""
+
+    outcome: LoadOutcome | None = None
+    error: tuple[Any, ...] | None = None
+    rejects: list[Any] = field(default_factory=list)
+
+
+def attempted(
+    work: Callable[[LoadOutcome, Callable[[Reject], None] | None], object], mode: LoadMode, rejecting: bool
+) -> Attempt:
+    rejects: list[Reject] = []
+    outcome = LoadOutcome(mode)
+    try:
+        work(outcome, rejects.append if rejecting else None)
+    except OmnigraphError as error:
+        violations = getattr(error, "violations", ())
+        told = (type(error), error.message, error.args, error.hint, error.details, violations)
+        return Attempt(error=told, rejects=_ordered(rejects))
+    return Attempt(replace(outcome, seconds={}, rejected=0), rejects=_ordered(rejects))
+
+
+def _ordered(rejects: Iterable[Reject]) -> list[Any]:
+    return sorted((item.to_json() for item in rejects), key=lambda item: (str(item["source"]), item["line"]))
+
+
+def at_once(graph: Repository, source: Any, mode: LoadMode, branch: str, rejecting: bool = False) -> Attempt:
+    """Load the way that one process does."""
+
+    def work(outcome: LoadOutcome, take: Any) -> None:
+        catalog = graph.snapshot(branch).catalog
+        with Spool.of(open_source(source, catalog, rejecting=take), catalog, rejecting=take) as spool:
+            graph.write(branch, WriteRequest("load"), prepare_load(spool, mode, outcome))
+
+    return attempted(work, mode, rejecting)
+
+
+def opened(
+    graph: Repository,
+    source: Any,
+    outcome: LoadOutcome,
+    *,
+    split_bytes: int = 40,
+    run: RunSplits = one_by_one,
+    branch: str = "main",
+    take: Any = None,
+) -> DistributedLoad:
+    catalog = graph.snapshot(branch).catalog
+    return DistributedLoad(
+        run,
+        plan_splits(source, catalog, {}, split_bytes),
+        catalog,
+        outcome.mode,
+        outcome,
+        uri=graph.location.uri,
+        options={},
+        durability=graph.durability,
+        named=[named_key(name, catalog) for name in source] if isinstance(source, dict) else [],
+        rejecting=take,
+    )
+
+
+def apart(
+    graph: Repository,
+    source: Any,
+    mode: LoadMode,
+    branch: str = "main",
+    rejecting: bool = False,
+    *,
+    split_bytes: int = 40,
+    run: RunSplits = one_by_one,
+) -> Attempt:
+    """Load split by split."""
+
+    def work(outcome: LoadOutcome, take: Any) -> None:
+        with opened(
+            graph, source, outcome, split_bytes=split_bytes, run=run, branch=branch, take=take
+        ) as found:
+            graph.write(branch, WriteRequest("load", bulk=True), found.prepare)
+
+    return attempted(work, mode, rejecting)
+
+
+def told(graph: Repository, branch: str = "main") -> dict[str, list[Any]]:
+    """Every row; what was given no id has a fresh one, which is nobody's to compare."""
+    found = image(graph, branch)
+    for row in found["node:Note"]:
+        del row["id"]
+    found["node:Note"].sort(key=str)
+    return found
+
+
+BEFORE = [
+    *(person(f"p{number}", age=number, mail=f"m{number}") for number in range(3)),
+    *(firm(f"f{number}") for number in range(2)),
+    knows("k0", "p0", "p1"),
+    knows("k1", "p1", "p2"),
+    leads("l0", "p0", "f0"),
+    leads("l1", "p0", "f1"),
+    leads("l2", "p1", "f1"),
+]
+
+
+def begun(folder: Path) -> Repository:
+    graph = Repository.init(str(folder / "graph"), CATALOG, durability="os")
+    path = folder / "before.jsonl"
+    path.write_text(text_of(BEFORE), encoding="utf-8")
+    assert at_once(graph, path, "append", "main").error is None
+    return graph
+
+
+_numbers = count()
+
+
+def forked(graph: Repository) -> tuple[str, str]:
+    number = next(_numbers)
+    pair = (f"once-{number}", f"apart-{number}")
+    for name in pair:
+        graph.create_branch(name)
+    return pair
+
+
+def compared(
+    graph: Repository, source: Any, mode: LoadMode, *, rejecting: bool = False, **how: Any
+) -> Attempt:
+    """Load on two branches, at once and split by split; what both said, having left the same rows."""
+    once, parts = forked(graph)
+    wanted = at_once(graph, source, mode, once, rejecting)
+    found = apart(graph, source, mode, parts, rejecting, **how)
+    assert found == wanted, f"{found}\nis not\n{wanted}"
+    assert told(graph, parts) == told(graph, once)
+    if wanted.error is None:
+        assert all(
+            graph.snapshot(parts).pin(key).rows == len(rows) for key, rows in image(graph, parts).items()
+        )
+    else:
+        assert told(graph, parts) == told(graph)
+    return found
