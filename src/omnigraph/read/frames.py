@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import arrow_type
+from omnigraph.catalog.keys import NodeKey, node_key
 from omnigraph.errors import NotFound
 from omnigraph.graph.snapshot import Snapshot, reclaimed
 from omnigraph.read.cache import Cache
@@ -117,6 +118,11 @@ class Frame:
         """What a cached value is valid for."""
         return self.pin.path, self.pin.version
 
+    @cached_property
+    def key(self) -> NodeKey | None:
+        """What the ids of the rows are derived from; None when they are their own."""
+        return node_key(self.snapshot.catalog, self.table.name) if self.table.kind == "node" else None
+
     # --- columns -----------------------------------------------------------------------------------------
 
     def column(self, name: str) -> pa.Array:
@@ -158,6 +164,8 @@ class Frame:
             return pa.array([], self._type(self.table.physical(name)))
         held = self.held(name)
         if held is not None:
+            if len(ordinals) == 1 and ordinals[0] >= 0:
+                return held.slice(int(ordinals[0]), 1)
             return held.take(indices(ordinals))
         distinct, places = np.unique(ordinals, return_inverse=True)
         missing = int(distinct[0] < 0) if len(distinct) else 0

@@ -7,7 +7,7 @@ ids of the files that it added, whatever else it deleted or rewrote.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -65,6 +65,10 @@ class IdIndex:
         return frozenset(self.files)
 
     @cached_property
+    def _file_starts(self) -> list[int]:
+        return [int(start) for start in self.starts]
+
+    @cached_property
     def _fences(self) -> tuple[int, list[str]]:
         """Every so many ids of the order: a search among these is one call, in the rest it is one a step."""
         stride = max(_LEAST_STRIDE, len(self.order) // _MOST_FENCES)
@@ -81,7 +85,7 @@ class IdIndex:
                 loose[id_] = ((number, offset), *loose.get(id_, ()))
         rows = self.loose_rows + sum(len(offsets) for _, offsets, _ in parts)
         found = IdIndex(tuple(files), self.ids, self.order, self.starts, self.offsets, loose, rows)
-        found.__dict__["_fences"] = self._fences
+        found.__dict__.update(_fences=self._fences, _file_starts=self._file_starts)
         return found
 
     def spots(self, id_: str) -> Iterator[Spot]:
@@ -99,5 +103,5 @@ class IdIndex:
                 high = middle
         while low < len(order) and ids[int(order[low])].as_py() == id_:
             row = int(order[low])
-            yield int(np.searchsorted(self.starts, row, side="right")) - 1, int(self.offsets[row])
+            yield bisect_right(self._file_starts, row) - 1, int(self.offsets[row])
             low += 1

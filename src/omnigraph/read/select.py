@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from omnigraph.catalog.keys import NodeKey, derive_id, node_key
+from omnigraph.catalog.keys import NodeKey, derive_id
 from omnigraph.engine.arrow_eval import matches
 from omnigraph.engine.exact import constant_value, fitting
 from omnigraph.engine.pushdown import push_down
@@ -81,7 +81,7 @@ def spelled_key(
     session: ReadSession, frame: Frame, where: Sequence[ir.Predicate]
 ) -> tuple[NodeKey, dict[str, ir.Value]] | None:
     """The key of the table's nodes and the values that equalities ask of it, when they ask for all of it."""
-    key = node_key(session.catalog, frame.table.name) if frame.table.kind == "node" else None
+    key = frame.key
     # Two spellings of a float may be equal, and some floats cannot be a key at all.
     if key is None or any(column.type.scalar in FLOATS for column in key.columns):
         return None
