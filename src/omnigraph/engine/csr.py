@@ -28,6 +28,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 _SEARCH_BLOCK = 1 << 15
 # From so few sources parallel edges are left out on the way, instead of from the whole adjacency first.
 _FEW_SOURCES = 1_024
+_NOWHERE = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,6 +182,8 @@ def expand_edges(adj: Adjacency, frontier: Frontier) -> tuple[Positions, Ordinal
 
 def expand_unique(adj: Adjacency, frontier: Frontier) -> tuple[Positions, Ordinals]:
     """One (row, target) for every distinct target of every frontier entry; both ascend."""
+    if len(frontier) == 1:
+        return _expand_one(adj, int(frontier[0]))
     if len(frontier) <= _FEW_SOURCES and not adj.has_simple:
         rows, targets, _ = expand_edges(adj, frontier)
         first = np.ones(len(rows), np.bool_)
@@ -190,6 +193,18 @@ def expand_unique(adj: Adjacency, frontier: Frontier) -> tuple[Positions, Ordina
     start, stop = _source_ranges(simple.offsets, frontier)
     rows, places = flatten_ranges(start, stop)
     return rows, _take(simple.targets, places)
+
+
+def _expand_one(adj: Adjacency, source: int) -> tuple[Positions, Ordinals]:
+    """The distinct targets of one source, which needs no arithmetic over arrays."""
+    simple = adj.simple if adj.has_simple else adj
+    found = simple.targets[simple.offsets[source] : simple.offsets[source + 1]] if source >= 0 else _NOWHERE
+    if simple is adj and len(found) > 1:
+        first = np.empty(len(found), np.bool_)
+        first[0] = True
+        np.not_equal(found[1:], found[:-1], out=first[1:])
+        found = found[first]
+    return np.zeros(len(found), np.int64), found
 
 
 def connected(adj: Adjacency, left: Frontier, right: Frontier) -> Mask:
