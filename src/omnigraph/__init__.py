@@ -1,7 +1,7 @@
 """OmniGraph: a typed property-graph database on Lance tables that branches, merges and time-travels."""
 
 from omnigraph import aio, errors
-from omnigraph.api.commits import Branch, Commit, Receipt
+from omnigraph.api.commits import Branch, Commit, Index, Receipt, Repair
 from omnigraph.api.entry import init, open  # noqa: A004 - the name is part of the API
 from omnigraph.api.graph import Graph
 from omnigraph.api.loads import LoadReceipt
@@ -12,9 +12,11 @@ __all__ = [
     "Branch",
     "Commit",
     "Graph",
+    "Index",
     "LoadReceipt",
     "OmnigraphError",
     "Receipt",
+    "Repair",
     "Result",
     "__version__",
     "aio",

@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
 from omnigraph.api import entry
-from omnigraph.api.commits import Branch, Commit, Receipt
+from omnigraph.api.commits import Branch, Commit, Index, Receipt, Repair
 from omnigraph.api.graph import Branches, Graph, SchemaView
 from omnigraph.api.loads import LoadEngine, LoadMode, LoadReceipt, Rejects
 from omnigraph.api.result import Result
@@ -36,6 +36,7 @@ from omnigraph.errors import InvalidInput
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
+    from omnigraph.catalog.steps import Plan
     from omnigraph.engine.embedding import Embedder
     from omnigraph.graph.snapshot import Snapshot
 
@@ -279,6 +280,16 @@ class AsyncGraph:
         """Remove data that only old commits need; see `Graph.cleanup`."""
         return await self._threads.write(lambda: self._graph.cleanup(keep, older_than, confirm))
 
+    async def repair(self, confirm: bool = False) -> Repair:
+        """Settle what interrupted bulk writes left behind; see `Graph.repair`."""
+        return await self._threads.write(lambda: self._graph.repair(confirm))
+
+    async def indexes(
+        self, *, branch: str = "main", at: str | datetime | Snapshot | None = None
+    ) -> list[Index]:
+        """The indexes, and how many rows each covers; see `Graph.indexes`."""
+        return await self._threads.read(lambda: self._graph.indexes(branch=branch, at=at))
+
 
 class AsyncBranches:
     """The branches of a graph, for coroutines."""
@@ -312,6 +323,12 @@ class AsyncSchemaView:
     async def source(self, branch: str = "main", at: str | datetime | None = None) -> str:
         """The text of the schema that was accepted."""
         return await self._threads.read(lambda: self._schema.source(branch, at))
+
+    async def plan(self, text: str | Path, *, allow_data_loss: bool = False, branch: str = "main") -> Plan:
+        """The steps from a branch's schema to another; see `SchemaView.plan`."""
+        return await self._threads.read(
+            lambda: self._schema.plan(text, allow_data_loss=allow_data_loss, branch=branch)
+        )
 
 
 class Opening(Coroutine[Any, Any, AsyncGraph]):

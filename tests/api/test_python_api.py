@@ -379,3 +379,34 @@ def test_a_closed_handle_still_reads_and_refuses_to_write() -> None:
     assert g.get("City", "Bern") == {"id": "Bern", "name": "Bern"}
     with pytest.raises(og.errors.InvalidInput, match="this handle has been closed"):
         g.load({"City": [{"name": "Rome"}]})
+
+
+def test_a_large_load_leaves_its_ids_and_ends_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "omnigraph.write.spool.LoadLimits.__init__.__defaults__", (2, 1 << 20, 65_536, 1 << 28)
+    )
+    g = og.init(fresh_memory(), schema="node City { name: String @key } edge Near: City -> City")
+    g.load({"City": [{"name": name} for name in "abcd"], "Near": [{"from": "a", "to": "b"}]})
+    assert sorted((item.type, item.property, item.rows, item.covered) for item in g.indexes()) == [
+        ("City", "id", 4, 4),
+        ("Near", "dst", 1, 1),
+        ("Near", "id", 1, 1),
+        ("Near", "src", 1, 1),
+    ]
+
+
+def test_a_plan_of_another_schema_changes_nothing(tmp_path: Path) -> None:
+    g = og.init(fresh_memory(), schema="node City { name: String @key }")
+    wanted = tmp_path / "wanted.pg"
+    wanted.write_text("node City { name: String @key  mayor: String }", encoding="utf-8")
+    plan = g.schema.plan(wanted)
+    assert not plan.supported
+    assert plan.refusal is not None
+    assert plan.refusal.startswith("[OG-MF-103]")
+    assert g.schema.source() == "node City { name: String @key }"
+
+
+def test_repair_tells_first_and_settles_when_confirmed() -> None:
+    g = og.init(fresh_memory(), schema="node City { name: String @key }")
+    assert g.repair() == og.Repair(confirmed=False, pending=0)
+    assert g.repair(confirm=True) == og.Repair(confirmed=True, pending=0)

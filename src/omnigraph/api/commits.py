@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.lang.temporal import EPOCH_TIME
 
@@ -56,6 +56,29 @@ class Receipt:
     affected_edges: int = 0
     replayed: bool = False
     query_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index on a property, or on ``id``, ``src`` or ``dst``: how many of the type's rows are in it.
+
+    An index is derived: rows that are not in it are looked through, so what it covers changes speed alone.
+    """
+
+    type: str
+    property: str
+    kind: str
+    rows: int
+    covered: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What bulk writes that were interrupted left: how many, and what became of each that was settled."""
+
+    confirmed: bool
+    pending: int
+    settled: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

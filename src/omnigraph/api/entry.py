@@ -33,12 +33,13 @@ def init(
     >>> og.init("memory://docs-init", schema="node City { name: String @key }").branches.list()
     ['main']
     """
+    from omnigraph.api.files import read_schema
     from omnigraph.catalog.catalog import accept
     from omnigraph.graph.repository import Repository
     from omnigraph.lang.compile import load_schema
     from omnigraph.read.reader import Reader
 
-    text, name = _schema_text(schema)
+    text, name = read_schema(schema)
     catalog = accept(load_schema(text, name), text)
     repository = Repository.init(uri, catalog, options=storage_options, durability=durability, actor=actor)
     opened = _opened(repository.location.uri, "rw", actor, storage_options, durability, cache_bytes, embedder)
@@ -93,11 +94,3 @@ def _opened(
         "cache_bytes": cache_bytes,
         "embedder": embedder,
     }
-
-
-def _schema_text(schema: str | Path) -> tuple[str, str]:
-    """Text, or the text of a file: a path is a `Path`, or one line that ends in ``.pg``."""
-    if isinstance(schema, Path) or (schema.endswith(".pg") and "\n" not in schema):
-        path = Path(schema)
-        return path.read_text(encoding="utf-8"), str(path)
-    return schema, "<schema>"

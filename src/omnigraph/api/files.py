@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files as the API reads and writes them: a written one is there whole or not at all."""
 
 from __future__ import annotations
 
@@ -34,3 +34,11 @@ def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
     return current
+
+
+def read_schema(schema: str | Path) -> tuple[str, str]:
+    """Text, or the text of a file, and its name: a path is a `Path`, or one line that ends in ``.pg``."""
+    if isinstance(schema, Path) or (schema.endswith(".pg") and "\n" not in schema):
+        path = Path(schema)
+        return path.read_text(encoding="utf-8"), str(path)
+    return schema, "<schema>"

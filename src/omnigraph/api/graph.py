@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from omnigraph.api.checked import CheckedQueries
-from omnigraph.api.commits import Branch, Commit, Receipt, by_type_name
+from omnigraph.api.commits import Branch, Commit, Index, Receipt, Repair, by_type_name
 from omnigraph.api.loads import LoadEngine, LoadMode, LoadReceipt, LoadRequest, Rejects, run_load
 from omnigraph.api.result import Result
 from omnigraph.errors import InvalidInput
@@ -19,6 +19,7 @@ from omnigraph.lang import ir
 from omnigraph.lang.params import bind_params
 
 if TYPE_CHECKING:
+    from omnigraph.catalog.steps import Plan
     from omnigraph.engine.bindings import Bindings
     from omnigraph.graph.plan import OperationClass
     from omnigraph.graph.repository import Repository
@@ -327,6 +328,39 @@ class Graph:
         report = cleanup(self._repository, keep=keep, older_than=older_than, confirm=confirm)
         return {"confirmed": report.confirmed, "datasets": [item.to_json() for item in report.datasets]}
 
+    def repair(self, confirm: bool = False) -> Repair:
+        """Settle what interrupted bulk writes left behind; without `confirm` only tell how many there are.
+
+        Opening for writing and every write do the same, so there is nearly always nothing to do. Complete work
+        is published, the rest discarded, and work of a writer that is alive is left to it.
+
+        >>> import omnigraph as og
+        >>> og.init("memory://docs-repair", schema="node City { name: String @key }").repair(confirm=True)
+        Repair(confirmed=True, pending=0, settled=())
+        """
+        pending = len(self._repository.intents.pending().ids)
+        settled = self._repository.heal() if confirm else []
+        return Repair(confirm, pending, tuple(item.to_body() for item in settled))
+
+    def indexes(self, *, branch: str = "main", at: str | datetime | Snapshot | None = None) -> list[Index]:
+        """The indexes that reads and writes are helped by, and how many rows each covers.
+
+        >>> import omnigraph as og
+        >>> og.init("memory://docs-indexes", schema="node City { name: String @key }").indexes()
+        []
+        """
+        from omnigraph.store.parts import list_indexes
+
+        snapshot = self._repository.snapshot(branch, at)
+        found = []
+        for key, table in snapshot.catalog.tables.items():
+            pin = snapshot.pin(key)
+            names = {column.physical: column.name for column in table.columns}
+            for item in list_indexes(snapshot.tables, pin):
+                shown = ", ".join(names.get(name, name) for name in item.columns)
+                found.append(Index(table.name, shown, item.kind, pin.rows, item.rows))
+        return found
+
 
 class Branches:
     """The branches of a graph."""
@@ -361,6 +395,23 @@ class SchemaView:
     def source(self, branch: str = "main", at: str | datetime | None = None) -> str:
         """The text of the schema that was accepted."""
         return self._repository.snapshot(branch, at).catalog.source
+
+    def plan(self, text: str | Path, *, allow_data_loss: bool = False, branch: str = "main") -> Plan:
+        """The steps from a branch's schema to another, refused ones included; nothing is changed.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-plan", schema="node City { name: String @key }")
+        >>> plan = g.schema.plan("node City { name: String @key  mayor: String? }")
+        >>> plan.supported, len(plan.steps)
+        (True, 1)
+        """
+        from omnigraph.api.files import read_schema
+        from omnigraph.catalog import migrate
+        from omnigraph.lang.compile import load_schema
+
+        source, name = read_schema(text)
+        accepted = self._repository.snapshot(branch).catalog
+        return migrate.plan(accepted, load_schema(source, name), allow_data_loss=allow_data_loss)
 
 
 def _write_object(uri: str, options: Mapping[str, str], lines: Iterable[str]) -> int:

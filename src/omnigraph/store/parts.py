@@ -106,6 +106,26 @@ def indexed_columns(tables: Tables, pin: TablePin) -> frozenset[str]:
     return frozenset(name for item in found for name in item.field_names)
 
 
+@dataclass(frozen=True, slots=True)
+class IndexInfo:
+    """An index of a table's columns, and how many of its rows are in it; the others are looked through."""
+
+    name: str
+    columns: tuple[str, ...]
+    kind: str
+    rows: int
+
+
+def list_indexes(tables: Tables, pin: TablePin) -> list[IndexInfo]:
+    """The indexes of a pinned table."""
+    with translated(f"open {pin.path}"):
+        found = tables.open(pin.path, pin.version).describe_indices()
+    return [
+        IndexInfo(item.name, tuple(item.field_names), str(item.index_type), int(item.num_rows_indexed))
+        for item in found
+    ]
+
+
 def _part(fragment: FragmentMetadata) -> Part:
     deletions: Any = fragment.deletion_file
     return Part(
