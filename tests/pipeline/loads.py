@@ -12,13 +12,12 @@ from typing import Any
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.repository import Repository, WriteRequest
-from omnigraph.write.distributed import DistributedLoad, RunSplits
+from omnigraph.write.distributed import DistributedLoad, RunTasks
 from omnigraph.write.input import Reject
 from omnigraph.write.load import LoadOutcome, prepare_load
 from omnigraph.write.sources import named_key, open_source
-from omnigraph.write.splits import Split, plan_splits
+from omnigraph.write.splits import plan_splits
 from omnigraph.write.spool import LoadMode, Spool
-from omnigraph.write.staging import SplitReport
 from tests.catalog.test_identity import catalog_of
 from tests.write.loads import image
 
@@ -57,15 +56,15 @@ def text_of(records: Iterable[Record | str]) -> str:
 # --- the two ways -------------------------------------------------------------------------------------------
 
 
-def one_by_one(splits: Sequence[Split], stage: Callable[[Split], SplitReport]) -> list[SplitReport]:
-    """Each split once, its report as it arrives from another process."""
-    return [pickle.loads(pickle.dumps(stage(item))) for item in splits]
+def one_by_one(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+    """Each item once, its result as it arrives from another process."""
+    return [pickle.loads(pickle.dumps(work(item))) for item in items]
 
 
-def backwards_and_twice(splits: Sequence[Split], stage: Callable[[Split], SplitReport]) -> list[SplitReport]:
-    """Each split twice, the last one first; now the one attempt is reported, now the other."""
-    attempts = [(stage(item), stage(item)) for item in reversed(splits)]
-    return [pickle.loads(pickle.dumps(pair[pair[0].split.number % 2])) for pair in reversed(attempts)]
+def backwards_and_twice(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+    """Each item twice, the last one first; now the one attempt is reported, now the other."""
+    attempts = list(reversed([(work(item), work(item)) for item in reversed(items)]))
+    return [pickle.loads(pickle.dumps(pair[number % 2])) for number, pair in enumerate(attempts)]
 
 
 @dataclass
@@ -112,7 +111,7 @@ def opened(
     outcome: LoadOutcome,
     *,
     split_bytes: int = 40,
-    run: RunSplits = one_by_one,
+    run: RunTasks = one_by_one,
     branch: str = "main",
     take: Any = None,
 ) -> DistributedLoad:
@@ -139,7 +138,7 @@ def apart(
     rejecting: bool = False,
     *,
     split_bytes: int = 40,
-    run: RunSplits = one_by_one,
+    run: RunTasks = one_by_one,
 ) -> Attempt:
     """Load split by split."""
 

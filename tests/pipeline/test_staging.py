@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,13 +29,14 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.store import fragments
 from omnigraph.store.fragments import read_fragments
+from omnigraph.store.parts import list_indexes
 from omnigraph.write import set_queries as queries
 from omnigraph.write import splits
 from omnigraph.write.findings import REPORTED
 from omnigraph.write.load import LoadOutcome
 from omnigraph.write.splits import Split, plan_splits
 from omnigraph.write.spool import LoadMode
-from omnigraph.write.staging import SPLIT_SHIFT, LoadJob, SplitReport, stage_split
+from omnigraph.write.staging import SPLIT_SHIFT, Indexing, LoadJob, SplitReport, stage_split
 from tests.catalog.test_identity import catalog_of
 from tests.pipeline.loads import (
     CATALOG,
@@ -141,15 +143,39 @@ def test_superseded_records_are_found_in_every_fragment_of_a_split(
     path.write_text(text_of(people), encoding="utf-8")
     written: list[int] = []
 
-    def counted(plan: Sequence[Split], stage: Callable[[Split], SplitReport]) -> list[SplitReport]:
-        found = one_by_one(plan, stage)
-        written.extend(len(part.fragments) for item in found for part in item.written.values())
+    def counted(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+        found = one_by_one(items, work)
+        reports = [item for item in found if isinstance(item, SplitReport)]
+        written.extend(len(part.fragments) for item in reports for part in item.written.values())
         return found
 
     done = compared(shared, path, "merge", split_bytes=split_bytes, run=counted).outcome
     assert done is not None
     assert done.superseded == 8
     assert max(written) > 1
+
+
+def test_ids_and_ends_are_indexed_by_the_tasks(graph: Repository, tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text(text_of([person("a"), person("b"), knows("k", "a", "b")]), encoding="utf-8")
+    indexed: list[str] = []
+
+    def noted(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+        indexed.extend(item.column for item in items if isinstance(item, Indexing))
+        return one_by_one(items, work)
+
+    assert apart(graph, path, "merge", run=noted).error is None
+    assert sorted(indexed) == ["dst", "id", "id", "src"]
+    snapshot = graph.snapshot()
+    for key, rows in (
+        ("node:Person", snapshot.pin("node:Person").rows),
+        ("edge:Knows", snapshot.pin("edge:Knows").rows),
+    ):
+        found = list_indexes(snapshot.tables, snapshot.pin(key))
+        assert {item.columns[0] for item in found} == (
+            {"id"} if key.startswith("node") else {"id", "src", "dst"}
+        )
+        assert {item.rows for item in found} == {rows}
 
 
 def test_a_split_all_of_whose_records_are_superseded_leaves_none(shared: Repository, tmp_path: Path) -> None:
@@ -324,9 +350,9 @@ def test_a_branch_that_moves_has_everything_read_and_checked_again(graph: Reposi
     path.write_text(text_of([person("p0", age=9), person("new"), person("new", age=8)]), encoding="utf-8")
     runs: list[int] = []
 
-    def counted(plan: Sequence[Split], stage: Callable[[Split], SplitReport]) -> list[SplitReport]:
-        runs.append(len(plan))
-        return one_by_one(plan, stage)
+    def counted(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+        runs.extend([len(items)] if isinstance(items[0], Split) else [])
+        return one_by_one(items, work)
 
     outcome = LoadOutcome("merge")
     updated: list[int] = []
@@ -552,9 +578,10 @@ def test_a_load_that_is_refused_or_done_leaves_nothing_of_its_scratch(
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     seen: list[bool] = []
 
-    def looked_at(plan: Sequence[Split], stage: Callable[[Split], SplitReport]) -> list[SplitReport]:
-        found = one_by_one(plan, stage)
-        seen.append(any(scratch.rglob("*.parquet")))
+    def looked_at(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+        found = one_by_one(items, work)
+        if isinstance(items[0], Split):
+            seen.append(any(scratch.rglob("*.parquet")))
         return found
 
     path = tmp_path / "in.jsonl"

@@ -31,6 +31,7 @@ from omnigraph.store.lance_io import (
     version_file,
 )
 from omnigraph.store.records import TablePin
+from omnigraph.store.segments import make_segment, segment_files
 
 EMPTY_VERSION = 1
 _CACHED_TABLES = 256
@@ -295,22 +296,24 @@ class Tables:
         the kind, such as `metric` and `num_partitions` of a vector index.
         """
         dataset = self.open(pin.path, pin.version)
-        name = f"{column}_{kind.lower()}"
         with translated(f"index {pin.path}.{column}"):
-            known = [item for item in dataset.describe_indices() if item.name == name]
-            covered = {id_ for item in known for part in item.segments for id_ in part.fragment_ids}
-            wanted = [item.fragment_id for item in dataset.get_fragments() if item.fragment_id not in covered]
-            if not wanted:
+            segment = make_segment(dataset, column, kind, **parameters)
+            if segment is None:
                 return _unchanged(pin)
-            segment = dataset.create_index_uncommitted(
-                column, kind, name=name, replace=True, fragment_ids=wanted, **parameters
-            )
-            if kind == "INVERTED":
-                # A full-text segment is built in parts, and not usable before they are merged, even if it is one.
-                segment = dataset.merge_existing_index_segments([segment])
-            files = [f"_indices/{segment.uuid}/{item.path}" for item in segment.files or ()]
-            operation = LanceOperation.CreateIndex([segment], [])
-            return self._commit(pin, dataset, operation, files, pin.rows, 0, 0)
+            return self._index(pin, dataset, [segment], segment_files(segment))
+
+    def stage_segments(self, pin: TablePin, segments: Sequence[Any]) -> StagedTable:
+        """Take in index segments that others have built over this version and synced."""
+        if not segments:
+            return _unchanged(pin)
+        with translated(f"index {pin.path}"):
+            return self._index(pin, self.open(pin.path, pin.version), segments, [])
+
+    def _index(
+        self, pin: TablePin, dataset: lance.LanceDataset, segments: Sequence[Any], files: Sequence[str]
+    ) -> StagedTable:
+        operation = LanceOperation.CreateIndex(list(segments), [])
+        return self._commit(pin, dataset, operation, files, pin.rows, 0, 0)
 
     # --- parts -------------------------------------------------------------------------------------------
 

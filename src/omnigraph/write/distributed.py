@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,15 +25,23 @@ from omnigraph.store.sync import Durability
 from omnigraph.write import set_queries as queries
 from omnigraph.write.findings import Findings, refuse
 from omnigraph.write.input import Reject, Rejecting
-from omnigraph.write.keyed import KeyedWork, key_columns, no_keys
+from omnigraph.write.keyed import INDEXED, KeyedWork, key_columns, no_keys
 from omnigraph.write.load import LoadOutcome, carry_out, schema_changed
 from omnigraph.write.set_rules import entity_of
 from omnigraph.write.splits import Split
 from omnigraph.write.spool import LoadLimits, LoadMode, Progress
-from omnigraph.write.staging import SPLIT_SHIFT, LoadJob, SplitReport, Written, stage_split
+from omnigraph.write.staging import (
+    SPLIT_SHIFT,
+    Indexing,
+    LoadJob,
+    SplitReport,
+    Written,
+    index_column,
+    stage_split,
+)
 
-# Runs a function over splits somewhere and gives the reports in their order, such as `pipeline.tasks.run_tasks`.
-RunSplits: TypeAlias = Callable[[Sequence[Split], Callable[[Split], SplitReport]], list[SplitReport]]
+# Runs a function over items somewhere and gives the results in their order, such as `pipeline.tasks.run_tasks`.
+RunTasks: TypeAlias = Callable[[Sequence[Any], Callable[[Any], Any]], list[Any]]
 
 # Where a message begins with a place; what comes after may be somebody's own words.
 _PLACE = re.compile(r"^(line |row |invalid strict JSON at line )(\d+)")
@@ -43,7 +52,7 @@ class DistributedLoad:
 
     def __init__(
         self,
-        run: RunSplits,
+        run: RunTasks,
         splits: Sequence[Split],
         catalog: Catalog,
         mode: LoadMode,
@@ -83,17 +92,18 @@ class DistributedLoad:
         if transaction.base.catalog.fingerprint != self._catalog.fingerprint:
             raise schema_changed(transaction)
         # Each attempt writes its own rows: only what is written under its intent is safe from cleanup.
-        reports = self._stage_splits(transaction)
-        carry_out(self._open(transaction, reports), self._counts(reports), self._outcome, self._progress)
+        job = self._job(transaction)
+        reports = self._stage_splits(job)
+        carry_out(self._open(transaction, job, reports), self._counts(reports), self._outcome, self._progress)
         return "strict" if self._mode == "overwrite" else "insert"
 
     # --- splits ------------------------------------------------------------------------------------------
 
-    def _stage_splits(self, transaction: Transaction) -> list[SplitReport]:
+    def _job(self, transaction: Transaction) -> LoadJob:
         assert self._scratch is not None
         uri, options, durability = self._place
         base = transaction.base
-        job = LoadJob(
+        return LoadJob(
             uri,
             dict(options),
             durability,
@@ -102,13 +112,15 @@ class DistributedLoad:
             self._scratch.name,
             self._rejecting is not None,
         )
+
+    def _stage_splits(self, job: LoadJob) -> list[SplitReport]:
         if self._progress is not None:
             self._progress("read", 0)
 
         def stage(split: Split) -> SplitReport:
             return stage_split(job, split)
 
-        reports = self._run(self._splits, stage)
+        reports: list[SplitReport] = self._run(self._splits, stage)
         before = _lines_before(reports)
         _refuse_errors(reports, before)
         self._outcome.rejected = sum(report.rejected for report in reports)
@@ -139,11 +151,21 @@ class DistributedLoad:
     # --- checks ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _open(self, transaction: Transaction, reports: Sequence[SplitReport]) -> Iterator[WrittenLoad]:
+    def _open(
+        self, transaction: Transaction, job: LoadJob, reports: Sequence[SplitReport]
+    ) -> Iterator[WrittenLoad]:
         assert self._scratch is not None
         limits = Limits(memory=f"{self._limits.memory}B")
         with Workspace(Path(self._scratch.name), limits) as workspace:
-            yield WrittenLoad(transaction, self._mode, workspace, reports, list(self._counts(reports)))
+            loaded = list(self._counts(reports))
+            index = partial(self._index, job)
+            yield WrittenLoad(transaction, self._mode, workspace, reports, loaded, index)
+
+    def _index(self, job: LoadJob, wanted: Sequence[Indexing]) -> list[Any]:
+        def index(item: Indexing) -> Any:
+            return index_column(job, item)
+
+        return self._run(wanted, index)
 
 
 class WrittenLoad(KeyedWork):
@@ -156,9 +178,11 @@ class WrittenLoad(KeyedWork):
         workspace: Workspace,
         reports: Sequence[SplitReport],
         loaded: Sequence[str],
+        index: Callable[[Sequence[Indexing]], list[Any]],
     ) -> None:
         super().__init__(transaction, mode, workspace, loaded)
         self._reports = reports
+        self._index = index
         self._sources = [report.split.file for report in reports]
         self._before = _lines_before(reports)
         self._gone = {key: self._bring_new(table) for key, table in self._loaded.items()}
@@ -196,7 +220,26 @@ class WrittenLoad(KeyedWork):
 
     def stage(self) -> dict[str, dict[str, int]]:
         """Take everything that was written into detached versions, with indexes of the ids and ends."""
-        return {key: self._stage(table) for key, table in self._loaded.items()}
+        affected = {key: self._stage(table) for key, table in self._loaded.items()}
+        self._stage_indexes()
+        return affected
+
+    def _stage_indexes(self) -> None:
+        """Have the ids and ends of every table with new rows indexed, all of them at the same time."""
+        wanted = [
+            (table, Indexing(self._transaction.pin(table.key), table.physical(column)))
+            for table in self._loaded.values()
+            if any(written.rows for written in self._written(table.key))
+            for column in INDEXED[table.kind]
+        ]
+        made = self._index([item for _, item in wanted])
+        segments: dict[str, list[Any]] = {}
+        for (table, _), segment in zip(wanted, made, strict=True):
+            if segment is not None:
+                segments.setdefault(table.key, []).append(segment)
+        for key, found in segments.items():
+            pin = self._transaction.pin(key)
+            self._transaction.write(key, self._transaction.base.tables.stage_segments(pin, found))
 
     def _stage(self, table: Table) -> dict[str, int]:
         tables, pin = self._transaction.base.tables, self._transaction.pin(table.key)
@@ -208,15 +251,14 @@ class WrittenLoad(KeyedWork):
             updated = int(self._numbers(queries.count_rewritten(table.id))[0])
             deleted = pin.rows - updated
             if pin.rows + inserted:
-                self._take(table, tables.stage_written(pin, fragments, replace=True))
+                self._transaction.write(table.key, tables.stage_written(pin, fragments, replace=True))
         elif inserted:
             doomed = np.empty(0, np.uint64)
             if self._mode == "merge":
                 doomed = self._numbers(queries.rewritten_addresses(table.id)).astype(np.uint64)
             updated = len(doomed)
-            self._take(
-                table, tables.stage_written(pin, fragments, delete=doomed, dropped=self._dropped(table))
-            )
+            staged = tables.stage_written(pin, fragments, delete=doomed, dropped=self._dropped(table))
+            self._transaction.write(table.key, staged)
         return {"inserted": inserted - updated, "updated": updated, "deleted": deleted}
 
     def _dropped(self, table: Table) -> dict[int, list[int]]:

@@ -40,7 +40,7 @@ from omnigraph.write.spool import LoadMode
 Row = dict[str, Any]
 _APPENDED_ROWS = 262_144
 # Key lookups are indexed from the first read on.
-_INDEXED = {"node": ("id",), "edge": ("id", "src", "dst")}
+INDEXED = {"node": ("id",), "edge": ("id", "src", "dst")}
 
 
 class KeyedWork:
@@ -184,7 +184,7 @@ class KeyedWork:
         tables = self._transaction.base.tables
         self._transaction.write(table.key, staged)
         if staged.inserted:
-            for column in _INDEXED[table.kind]:
+            for column in INDEXED[table.kind]:
                 pin = self._transaction.pin(table.key)
                 self._transaction.write(table.key, tables.stage_index(pin, table.physical(column), "BTREE"))
 

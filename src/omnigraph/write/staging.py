@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.store.fragments import open_root, write_rows
 from omnigraph.store.options import StorageOptions
 from omnigraph.store.records import TablePin
+from omnigraph.store.segments import build_segment
 from omnigraph.store.sync import Durability
 from omnigraph.write.findings import Findings
 from omnigraph.write.input import Reject
@@ -67,6 +69,20 @@ class SplitReport:
     findings: Findings = field(default_factory=Findings)
     rejected: int = 0
     rejects: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Indexing:
+    """A column of a staged version that is to be indexed."""
+
+    pin: TablePin
+    column: str
+
+
+def index_column(job: LoadJob, wanted: Indexing) -> Any | None:
+    """The index segment of the rows that have none yet."""
+    root = open_root(job.uri, job.options, job.durability)
+    return build_segment(root, wanted.pin, wanted.column, "BTREE")
 
 
 def stage_split(job: LoadJob, split: Split) -> SplitReport:
