@@ -36,7 +36,7 @@ run = tasks.run_tasks
 def run_tasks(spark, items, work):
     def dying(item):
         done = work(item)
-        if item.number in (1, 3):
+        if isinstance(item, splits.Split) and item.number in (1, 3):
             mark = os.path.join(folder, f"died-{item.number}")
             if not os.path.exists(mark):
                 open(mark, "w").close()
