@@ -330,3 +330,10 @@ def test_an_idempotency_key_stands_for_the_records_it_came_with() -> None:
     assert (again.replayed, again.commit) == (True, first.commit)
     with pytest.raises(og.OmnigraphError, match="idempotency"):
         g.load({"Note": [{"text": "b"}]}, idempotency_key="k")
+
+
+def test_a_key_that_is_also_declared_unique_is_reported_once() -> None:
+    g = og.init(fresh_memory(), schema="node T { v: String @key @unique }")
+    with pytest.raises(og.errors.ConstraintViolation) as caught:
+        g.load({"T": [{"v": "a"}, {"v": "a"}]})
+    assert len(caught.value.violations) == 1

@@ -10,7 +10,7 @@ from omnigraph.errors import NotFound
 from omnigraph.store.parts import (
     Part,
     find_rows,
-    indexed_columns,
+    list_indexes,
     list_parts,
     live_rows,
     read_parts,
@@ -155,8 +155,8 @@ def test_a_search_by_an_index_gives_the_positions_that_a_scan_gives(uri: str) ->
     where = "id IN ('f', 'c', 'd', 'zz')"
     expected, _ = find_rows(tables, pin, where)
     indexed = pin_of(tables.stage_index(pin, "id", "BTREE"))
-    assert indexed_columns(tables, pin) == frozenset()
-    assert indexed_columns(tables, indexed) == {"id"}
+    assert list_indexes(tables, pin) == []
+    assert [(item.columns, item.rows) for item in list_indexes(tables, indexed)] == [(("id",), indexed.rows)]
     assert find_rows(tables, indexed, where)[0].tolist() == expected.tolist() == [2, 4]
     later = stage(tables, indexed, {"zz": "9"}, delete=["a"])
     assert find_rows(tables, later, where)[0].tolist() == [1, 3, 4]

@@ -177,7 +177,7 @@ def test_fragments_written_elsewhere_are_appended(uri: str) -> None:
     pin = stage(tables, pin, {"a": "1"})
     dataset = tables.open(pin.path, pin.version)
     written = lance.fragment.write_fragments(arrow({"b": "2", "c": "3"}), dataset, mode="append")
-    staged = tables.stage_fragments(pin, written)
+    staged = tables.stage_written(pin, written)
     assert (staged.inserted, staged.rows) == (2, 3)
     assert read(tables, pin_of(staged)) == {"a": "1", "b": "2", "c": "3"}
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import ConstraintViolation
 from omnigraph.write.delta import TableDelta
-from omnigraph.write.findings import REPORTED, Findings, refuse
+from omnigraph.write.findings import REPORTED, Findings
 from omnigraph.write.row_rules import row_violations
-from omnigraph.write.set_rules import entity_of
+from omnigraph.write.set_rules import entity_of, record_identity, repeated, tuples
 from omnigraph.write.validate import (
     check_row_rules,
     check_set_rules,
-    input_duplicates,
     set_findings,
     validate,
 )
@@ -136,56 +136,54 @@ def test_the_error_counts_what_it_does_not_list() -> None:
 # --- one input ----------------------------------------------------------------------------------------------
 
 
-def duplicates(text: str, rows: list[Row], key: str = "node:T") -> list[str]:
-    catalog = catalog_of(text)
-    return [item.message for item in input_duplicates(catalog, {key: rows_of(catalog.tables[key], rows)})]
+def duplicates(catalog: Catalog, rows: list[Row], columns: tuple[str, ...], key: str = "node:T") -> list[str]:
+    table = catalog.tables[key]
+    found = repeated(table, columns, tuples(table, columns, rows_of(table, rows)))
+    return [item.message for item in found]
 
 
 def test_two_records_of_one_key_are_refused_although_they_are_one_row() -> None:
-    rows = rows_of(WORKED.tables["node:Person"], [person("Ann", age=1), person("Bob"), person("Ann", age=2)])
-    found = input_duplicates(WORKED, {"node:Person": rows})
-    assert [item.message for item in found] == [
+    rows = [person("Ann", age=1), person("Bob"), person("Ann", age=2)]
+    assert record_identity(entity_of(WORKED, WORKED.tables["node:Person"])) == ("name",)
+    assert duplicates(WORKED, rows, ("name",), "node:Person") == [
         "@unique violation on Person.name: value 'Ann' held by 'Ann' and 'Ann'"
     ]
-    with pytest.raises(ConstraintViolation, match="held by 'Ann' and 'Ann'"):
-        refuse(found)
 
 
 def test_records_of_one_input_with_one_unique_value_are_refused_whatever_their_ids() -> None:
-    text = "node T { v: String? @unique }"
     rows: list[Row] = [
         {"id": "b", "v": "x"},
         {"id": "a", "v": "x"},
         {"id": "a", "v": "x"},
         {"id": "c", "v": None},
     ]
-    assert duplicates(text, rows) == [
+    assert duplicates(catalog_of("node T { v: String? @unique }"), rows, ("v",)) == [
         "@unique violation on T.v: value 'x' held by 'a' and 'a'",
         "@unique violation on T.v: value 'x' held by 'a' and 'b'",
     ]
 
 
 def test_a_composite_key_is_repeated_only_as_a_whole() -> None:
-    text = "node T { tenant: String  slot: I32\n @key(tenant, slot) }"
+    catalog = catalog_of("node T { tenant: String  slot: I32\n @key(tenant, slot) }")
     rows = [{"id": i, "tenant": t, "slot": s} for i, t, s in (("1", "a", 1), ("2", "a", 2), ("1", "a", 1))]
-    assert duplicates(text, rows) == [
+    columns = record_identity(entity_of(catalog, catalog.tables["node:T"]))
+    assert duplicates(catalog, rows, columns) == [
         "@unique violation on T.(tenant, slot): value '(a, 1)' held by '1' and '1'"
     ]
 
 
-def test_an_explicit_id_may_repeat_where_nothing_is_unique() -> None:
-    assert duplicates("node T { v: String? }", [{"id": "a", "v": "x"}, {"id": "a", "v": "x"}]) == []
+def test_an_id_that_is_given_identifies_a_record_where_there_is_no_key() -> None:
+    catalog = catalog_of("node T { v: String? }")
+    assert record_identity(entity_of(catalog, catalog.tables["node:T"])) == ("id",)
+    rows: list[Row] = [{"id": "a", "v": "x"}, {"id": "b", "v": "x"}, {"id": "a", "v": "y"}]
+    assert duplicates(catalog, rows, ("id",)) == ["@unique violation on T.id: value 'a' held by 'a' and 'a'"]
 
 
 def test_edges_of_one_input_may_not_repeat_a_unique_pair_of_ends() -> None:
-    rows = rows_of(WORKED.tables["edge:Knows"], [edge("k1", "Ann", "Bob"), edge("k2", "Ann", "Bob")])
-    (found,) = input_duplicates(WORKED, {"edge:Knows": rows})
-    assert found.message.endswith("value '(Ann, Bob)' held by 'k1' and 'k2'")
-
-
-def test_a_key_that_is_also_declared_unique_is_reported_once() -> None:
-    rows = [{"id": "a", "v": "a"}, {"id": "a", "v": "a"}]
-    assert len(duplicates("node T { v: String @key @unique }", rows)) == 1
+    (found,) = duplicates(
+        WORKED, [edge("k1", "Ann", "Bob"), edge("k2", "Ann", "Bob")], ("src", "dst"), "edge:Knows"
+    )
+    assert found.endswith("value '(Ann, Bob)' held by 'k1' and 'k2'")
 
 
 # --- against a naive check of the whole image ---------------------------------------------------------------

@@ -20,6 +20,8 @@ class Sized(Protocol):
 
 
 T = TypeVar("T", bound=Sized)
+# So many questions are counted before counting begins anew.
+_REMEMBERED = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,3 @@ class Cache:
                 self._nbytes -= dropped.nbytes
                 if self._newest.get(gone[0]) == gone:
                     del self._newest[gone[0]]
-
-
-_REMEMBERED = 4_096

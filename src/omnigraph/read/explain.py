@@ -12,7 +12,7 @@ from omnigraph.read.match import declare_types
 from omnigraph.read.plan import Check, Maybe, Plan, PlannedStep, Purpose, Scan, Walk, Without
 from omnigraph.read.project import choose_tail, whole_tail
 from omnigraph.read.references import properties_of
-from omnigraph.read.select import spelled_key
+from omnigraph.read.select import physical_name, spelled_key
 from omnigraph.read.session import ReadSession, all_of
 
 _ARROWS: dict[ir.Direction, tuple[str, str]] = {"out": ("-", "->"), "in": ("<-", "-"), "both": ("-", "-")}
@@ -69,7 +69,7 @@ def _access(session: ReadSession, frame: Frame, where: Sequence[ir.Predicate], i
     if spelled_key(session, frame, where) is not None:
         yield f"{indent}by key in {table}"
         return
-    pushed = push_down(predicate, lambda ref: _physical(frame, ref), session.bindings)
+    pushed = push_down(predicate, lambda ref: physical_name(frame, ref), session.bindings)
     if pushed.sql is None:
         yield f"{indent}read {table}; nothing to push down"
         return
@@ -121,7 +121,3 @@ def _sql(session: ReadSession, plan: Plan) -> str:
 
     declare_types(session, plan.steps)
     return tail_query(*whole_tail(session, plan.query)).sql("duckdb")
-
-
-def _physical(frame: Frame, ref: ir.PropertyRef | ir.ColumnRef) -> str | None:
-    return frame.table.physical(ref.property) if isinstance(ref, ir.PropertyRef) else None

@@ -24,7 +24,7 @@ from omnigraph.store.parts import (
     Part,
     Positions,
     find_rows,
-    indexed_columns,
+    list_indexes,
     list_parts,
     live_rows,
     read_parts,
@@ -208,7 +208,7 @@ class Frame:
         chunks = []
         for rows in shared:
             if rows is None:
-                chunks.append(_one(next(read)[physical]))
+                chunks.append(one_array(next(read)[physical]))
             else:
                 assert donor is not None
                 chunks.append(_pick(donor.values, rows))
@@ -282,9 +282,10 @@ class Frame:
     def indexed(self) -> frozenset[str]:
         """The physical columns that storage has an index on."""
         try:
-            return indexed_columns(self.snapshot.tables, self.pin)
+            found = list_indexes(self.snapshot.tables, self.pin)
         except NotFound as error:
             raise reclaimed(self.snapshot.commit) from error
+        return frozenset(name for item in found for name in item.columns)
 
     def position(self, id_: str) -> int:
         """The position of the row with an id, or -1."""
@@ -347,7 +348,8 @@ class Frame:
         """Every row that was ever written into the files: other versions have not deleted the same ones."""
         whole = [part for part in parts if part.deletions is None]
         found = {
-            part.files: _one(rows["id"]) for part, rows in zip(whole, self._read(whole, ["id"]), strict=True)
+            part.files: one_array(rows["id"])
+            for part, rows in zip(whole, self._read(whole, ["id"]), strict=True)
         }
         try:
             for part in parts:
@@ -371,7 +373,7 @@ class Frame:
             chunk = distinct.slice(start, _IDS_PER_FILTER).to_pylist()
             where = "id IN (" + ", ".join(quote_string(item) for item in chunk) + ")"
             found, rows = self.search(where, ["id"])
-            known.append(_one(rows["id"]))
+            known.append(one_array(rows["id"]))
             places.append(found)
         return _index(
             ids, pa.concat_arrays(known or [ids.slice(0, 0)]), np.concatenate([*places, np.zeros(0)])
@@ -408,6 +410,9 @@ def _index(wanted: pa.Array, known: pa.Array, places: Ordinals | None) -> Ordina
     return spots if places is None else np.append(places, -1).astype(np.int64)[spots]
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array, without copying one that is one already."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
     found = column.combine_chunks()
     return found.chunk(0) if isinstance(found, pa.ChunkedArray) and found.num_chunks else found

@@ -45,7 +45,7 @@ class Reader:
         self.settings = settings or Settings()
         self._lock = threading.Lock()
         # Those of the snapshot that was read last, which between two commits is the same one.
-        self._tables: tuple[Snapshot | None, SnapshotTables | None] = (None, None)
+        self._tables: SnapshotTables | None = None
         self._plans: OrderedDict[tuple[int, str], tuple[ir.ReadQuery, Plan]] = OrderedDict()
 
     def run(self, snapshot: Snapshot, query: ir.ReadQuery, bindings: Bindings) -> pa.Table:
@@ -82,6 +82,6 @@ class Reader:
 
     def _session(self, snapshot: Snapshot, bindings: Bindings) -> ReadSession:
         tables = self._tables
-        if tables[0] is not snapshot:
-            tables = self._tables = (snapshot, SnapshotTables(snapshot, self.cache))
-        return ReadSession(snapshot, self.cache, bindings, self.settings, self.embedder, tables[1])
+        if tables is None or tables.snapshot is not snapshot:
+            tables = self._tables = SnapshotTables(snapshot, self.cache)
+        return ReadSession(snapshot, tables, bindings, self.settings, self.embedder)

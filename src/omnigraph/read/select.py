@@ -30,7 +30,7 @@ def select_rows(session: ReadSession, frame: Frame, where: Sequence[ir.Predicate
     if _in_memory(frame, predicate):
         mask = matches(predicate, FrameRows(session, frame), session.bindings)
         return np.flatnonzero(mask.to_numpy(zero_copy_only=False))
-    pushed = push_down(predicate, lambda ref: _physical(frame, ref), session.bindings)
+    pushed = push_down(predicate, lambda ref: physical_name(frame, ref), session.bindings)
     if pushed.sql is None:
         return _check(session, frame, predicate, np.arange(frame.num_rows, dtype=np.int64))
     found, _ = frame.search(pushed.sql)
@@ -104,5 +104,6 @@ def _in_memory(frame: Frame, predicate: ir.Predicate) -> bool:
     return all(frame.held(ref.property) is not None for ref in properties_of(predicate))
 
 
-def _physical(frame: Frame, ref: ir.PropertyRef | ir.ColumnRef) -> str | None:
+def physical_name(frame: Frame, ref: ir.PropertyRef | ir.ColumnRef) -> str | None:
+    """The name in storage of the column that a reference means; None when it is none of the table's."""
     return frame.table.physical(ref.property) if isinstance(ref, ir.PropertyRef) else None

@@ -38,7 +38,7 @@ class SnapshotTables:
     """The tables of one snapshot, shared by all reads of it."""
 
     def __init__(self, snapshot: Snapshot, cache: Cache) -> None:
-        self._snapshot = snapshot
+        self.snapshot = snapshot
         self._cache = cache
         self._frames: dict[str, Frame] = {}
         self._topologies: dict[str, Topology] = {}
@@ -47,7 +47,7 @@ class SnapshotTables:
         """A table by its key."""
         found = self._frames.get(key)
         if found is None:
-            found = self._frames[key] = Frame(self._snapshot, key, self._cache)
+            found = self._frames[key] = Frame(self.snapshot, key, self._cache)
         return found
 
     def topology(self, edge: EdgeType) -> Topology:
@@ -69,16 +69,11 @@ class ReadSession:
     """What the steps of a read share."""
 
     snapshot: Snapshot
-    cache: Cache
+    tables: SnapshotTables
     bindings: Bindings
     settings: Settings = field(default_factory=Settings)
     embedder: Embedder | None = None
-    tables: SnapshotTables | None = None
     types: dict[str, Frame] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.tables is None:
-            self.tables = SnapshotTables(self.snapshot, self.cache)
 
     @property
     def catalog(self) -> Catalog:
@@ -87,7 +82,6 @@ class ReadSession:
 
     def frame(self, key: str) -> Frame:
         """A table."""
-        assert self.tables is not None
         return self.tables.frame(key)
 
     def nodes(self, type_name: str) -> Frame:
@@ -103,7 +97,6 @@ class ReadSession:
 
     def topology(self, edge_type: str) -> Topology:
         """The edges of a type."""
-        assert self.tables is not None
         return self.tables.topology(self.edge(edge_type))
 
     def vector(self, query: ir.Expr) -> tuple[float, ...] | None:
@@ -123,7 +116,7 @@ class ReadSession:
         if value is None:
             return None
         assert isinstance(value, tuple)
-        return tuple(float(item) for item in value)  # type: ignore[arg-type]
+        return tuple(item for item in value if isinstance(item, int | float))
 
     def text(self, query: ir.Expr) -> str | None:
         """The text of a search."""

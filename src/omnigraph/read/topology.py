@@ -22,7 +22,7 @@ from omnigraph.errors import StorageError
 from omnigraph.lang.ir import Direction
 from omnigraph.lang.schema import EdgeType
 from omnigraph.read.cache import Cache
-from omnigraph.read.frames import Frame, Ordinals
+from omnigraph.read.frames import Frame, Ordinals, one_array
 from omnigraph.store.lance_io import quote_string
 from omnigraph.store.parts import Part
 
@@ -264,7 +264,7 @@ class Topology:
             where = f"{end} IN (" + ", ".join(quote_string(item) for item in chunk.to_pylist()) + ")"
             places, found = self.edges.search(where, [end, other])
             near.append(level[_spots(found[end], ids)])
-            far.append(others.positions(_flat(found[other])))
+            far.append(others.positions(one_array(found[other])))
             rows.append(places)
         return _joined(near), _joined(far), _joined(rows)
 
@@ -319,12 +319,8 @@ def _graphlet(
 
 
 def _spots(values: pa.ChunkedArray, among: pa.Array) -> Ordinals:
-    found: Ordinals = pc.index_in(_flat(values), value_set=among).to_numpy()
+    found: Ordinals = pc.index_in(one_array(values), value_set=among).to_numpy()
     return found
-
-
-def _flat(values: pa.ChunkedArray) -> pa.Array:
-    return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
 
 
 def _joined(items: Sequence[Ordinals]) -> Ordinals:

@@ -99,13 +99,6 @@ def find_rows(
     return positions[order], found.select(list(columns)).take(pa.array(order))
 
 
-def indexed_columns(tables: Tables, pin: TablePin) -> frozenset[str]:
-    """The columns that a scalar index helps to look up, whole or in part."""
-    with translated(f"open {pin.path}"):
-        found = tables.open(pin.path, pin.version).describe_indices()
-    return frozenset(name for item in found for name in item.field_names)
-
-
 @dataclass(frozen=True, slots=True)
 class IndexInfo:
     """An index of a table's columns, and how many of its rows are in it; the others are looked through."""

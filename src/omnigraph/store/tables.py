@@ -254,14 +254,6 @@ class Tables:
             done, base_version=pin.version, inserted=staged.inserted - lost, deleted=staged.deleted
         )
 
-    def stage_fragments(self, pin: TablePin, fragments: Sequence[FragmentMetadata]) -> StagedTable:
-        """Append fragments that have been written already, by this process or by others."""
-        dataset = self.open(pin.path, pin.version)
-        with translated(f"append to {pin.path}"):
-            rows = sum(item.physical_rows for item in fragments)
-            operation = LanceOperation.Append(list(fragments))
-            return self._commit(pin, dataset, operation, data_files(fragments), pin.rows + rows, rows, 0)
-
     def stage_columns(self, pin: TablePin, schema: pa.Schema) -> StagedTable:
         """Add nullable columns; metadata only, existing rows read null.
 

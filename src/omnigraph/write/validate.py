@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import pyarrow as pa
-
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.lang.schema import NodeType
 from omnigraph.write.delta import CommittedRows, TableDelta
 from omnigraph.write.findings import Findings, refuse
 from omnigraph.write.row_rules import row_violations
@@ -19,8 +16,6 @@ from omnigraph.write.set_rules import (
     cardinality_violations,
     endpoint_violations,
     entity_of,
-    repeated,
-    tuples,
     unique_violations,
 )
 
@@ -58,21 +53,3 @@ def set_findings(
     yield unique_violations(catalog, deltas, committed)
     yield endpoint_violations(catalog, deltas, committed)
     yield cardinality_violations(catalog, deltas, committed)
-
-
-def input_duplicates(catalog: Catalog, inputs: Mapping[str, pa.Table]) -> Findings:
-    """Records of one input that repeat a `@unique` or `@key` value, even under one id.
-
-    `inputs` are the records by table key, one row each, before the last of each id is chosen. Of their columns
-    only ``id`` and those of the constraints are looked at.
-    """
-
-    def found() -> Iterator[Findings]:
-        for key, rows in inputs.items():
-            table = catalog.tables[key]
-            entity = entity_of(catalog, table)
-            keys = () if not isinstance(entity, NodeType) or entity.key is None else (entity.key,)
-            for columns in dict.fromkeys((*keys, *entity.uniques)):
-                yield repeated(table, columns, tuples(table, columns, rows))
-
-    return Findings.merge(found())
