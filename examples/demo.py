@@ -20,6 +20,7 @@ BOOKS = "examples/books"
 GRAPH = "demo.omni"
 DATA = "build/books.ndjson"
 COPY = "build/trial.ndjson"
+ARCHIVE = "build/archive"
 ON = f"--query {BOOKS}/queries.gq --store {GRAPH}"
 ME = '{"handle": "r0042"}'
 COMET = '{"slug": "b000"}'
@@ -146,6 +147,22 @@ STEPS = (
         "What is in a graph can leave it",
         "As JSON lines in an order that only depends on what is in it: two equal states give equal files.",
         f"omnigraph export {GRAPH} --branch trial --out {COPY}",
+    ),
+    Step(
+        "Much data comes as tables",
+        "Another town has kept records for years: half a million ratings, in Parquet.",
+        f"python {BOOKS}/make_archive.py {ARCHIVE}",
+    ),
+    Step(
+        "Spark brings it in, on a branch of its own",
+        "Its tasks read, check and write; keys and ends are compared as a whole; one commit takes everything in.",
+        f"omnigraph load --data Reader={ARCHIVE}/readers.parquet --data Rated={ARCHIVE}/ratings.parquet"
+        f" --mode append --branch archive --from main --engine spark --report {GRAPH}",
+    ),
+    Step(
+        "Look at it before anybody else does",
+        "The same question as above, on the branch.",
+        ask("genres", '{"since": 2000}', "--branch archive"),
     ),
 )
 

@@ -27,9 +27,11 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
 from omnigraph.api import entry
-from omnigraph.api.commits import Branch, Commit, Index, Receipt, Repair
+from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Repair
+from omnigraph.api.exports import ExportEngine, ExportFormat
 from omnigraph.api.graph import Branches, Graph, SchemaView
 from omnigraph.api.loads import LoadEngine, LoadMode, LoadReceipt, Rejects
+from omnigraph.api.queries import QueryEngine
 from omnigraph.api.result import Result
 from omnigraph.errors import InvalidInput
 
@@ -146,10 +148,29 @@ class AsyncGraph:
         name: str | None = None,
         branch: str = "main",
         at: str | datetime | Snapshot | None = None,
+        engine: QueryEngine = "auto",
+        spark: Any = None,
     ) -> Result:
         """Run a read on one consistent state; see `Graph.query`."""
         return await self._threads.read(
-            lambda: self._graph.query(source, params, name=name, branch=branch, at=at)
+            lambda: self._graph.query(
+                source, params, name=name, branch=branch, at=at, engine=engine, spark=spark
+            )
+        )
+
+    async def dataframe(
+        self,
+        source: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        at: str | datetime | Snapshot | None = None,
+        spark: Any = None,
+    ) -> Any:
+        """The rows of a read as a DataFrame of Spark; see `Graph.dataframe`."""
+        return await self._threads.read(
+            lambda: self._graph.dataframe(source, params, name=name, branch=branch, at=at, spark=spark)
         )
 
     async def explain(
@@ -185,10 +206,24 @@ class AsyncGraph:
         at: str | datetime | Snapshot | None = None,
         types: Sequence[str] | None = None,
         progress: Callable[[str, int], None] | None = None,
+        format: ExportFormat = "ndjson",  # noqa: A002 - the name is part of the API
+        engine: ExportEngine = "auto",
+        spark: Any = None,
+        overwrite: bool = False,
     ) -> int:
-        """Write a state as graph NDJSON; see `Graph.export`. Cancelled, it is waited for as writes are."""
+        """Write a state to files; see `Graph.export`. Cancelled, it is waited for as writes are."""
         return await self._threads.read(
-            lambda: self._graph.export(target, branch=branch, at=at, types=types, progress=progress),
+            lambda: self._graph.export(
+                target,
+                branch=branch,
+                at=at,
+                types=types,
+                progress=progress,
+                format=format,
+                engine=engine,
+                spark=spark,
+                overwrite=overwrite,
+            ),
             whole=True,
         )
 
@@ -236,6 +271,7 @@ class AsyncGraph:
         actor: str | None = None,
         progress: Callable[[str, int], None] | None = None,
         spark: Any = None,
+        dry_run: bool = False,
     ) -> LoadReceipt:
         """Load many records as one commit; see `Graph.load`. The source is read in a thread."""
         return await self._threads.write(
@@ -253,6 +289,7 @@ class AsyncGraph:
                 actor=actor,
                 progress=progress,
                 spark=spark,
+                dry_run=dry_run,
             )
         )
 
@@ -279,6 +316,23 @@ class AsyncGraph:
     ) -> dict[str, Any]:
         """Remove data that only old commits need; see `Graph.cleanup`."""
         return await self._threads.write(lambda: self._graph.cleanup(keep, older_than, confirm))
+
+    async def optimize(
+        self,
+        *,
+        branch: str = "main",
+        engine: LoadEngine = "auto",
+        message: str | None = None,
+        actor: str | None = None,
+        progress: Callable[[str, int], None] | None = None,
+        spark: Any = None,
+    ) -> Optimized:
+        """Make a branch's types quick to read again, as one commit; see `Graph.optimize`."""
+        return await self._threads.write(
+            lambda: self._graph.optimize(
+                branch=branch, engine=engine, message=message, actor=actor, progress=progress, spark=spark
+            )
+        )
 
     async def repair(self, confirm: bool = False) -> Repair:
         """Settle what interrupted bulk writes left behind; see `Graph.repair`."""

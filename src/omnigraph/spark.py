@@ -1,13 +1,16 @@
-"""Graphs in Spark: ``spark.read.format("omnigraph")`` on any session that they are registered with."""
+"""Graphs in Spark: ``format("omnigraph")`` to read, write and stream, on any session they are registered with."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from omnigraph.catalog.catalog import Table
     from omnigraph.lang import ir
+    from omnigraph.pipeline.datasource import Sink, Stream
+    from omnigraph.pipeline.options import WriteOptions
 
 __all__ = ["register"]
 
@@ -22,7 +25,21 @@ def register(spark: Any) -> None:
     """
     from omnigraph.pipeline.datasource import data_source
 
-    spark.dataSource.register(data_source(exact_filter))
+    spark.dataSource.register(data_source(exact_filter, open_sink, open_stream))
+
+
+def open_sink(options: WriteOptions, names: Sequence[str]) -> Sink:
+    """Begin a write of rows with columns of these names."""
+    from omnigraph.write import sink
+
+    return sink.open_sink(options, names)
+
+
+def open_stream(options: WriteOptions, names: Sequence[str]) -> Stream:
+    """What a batch of a stream of rows with columns of these names needs."""
+    from omnigraph.write import sink
+
+    return sink.open_stream(options, names)
 
 
 def exact_filter(predicate: ir.Predicate, table: Table) -> str | None:

@@ -13,12 +13,13 @@ import pytest
 
 from omnigraph.catalog.catalog import accept
 from omnigraph.catalog.columns import arrow_schema
-from omnigraph.graph.intents import OwnedIntent
+from omnigraph.graph.intents import Intent, OwnedIntent, this_process
 from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.compile import load_schema
+from omnigraph.store.manifest_files import new_id
 from tests.cli.running import PEOPLE
 
 PERSON = "node:Person"
@@ -63,15 +64,11 @@ def abandon_load(
     """Leave what a bulk writer leaves that dies before it publishes; gives the operation's id."""
     with closing(Repository.open(uri, durability="os")) as graph:
         transaction = graph.begin(branch)
-        owned = OwnedIntent.begin(
-            graph.intents,
-            operation="load",
-            actor=actor,
-            branch=branch,
-            incarnation=transaction.head.incarnation,
-            base=transaction.head.commit.id,
-            now=now_micros(),
+        head = transaction.head
+        intent = Intent(
+            new_id(), "load", actor, branch, head.incarnation, head.commit.id, this_process(), now_micros()
         )
+        owned = OwnedIntent.begin(graph.intents, intent)
         if complete:
             transaction.stage(PERSON, insert=_rows(transaction, names))
             owned.confirm(transaction.plan("load", "insert", actor=actor))

@@ -60,6 +60,40 @@ def test_a_file_is_there_whole_or_not_at_all() -> None:
     assert not Path("none.jsonl").exists()
 
 
+def test_a_folder_gets_many_files_that_load_again() -> None:
+    outcome = run("export", "g.omni", "--out", "dump/")
+    assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "", "exported 2 records to dump/\n")
+    assert sorted(path.name for path in Path("dump").iterdir()) == [
+        "_SUCCESS",
+        "edge-Knows-00000.ndjson",
+        "node-Person-00000.ndjson",
+    ]
+    make_graph("again.omni")
+    assert run("load", "again.omni", "--data", "dump/", "--mode", "append").code == 0
+    assert run("export", "again.omni").stdout == run("export", "g.omni").stdout
+
+
+def test_parquet_goes_to_a_folder_and_loads_again() -> None:
+    assert run("export", "g.omni", "--out", "dump", "--format", "parquet", "--quiet").stderr == ""
+    make_graph("again.omni")
+    loaded = run("load", "again.omni", "--data", "Person=dump/nodes/Person/", "--mode", "append")
+    assert loaded.code == 0, loaded.stderr
+    assert run("export", "again.omni").stdout == run("export", "g.omni").stdout
+    for options in (["--format", "parquet"], ["--engine", "spark"]):
+        outcome = run("export", "g.omni", *options)
+        assert (outcome.code, outcome.stdout) == (2, "")
+        assert "many files need a folder" in outcome.stderr
+
+
+def test_an_export_is_overwritten_only_when_asked() -> None:
+    run("export", "g.omni", "--out", "dump/")
+    again = run("export", "g.omni", "--out", "dump/", "--type", "Person")
+    assert again.code == 1
+    assert again.stderr.startswith("error: folder `dump/` is not empty\n")
+    assert run("export", "g.omni", "--out", "dump/", "--type", "Person", "--overwrite").code == 0
+    assert sorted(path.name for path in Path("dump").iterdir()) == ["_SUCCESS", "node-Person-00000.ndjson"]
+
+
 def test_the_old_flag_only_warns() -> None:
     outcome = run("export", "g.omni", "--jsonl")
     assert outcome.stdout == run("export", "g.omni").stdout

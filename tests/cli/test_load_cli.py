@@ -39,6 +39,46 @@ def commits() -> int:
     return len(run("commit", "list", "g.omni").stdout.splitlines())
 
 
+class TestDryRunsAndReports:
+    def test_a_dry_run_says_what_would_be_done_and_commits_nothing(self) -> None:
+        outcome = run("load", "--data", "d.jsonl", "--mode", "append", "--dry-run", "g.omni")
+        assert outcome.stdout == (
+            "would load g.omni on branch main with append: 3 entities across 1 node types and 1 edge types\n"
+        )
+        assert (outcome.code, names(), commits()) == (0, [], 1)
+
+    def test_a_dry_run_refuses_what_is_wrong(self) -> None:
+        outcome = run("load", "--data", "spoilt.jsonl", "--mode", "append", "--dry-run", "g.omni")
+        assert (outcome.code, names()) == (1, [])
+        assert "line 1" in outcome.stderr
+
+    def test_a_dry_run_makes_no_branch(self) -> None:
+        outcome = run(
+            "load", "--data", "d.jsonl", "--mode", "merge", "--dry-run", "--json",
+            "--branch", "b", "--from", "main", "g.omni",
+        )  # fmt: skip
+        document = json.loads(outcome.stdout)
+        assert (document["dry_run"], document["branch"], document["branch_created"]) == (True, "b", False)
+        assert document["commit"] is None
+        assert "b" not in run("branch", "list", "g.omni").stdout.split()
+
+    def test_a_report_is_a_table_of_rows_and_times(self) -> None:
+        outcome = run("load", "--data", "d.jsonl", "--mode", "append", "--report", "g.omni")
+        first, head, people, edges, total, times = outcome.stdout.splitlines()
+        assert first.startswith("loaded g.omni")
+        assert head.split() == ["type", "loaded", "inserted", "updated", "deleted"]
+        assert people.split() == ["Person", "2", "2", "0", "0"]
+        assert edges.split() == ["Knows", "1", "1", "0", "0"]
+        assert total.split()[:5] == ["total", "3", "rows,", "0", "rejected,"]
+        assert times.startswith("time")
+
+    def test_a_report_is_part_of_the_document(self) -> None:
+        outcome = run("load", "--data", "d.jsonl", "--mode", "append", "--report", "--json", "g.omni")
+        report = json.loads(outcome.stdout)["report"]
+        assert report["rows"] == {"nodes": {"Person": 2}, "edges": {"Knows": 1}, "total": 3}
+        assert report["bytes"] == len(RECORDS)
+
+
 class TestWhatIsLoaded:
     def test_records_become_one_commit(self) -> None:
         outcome = run("load", "--data", "d.jsonl", "--mode", "append", "g.omni")

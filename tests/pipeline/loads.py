@@ -12,12 +12,14 @@ from typing import Any
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.repository import Repository, WriteRequest
-from omnigraph.write.distributed import DistributedLoad, RunTasks
+from omnigraph.graph.scratch import Scratch
+from omnigraph.write.distributed import DistributedLoad, RunTasks, staged_splits
 from omnigraph.write.input import Reject
 from omnigraph.write.load import LoadOutcome, prepare_load
 from omnigraph.write.sources import named_key, open_source
 from omnigraph.write.splits import plan_splits
 from omnigraph.write.spool import LoadMode, Spool
+from omnigraph.write.type_mapping import LoadMapping, effective_source
 from tests.catalog.test_identity import catalog_of
 from tests.write.loads import image
 
@@ -87,19 +89,28 @@ def attempted(
         violations = getattr(error, "violations", ())
         told = (type(error), error.message, error.args, error.hint, error.details, violations)
         return Attempt(error=told, rejects=_ordered(rejects))
-    return Attempt(replace(outcome, seconds={}, rejected=0), rejects=_ordered(rejects))
+    done = replace(outcome, seconds={}, rejected=0, prepared=None)
+    return Attempt(done, rejects=_ordered(rejects))
 
 
 def _ordered(rejects: Iterable[Reject]) -> list[Any]:
     return sorted((item.to_json() for item in rejects), key=lambda item: (str(item["source"]), item["line"]))
 
 
-def at_once(graph: Repository, source: Any, mode: LoadMode, branch: str, rejecting: bool = False) -> Attempt:
+def at_once(
+    graph: Repository,
+    source: Any,
+    mode: LoadMode,
+    branch: str,
+    rejecting: bool = False,
+    mapping: LoadMapping | None = None,
+) -> Attempt:
     """Load the way that one process does."""
 
     def work(outcome: LoadOutcome, take: Any) -> None:
         catalog = graph.snapshot(branch).catalog
-        with Spool.of(open_source(source, catalog, rejecting=take), catalog, rejecting=take) as spool:
+        batches = open_source(source, catalog, rejecting=take, mapping=mapping)
+        with Spool.of(batches, catalog, rejecting=take) as spool:
             graph.write(branch, WriteRequest("load"), prepare_load(spool, mode, outcome))
 
     return attempted(work, mode, rejecting)
@@ -114,16 +125,17 @@ def opened(
     run: RunTasks = one_by_one,
     branch: str = "main",
     take: Any = None,
+    mapping: LoadMapping | None = None,
 ) -> DistributedLoad:
     catalog = graph.snapshot(branch).catalog
+    source = effective_source(source, mapping)
     return DistributedLoad(
+        staged_splits(run, plan_splits(source, catalog, {}, split_bytes, mapping)),
         run,
-        plan_splits(source, catalog, {}, split_bytes),
+        Scratch(graph.location.uri),
         catalog,
         outcome.mode,
         outcome,
-        uri=graph.location.uri,
-        options={},
         durability=graph.durability,
         named=[named_key(name, catalog) for name in source] if isinstance(source, dict) else [],
         rejecting=take,
@@ -139,13 +151,13 @@ def apart(
     *,
     split_bytes: int = 40,
     run: RunTasks = one_by_one,
+    mapping: LoadMapping | None = None,
 ) -> Attempt:
     """Load split by split."""
 
     def work(outcome: LoadOutcome, take: Any) -> None:
-        with opened(
-            graph, source, outcome, split_bytes=split_bytes, run=run, branch=branch, take=take
-        ) as found:
+        how: dict[str, Any] = {"split_bytes": split_bytes, "run": run, "mapping": mapping}
+        with opened(graph, source, outcome, branch=branch, take=take, **how) as found:
             graph.write(branch, WriteRequest("load", bulk=True), found.prepare)
 
     return attempted(work, mode, rejecting)
@@ -195,7 +207,7 @@ def compared(
 ) -> Attempt:
     """Load on two branches, at once and split by split; what both said, having left the same rows."""
     once, parts = forked(graph)
-    wanted = at_once(graph, source, mode, once, rejecting)
+    wanted = at_once(graph, source, mode, once, rejecting, how.get("mapping"))
     found = apart(graph, source, mode, parts, rejecting, **how)
     assert found == wanted, f"{found}\nis not\n{wanted}"
     assert told(graph, parts) == told(graph, once)

@@ -85,10 +85,13 @@ def said(graph: og.Graph, source: Any, mode: LoadMode, engine: Any, **options: A
         done = graph.load(source, mode, branch=engine, engine=engine, **options)
     except OmnigraphError as error:
         return type(error), error.message, error.details, error.hint, getattr(error, "violations", None)
-    assert set(done.seconds) >= {"check", "stage"}
-    assert done.commit is not None
-    assert done.commit.operation == "load"
-    return replace(done, commit=None, seconds={}, branch="")
+    assert set(done.seconds) >= {"read", "check", "stage"}
+    if not done.dry_run:
+        assert done.commit is not None
+        assert done.commit.operation == "load"
+        assert "publish" in done.seconds
+    assert done.engine == engine
+    return replace(done, commit=None, seconds={}, branch="", engine="local")
 
 
 def compared(graph: og.Graph, source: Any, mode: LoadMode, spark: SparkSession, **options: Any) -> Any:
@@ -243,3 +246,123 @@ def test_a_driver_that_is_killed_leaves_the_graph_as_it_was(graph: og.Graph, tmp
     cleanup(repository, keep=100, confirm=True, grace=timedelta(0))
     assert not any(file.exists() for file in left)
     assert lines(og.open(str(tmp_path / "graph"))) == after
+
+
+# --- DataFrames ---------------------------------------------------------------------------------------------
+
+
+def frames_of(spark: SparkSession) -> dict[str, Any]:
+    people = [(f"q{n}", n, f"q{n}") for n in range(PEOPLE)]
+    edges = [(f"q{n}", f"q{(n * 7) % PEOPLE}", f"k{n + 9}") for n in range(PEOPLE)]
+    return {
+        "Person": spark.createDataFrame(people, "name string, age int, mail string").repartition(3),
+        "Knows": spark.createDataFrame(edges, "`from` string, `to` string, id string"),
+    }
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_dataframes_load_as_the_same_rows_in_memory_do(
+    graph: og.Graph, spark: SparkSession, mode: LoadMode
+) -> None:
+    frames = frames_of(spark)
+    if mode == "overwrite":
+        frames["Leads"] = spark.createDataFrame([("q0", "f0", "l9")], "`from` string, `to` string, id string")
+    tables = {name: frame.toArrow() for name, frame in frames.items()}
+    wanted = said(graph, tables, mode, "local")
+    found = said(graph, frames, mode, "spark")
+    assert found == wanted
+    assert lines(graph, "spark") == lines(graph, "local")
+
+
+def test_a_dataframe_and_a_file_and_a_table_of_spark_are_one_load(
+    graph: og.Graph, spark: SparkSession, tmp_path: Path
+) -> None:
+    frames = frames_of(spark)
+    firms = tmp_path / "firms.csv"
+    firms.write_text("name\nnew\n", encoding="utf-8")
+    frames["Knows"].createOrReplaceTempView("knows_of_a_test")
+    done = graph.load({"Person": frames["Person"], "Firm": str(firms), "Knows": "table:knows_of_a_test"})
+    assert (done.engine, done.nodes, done.edges) == (
+        "spark",
+        {"Firm": 1, "Person": PEOPLE},
+        {"Knows": PEOPLE},
+    )
+    assert graph.get("Firm", "new") is not None
+    assert len(graph.commits()) == 3
+
+
+def test_a_bad_row_of_a_dataframe_is_told_as_it_is_of_a_table(graph: og.Graph, spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("a", 5), ("b", 500), ("c", -1)], "name string, age int").coalesce(1)
+    wanted = said(graph, {"Person": frame.toArrow()}, "append", "local")
+    kind, message, _, _, violations = said(graph, {"Person": frame}, "append", "spark")
+    assert (kind, message) == (ConstraintViolation, wanted[1])
+    assert [item["id"] for item in violations] == [item["id"] for item in wanted[4]] == ["b", "c"]
+    found: list[Any] = []
+    done = graph.load({"Person": frame}, rejects=found.append)
+    assert (done.rejected, done.nodes, sorted(item["line"] for item in found)) == (2, {"Person": 1}, [2, 3])
+
+
+def test_what_spark_alone_can_read_is_not_loaded_by_another_engine(
+    graph: og.Graph, spark: SparkSession
+) -> None:
+    frames = frames_of(spark)
+    with pytest.raises(InvalidInput, match="loaded by Spark"):
+        graph.load(frames, engine="local")
+    with pytest.raises(InvalidInput, match="cannot load from Table"):
+        graph.load({**frames, "Firm": pa.table({"name": ["x"]})})
+
+
+# --- dry runs -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_dry_run_tells_what_a_load_would_do_and_does_nothing(
+    graph: og.Graph, spark: SparkSession, tmp_path: Path, mode: LoadMode
+) -> None:
+    records: list[Record | str] = [person("p0", age=8), person("new"), firm("f0"), firm("f1")]
+    path = saved(tmp_path, records if mode != "append" else [person("new")])
+    if mode == "overwrite":
+        path = saved(tmp_path, [knows("k5", "p0", "p2"), knows("k0", "p1", "p1")])
+    files = {item for item in (tmp_path / "graph").rglob("*") if item.is_file()}
+    dry = compared(graph, path, mode, spark, dry_run=True)
+    assert (dry.commit, dry.dry_run) == (None, True)
+    assert {item for item in (tmp_path / "graph").rglob("*") if item.is_file()} == files
+    done = compared(graph, path, mode, spark)
+    assert replace(dry, dry_run=False) == done
+
+
+def test_a_dry_run_refuses_what_a_load_would_refuse(
+    graph: og.Graph, spark: SparkSession, tmp_path: Path
+) -> None:
+    path = saved(tmp_path, [knows("k9", "p0", "nobody")])
+    kind, message, *_ = compared(graph, path, "append", spark, dry_run=True)
+    assert kind is ConstraintViolation
+    assert "nobody" in message
+
+
+def test_a_dry_run_into_a_branch_that_is_missing_makes_none(graph: og.Graph, tmp_path: Path) -> None:
+    path = saved(tmp_path, [person("p0", age=8)])
+    done = graph.load(path, "merge", branch="later", create_from="main", dry_run=True)
+    assert (done.branch, done.branch_created, done.affected["Person"]["updated"]) == ("later", False, 1)
+    assert "later" not in graph.branches.list()
+
+
+# --- reports ------------------------------------------------------------------------------------------------
+
+
+def test_a_report_has_the_figures_of_a_load(graph: og.Graph, spark: SparkSession, tmp_path: Path) -> None:
+    path = saved(tmp_path, [person("new"), person("old", age=-1), firm("new")])
+    seen: list[tuple[str, int]] = []
+    done = graph.load(
+        path,
+        engine="spark",
+        spark=spark,
+        rejects=str(tmp_path / "bad"),
+        progress=lambda *item: seen.append(item),
+    )
+    report = done.report()
+    assert report["rows"] == {"nodes": {"Firm": 1, "Person": 1}, "edges": {}, "total": 2}
+    assert (report["rejected"], report["bytes"], report["engine"]) == (1, path.stat().st_size, "spark")
+    assert {"read", "check", "stage", "index", "publish", "total"} == set(report["seconds"])
+    assert json.loads(json.dumps(report)) == report
+    assert [stage for stage, _ in seen if stage != "read"] == ["check", "stage", "index"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.feather as pf
+import pyarrow.orc as po
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -18,8 +21,11 @@ from hypothesis import strategies as st
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.write import splits
 from omnigraph.write.input import Reject
+from omnigraph.write.mapping import read_mapping
+from omnigraph.write.sources import open_source
 from omnigraph.write.splits import Split, SplitReader, can_split, input_bytes, plan_splits
 from tests.catalog.test_identity import catalog_of
+from tests.pipeline.loads import backwards_and_twice, begun, compared
 
 CATALOG = catalog_of("""
 node N { text: String }
@@ -146,12 +152,12 @@ def test_a_csv_file_is_one_split_whatever_its_cells_hold(tmp_path: Path) -> None
 
 
 def test_what_cannot_be_typed_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    csv, records = tmp_path / "n.csv", tmp_path / "n.jsonl"
+    csv, records = tmp_path / "n.csv", tmp_path / "n.txt"
     csv.write_bytes(b"text\nx\n")
     records.write_bytes(record("x"))
     with pytest.raises(InvalidInput, match="does not say what type"):
         plan_splits(csv, CATALOG, {})
-    with pytest.raises(InvalidInput, match="neither CSV nor Parquet"):
+    with pytest.raises(InvalidInput, match="no known format"):
         plan_splits({"N": records}, CATALOG, {})
     with pytest.raises(NotFound, match="no type 'Nn'"):
         plan_splits({"Nn": csv}, CATALOG, {})
@@ -179,3 +185,188 @@ def test_only_files_can_be_split_and_their_bytes_are_known(tmp_path: Path) -> No
     assert can_split({"N": str(path)})
     assert not any(map(can_split, ({}, [{"type": "N"}], {"N": pa.table({"text": ["a"]})})))
     assert input_bytes(str(tmp_path), CATALOG, {}) == len(record("a"))
+
+
+# --- rows of one type ---------------------------------------------------------------------------------------
+
+PEOPLE = "node:Person"
+
+
+def read_all(plan: Sequence[Split]) -> tuple[list[tuple[str, int, Any]], list[tuple[str | None, int, str]]]:
+    """Every row and every reject with the place that it has in its file."""
+    rows: list[tuple[str, int, Any]] = []
+    left: list[tuple[str | None, int, str]] = []
+    before: dict[str, int] = {}
+    for split in plan:
+        reader = SplitReader(split, CATALOG, {})
+        rejects: list[Reject] = []
+        first = before.get(split.file, 0) if split.form == "records" else split.first_row
+        for batch in reader.read(rejects.append):
+            found = zip(batch.places.to_pylist(), batch.rows.to_pylist(), strict=True)
+            rows += [(split.file, first + place, row) for place, row in found]
+        left += [(item.source, first + item.place, item.message.partition(": ")[2]) for item in rejects]
+        before[split.file] = first + reader.lines
+    return rows, left
+
+
+def read_at_once(source: Any) -> tuple[list[tuple[str, int, Any]], list[tuple[str | None, int, str]]]:
+    rows: list[tuple[str, int, Any]] = []
+    rejects: list[Reject] = []
+    for batch in open_source(source, CATALOG, rejecting=rejects.append):
+        found = zip(batch.places.to_pylist(), batch.rows.to_pylist(), strict=True)
+        rows += [(str(batch.source), place, row) for place, row in found]
+    return rows, [(item.source, item.place, item.message.partition(": ")[2]) for item in rejects]
+
+
+cells = st.sampled_from(["a", "bb", "é", "1", "-1", "x y", "", "007", "99999999999"])
+csv_rows = st.lists(
+    st.tuples(st.lists(cells, min_size=1, max_size=3), st.sampled_from(["\n", "\r\n"])), max_size=12
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    rows=csv_rows,
+    odd=st.sampled_from(["", "", '"q",1\n', '"two\nlines",1\n', "\n", "\r", "lone\rreturn,1\n"]),
+    at=st.integers(0, 12),
+    is_ended=st.booleans(),
+    split_bytes=st.integers(1, 60),
+)
+def test_a_csv_file_is_cut_only_where_a_line_is_a_row(
+    rows: list[tuple[list[str], str]], odd: str, at: int, is_ended: bool, split_bytes: int
+) -> None:
+    texts = [",".join(row) + end for row, end in rows]
+    text = "".join([*texts[:at], odd, *texts[at:]])
+    data = ("name,age\n" + (text if is_ended else text.rstrip("\r\n"))).encode()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "people.csv"
+        path.write_bytes(data)
+        plan = plan_splits({"Person": path}, CATALOG, {}, split_bytes)
+        assert read_all(plan) == read_at_once({"Person": path})
+        if b'"' in data or b"\n\n" in data:
+            assert len(plan) == 1
+        assert all(item.stop is None or data[item.stop - 1 : item.stop] == b"\n" for item in plan[:-1])
+
+
+def test_a_large_csv_file_without_quotes_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("name,age\n" + "".join(f"p{number},{number}\n" for number in range(100)))
+    plan = plan_splits({"Person": path}, CATALOG, {}, 100)
+    assert len(plan) > 5
+    assert [item.first_row for item in plan] == sorted({item.first_row for item in plan})
+    rows, left = read_all(plan)
+    assert [(place, row["name"]) for _, place, row in rows] == [(n + 1, f"p{n}") for n in range(100)]
+    assert left == []
+    packed = tmp_path / "people.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert len(plan_splits({"Person": packed}, CATALOG, {}, 100)) == 1
+
+
+json_lines = st.lists(
+    st.sampled_from(
+        [
+            '{"name": "a"}',
+            '{"name": "b", "age": 7}\r',
+            '{"age": 2147483648, "name": "c"}',
+            '{"name": "d", "age": 1.0}',
+            '{"name": 5}',
+            '{"nam": "e"}',
+            "{",
+            "[]",
+            "",
+            " ",
+            '{"name": "é", "age": null}',
+            '{"name": "f", "id": "g"}',
+        ]
+    ),
+    max_size=10,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(lines=json_lines, split_bytes=st.integers(1, 90))
+def test_rows_of_a_type_in_lines_are_the_same_in_splits(lines: list[str], split_bytes: int) -> None:
+    # What begins with a bracket is an array.
+    text = "\n".join(['{"name": "first"}', *lines])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "people.ndjson"
+        path.write_text(text, encoding="utf-8", newline="")
+        source = {"Person": path}
+        plan = plan_splits(source, CATALOG, {}, split_bytes)
+        assert {item.key for item in plan} == {PEOPLE}
+        assert read_all(plan) == read_at_once(source)
+
+
+@pytest.mark.parametrize("split_rows", [1, 3_000, 1 << 40])
+def test_the_stripes_of_an_orc_file_are_read_once_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split_rows: int
+) -> None:
+    monkeypatch.setattr(splits, "_SPLIT_ROWS", split_rows)
+    path = tmp_path / "people.orc"
+    table = pa.table({"name": [f"p{number}" for number in range(10_000)], "age": list(range(10_000))})
+    po.write_table(table, path, stripe_size=1_024)
+    stripes = po.ORCFile(path).nstripes
+    assert stripes > 4
+    plan = plan_splits({"Person": path}, CATALOG, {})
+    assert len(plan) == {1: stripes, 3_000: 4}.get(split_rows, 1)
+    rows, left = read_all(plan)
+    assert [(place, row["age"]) for _, place, row in rows] == [(n + 1, n) for n in range(10_000)]
+    assert left == []
+
+
+def test_what_cannot_be_cut_is_one_split(tmp_path: Path) -> None:
+    table = pa.table({"name": ["a", "b"]})
+    (tmp_path / "a.json").write_text('\n [{"name": "a"},\n {"name": "b"}]')
+    pf.write_feather(table, tmp_path / "b.feather")
+    plan = plan_splits({"Person": tmp_path}, CATALOG, {}, 5)
+    assert [item.form for item in plan] == ["json", "arrow"]
+    rows, _ = read_all(plan)
+    assert [(place, row["name"]) for _, place, row in rows] == [(1, "a"), (2, "b")] * 2
+
+
+def test_splits_carry_their_mapping_to_other_processes(tmp_path: Path) -> None:
+    path = tmp_path / "people.ndjson"
+    path.write_text("".join(f'{{"who": {{"called": "p{number}"}}}}\n' for number in range(9)))
+    mapping = read_mapping({"Person": {"source": str(path), "key": "who.called"}}, CATALOG)
+    assert can_split(None, mapping)
+    assert input_bytes(None, CATALOG, {}, mapping) == path.stat().st_size
+    plan = pickle.loads(pickle.dumps(plan_splits(None, CATALOG, {}, 60, mapping)))
+    assert len(plan) > 3
+    rows, left = read_all(plan)
+    assert ([row["id"] for _, _, row in rows], left) == ([f"p{number}" for number in range(9)], [])
+
+
+FILES = {
+    "people.csv": "full,years\n"
+    + "".join(f"q{number},{years}\n" for number, years in enumerate(["1", "x", "3", "900", "5", "-"])),
+    "people.ndjson": "".join(
+        json.dumps({"full": f"q{number}", "years": years}) + "\n"
+        for number, years in enumerate(["1", "x", "3", "900", "5", "-"])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_load_with_a_mapping_is_the_same_in_splits_as_at_once(tmp_path: Path, name: str) -> None:
+    graph = begun(tmp_path)
+    path = tmp_path / name
+    path.write_text(FILES[name], encoding="utf-8")
+    entry = {
+        "source": str(path),
+        "columns": {"name": "full", "age": "years"},
+        "casts": {"age": "I32"},
+        "null_values": ["-"],
+    }
+    mapping = read_mapping({"Person": entry}, graph.snapshot().catalog)
+    how: dict[str, Any] = {"split_bytes": 12, "run": backwards_and_twice, "mapping": mapping}
+    assert len(plan_splits(None, graph.snapshot().catalog, {}, 12, mapping)) > 2
+    left = compared(graph, None, "merge", rejecting=True, **how)
+    assert [item["line"] for item in left.rejects] == [2, 4]
+    assert left.outcome is not None
+    assert left.outcome.nodes == {"Person": 4}
+    refused = compared(graph, None, "merge", **how)
+    assert refused.error is not None
+    assert refused.error[1] in (
+        "row 2: column 'years': \"x\" is no I32",
+        "line 2: column 'years': \"x\" is no I32",
+    )

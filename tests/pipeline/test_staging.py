@@ -25,6 +25,7 @@ from lance.fragment import write_fragments
 from omnigraph.errors import Conflict, ConstraintViolation, InvalidInput
 from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.scratch import PREFIX, Scratch
 from omnigraph.graph.transaction import Transaction
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.store import fragments
@@ -32,6 +33,7 @@ from omnigraph.store.fragments import read_fragments
 from omnigraph.store.parts import list_indexes
 from omnigraph.write import set_queries as queries
 from omnigraph.write import splits
+from omnigraph.write.distributed import load_job
 from omnigraph.write.findings import REPORTED
 from omnigraph.write.load import LoadOutcome
 from omnigraph.write.splits import Split, plan_splits
@@ -345,7 +347,9 @@ def test_what_a_record_says_about_lines_is_left_as_it_is(shared: Repository, tmp
 # --- a branch that moves ------------------------------------------------------------------------------------
 
 
-def test_a_branch_that_moves_has_everything_read_and_checked_again(graph: Repository, tmp_path: Path) -> None:
+def test_a_branch_that_moves_has_everything_checked_again_and_nothing_read_again(
+    graph: Repository, tmp_path: Path
+) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text(text_of([person("p0", age=9), person("new"), person("new", age=8)]), encoding="utf-8")
     runs: list[int] = []
@@ -358,7 +362,7 @@ def test_a_branch_that_moves_has_everything_read_and_checked_again(graph: Reposi
     updated: list[int] = []
     with opened(graph, path, outcome, run=counted) as found:
 
-        def prepare(transaction: Transaction) -> OperationClass:
+        def prepare(transaction: Transaction) -> OperationClass | None:
             done = found.prepare(transaction)
             if not updated:
                 load(graph, {"node:Person": [{"id": "new", "name": "new"}]}, "append")
@@ -366,7 +370,7 @@ def test_a_branch_that_moves_has_everything_read_and_checked_again(graph: Reposi
             return done
 
         graph.write("main", WriteRequest("load", bulk=True), prepare)
-    assert (len(runs), updated) == (2, [1, 2])
+    assert (len(runs), updated) == (1, [1, 2])
     people = {row["id"]: row["age"] for row in image(graph)["node:Person"]}
     assert people == {"new": 8, "p0": 9, "p1": 1, "p2": 2}
 
@@ -387,7 +391,7 @@ def test_rows_that_tasks_have_written_are_not_cleaned_up_before_they_are_committ
     tries: list[int] = []
     with opened(graph, path, LoadOutcome("merge")) as found:
 
-        def prepare(transaction: Transaction) -> OperationClass:
+        def prepare(transaction: Transaction) -> OperationClass | None:
             done = found.prepare(transaction)
             tries.append(len(tries) + 1)
             if tries[-1] == attempt:
@@ -409,7 +413,7 @@ def test_an_overwrite_of_a_branch_that_moved_is_refused(graph: Repository, tmp_p
     path.write_text(text_of([knows("k9", "p0", "p0")]), encoding="utf-8")
     with opened(graph, path, LoadOutcome("overwrite")) as found:
 
-        def prepare(transaction: Transaction) -> OperationClass:
+        def prepare(transaction: Transaction) -> OperationClass | None:
             done = found.prepare(transaction)
             load(graph, {"edge:Knows": [{"id": "rival", "src": "p0", "dst": "p1"}]}, "append")
             return done
@@ -482,12 +486,8 @@ def graph_files(folder: Path) -> set[Path]:
 
 
 @pytest.fixture
-def job(graph: Repository, tmp_path: Path) -> LoadJob:
-    snapshot = graph.snapshot()
-    pins = {key: snapshot.pin(key) for key in snapshot.catalog.tables}
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    return LoadJob(graph.location.uri, {}, "os", snapshot.catalog, pins, str(scratch))
+def job(graph: Repository) -> LoadJob:
+    return load_job(graph.snapshot(), Scratch(graph.location.uri), "os")
 
 
 def plan_of(folder: Path, lines: Iterable[Record | str], split_bytes: int = 1 << 20) -> list[Split]:
@@ -519,7 +519,7 @@ def test_a_split_reports_rows_fragments_and_keys(graph: Repository, job: LoadJob
     ids = graph.tables.open(pin.path, staged.version).to_table(columns=["id"])["id"].to_pylist()
     assert ids == ["p0", "p1", "p2", "a", "b"]
     assert people.keys is not None
-    keys = pq.read_table(people.keys)
+    keys = pq.read_table(job.scratch.reading(people.keys))
     assert keys["id"].to_pylist() == ["a", "b"]
     assert keys[queries.PLACE].to_pylist() == [1, 4]
     assert keys[queries.SOURCE].to_pylist() == [7, 7]
@@ -552,7 +552,7 @@ def test_a_split_sets_down_what_it_rejects_and_writes_the_rest(job: LoadJob, tmp
     report = stage_split(replace(job, rejecting=True), split)
     assert (report.rejected, report.written["node:Person"].rows, report.error) == (2, 2, None)
     assert report.rejects is not None
-    told_of = [json.loads(line) for line in Path(report.rejects).read_text(encoding="utf-8").splitlines()]
+    told_of = [json.loads(line) for line in job.scratch.reading(report.rejects)]
     assert sorted(item["line"] for item in told_of) == [2, 3]
 
 
@@ -570,25 +570,28 @@ def test_a_second_attempt_leaves_the_files_of_the_first_alone(job: LoadJob, tmp_
     assert first.rejects != second.rejects
 
 
-def test_a_load_that_is_refused_or_done_leaves_nothing_of_its_scratch(
+def test_a_load_that_is_refused_or_done_leaves_nothing_beside_its_rows(
     graph: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scratch = tmp_path / "temporary"
-    scratch.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    local = tmp_path / "temporary"
+    local.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(local))
+    shared = tmp_path / "graph" / PREFIX
+    there = graph_files(tmp_path)
     seen: list[bool] = []
 
     def looked_at(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
         found = one_by_one(items, work)
         if isinstance(items[0], Split):
-            seen.append(any(scratch.rglob("*.parquet")))
+            seen.append(any(shared.rglob("*.parquet")) and graph_files(tmp_path) > there)
         return found
 
     path = tmp_path / "in.jsonl"
     path.write_text(text_of([person("a"), knows("k9", "a", "nobody")]), encoding="utf-8")
     assert apart(graph, path, "append", run=looked_at).error is not None
+    assert graph_files(tmp_path) == there
     path.write_text(text_of([person("a")]), encoding="utf-8")
     assert apart(graph, path, "append", run=looked_at).error is None
     assert seen == [True, True]
-    assert list(scratch.iterdir()) == []
+    assert list(local.iterdir()) == list(shared.iterdir()) == []
     assert not graph.intents.pending()

@@ -143,8 +143,9 @@ def test_what_is_not_there_is_not_found_with_a_hint(s3: Bucket, graph: og.Graph)
     assert "in/people.ndjson" in str(caught.value.hint)
     with pytest.raises(NotFound, match="no file matches"):
         graph.load(f"{s3.uri}/in/*.json")
+    put(s3, "notes/a.txt", b"")
     with pytest.raises(NotFound, match=r"has no file with \.csv"):
-        graph.load({"Person": f"{s3.uri}/in/"})
+        graph.load({"Person": f"{s3.uri}/notes/"})
     with pytest.raises(NotFound, match=r"folder `.*/on/` has no file with \.ndjson"):
         graph.load(f"{s3.uri}/on/")
 
@@ -168,7 +169,7 @@ def test_refused_credentials_are_an_error_of_storage(s3: Bucket) -> None:
 def test_what_does_not_fit_its_place_is_refused(s3: Bucket, graph: og.Graph) -> None:
     with pytest.raises(InvalidInput, match="does not say what type"):
         graph.load(put(s3, "people.parquet", parquet("Ana")))
-    with pytest.raises(InvalidInput, match="neither CSV nor Parquet"):
+    with pytest.raises(InvalidInput, match="graph records are given without a type"):
         graph.load({"Person": put(s3, "people.ndjson", records("Ana"))})
     with pytest.raises(InvalidInput, match="is not a storage scheme"):
         graph.load("https://host/a.ndjson")

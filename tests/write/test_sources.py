@@ -188,8 +188,11 @@ def test_table_files_need_a_type_and_record_files_none(tmp_path: Path) -> None:
     (tmp_path / "p.ndjson").write_bytes(lines(ANN))
     with pytest.raises(InvalidInput, match="does not say what type its rows have"):
         open_source(tmp_path / "p.csv", CATALOG)
-    with pytest.raises(InvalidInput, match="is neither CSV nor Parquet"):
-        open_source({"Person": tmp_path / "p.ndjson"}, CATALOG)
+    with pytest.raises(InvalidInput, match="'node:Person': graph records are given without a type"):
+        ids({"Person": tmp_path / "p.ndjson"})
+    (tmp_path / "p.txt").write_text("name")
+    with pytest.raises(InvalidInput, match=r"p\.txt` is of no known format"):
+        open_source({"Person": tmp_path / "p.txt"}, CATALOG)
 
 
 # --- records ------------------------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.write.columnar import read_parquet
+from omnigraph.write.csv_rows import read_csv
 from omnigraph.write.input import InputBatch, Reject
 from omnigraph.write.overlay import logical_schema
-from omnigraph.write.tabular import read_csv, read_parquet, read_table
+from omnigraph.write.tabular import TableFile, read_table
 from tests.catalog.test_identity import catalog_of
 
 CATALOG = catalog_of("""
@@ -197,7 +199,8 @@ def test_batches_and_readers_are_counted_through() -> None:
 
 
 def csv(text: str, key: str, **options: Any) -> list[InputBatch]:
-    return list(read_csv(io.BytesIO(text.encode()), key, CATALOG, **options))
+    options.setdefault("source", None)
+    return list(read_csv(io.BytesIO(text.encode()), TableFile(key, CATALOG, **options)))
 
 
 def test_csv_cells_are_read_by_the_type_of_their_column() -> None:
@@ -274,17 +277,15 @@ def test_a_csv_without_a_header_or_with_other_columns_is_refused() -> None:
 def test_parquet_is_read_in_batches(tmp_path: Path) -> None:
     path = tmp_path / "people.parquet"
     pq.write_table(pa.table({"name": [f"p{index}" for index in range(70_000)]}), path)
-    found = list(read_parquet(path, "node:Person", CATALOG))
+    with path.open("rb") as stream:
+        found = list(read_parquet(stream, TableFile("node:Person", CATALOG, str(path))))
     assert [batch.rows.num_rows for batch in found] == [65_536, 4_464]
     assert found[1].places[0].as_py() == 65_537
     assert found[0].source == str(path)
 
 
-def test_a_file_that_is_not_there_or_not_what_it_says_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="there is no file"):
-        list(read_parquet(tmp_path / "none.parquet", "node:Person", CATALOG))
-    with pytest.raises(NotFound, match="there is no file"):
-        list(read_csv(tmp_path / "none.csv", "node:Person", CATALOG))
-    (tmp_path / "odd.parquet").write_bytes(b"not parquet at all")
+def test_a_file_that_is_not_what_it_says_is_refused() -> None:
     with pytest.raises(InvalidInput, match="cannot be read"):
-        list(read_parquet(tmp_path / "odd.parquet", "node:Person", CATALOG))
+        list(
+            read_parquet(io.BytesIO(b"not parquet at all"), TableFile("node:Person", CATALOG, "odd.parquet"))
+        )

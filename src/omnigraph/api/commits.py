@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.lang.temporal import EPOCH_TIME
 
 if TYPE_CHECKING:
+    from omnigraph.maintain.optimize import TypeOptimization
     from omnigraph.store.records import CommitRecord
 
 
@@ -70,6 +71,15 @@ class Index:
     kind: str
     rows: int
     covered: int
+
+
+@dataclass(frozen=True, slots=True)
+class Optimized:
+    """What optimize did, type by type. `commit` is None when there was nothing to do."""
+
+    commit: Commit | None
+    branch: str
+    datasets: tuple[TypeOptimization, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

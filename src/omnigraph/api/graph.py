@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -11,8 +11,10 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from omnigraph.api.checked import CheckedQueries
-from omnigraph.api.commits import Branch, Commit, Index, Receipt, Repair, by_type_name
+from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Repair, by_type_name
+from omnigraph.api.exports import ExportEngine, ExportFormat, ExportRequest, run_export
 from omnigraph.api.loads import LoadEngine, LoadMode, LoadReceipt, LoadRequest, Rejects, run_load
+from omnigraph.api.queries import QueryEngine, collected, spark_frame, wants_spark
 from omnigraph.api.result import Result
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
@@ -86,8 +88,13 @@ class Graph:
         name: str | None = None,
         branch: str = "main",
         at: str | datetime | Snapshot | None = None,
+        engine: QueryEngine = "auto",
+        spark: Any = None,
     ) -> Result:
         """Run a read on one consistent state: a branch's newest, or that of a commit, snapshot or moment `at`.
+
+        ``engine="spark"`` has Spark run it, with the same rows; ``auto`` does for hundreds of millions of rows.
+        `spark` is as for `load`.
 
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-query", schema="node City { name: String @key  inhabitants: I64? }")
@@ -98,7 +105,12 @@ class Graph:
         """
         snapshot = self._repository.snapshot(branch, at)
         query = self._read(source, name, snapshot)
-        table = self._reader.run(snapshot, query, self._bindings(query, params))
+        bindings = self._bindings(query, params)
+        if wants_spark(engine, self._repository, snapshot, query):
+            frame = spark_frame(self._repository, self._reader, snapshot, query, bindings, spark)
+            table = collected(frame, query)
+        else:
+            table = self._reader.run(snapshot, query, bindings)
         return Result(
             table,
             snapshot.commit_id,
@@ -107,6 +119,26 @@ class Graph:
             snapshot=None if at is None else snapshot.commit_id,
             types=tuple(output.type for output in query.outputs),
         )
+
+    def dataframe(
+        self,
+        source: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        at: str | datetime | Snapshot | None = None,
+        spark: Any = None,
+    ) -> Any:
+        """The rows of a read as a DataFrame of Spark, of one state however late they are computed.
+
+        Rows are in order where the query orders them. Parameters and ``now()`` are those of this call. `spark` is
+        as for `load`; the DataFrame belongs to that session.
+        """
+        snapshot = self._repository.snapshot(branch, at)
+        query = self._read(source, name, snapshot)
+        bindings = self._bindings(query, params)
+        return spark_frame(self._repository, self._reader, snapshot, query, bindings, spark)
 
     def explain(
         self,
@@ -150,26 +182,24 @@ class Graph:
         at: str | datetime | Snapshot | None = None,
         types: Sequence[str] | None = None,
         progress: Callable[[str, int], None] | None = None,
+        format: ExportFormat = "ndjson",  # noqa: A002 - the name is part of the API
+        engine: ExportEngine = "auto",
+        spark: Any = None,
+        overwrite: bool = False,
     ) -> int:
-        """Write a state as graph NDJSON to a file, an ``s3://`` address or a text stream; the number of records.
+        """Write a state to a file, a text stream or a folder, here or on ``s3://``; the number of records.
 
-        A file appears whole or not at all. `types` limits it to node and edge types of these names. What is
+        A file or a stream gets graph NDJSON in an order that only depends on what is in it; a file appears whole
+        or not at all. A folder, which is one that exists or a name that ends in ``/``, gets many files in no
+        particular order, and ``_SUCCESS`` when all are there; one that holds something is refused, unless
+        `overwrite` lets it replace an export. `types` limits it to node and edge types of these names.
+
+        ``parquet`` is always a folder, ``nodes/Person/part-00000.parquet``. With ``engine="spark"`` tasks of Spark
+        write the files of a folder; ``auto`` takes Spark for very many rows. `spark` is as for `load`. What is
         written loads back unchanged.
         """
-        from omnigraph.api.files import replacing
-        from omnigraph.read.export import export_lines
-        from omnigraph.store.location import Location
-
-        lines = export_lines(self._repository.snapshot(branch, at), types, progress)
-        if not isinstance(target, str | Path):
-            return _write_lines(target, lines)
-        if isinstance(target, str) and "://" in target:
-            location = Location.parse(target)
-            if not location.is_local:
-                return _write_object(target, self._repository.objects.options, lines)
-            target = location.path
-        with replacing(target) as file:
-            return _write_lines(file, lines)
+        request = ExportRequest(target, branch, at, types, progress, format, engine, spark, overwrite)
+        return run_export(self._repository, request)
 
     def _read(self, source: str, name: str | None, snapshot: Snapshot) -> ir.ReadQuery:
         query = self._checked.get(source, name, snapshot.catalog)
@@ -259,21 +289,24 @@ class Graph:
         actor: str | None = None,
         progress: Callable[[str, int], None] | None = None,
         spark: Any = None,
+        dry_run: bool = False,
     ) -> LoadReceipt:
         """Load many records as one commit.
 
         `source` is the path, glob or folder of graph NDJSON, a binary stream of it, an iterable of such records as
         dicts, or a mapping from type to rows: ``{"Person": "people.parquet", "Knows": table}`` with CSV or Parquet
-        files, Arrow, pandas or polars tables, or dicts.
+        files, Arrow, pandas or polars tables, DataFrames of Spark, ``table:NAME`` of its catalog, or dicts.
 
         ``append`` inserts and refuses ids that exist; ``merge`` replaces whole rows by id, the last record of an id
         counts; ``overwrite`` replaces all rows of the types in the input. Everything is checked before anything
         is visible. With `rejects`, records that are wrong by themselves are written there and left out. With
         `create_from`, a branch that is missing is made from that one first.
 
-        `engine` says where the work is done: ``local`` in this process, ``spark`` by Spark's tasks, which read
-        files alone; ``auto`` takes Spark for large files. `spark` is a session or the URL of a master; without it
-        the active session is used, or one is started on this machine. Graph and refusals are the same.
+        `engine` says where the work is done: ``local`` in this process, ``spark`` by Spark's tasks, which read files
+        and rows of DataFrames; ``auto`` takes Spark for large files. `spark` is a session or the URL of a master;
+        without it the active session is used, or one is started on this machine. Graph and refusals are the same.
+
+        With `dry_run` everything is read and checked and nothing is committed: the receipt tells what would be.
 
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-load", schema="node City { name: String @key  inhabitants: I64? }")
@@ -298,6 +331,7 @@ class Graph:
             actor if actor is not None else self.actor,
             progress,
             spark,
+            dry_run,
         )
         return run_load(self._repository, request)
 
@@ -327,6 +361,44 @@ class Graph:
 
         report = cleanup(self._repository, keep=keep, older_than=older_than, confirm=confirm)
         return {"confirmed": report.confirmed, "datasets": [item.to_json() for item in report.datasets]}
+
+    def optimize(
+        self,
+        *,
+        branch: str = "main",
+        engine: LoadEngine = "auto",
+        message: str | None = None,
+        actor: str | None = None,
+        progress: Callable[[str, int], None] | None = None,
+        spark: Any = None,
+    ) -> Optimized:
+        """Make a branch's types quick to read again, as one commit, or none when there is nothing to do.
+
+        Many small pieces of storage become few large ones, space of deleted rows is left out, and the indexes of
+        ids, ends and declared properties cover every row again. What queries find never changes; others may read
+        and write meanwhile. `engine` and `spark` are those of `load`; ``auto`` takes Spark for gigabytes.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-optimize", schema="node City { name: String @key }")
+        >>> for name in ("Bern", "Rome"):
+        ...     _ = g.load({"City": [{"name": name}]})
+        >>> [(item.type_key, item.fragments_removed, item.indexes) for item in g.optimize().datasets]
+        [('node:City', 2, ('id', 'name'))]
+        >>> g.optimize().commit is None
+        True
+        """
+        from omnigraph.maintain.optimize import optimize
+
+        done = optimize(
+            self._repository,
+            branch=branch,
+            engine=engine,
+            spark=spark,
+            progress=progress,
+            actor=actor if actor is not None else self.actor,
+            message=message,
+        )
+        return Optimized(None if done.commit is None else Commit.of(done.commit), branch, done.datasets)
 
     def repair(self, confirm: bool = False) -> Repair:
         """Settle what interrupted bulk writes left behind; without `confirm` only tell how many there are.
@@ -412,24 +484,3 @@ class SchemaView:
         source, name = read_schema(text)
         accepted = self._repository.snapshot(branch).catalog
         return migrate.plan(accepted, load_schema(source, name), allow_data_loss=allow_data_loss)
-
-
-def _write_object(uri: str, options: Mapping[str, str], lines: Iterable[str]) -> int:
-    from omnigraph.store.objects import ObjectStore
-
-    store, key = ObjectStore.holding(uri, options)
-    count = 0
-    with store.writing(key) as file:
-        for line in lines:
-            file.write(f"{line}\n".encode())
-            count += 1
-    return count
-
-
-def _write_lines(file: IO[str], lines: Iterable[str]) -> int:
-    count = 0
-    for line in lines:
-        file.write(line)
-        file.write("\n")
-        count += 1
-    return count

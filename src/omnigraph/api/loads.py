@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -35,7 +35,9 @@ class LoadReceipt:
     """What a load did. `nodes` and `edges` count records per type, `affected` rows per type.
 
     `superseded` are records of a merge that a later one of the same id replaced, `rejected` those that were left
-    out. `replayed` says that an earlier call with the same idempotency key had done the work already.
+    out. `bytes` are those of the files that were read, where there were files, and `seconds` what each stage took.
+    `replayed` says that an earlier call with the same idempotency key had done the work already. Of a dry run the
+    counts are what would have been done, and there is no commit.
     """
 
     commit: Commit | None
@@ -49,11 +51,34 @@ class LoadReceipt:
     superseded: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
     replayed: bool = False
+    bytes: int | None = None
+    engine: Literal["local", "spark"] = "local"
+    dry_run: bool = False
 
     @property
     def total(self) -> int:
         """All records that became rows."""
         return sum(self.nodes.values()) + sum(self.edges.values())
+
+    def report(self) -> dict[str, Any]:
+        """The load in figures: rows, rejects, bytes, and the seconds of each stage.
+
+        >>> LoadReceipt(None, "append", "main", nodes={"City": 2}, seconds={"read": 0.25}).report()["rows"]
+        {'nodes': {'City': 2}, 'edges': {}, 'total': 2}
+        """
+        seconds = {stage: round(value, 3) for stage, value in self.seconds.items()}
+        return {
+            "engine": self.engine,
+            "mode": self.mode,
+            "branch": self.branch,
+            "dry_run": self.dry_run,
+            "rows": {"nodes": dict(self.nodes), "edges": dict(self.edges), "total": self.total},
+            "affected": {name: dict(counts) for name, counts in self.affected.items()},
+            "rejected": self.rejected,
+            "superseded": self.superseded,
+            "bytes": self.bytes,
+            "seconds": {**seconds, "total": round(sum(self.seconds.values()), 3)},
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +98,12 @@ class LoadRequest:
     actor: str | None = None
     progress: Callable[[str, int], None] | None = None
     spark: Any = None
+    dry_run: bool = False
+
+    @property
+    def base(self) -> str:
+        """The branch whose rows the load meets. A dry run makes no branch, and tries where it would come from."""
+        return self.branch if self.create_from is None or not self.dry_run else self.create_from
 
 
 def run_load(repository: Repository, request: LoadRequest) -> LoadReceipt:
@@ -83,26 +114,35 @@ def run_load(repository: Repository, request: LoadRequest) -> LoadReceipt:
     from omnigraph.write.load import LoadOutcome
 
     _check(request)
-    created = _make_branch(repository, request)
+    missing = request.branch.strip() not in repository.branches()
+    if missing:
+        _make_branch(repository, request)
+    elif request.create_from is not None:
+        request = replace(request, create_from=None)
     outcome = LoadOutcome(request.mode)
+    on_spark = _wants_spark(repository, request)
     with ExitStack() as opened:
         rejected = None if request.rejects is None else _Rejected(request.rejects, opened)
         take = None if rejected is None else rejected.take
-        load = _load_on_spark if _wants_spark(repository, request) else _load_here
+        load = _load_on_spark if on_spark else _load_here
         done = load(repository, request, outcome, take)
-    assert done is not None, "a load commits also when there is nothing in it"
+    if outcome.prepared is not None and done is not None:
+        outcome.seconds["publish"] = time.monotonic() - outcome.prepared
     return LoadReceipt(
-        Commit.of(done.commit),
+        None if done is None else Commit.of(done.commit),
         request.mode,
-        done.commit.branch,
-        created,
+        request.branch.strip() if done is None else done.commit.branch,
+        missing and not request.dry_run,
         nodes=dict(sorted(outcome.nodes.items())),
         edges=dict(sorted(outcome.edges.items())),
         affected=by_type_name(outcome.affected),
         rejected=0 if rejected is None else rejected.count,
         superseded=outcome.superseded,
         seconds=outcome.seconds,
-        replayed=done.replayed,
+        replayed=done is not None and done.replayed,
+        bytes=_input_bytes(repository, request),
+        engine="spark" if on_spark else "local",
+        dry_run=request.dry_run,
     )
 
 
@@ -113,7 +153,7 @@ def _load_here(
     from omnigraph.write.sources import open_source
     from omnigraph.write.spool import Spool
 
-    catalog = repository.snapshot(request.branch).catalog
+    catalog = repository.snapshot(request.base).catalog
     batches = open_source(
         request.source,
         catalog,
@@ -123,67 +163,55 @@ def _load_here(
     )
     with Spool.of(batches, catalog, rejecting=take, progress=request.progress) as spool:
         content = "" if request.idempotency_key is None else spool.digest()
-        write = _write_request(request, content, bulk=spool.is_bulk)
-        prepare = prepare_load(spool, request.mode, outcome, progress=request.progress)
-        return repository.write(request.branch, write, prepare)
+        write = _write_request(request, content, bulk=spool.is_bulk and not request.dry_run)
+        prepare = prepare_load(spool, request.mode, outcome, progress=request.progress, dry=request.dry_run)
+        return repository.write(request.base, write, prepare)
 
 
 def _load_on_spark(
     repository: Repository, request: LoadRequest, outcome: LoadOutcome, take: Rejecting | None
 ) -> Done | None:
-    from omnigraph.pipeline.session import resolve_session
-    from omnigraph.pipeline.tasks import run_tasks
-    from omnigraph.write.distributed import DistributedLoad
-    from omnigraph.write.sources import named_key
-    from omnigraph.write.splits import plan_splits
+    from omnigraph.api.spark_loads import load_on_spark
 
-    catalog = repository.snapshot(request.branch).catalog
-    options = repository.objects.options
-    splits = plan_splits(request.source, catalog, options)
-    named = (
-        [named_key(name, catalog) for name in request.source] if isinstance(request.source, Mapping) else []
-    )
-    master = request.spark if isinstance(request.spark, str) else None
-    spark = resolve_session(None if master is not None else request.spark, master)
-    with DistributedLoad(
-        partial(run_tasks, spark),
-        splits,
-        catalog,
-        request.mode,
-        outcome,
-        uri=repository.location.uri,
-        options=options,
-        durability=repository.durability,
-        named=named,
-        rejecting=take,
-        progress=request.progress,
-    ) as load:
-        write = _write_request(request, f"{request.source}", bulk=True)
-        return repository.write(request.branch, write, load.prepare)
+    write = _write_request(request, f"{request.source}", bulk=True)
+    return load_on_spark(repository, request, write, outcome, take)
 
 
 def _wants_spark(repository: Repository, request: LoadRequest) -> bool:
-    """Whether the load is one for Spark: asked for, or of files that are many bytes together."""
-    from omnigraph.write.splits import can_split, input_bytes
+    """Whether the load is one for Spark: asked for, of what Spark alone can read, or of many bytes in files."""
+    from omnigraph.api.spark_loads import is_spark_source
+    from omnigraph.write.splits import can_split
 
     in_memory = repository.location.scheme == "memory"
-    possible = can_split(request.source) and not request.permissive and not in_memory
-    if request.engine == "spark":
+    files = can_split(request.source)
+    spark_alone = is_spark_source(request.source)
+    if spark_alone and request.engine == "local":
+        raise InvalidInput("DataFrames and tables of Spark are loaded by Spark", hint="use engine='spark'")
+    if request.engine == "spark" or spark_alone:
         if in_memory:
             raise InvalidInput(
                 "a graph in the memory of this process is out of reach for Spark's tasks",
                 hint="use a path or s3://, or engine='local'",
             )
-        if not possible:
+        if request.permissive or not (files or spark_alone):
             raise InvalidInput(
-                "Spark loads files of graph records, or CSV and Parquet files per type",
+                "Spark loads files of graph records, or files and DataFrames per type",
                 hint="use engine='local' for anything else",
             )
         return True
-    if request.engine == "local" or not possible:
+    if request.engine == "local" or request.permissive or in_memory or not files:
         return False
-    catalog = repository.snapshot(request.branch).catalog
-    return input_bytes(request.source, catalog, repository.objects.options) >= SPARK_BYTES
+    return (_input_bytes(repository, request) or 0) >= SPARK_BYTES
+
+
+def _input_bytes(repository: Repository, request: LoadRequest) -> int | None:
+    """How many bytes the files have that a load is given; None when it is given something else."""
+    from omnigraph.write.splits import can_split, input_bytes
+
+    if not can_split(request.source):
+        return None
+    catalog = repository.snapshot(request.base).catalog
+    return input_bytes(request.source, catalog, repository.objects.options)
 
 
 def _write_request(request: LoadRequest, content: str, *, bulk: bool) -> WriteRequest:
@@ -194,7 +222,8 @@ def _write_request(request: LoadRequest, content: str, *, bulk: bool) -> WriteRe
         actor=request.actor,
         message=request.message,
         expected_head=request.if_commit,
-        idempotency_key=request.idempotency_key,
+        # What is only tried must not use up the key.
+        idempotency_key=None if request.dry_run else request.idempotency_key,
         request=f"load\0{request.mode}\0{content}",
         bulk=bulk,
     )
@@ -207,18 +236,15 @@ def _check(request: LoadRequest) -> None:
         raise InvalidInput(f"unknown engine '{request.engine}'", hint=f"one of {', '.join(_ENGINES)}")
 
 
-def _make_branch(repository: Repository, request: LoadRequest) -> bool:
-    """Whether the load's branch had to be made."""
-    if request.branch.strip() in repository.branches():
-        return False
+def _make_branch(repository: Repository, request: LoadRequest) -> None:
     if request.create_from is None:
         raise NotFound(
             f"branch '{request.branch}' not found; pass `from` to create it",
             details={"branch": request.branch},
             hint="in Python the argument is `create_from`",
         )
-    repository.create_branch(request.branch, request.create_from, actor=request.actor)
-    return True
+    if not request.dry_run:
+        repository.create_branch(request.branch, request.create_from, actor=request.actor)
 
 
 class _Rejected:

@@ -1,10 +1,10 @@
-"""`omnigraph export`: a state of a graph as graph records, one JSON line each."""
+"""`omnigraph export`: a state of a graph as graph records on stdout or in a file, or as many files in a folder."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -12,6 +12,9 @@ from omnigraph.cli.output import data_stdout, note, warn, writing
 from omnigraph.cli.params import BranchOption, SnapshotOption, graph_on, read_state
 from omnigraph.cli.progress import Report, shown_progress
 from omnigraph.cli.scope import Uri, opened, resolve
+
+Format: TypeAlias = Literal["ndjson", "parquet"]
+Engine: TypeAlias = Literal["auto", "local", "spark"]
 
 
 def export(
@@ -24,16 +27,35 @@ def export(
         typer.Option("--type", metavar="TYPE", help="Only this node or edge type; may be repeated."),
     ] = None,
     out: Annotated[
-        str | None, typer.Option("--out", metavar="PATH", help="Write a file instead; whole or not at all.")
+        str | None,
+        typer.Option(
+            "--out", metavar="PATH", help="Write a file, or many into a folder, DIR/; whole or not at all."
+        ),
     ] = None,
+    format: Annotated[  # noqa: A002 - the name of the option
+        Format, typer.Option("--format", metavar="FORMAT", help="ndjson, or parquet into a folder.")
+    ] = "ndjson",
+    engine: Annotated[
+        Engine,
+        typer.Option("--engine", metavar="ENGINE", help="local, spark, or auto: spark for very many rows."),
+    ] = "auto",
+    spark: Annotated[
+        str | None,
+        typer.Option("--spark", metavar="URL", help="Spark's master or Connect address; else this machine."),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the export that is in the folder.")
+    ] = False,
     jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
 ) -> None:
     """Write a state as graph records, one JSON line each, in an order that only depends on what is in it.
 
-    What is written loads back unchanged.
+    What is written loads back unchanged. Into a folder, a name that ends in /, go many files in no order.
     """
     if jsonl:
         warn("--jsonl does nothing: exports are always JSON lines")
+    if out is None and (format == "parquet" or engine == "spark"):
+        raise typer.BadParameter("many files need a folder", param_hint="'--out'")
     target = resolve(ctx, uri)
     line, commit = read_state(branch, snapshot)
     quiet = target.chosen.quiet
@@ -46,7 +68,17 @@ def export(
             graph.export(data_stdout(), branch=line, at=commit, types=types, progress=progress)
             return
         with writing(out):
-            records = graph.export(out, branch=line, at=commit, types=types, progress=progress)
+            records = graph.export(
+                out,
+                branch=line,
+                at=commit,
+                types=types,
+                progress=progress,
+                format=format,
+                engine=engine,
+                spark=spark,
+                overwrite=overwrite,
+            )
     if not quiet:
         note(f"exported {records} records to {out}")
 

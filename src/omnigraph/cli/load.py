@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TypeAlias
 import typer
 
 from omnigraph.cli.files import STDIN
+from omnigraph.cli.load_report import report_lines
 from omnigraph.cli.output import count, note, say, say_json, warn
 from omnigraph.cli.params import BranchOption, complete_branch, graph_on
 from omnigraph.cli.progress import shown_progress
@@ -77,6 +78,13 @@ def load(
         str | None,
         typer.Option("--spark", metavar="URL", help="Spark's master or Connect address; else this machine."),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Read and check everything, tell what would be done, commit nothing."),
+    ] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="Also tell rows, rejects, bytes and the seconds of each stage.")
+    ] = False,
     durability: DurabilityOption = "full",
     json: JsonOption = False,
 ) -> None:
@@ -89,7 +97,7 @@ def load(
     if rejects is not None and not Path(rejects).parent.is_dir():
         raise NotFound(f"no such folder: {Path(rejects).parent}", details={"path": rejects})
     announce(target)
-    if mode == "overwrite":
+    if mode == "overwrite" and not dry_run:
         require_consent(target, json=json)
     receipt, document = _run(
         target,
@@ -103,6 +111,7 @@ def load(
         message=message,
         engine=engine,
         spark=spark,
+        dry_run=dry_run,
     )
     if from_ is None:
         del document["base_branch"]
@@ -111,15 +120,22 @@ def load(
         document["rejected"] = receipt.rejected
         if receipt.rejected:
             warn(f"{count(receipt.rejected, 'record')} rejected: see {rejects}")
+    if dry_run:
+        document["dry_run"] = True
+    if report:
+        document["report"] = receipt.report()
     if json:
         say_json(document)
         return
     say(
-        f"loaded {target.uri} on branch {document['branch']} with {mode}: {document['total_entities']} entities"
-        f" across {len(receipt.nodes)} node types and {len(receipt.edges)} edge types"
+        f"{'would load' if dry_run else 'loaded'} {target.uri} on branch {document['branch']} with {mode}:"
+        f" {document['total_entities']} entities across {len(receipt.nodes)} node types and {len(receipt.edges)} edge types"
     )
     if receipt.branch_created:
         say(f"branch {document['branch']} created from {from_}")
+    if report:
+        for line in report_lines(document["report"]):
+            say(line)
 
 
 def ingest(

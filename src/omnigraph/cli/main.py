@@ -22,6 +22,7 @@ from omnigraph.cli.init import init
 from omnigraph.cli.lint import lint
 from omnigraph.cli.load import ingest, load
 from omnigraph.cli.mutate import mutate
+from omnigraph.cli.optimize import optimize
 from omnigraph.cli.query import query
 from omnigraph.cli.schema import schema_commands
 from omnigraph.cli.scope import SHARED, GlobalOptions, refuse_graph_options
@@ -55,6 +56,7 @@ app.command(epilog=SHARED)(export)
 app.add_typer(branch_commands, name="branch")
 app.add_typer(commit_commands, name="commit")
 app.command(epilog=SHARED)(snapshot)
+app.command(epilog=SHARED)(optimize)
 app.command(epilog=SHARED)(cleanup)
 app.command()(lint)
 app.add_typer(schema_commands, name="schema")

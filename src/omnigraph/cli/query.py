@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO, TypeAlias, cast
 
 import typer
 
@@ -30,6 +30,8 @@ from omnigraph.errors import InvalidInput
 if TYPE_CHECKING:
     from omnigraph.api.result import Result
 
+Engine: TypeAlias = Literal["auto", "local", "spark"]
+
 
 def query(
     ctx: typer.Context,
@@ -49,6 +51,14 @@ def query(
     out: Annotated[
         str | None, typer.Option("--out", metavar="PATH", help="Write a file instead; whole or not at all.")
     ] = None,
+    engine: Annotated[
+        Engine,
+        typer.Option("--engine", metavar="ENGINE", help="local, spark, or auto: spark for very many rows."),
+    ] = "auto",
+    spark: Annotated[
+        str | None,
+        typer.Option("--spark", metavar="URL", help="Spark's master or Connect address; else this machine."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Run a read on one consistent state: the newest of a branch, or that of a commit."""
@@ -62,7 +72,13 @@ def query(
         _refuse_terminal()
     with opened(target, "r") as repository:
         result = graph_on(repository).query(
-            request.source, request.params, name=request.name, branch=line, at=commit
+            request.source,
+            request.params,
+            name=request.name,
+            branch=line,
+            at=commit,
+            engine=engine,
+            spark=spark,
         )
     if out is not None:
         _write(result, chosen, config, out)

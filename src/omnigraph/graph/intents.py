@@ -24,7 +24,6 @@ from typing import Any, Literal, TypeAlias
 
 from omnigraph.errors import Conflict, NotFound, OmnigraphError, RecoveryRequired
 from omnigraph.graph.plan import Plan
-from omnigraph.store.manifest_files import new_id
 from omnigraph.store.objects import ObjectStore
 from omnigraph.store.records import encode_body
 
@@ -48,6 +47,10 @@ class Owner:
     def to_body(self) -> dict[str, Any]:
         """The JSON form."""
         return {"machine": self.machine, "pid": self.pid, "started": self.started}
+
+
+# Of an intent that waits for the process that will do its work.
+HELD = Owner("held", 0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +150,30 @@ class Intents:
         """Put an intent; gives the tag that it is replaced by."""
         return self._objects.put(f"{PREFIX}{intent.id}.json", intent.to_bytes())
 
+    def create(self, intent: Intent) -> bool:
+        """Put an intent unless there is one of its id; whether this call did."""
+        return self._objects.create_if_absent(f"{PREFIX}{intent.id}.json", intent.to_bytes())
+
     def replace_if_matches(self, intent: Intent, tag: str) -> str | None:
         """Replace an intent that nobody has touched; None when a healer has removed it meanwhile."""
         return self._objects.replace_if_matches(f"{PREFIX}{intent.id}.json", intent.to_bytes(), tag)
 
-    def beat(self, id_: str) -> None:
-        """Say that the owner lives."""
-        self._objects.put(f"{PREFIX}{id_}.lease", str(time.time()).encode())
+    def take_over(self, id_: str, owner: Owner) -> str | None:
+        """Make an intent that is held somebody's own; its tag, or None when it is gone or taken."""
+        try:
+            found = self._objects.get(f"{PREFIX}{id_}.json")
+        except NotFound:
+            return None
+        intent = Intent.from_bytes(found.data, id_)
+        return (
+            self.replace_if_matches(replace(intent, owner=owner), found.etag)
+            if intent.owner == HELD
+            else None
+        )
+
+    def beat(self, id_: str, ahead: float = 0.0) -> None:
+        """Say that the owner lives, or will be heard of after so many seconds."""
+        self._objects.put(f"{PREFIX}{id_}.lease", str(time.time() + ahead).encode())
 
     def claim_outcome(self, id_: str, outcome: Outcome) -> Outcome | None:
         """Decide an operation's outcome, once: gives the one that holds, or None when it has been settled.
@@ -204,20 +224,8 @@ class OwnedIntent:
         self._thread = threading.Thread(target=self._beat, name=f"lease-{intent.id}", daemon=True)
 
     @classmethod
-    def begin(
-        cls,
-        intents: Intents,
-        *,
-        operation: str,
-        actor: str | None,
-        branch: str,
-        incarnation: str,
-        base: str,
-        now: int,
-    ) -> OwnedIntent:
+    def begin(cls, intents: Intents, intent: Intent) -> OwnedIntent:
         """Write the intent before anything is staged. When it cannot be written nothing has happened."""
-        owner = Owner(this_machine(), os.getpid(), process_start(os.getpid()))
-        intent = Intent(new_id(), operation, actor, branch, incarnation, base, owner, now)
         _RUNNING.add(intent.id)
         try:
             tag = intents.write(intent)
@@ -225,9 +233,28 @@ class OwnedIntent:
         except OmnigraphError:
             _RUNNING.discard(intent.id)
             raise
-        owned = cls(intents, intent, tag)
-        owned._thread.start()
-        return owned
+        return cls(intents, intent, tag)._started()
+
+    @classmethod
+    def adopt(cls, intents: Intents, id_: str) -> OwnedIntent:
+        """Take over an intent that is held; `Conflict` when it is over."""
+        _RUNNING.add(id_)
+        try:
+            tag = intents.take_over(id_, this_process())
+            if tag is None:
+                raise discarded(id_, "while nobody had taken it up")
+            intents.beat(id_)
+            intent = intents.read(id_)
+            if intent is None:
+                raise discarded(id_, "while nobody had taken it up")
+        except OmnigraphError:
+            _RUNNING.discard(id_)
+            raise
+        return cls(intents, intent, tag)._started()
+
+    def _started(self) -> OwnedIntent:
+        self._thread.start()
+        return self
 
     def confirm(self, plan: Plan) -> None:
         """Everything is staged: from here on the work outlives this process.
@@ -237,20 +264,13 @@ class OwnedIntent:
         confirmed = replace(self.intent, plan=plan)
         tag = self._intents.replace_if_matches(confirmed, self._tag)
         if tag is None:
-            raise self._discarded()
+            raise discarded(self.intent.id, "while its process was paused")
         self.intent, self._tag = confirmed, tag
 
     def enter_swap(self) -> None:
         """Claim the right to publish; `Conflict` when a healer took this process for dead and discarded it."""
         if self._intents.claim_outcome(self.intent.id, "publishing") != "publishing":
-            raise self._discarded()
-
-    def _discarded(self) -> Conflict:
-        return Conflict(
-            f"operation {self.intent.id} was discarded by recovery while its process was paused",
-            details={"operation_id": self.intent.id, "branch": self.intent.branch},
-            hint="nothing is visible; run it again",
-        )
+            raise discarded(self.intent.id, "while its process was paused")
 
     def end(self, *, keep: bool = False) -> str | None:
         """Stop the heartbeat and remove the intent; gives a warning when that fails: the next heal does it."""
@@ -273,6 +293,30 @@ class OwnedIntent:
             except OmnigraphError:
                 # A missed beat only makes a healer bolder, and the outcome object holds against that.
                 continue
+
+
+def hold_intent(intents: Intents, intent: Intent, seconds: float) -> str:
+    """Write an intent that is nobody's yet and counts as alive for so long; its id.
+
+    One of that id that is there already stays as it is, so that several processes can hold one together.
+    """
+    if intents.create(intent):
+        intents.beat(intent.id, seconds)
+    return intent.id
+
+
+def discarded(id_: str, when: str) -> Conflict:
+    """The error of work that recovery has given up."""
+    return Conflict(
+        f"operation {id_} was discarded by recovery {when}",
+        details={"operation_id": id_},
+        hint="nothing is visible; run it again",
+    )
+
+
+def this_process() -> Owner:
+    """This process as the owner of an intent."""
+    return Owner(this_machine(), os.getpid(), process_start(os.getpid()))
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -25,7 +25,7 @@ from omnigraph.graph.branches import MAIN, check_branch_name, check_movable
 from omnigraph.graph.format import CURRENT, FLOOR, MIGRATIONS, Step, check_format, pending_migrations
 from omnigraph.graph.history import commit_at, first_parents, get_commit
 from omnigraph.graph.idempotency import claim_key
-from omnigraph.graph.intents import Intents, OwnedIntent
+from omnigraph.graph.intents import HELD, Intent, Intents, OwnedIntent, Owner, hold_intent, this_process
 from omnigraph.graph.plan import OperationClass, Plan
 from omnigraph.graph.publish import PrepareAgain, Receipt, check_expected_head, now_micros, pause, publish
 from omnigraph.graph.recovery import heal
@@ -62,7 +62,10 @@ _SWAP_ATTEMPTS = 100
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """What a write says about itself. `request` is what an idempotency key is checked against."""
+    """What a write says about itself. `request` is what an idempotency key is checked against.
+
+    A bulk write has an intent; `held` is one that was begun for it by `Repository.hold`.
+    """
 
     operation: str
     actor: str | None = None
@@ -71,6 +74,7 @@ class WriteRequest:
     idempotency_key: str | None = None
     request: str = ""
     bulk: bool = False
+    held: str | None = None
 
 
 class Repository:
@@ -369,27 +373,54 @@ class Repository:
         """
         self._writable(request.operation)
         branch = check_branch_name(branch, request.operation)
-        for number in range(MAX_PREPARATIONS):
-            if number:
-                pause(number)
-            transaction = self.begin(branch)
-            if request.idempotency_key is not None:
-                # Each time: a twin of this request may have committed meanwhile, and work prepared on top of its
-                # own effect could refuse what has in fact succeeded.
-                done = self._claim(transaction, request.idempotency_key, request.request)
-                if done is not None:
-                    return Receipt(done, replayed=True)
-            if request.expected_head is not None:
-                check_expected_head(branch, request.expected_head, transaction.head.commit)
-            try:
-                return self._attempt(transaction, request, prepare)
-            except PrepareAgain:
-                continue
+        with ExitStack() as held:
+            intent: OwnedIntent | None = None
+            for number in range(MAX_PREPARATIONS):
+                if number:
+                    pause(number)
+                transaction = self.begin(branch)
+                if request.idempotency_key is not None:
+                    # Each time: a twin of this request may have committed meanwhile, and work prepared on top of
+                    # its own effect could refuse what has in fact succeeded.
+                    done = self._claim(transaction, request.idempotency_key, request.request)
+                    if done is not None:
+                        return Receipt(done, replayed=True)
+                if request.expected_head is not None:
+                    check_expected_head(branch, request.expected_head, transaction.head.commit)
+                if request.bulk and intent is None:
+                    # One for all attempts: what the first has written is safe from cleanup until the last.
+                    intent = held.enter_context(self._intent(transaction, request))
+                try:
+                    return self._attempt(transaction, request, prepare, intent)
+                except PrepareAgain:
+                    continue
         raise Conflict(
             f"branch '{branch}' changed {MAX_PREPARATIONS} times while {request.operation} was being prepared",
             details={"branch": branch},
             hint="try again when fewer writers are busy",
         )
+
+    def hold(self, branch: str, request: WriteRequest, seconds: float) -> str:
+        """Begin the intent of a bulk write that another process will do, within so many seconds; its id.
+
+        What is written meanwhile is safe from cleanup. Nobody can tell whether the other process will ever come,
+        so that work which is given up costs a look at its intent with every write until the time is over.
+        """
+        return hold_intent(self.intents, self.intend(branch, request), seconds)
+
+    def intend(self, branch: str, request: WriteRequest) -> Intent:
+        """The intent of a bulk write that another process will do on top of the branch's head, not yet held."""
+        transaction = self.begin(branch)
+        if request.expected_head is not None:
+            check_expected_head(transaction.head.branch, request.expected_head, transaction.head.commit)
+        return self._new_intent(transaction, request, HELD)
+
+    def release(self, held: str) -> bool:
+        """Give up what was held, for good; False when it is over, or somebody has taken it up and it is theirs."""
+        if self.intents.take_over(held, this_process()) is None:
+            return False
+        self.intents.remove(held)
+        return True
 
     def _claim(self, transaction: Transaction, key: str, request: str) -> CommitRecord | None:
         """Give a transaction the commit id of its key; that commit, when it is there already."""
@@ -397,16 +428,20 @@ class Repository:
         transaction.commit_id = claim.commit_id
         return None if claim.fresh else self.manifest.find_commit(self.manifest.refresh(), claim.commit_id)
 
-    def _attempt(self, transaction: Transaction, request: WriteRequest, prepare: Prepare) -> Receipt | None:
-        if not request.bulk:
-            plan = self._prepare(transaction, request, prepare)
-            return None if plan is None else self._publish(plan)
-        with self._intent(transaction, request) as intent:
-            plan = self._prepare(transaction, request, prepare)
-            if plan is None:
-                return None
-            intent.confirm(plan)
-            return self._publish(plan, before_swap=intent.enter_swap)
+    def _attempt(
+        self,
+        transaction: Transaction,
+        request: WriteRequest,
+        prepare: Prepare,
+        intent: OwnedIntent | None,
+    ) -> Receipt | None:
+        plan = self._prepare(transaction, request, prepare)
+        if plan is None:
+            return None
+        if intent is None:
+            return self._publish(plan)
+        intent.confirm(plan)
+        return self._publish(plan, before_swap=intent.enter_swap)
 
     def _prepare(self, transaction: Transaction, request: WriteRequest, prepare: Prepare) -> Plan | None:
         operation_class = prepare(transaction)
@@ -420,17 +455,25 @@ class Repository:
             expected_head=request.expected_head,
         )
 
-    @contextmanager
-    def _intent(self, transaction: Transaction, request: WriteRequest) -> Iterator[OwnedIntent]:
-        intent = OwnedIntent.begin(
-            self.intents,
+    def _new_intent(self, transaction: Transaction, request: WriteRequest, owner: Owner) -> Intent:
+        head = transaction.head
+        return Intent(
+            id=new_id(),
             operation=request.operation,
             actor=request.actor,
-            branch=transaction.head.branch,
-            incarnation=transaction.head.incarnation,
-            base=transaction.head.commit.id,
-            now=now_micros(),
+            branch=head.branch,
+            incarnation=head.incarnation,
+            base=head.commit.id,
+            owner=owner,
+            created_at=now_micros(),
         )
+
+    @contextmanager
+    def _intent(self, transaction: Transaction, request: WriteRequest) -> Iterator[OwnedIntent]:
+        if request.held is not None:
+            intent = OwnedIntent.adopt(self.intents, request.held)
+        else:
+            intent = OwnedIntent.begin(self.intents, self._new_intent(transaction, request, this_process()))
         keep = False
         try:
             yield intent

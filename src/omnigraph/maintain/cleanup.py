@@ -14,7 +14,7 @@ from typing import Any
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError, PermissionDenied, StorageError
-from omnigraph.graph import idempotency, intents
+from omnigraph.graph import idempotency, intents, scratch
 from omnigraph.graph.intents import Intent
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository
@@ -342,7 +342,7 @@ class _Cleanup:
         return found
 
     def _sweep_objects(self) -> int:
-        """Remove idempotency keys beyond the age limit, and what is left of intents that have ended."""
+        """Remove idempotency keys beyond the age limit, and what is left of bulk writes that have ended."""
         doomed: list[str] = []
         if self._policy.older_than is not None:
             limit = min(self._horizon, self._started - micros(self._policy.older_than))
@@ -354,6 +354,12 @@ class _Cleanup:
             item.key
             for item in found
             if item.key.rpartition(".")[0] not in living and epoch_micros(item.last_modified) < self._horizon
+        ]
+        # The horizon is before the beginning of every bulk write that is still on its way.
+        doomed += [
+            item.key
+            for item in self._objects.list(scratch.PREFIX.rstrip("/"))
+            if epoch_micros(item.last_modified) < self._horizon
         ]
         if self._confirm:
             for start in range(0, len(doomed), BATCH):

@@ -5,26 +5,76 @@ fragments of their partition and a filter, and read nothing else, so a commit ma
 
 There is no `pushFilters` here on purpose. Spark 4.3 keeps what it leads to with the source and not with the
 scan, so that a DataFrame that was filtered once shows only those rows to every later use.
+
+Writers are made, run and asked to commit in different processes. What they have in common is a sink, a value that
+is pickled with them, and what tasks report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+from omnigraph.errors import ConstraintViolation, InvalidInput, OmnigraphError
+from omnigraph.pipeline.options import WriteOptions, stream_options, write_options
 from omnigraph.pipeline.table_read import ExactFilter, TableRead, plan_read
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import TaskContext
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.types import StructType
 
 FORMAT: Final = "omnigraph"
+# A traceback has room for so many.
+_VIOLATIONS_TOLD = 20
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
 
 
-def data_source(exact_filter: ExactFilter) -> type[DataSource]:
-    """The class to register with a session. It travels to other processes by value, the function by its name."""
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+class Sink(Protocol):
+    """A write that has begun; `write.sink.Sink` is one."""
+
+    def stage(self, number: int, batches: Iterator[pa.RecordBatch]) -> Any:
+        """Write one part; what it gives is for `commit` or `abort`."""
+
+    def commit(self, parts: Sequence[Any]) -> object:
+        """Make everything visible, or nothing."""
+
+    def abort(self, parts: Sequence[Any]) -> None:
+        """Remove what was staged."""
+
+
+class Stream(Protocol):
+    """The batches of a stream; `write.sink.SinkStream` is one."""
+
+    def stage(self, stream: str, batch: int, number: int, batches: Iterator[pa.RecordBatch]) -> Any:
+        """Write one part of a batch."""
+
+    def commit(self, batch: int, parts: Sequence[Any]) -> object:
+        """Make a batch visible, once."""
+
+    def abort(self, batch: int, parts: Sequence[Any]) -> None:
+        """Remove what was staged of a batch."""
+
+
+# Given the options and the names of the columns.
+OpenSink: TypeAlias = Callable[[WriteOptions, Sequence[str]], Sink]
+OpenStream: TypeAlias = Callable[[WriteOptions, Sequence[str]], Stream]
+
+
+def data_source(exact_filter: ExactFilter, open_sink: OpenSink, open_stream: OpenStream) -> type[DataSource]:
+    """The class to register with a session. It travels to other processes by value, the functions by name."""
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamArrowWriter,
+        InputPartition,
+        WriterCommitMessage,
+    )
 
     class GraphReader(DataSourceReader):
         def __init__(self, read: TableRead, schema: StructType) -> None:
@@ -40,6 +90,42 @@ def data_source(exact_filter: ExactFilter) -> type[DataSource]:
             # Where there are no partitions Spark makes one of its own, without a value.
             if partition.value:
                 yield from self._read.batches(partition.value, to_arrow_schema(self._schema))
+
+    @dataclass
+    class Staged(WriterCommitMessage):
+        part: Any
+
+    class GraphWriter(DataSourceArrowWriter):
+        def __init__(self, sink: Sink) -> None:
+            self._sink = sink
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+            return Staged(self._sink.stage(_task().partitionId(), iterator))
+
+        def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+            with _told_in_words():
+                self._sink.commit(_all_parts(messages))
+
+        def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+            self._sink.abort(_parts(messages))
+
+    class GraphStreamWriter(DataSourceStreamArrowWriter):
+        def __init__(self, stream: Stream) -> None:
+            self._stream = stream
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+            task = _task()
+            query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
+            if query is None or batch is None:
+                raise _not_in_batches()
+            return Staged(self._stream.stage(query, int(batch), task.partitionId(), iterator))
+
+        def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+            with _told_in_words():
+                self._stream.commit(batchId, _all_parts(messages))
+
+        def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+            self._stream.abort(batchId, _parts(messages))
 
     class GraphSource(DataSource):
         _plan: TableRead | None = None
@@ -57,4 +143,63 @@ def data_source(exact_filter: ExactFilter) -> type[DataSource]:
             plan = self._plan or plan_read(self.options, exact_filter)
             return GraphReader(plan.selecting(schema), schema)
 
+        def writer(self, schema: StructType, overwrite: bool) -> GraphWriter:
+            with _told_in_words():
+                wanted = write_options(self.options, overwrite=overwrite)
+                return GraphWriter(open_sink(wanted, schema.fieldNames()))
+
+        def streamWriter(self, schema: StructType, overwrite: bool) -> GraphStreamWriter:  # noqa: N802
+            # Spark asks for one before each batch, and for another to commit it.
+            with _told_in_words():
+                wanted = stream_options(self.options, overwrite=overwrite)
+                return GraphStreamWriter(open_stream(wanted, schema.fieldNames()))
+
     return GraphSource
+
+
+def _task() -> TaskContext:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None, "this runs in a task"
+    return context
+
+
+def _parts(messages: Sequence[Any]) -> list[Any]:
+    """What tasks have reported; those that failed have not."""
+    return [message.part for message in messages if message is not None]
+
+
+def _all_parts(messages: Sequence[Any]) -> list[Any]:
+    if None in messages:
+        raise _not_in_batches()
+    return _parts(messages)
+
+
+def _not_in_batches() -> InvalidInput:
+    return InvalidInput(
+        "a graph cannot be written by continuous processing",
+        hint='use a trigger of micro-batches, such as processingTime="1 second"',
+    )
+
+
+@contextmanager
+def _told_in_words() -> Iterator[None]:
+    """What goes wrong crosses to Spark as text: all of it, and as little else as can be."""
+    try:
+        yield
+    except OmnigraphError as error:
+        if isinstance(error, ConstraintViolation):
+            error = _with_violations(error)
+        raise error.with_traceback(None) from None
+
+
+def _with_violations(error: ConstraintViolation) -> ConstraintViolation:
+    """The error with its violations in the message."""
+    total = error.details.get("violations", len(error.violations))
+    if total < 2:
+        return error
+    shown = [f"  {item['message']}" for item in error.violations[:_VIOLATIONS_TOLD]]
+    more = [f"  and {total - len(shown)} more"] if total > len(shown) else []
+    message = "\n".join([f"{total} violations:", *shown, *more])
+    return ConstraintViolation(message, error.violations, details=error.details, hint=error.hint)

@@ -7,13 +7,21 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from omnigraph.catalog.catalog import Catalog, Column, Table, table_key
+from omnigraph.catalog.catalog import Catalog, Column, Table
 from omnigraph.catalog.columns import spark_ddl, spark_type
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.lang import ir
 from omnigraph.lang.source import Source, did_you_mean
 from omnigraph.lang.temporal import EPOCH_TIME, parse_datetime
 from omnigraph.lang.types import Scalar
+from omnigraph.pipeline.options import (
+    READ_OPTIONS,
+    find_table,
+    graph_location,
+    known_options,
+    required,
+    storage_options,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,11 +33,6 @@ if TYPE_CHECKING:
     from omnigraph.store.tables import Tables
 
 ROWS_PER_PARTITION: Final = 1_000_000
-STORAGE_PREFIX: Final = "storage."
-# Spark's own name for the argument of `load` is `path`.
-OPTIONS: Final = (
-    "uri", "path", "type", "branch", "commit", "snapshot", "timestamp", "columns", "where", "rowsPerPartition",
-)  # fmt: skip
 
 # The SQL that selects exactly the rows of a table that a predicate is true of, or None when it cannot be said.
 ExactFilter: TypeAlias = Callable[[ir.Predicate, Table], str | None]
@@ -127,28 +130,18 @@ class TableRead:
 def plan_read(options: Mapping[str, str], exact_filter: ExactFilter) -> TableRead:
     """What the options of a read ask for, pinned to the commit that they mean now."""
     from omnigraph.graph.repository import Repository
-    from omnigraph.store.location import Location
 
-    given = {name.lower(): value for name, value in options.items()}
-    _check_names(given)
-    storage = {
-        name.removeprefix(STORAGE_PREFIX): value
-        for name, value in given.items()
-        if name.startswith(STORAGE_PREFIX)
-    }
-    location = Location.parse(_address(given))
-    if location.scheme == "memory":
-        raise InvalidInput(
-            f"{location} lives in one process, and Spark reads with others", hint="use a path or s3://"
-        )
-    name = _required(given, "type")
+    given = known_options(options, READ_OPTIONS)
+    storage = storage_options(given)
+    location = graph_location(given)
+    name = required(given, "type")
     rows = _count(given.get("rowsperpartition", str(ROWS_PER_PARTITION)))
     repository = Repository.open(location.uri, mode="r", options=storage)
     try:
         snapshot = _find_snapshot(repository, given)
     finally:
         repository.close()
-    table = _find_table(snapshot.catalog, name)
+    table = find_table(snapshot.catalog, name)
     columns = given.get("columns")
     return TableRead(
         uri=location.uri,
@@ -179,28 +172,6 @@ def _as_spark_has_it(values: pa.Array, column: Column, kind: pa.DataType) -> pa.
     return pa.StructArray.from_arrays([data, uri], fields=list(kind), mask=absent)
 
 
-def _check_names(given: Mapping[str, str]) -> None:
-    known = {name.lower() for name in OPTIONS}
-    for name in given:
-        if name not in known and not name.startswith(STORAGE_PREFIX):
-            raise InvalidInput(
-                f"unknown option '{name}'{did_you_mean(name, sorted(known))}",
-                hint=f"the options are {', '.join(OPTIONS)} and {STORAGE_PREFIX}*",
-            )
-
-
-def _required(given: Mapping[str, str], name: str) -> str:
-    if not given.get(name):
-        raise InvalidInput(f"the option '{name}' is missing")
-    return given[name]
-
-
-def _address(given: Mapping[str, str]) -> str:
-    if given.get("path") and given.get("uri"):
-        raise InvalidInput("the graph is named twice, by the option 'uri' and by the argument of load")
-    return given.get("path") or _required(given, "uri")
-
-
 def _find_snapshot(repository: Repository, given: Mapping[str, str]) -> Snapshot:
     chosen = [name for name in ("commit", "snapshot", "timestamp") if name in given]
     if "branch" in given and chosen != ["timestamp"]:
@@ -217,22 +188,6 @@ def _find_snapshot(repository: Repository, given: Mapping[str, str]) -> Snapshot
             hint="write an ISO-8601 time such as 2026-05-04T12:00:00Z",
         )
     return repository.snapshot(branch, EPOCH_TIME + timedelta(milliseconds=millis))
-
-
-def _find_table(catalog: Catalog, name: str) -> Table:
-    """The type of that name; `node:` or `edge:` before it tells two of the same name apart."""
-    keys = (name, table_key("node", name), table_key("edge", name))
-    found = [catalog.tables[key] for key in keys if key in catalog.tables]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise InvalidInput(
-            f"'{name}' is a node type and an edge type", hint=f"write node:{name} or edge:{name}"
-        )
-    names = sorted(table.name for table in catalog.tables.values())
-    raise NotFound(
-        f"unknown type '{name}'{did_you_mean(name, names)}", details={"type": name, "types": names}
-    )
 
 
 def _named(table: Table, names: Sequence[str]) -> tuple[Column, ...]:

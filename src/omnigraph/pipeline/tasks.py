@@ -9,39 +9,65 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 R = TypeVar("R")
+_RESULT = "n long, result binary"
 
 
 def run_tasks(spark: SparkSession, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
     """The result of the function for every item, in their order; one task each."""
     if not items:
         return []
-    frame = spark.range(0, len(items), 1, len(items)).mapInArrow(
-        _runner(items, work), "n long, result binary"
-    )
-    # What comes back is what tasks say about their work, never the rows they worked on.
-    found = {row["n"]: pickle.loads(bytes(row["result"])) for row in frame.collect()}
+    frame = spark.range(0, len(items), 1, len(items)).mapInArrow(_runner(items, work), _RESULT)
+    found = _results(frame)
     return [found[number] for number in range(len(items))]
+
+
+def run_partitions(frame: DataFrame, work: Callable[[int, Iterator[pa.RecordBatch]], R]) -> list[R]:
+    """The result of the function for every partition of a DataFrame, given its number and rows; in their order."""
+    found = _results(frame.mapInArrow(_partition_runner(work), _RESULT))
+    return [found[number] for number in sorted(found)]
+
+
+def _results(frame: DataFrame) -> dict[int, Any]:
+    # What comes back is what tasks say about their work, never the rows they worked on.
+    return {row["n"]: pickle.loads(bytes(row["result"])) for row in frame.collect()}
 
 
 def _runner(
     items: Sequence[T], work: Callable[[T], R]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                result = pickle.dumps(work(items[number]))
-                yield pa.RecordBatch.from_pydict(
-                    {"n": pa.array([number], pa.int64()), "result": pa.array([result], pa.binary())}
-                )
+                yield _batch(number, work(items[number]))
 
     return run
+
+
+def _partition_runner(
+    work: Callable[[int, Iterator[pa.RecordBatch]], R],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "this runs in a task"
+        number = context.partitionId()
+        yield _batch(number, work(number, batches))
+
+    return run
+
+
+def _batch(number: int, result: Any) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pydict(
+        {"n": pa.array([number], pa.int64()), "result": pa.array([pickle.dumps(result)], pa.binary())}
+    )

@@ -38,3 +38,8 @@ def write_rows(
 def read_fragments(texts: Sequence[str]) -> list[FragmentMetadata]:
     """Fragments as a table takes them in."""
     return [FragmentMetadata.from_json(text) for text in texts]
+
+
+def fragment_files(texts: Sequence[str]) -> list[str]:
+    """The files that fragments are in, relative to their table."""
+    return data_files(read_fragments(texts))

@@ -31,7 +31,7 @@ from omnigraph.store.lance_io import (
     version_file,
 )
 from omnigraph.store.records import TablePin
-from omnigraph.store.segments import make_segment, segment_files
+from omnigraph.store.segments import make_segment, segment_files, uncovered_fragments
 
 EMPTY_VERSION = 1
 _CACHED_TABLES = 256
@@ -281,6 +281,23 @@ class Tables:
             )
             return self._commit(pin, dataset, operation, data_files(folded.added), pin.rows, 0, 0)
 
+    def stage_rewritten(
+        self, pin: TablePin, rewritten: Sequence[tuple[Sequence[int], FragmentMetadata]]
+    ) -> StagedTable:
+        """Put fragments that others have written and synced in the place of those that they were made from.
+
+        The version's rows stay the same. No index covers the new fragments; old segments lose what is gone.
+        """
+        if not rewritten:
+            return _unchanged(pin)
+        dataset = self.open(pin.path, pin.version)
+        with translated(f"rewrite {pin.path}"):
+            groups = [
+                LanceOperation.RewriteGroup([fragment_of(dataset, id_).metadata for id_ in old], [new])
+                for old, new in rewritten
+            ]
+            return self._commit(pin, dataset, LanceOperation.Rewrite(groups, []), [], pin.rows, 0, 0)
+
     def stage_index(self, pin: TablePin, column: str, kind: str, **parameters: Any) -> StagedTable:
         """Build an index segment over the fragments that no segment of the column's index covers yet.
 
@@ -294,17 +311,29 @@ class Tables:
                 return _unchanged(pin)
             return self._index(pin, dataset, [segment], segment_files(segment))
 
-    def stage_segments(self, pin: TablePin, segments: Sequence[Any]) -> StagedTable:
-        """Take in index segments that others have built over this version and synced."""
-        if not segments:
+    def unindexed(self, pin: TablePin, column: str, kind: str) -> list[tuple[int, int]]:
+        """The fragments of a version that the column's index does not cover, each with its rows."""
+        with translated(f"read {pin.path}"):
+            return uncovered_fragments(self.open(pin.path, pin.version), column, kind)
+
+    def stage_segments(
+        self, pin: TablePin, segments: Sequence[Any], removed: Sequence[Any] = ()
+    ) -> StagedTable:
+        """Take in index segments that others have built over this version and synced, and let go of some."""
+        if not segments and not removed:
             return _unchanged(pin)
         with translated(f"index {pin.path}"):
-            return self._index(pin, self.open(pin.path, pin.version), segments, [])
+            return self._index(pin, self.open(pin.path, pin.version), segments, [], removed)
 
     def _index(
-        self, pin: TablePin, dataset: lance.LanceDataset, segments: Sequence[Any], files: Sequence[str]
+        self,
+        pin: TablePin,
+        dataset: lance.LanceDataset,
+        segments: Sequence[Any],
+        files: Sequence[str],
+        removed: Sequence[Any] = (),
     ) -> StagedTable:
-        operation = LanceOperation.CreateIndex(list(segments), [])
+        operation = LanceOperation.CreateIndex(list(segments), list(removed))
         return self._commit(pin, dataset, operation, files, pin.rows, 0, 0)
 
     # --- parts -------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ class BulkLoad(KeyedWork):
     """A load whose rows stay in the spool."""
 
     def __init__(self, transaction: Transaction, spool: Spool, mode: LoadMode, workspace: Workspace) -> None:
-        super().__init__(transaction, mode, workspace, list(spool.counts))
+        super().__init__(transaction, mode, workspace, list(spool.counts), spool.made)
         self._spool = spool
         self._sources = spool.sources
         self._gone = {key: self._superseded(table) for key, table in self._loaded.items()}
@@ -44,7 +44,7 @@ class BulkLoad(KeyedWork):
 
     def _superseded(self, table: Table) -> np.ndarray[Any, Any]:
         """The positions of records that a later one replaces, which only a merge allows."""
-        if self._mode != "merge":
+        if self._mode != "merge" or table.key in self._made:
             return np.empty(0, np.int64)
 
         def ids() -> Iterator[pa.RecordBatch]:
@@ -72,27 +72,23 @@ class BulkLoad(KeyedWork):
 
     # --- staging -----------------------------------------------------------------------------------------
 
-    def stage(self) -> dict[str, dict[str, int]]:
+    def stage(self, *, dry: bool = False) -> dict[str, dict[str, int]]:
         """Store everything as detached versions, with indexes of the ids and ends."""
-        return {key: self._stage(table) for key, table in self._loaded.items()}
+        return {key: self._stage(table, dry=dry) for key, table in self._loaded.items()}
 
-    def _stage(self, table: Table) -> dict[str, int]:
+    def _stage(self, table: Table, *, dry: bool) -> dict[str, int]:
         tables, pin = self._transaction.base.tables, self._transaction.pin(table.key)
         schema = arrow_schema(table, physical=True)
         inserted = self._spool.counts[table.key] - self.superseded[table.key]
-        updated, deleted = 0, 0
+        affected, replaced = self._affected(table, inserted)
+        if dry:
+            return affected
         if self._mode == "overwrite":
-            updated = int(self._numbers(queries.count_rewritten(table.id))[0])
-            deleted = pin.rows - updated
             if pin.rows + inserted:
                 self._take(table, tables.stage_overwrite(pin, self._stored(table), schema))
         elif inserted:
-            doomed = np.empty(0, np.uint64)
-            if self._mode == "merge":
-                doomed = self._numbers(queries.rewritten_addresses(table.id))
-            updated = len(doomed)
-            self._take(table, tables.stage_rows(pin, self._stored(table), schema, doomed))
-        return {"inserted": inserted - updated, "updated": updated, "deleted": deleted}
+            self._take(table, tables.stage_rows(pin, self._stored(table), schema, replaced))
+        return affected
 
     def _stored(self, table: Table) -> Iterator[pa.RecordBatch]:
         for first, batch in self._numbered(table, None):

@@ -5,291 +5,240 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from omnigraph.catalog.catalog import Catalog, Table
+from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.duckdb import Limits, Workspace
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.plan import OperationClass
+from omnigraph.graph.scratch import Scratch
+from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
-from omnigraph.store.fragments import read_fragments
-from omnigraph.store.options import StorageOptions
+from omnigraph.store.fragments import fragment_files
+from omnigraph.store.objects import ObjectStore
 from omnigraph.store.sync import Durability
-from omnigraph.write import set_queries as queries
 from omnigraph.write.findings import Findings, refuse
 from omnigraph.write.input import Reject, Rejecting
-from omnigraph.write.keyed import INDEXED, KeyedWork, key_columns, no_keys
+from omnigraph.write.keyed import looked_at
 from omnigraph.write.load import LoadOutcome, carry_out, schema_changed
-from omnigraph.write.set_rules import entity_of
 from omnigraph.write.splits import Split
 from omnigraph.write.spool import LoadLimits, LoadMode, Progress
-from omnigraph.write.staging import (
-    SPLIT_SHIFT,
-    Indexing,
-    LoadJob,
-    SplitReport,
-    Written,
-    index_column,
-    stage_split,
+from omnigraph.write.staging import Indexing, LoadJob, SplitReport, index_column, rows_done, stage_split
+from omnigraph.write.written import (
+    LocallyCheckedLoad,
+    TaskCheckedLoad,
+    TaskKeys,
+    WrittenInput,
+    WrittenLoad,
+    lines_before,
 )
 
 # Runs a function over items somewhere and gives the results in their order, such as `pipeline.tasks.run_tasks`.
 RunTasks: TypeAlias = Callable[[Sequence[Any], Callable[[Any], Any]], list[Any]]
+# Has the splits of a job done; gives their reports in input order.
+Stage: TypeAlias = Callable[[LoadJob], list[SplitReport]]
 
+# Up to so many keys, new and committed, it is quicker to look at them here than to have others do it.
+KEYS_HERE = 20_000_000
+_LOOK_SECONDS = 1.0
 # Where a message begins with a place; what comes after may be somebody's own words.
 _PLACE = re.compile(r"^(line |row |invalid strict JSON at line )(\d+)")
 
 
+# Tables of keys for a while.
+OpenKeys: TypeAlias = Callable[[], AbstractContextManager[TaskKeys]]
+
+
 class DistributedLoad:
-    """A load whose splits others do, planned under the given catalog."""
+    """A load whose splits others do, planned under the given catalog.
+
+    `stage` has every split done for a job and gives the reports, `run` runs what comes after. Rows are written
+    once, however often the work has to be prepared; when it is refused, they are removed. Rules between rows are
+    queries in this process or, where there are more keys than `KEYS_HERE`, in tables that `open_keys` opens.
+    """
 
     def __init__(
         self,
+        stage: Stage,
         run: RunTasks,
-        splits: Sequence[Split],
+        scratch: Scratch,
         catalog: Catalog,
         mode: LoadMode,
         outcome: LoadOutcome,
         *,
-        uri: str,
-        options: StorageOptions,
         durability: Durability,
         named: Sequence[str] = (),
         rejecting: Rejecting | None = None,
         progress: Progress | None = None,
         limits: LoadLimits | None = None,
+        open_keys: OpenKeys | None = None,
+        dry: bool = False,
     ) -> None:
+        self._stage = stage
         self._run = run
-        self._splits = splits
+        self._scratch = scratch
         self._catalog = catalog
         self._mode = mode
         self._outcome = outcome
-        self._place = (uri, options, durability)
+        self._durability: Durability = durability
         self._named = named
         self._rejecting = rejecting
         self._progress = progress
         self._limits = limits or LoadLimits()
-        self._handed_over = False
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._open_keys = open_keys
+        self._dry = dry
+        self._done: tuple[LoadJob, list[SplitReport]] | None = None
+        self._local: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> DistributedLoad:
-        self._scratch = tempfile.TemporaryDirectory(prefix="omnigraph-load-")
+        self._local = tempfile.TemporaryDirectory(prefix="omnigraph-load-")
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._scratch is not None:
-            self._scratch.cleanup()
+        if self._local is not None:
+            self._local.cleanup()
+        self._scratch.remove()
 
-    def prepare(self, transaction: Transaction) -> OperationClass:
-        """The work of the load on a transaction, again if it must be."""
-        if transaction.base.catalog.fingerprint != self._catalog.fingerprint:
-            raise schema_changed(transaction)
-        # Each attempt writes its own rows: only what is written under its intent is safe from cleanup.
-        job = self._job(transaction)
-        reports = self._stage_splits(job)
-        carry_out(self._open(transaction, job, reports), self._counts(reports), self._outcome, self._progress)
+    def prepare(self, transaction: Transaction) -> OperationClass | None:
+        """The work of the load on a transaction, again if it must be; None when it is only tried."""
+        try:
+            if transaction.base.catalog.fingerprint != self._catalog.fingerprint:
+                raise schema_changed(transaction)
+            job, reports = self._staged(transaction)
+            given = WrittenInput(self._scratch, reports, self._named)
+            opened = self._open(transaction, job, given)
+            carry_out(opened, given.counts, self._outcome, self._progress, dry=self._dry)
+        except OmnigraphError as error:
+            self._take_back(error)
+            raise
+        if self._dry:
+            return None
         return "strict" if self._mode == "overwrite" else "insert"
 
     # --- splits ------------------------------------------------------------------------------------------
 
-    def _job(self, transaction: Transaction) -> LoadJob:
-        assert self._scratch is not None
-        uri, options, durability = self._place
-        base = transaction.base
-        return LoadJob(
-            uri,
-            dict(options),
-            durability,
-            base.catalog,
-            {key: base.pin(key) for key in base.catalog.tables},
-            self._scratch.name,
-            self._rejecting is not None,
-        )
-
-    def _stage_splits(self, job: LoadJob) -> list[SplitReport]:
-        if self._progress is not None:
-            self._progress("read", 0)
-
-        def stage(split: Split) -> SplitReport:
-            return stage_split(job, split)
-
-        reports: list[SplitReport] = self._run(self._splits, stage)
-        before = _lines_before(reports)
-        _refuse_errors(reports, before)
-        self._outcome.rejected = sum(report.rejected for report in reports)
-        if not self._handed_over:
+    def _staged(self, transaction: Transaction) -> tuple[LoadJob, list[SplitReport]]:
+        """What the splits came to. What was written next to one version of a table fits another just as well."""
+        if self._done is None:
+            job = load_job(
+                transaction.base,
+                self._scratch,
+                self._durability,
+                rejecting=self._rejecting is not None,
+                dry=self._dry,
+            )
+            began = time.monotonic()
+            with _watched(self._scratch, self._progress):
+                reports = self._stage(job)
+            self._done = job, reports
+            self._outcome.seconds["read"] = time.monotonic() - began
+            before = lines_before(reports)
+            _refuse_errors(reports, before)
+            self._outcome.rejected = sum(report.rejected for report in reports)
             self._hand_over(reports, before)
-        self._handed_over = True
-        return reports
+        return self._done
 
     def _hand_over(self, reports: Sequence[SplitReport], before: Sequence[int]) -> None:
         """Pass on what was rejected, in input order, with places that count from the beginning of the file."""
         for report, first in zip(reports, before, strict=True):
             if report.rejects is None or self._rejecting is None:
                 continue
-            with Path(report.rejects).open(encoding="utf-8") as file:
-                for line in file:
+            with self._scratch.reading(report.rejects) as file:
+                for line in BufferedReader(file):
                     item = json.loads(line)
                     message = _shifted(item["error"], first)
                     place = item["line"] + first
                     self._rejecting(Reject(place, message, item["record"], item["source"]))
 
-    def _counts(self, reports: Sequence[SplitReport]) -> dict[str, int]:
-        counts = dict.fromkeys(self._named, 0)
-        for report in reports:
-            for key, written in report.written.items():
-                counts[key] = counts.get(key, 0) + written.rows
-        return counts
+    def _take_back(self, error: OmnigraphError) -> None:
+        """Remove what was written for a load that is refused. What cannot be removed is left to cleanup."""
+        if self._done is None:
+            return
+        job, reports = self._done
+        try:
+            remove_written(job, reports)
+        except OmnigraphError as failure:
+            error.add_note(f"what was written for it could not be removed: {failure.message}")
 
     # --- checks ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _open(
-        self, transaction: Transaction, job: LoadJob, reports: Sequence[SplitReport]
-    ) -> Iterator[WrittenLoad]:
-        assert self._scratch is not None
-        limits = Limits(memory=f"{self._limits.memory}B")
-        with Workspace(Path(self._scratch.name), limits) as workspace:
-            loaded = list(self._counts(reports))
-            index = partial(self._index, job)
-            yield WrittenLoad(transaction, self._mode, workspace, reports, loaded, index)
+    def _open(self, transaction: Transaction, job: LoadJob, given: WrittenInput) -> Iterator[WrittenLoad]:
+        assert self._local is not None
+        index = partial(self._index, job)
+        committed = looked_at(self._catalog, self._mode, given.counts, given.made)
+        keys = sum(given.counts.values()) + sum(transaction.pin(key).rows for key in committed)
+        if self._open_keys is not None and keys > KEYS_HERE:
+            with self._open_keys() as tables:
+                yield TaskCheckedLoad(transaction, self._mode, tables, given, index)
+        else:
+            limits = Limits(memory=f"{self._limits.memory}B")
+            with Workspace(Path(self._local.name), limits) as workspace:
+                yield LocallyCheckedLoad(transaction, self._mode, workspace, given, index)
 
     def _index(self, job: LoadJob, wanted: Sequence[Indexing]) -> list[Any]:
-        def index(item: Indexing) -> Any:
-            return index_column(job, item)
-
-        return self._run(wanted, index)
-
-
-class WrittenLoad(KeyedWork):
-    """A load whose rows have been written by tasks, which left their keys in files."""
-
-    def __init__(
-        self,
-        transaction: Transaction,
-        mode: LoadMode,
-        workspace: Workspace,
-        reports: Sequence[SplitReport],
-        loaded: Sequence[str],
-        index: Callable[[Sequence[Indexing]], list[Any]],
-    ) -> None:
-        super().__init__(transaction, mode, workspace, loaded)
-        self._reports = reports
-        self._index = index
-        self._sources = [report.split.file for report in reports]
-        self._before = _lines_before(reports)
-        self._gone = {key: self._bring_new(table) for key, table in self._loaded.items()}
-        self.superseded = {key: len(gone) for key, gone in self._gone.items()}
-        self._bring_committed()
-
-    def _written(self, key: str) -> Iterator[Written]:
-        return (report.written[key] for report in self._reports if key in report.written)
-
-    def _bring_new(self, table: Table) -> np.ndarray[Any, Any]:
-        """Have the keys of the records that count in the workspace; the positions of those that do not."""
-        files = [written.keys for written in self._written(table.key) if written.keys is not None]
-        new, given = queries.new_keys(table.id), queries.given_keys(table.id)
-        if not files:
-            self._workspace.append(new, [no_keys(table, key_columns(table, entity_of(self._catalog, table)))])
-            return np.empty(0, np.int64)
-        if self._mode != "merge":
-            self._workspace.attach(new, files)
-            return np.empty(0, np.int64)
-        self._workspace.attach(given, files)
-        gone = self._numbers(queries.superseded_positions(table.id))
-        self._workspace.derive(new, queries.last_records(table.id))
-        return gone
-
-    def places(self, key: str, ids: Sequence[str]) -> Mapping[str, tuple[int, str | None]]:
-        """Where the last record of each of these ids is from."""
-        found: dict[str, tuple[int, str | None]] = {}
-        for batch in self._workspace.stream(queries.origins(self._loaded[key].id, ids)):
-            for row in batch.to_pylist():
-                split = row[queries.SOURCE]
-                found[row["id"]] = (row[queries.PLACE] + self._before[split], self._sources[split])
-        return found
-
-    # --- staging -----------------------------------------------------------------------------------------
-
-    def stage(self) -> dict[str, dict[str, int]]:
-        """Take everything that was written into detached versions, with indexes of the ids and ends."""
-        affected = {key: self._stage(table) for key, table in self._loaded.items()}
-        self._stage_indexes()
-        return affected
-
-    def _stage_indexes(self) -> None:
-        """Have the ids and ends of every table with new rows indexed, all of them at the same time."""
-        wanted = [
-            (table, Indexing(self._transaction.pin(table.key), table.physical(column)))
-            for table in self._loaded.values()
-            if any(written.rows for written in self._written(table.key))
-            for column in INDEXED[table.kind]
-        ]
-        made = self._index([item for _, item in wanted])
-        segments: dict[str, list[Any]] = {}
-        for (table, _), segment in zip(wanted, made, strict=True):
-            if segment is not None:
-                segments.setdefault(table.key, []).append(segment)
-        for key, found in segments.items():
-            pin = self._transaction.pin(key)
-            self._transaction.write(key, self._transaction.base.tables.stage_segments(pin, found))
-
-    def _stage(self, table: Table) -> dict[str, int]:
-        tables, pin = self._transaction.base.tables, self._transaction.pin(table.key)
-        parts = [item for written in self._written(table.key) for item in written.fragments]
-        fragments = read_fragments([text for text, _ in parts])
-        inserted = sum(rows for _, rows in parts) - self.superseded[table.key]
-        updated, deleted = 0, 0
-        if self._mode == "overwrite":
-            updated = int(self._numbers(queries.count_rewritten(table.id))[0])
-            deleted = pin.rows - updated
-            if pin.rows + inserted:
-                self._transaction.write(table.key, tables.stage_written(pin, fragments, replace=True))
-        elif inserted:
-            doomed = np.empty(0, np.uint64)
-            if self._mode == "merge":
-                doomed = self._numbers(queries.rewritten_addresses(table.id)).astype(np.uint64)
-            updated = len(doomed)
-            staged = tables.stage_written(pin, fragments, delete=doomed, dropped=self._dropped(table))
-            self._transaction.write(table.key, staged)
-        return {"inserted": inserted - updated, "updated": updated, "deleted": deleted}
-
-    def _dropped(self, table: Table) -> dict[int, list[int]]:
-        """Of each fragment that was written, by its number, the rows that a later record replaces."""
-        gone = self._gone[table.key]
-        found: dict[int, list[int]] = {}
-        if not len(gone):
-            return found
-        number = 0
-        for report in self._reports:
-            written = report.written.get(table.key)
-            first = report.split.number << SPLIT_SHIFT
-            for _, rows in () if written is None else written.fragments:
-                low, high = np.searchsorted(gone, (first, first + rows))
-                if low < high:
-                    found[number] = (gone[low:high] - first).tolist()
-                first += rows
-                number += 1
-        return found
+        if self._progress is not None:
+            self._progress("index", 0)
+        return self._run(wanted, partial(index_column, job))
 
 
-def _lines_before(reports: Sequence[SplitReport]) -> list[int]:
-    """For each split how many lines or rows of its file come before it."""
-    found: list[int] = []
-    lines: dict[str, int] = {}
-    for report in reports:
-        split = report.split
-        known = lines.get(split.file, 0) if split.form == "records" else split.first_row
-        found.append(known)
-        lines[split.file] = known + report.lines
-    return found
+def load_job(
+    base: Snapshot, scratch: Scratch, durability: Durability, *, rejecting: bool = False, dry: bool = False
+) -> LoadJob:
+    """What the splits of a load on top of that state need to know."""
+    pins = {key: base.pin(key) for key in base.catalog.tables}
+    return LoadJob(base.catalog, pins, scratch, durability, rejecting, dry)
+
+
+def staged_splits(run: RunTasks, splits: Sequence[Split]) -> Stage:
+    """Has splits of files done by tasks."""
+    return lambda job: run(splits, partial(stage_split, job))
+
+
+def remove_written(job: LoadJob, reports: Iterable[SplitReport]) -> None:
+    """Remove the rows that were written for a load which will not be committed."""
+    doomed = [
+        f"{job.pins[key].path}/{name}"
+        for report in reports
+        for key, written in report.written.items()
+        for name in fragment_files([text for text, _ in written.fragments])
+    ]
+    ObjectStore.open(job.scratch.uri, job.scratch.options, durability="os").delete_many(doomed)
+
+
+@contextmanager
+def _watched(scratch: Scratch, progress: Progress | None) -> Iterator[None]:
+    """Tell how many records tasks have written, as long as they are at it."""
+    if progress is None:
+        yield
+        return
+    progress("read", 0)
+    ended = threading.Event()
+    failed: list[OmnigraphError] = []
+
+    def watch() -> None:
+        while not ended.wait(_LOOK_SECONDS):
+            try:
+                progress("read", rows_done(scratch.names()))
+            except OmnigraphError as error:
+                # A look that fails says nothing about the work; there is another one soon.
+                failed.append(error)
+
+    watcher = threading.Thread(target=watch, name="omnigraph-watch", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
 
 
 def _refuse_errors(reports: Sequence[SplitReport], before: Sequence[int]) -> None:

@@ -39,7 +39,8 @@ class LoadOutcome:
     """What a load did: records per type, rows per table, records left out, and how long each stage took.
 
     `nodes` and `edges` count the records that became rows. `superseded` are those of a merge that a later record
-    of the same id replaced, `rejected` those that broke a rule of their own and were handed over.
+    of the same id replaced, `rejected` those that broke a rule of their own and were handed over. `prepared` is when
+    everything was ready, by the clock that only ever goes forward.
     """
 
     mode: LoadMode
@@ -49,12 +50,14 @@ class LoadOutcome:
     rejected: int = 0
     superseded: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    prepared: float | None = None
 
 
 class Work(Protocol):
     """One way of checking and storing what a spool holds."""
 
     superseded: dict[str, int]
+    seconds: dict[str, float]
 
     def findings(self) -> Iterator[Findings]:
         """What each stage of the rules between rows finds, in order and one at a time."""
@@ -64,26 +67,37 @@ class Work(Protocol):
         """Where the last record of each of these ids is from; ids that no record has are left out."""
         ...
 
-    def stage(self) -> dict[str, dict[str, int]]:
-        """Store everything as detached versions; per table what was inserted, updated and deleted."""
+    def stage(self, *, dry: bool = False) -> dict[str, dict[str, int]]:
+        """Store everything as detached versions; per table what was inserted, updated and deleted.
+
+        With `dry` nothing is stored, and the same is told.
+        """
         ...
 
 
 def prepare_load(
-    spool: Spool, mode: LoadMode, outcome: LoadOutcome, *, progress: Progress | None = None
-) -> Callable[[Transaction], OperationClass]:
+    spool: Spool,
+    mode: LoadMode,
+    outcome: LoadOutcome,
+    *,
+    progress: Progress | None = None,
+    dry: bool = False,
+) -> Callable[[Transaction], OperationClass | None]:
     """The work of a load, to be run on a transaction, again if it must be; fills `outcome` each time.
 
     Append inserts, merge replaces rows by id, overwrite replaces all rows of the types that the input names. It
-    commits also when there are no rows. A constraint that fails raises, and nothing has been staged. The spool
-    stays open until the write is done, and is the caller's to close.
+    commits also when there are no rows, and never when it is `dry`: then everything is checked and nothing stored. A
+    constraint that fails raises, and nothing has been staged. The spool stays open until the write is done, and is
+    the caller's to close.
     """
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> OperationClass | None:
         if transaction.base.catalog.fingerprint != spool.catalog.fingerprint:
             raise schema_changed(transaction)
         outcome.rejected, outcome.seconds = spool.rejected, {"read": spool.seconds}
-        carry_out(_open(transaction, spool, mode), spool.counts, outcome, progress)
+        carry_out(_open(transaction, spool, mode), spool.counts, outcome, progress, dry=dry)
+        if dry:
+            return None
         # What replaces everything has decided on what was there; the others can be decided again.
         return "strict" if mode == "overwrite" else "insert"
 
@@ -118,6 +132,8 @@ def carry_out(
     given: Mapping[str, int],
     outcome: LoadOutcome,
     progress: Progress | None,
+    *,
+    dry: bool = False,
 ) -> None:
     """Check and stage a load whose records per table are counted in `given`; refuse it by its first broken rule."""
     began = time.monotonic()
@@ -130,12 +146,14 @@ def carry_out(
         checked = time.monotonic()
         if progress is not None:
             progress("stage", total)
-        outcome.affected = work.stage()
-    outcome.seconds |= {"check": checked - began, "stage": time.monotonic() - checked}
+        outcome.affected = work.stage(dry=dry)
+    staging = time.monotonic() - checked - sum(work.seconds.values())
+    outcome.seconds |= {"check": checked - began, "stage": staging, **work.seconds}
     counts = {key: count - work.superseded[key] for key, count in given.items()}
     outcome.nodes = _of_kind("node:", counts)
     outcome.edges = _of_kind("edge:", counts)
     outcome.superseded = sum(work.superseded.values())
+    outcome.prepared = time.monotonic()
 
 
 def _of_kind(prefix: str, counts: Mapping[str, int]) -> dict[str, int]:
@@ -169,6 +187,7 @@ class MemoryLoad:
         self._rows: dict[str, pa.Table] = {}
         self._committed: dict[str, pa.Table] = {}
         self.superseded: dict[str, int] = {}
+        self.seconds: dict[str, float] = {}
         for key, count in spool.counts.items():
             rows = spool.table(key)
             self._rows[key] = last_of_each(rows) if mode == "merge" else rows
@@ -225,21 +244,25 @@ class MemoryLoad:
             id_: (place, self._spool.sources[source]) for id_, place, source in zip(*columns, strict=True)
         }
 
-    def stage(self) -> dict[str, dict[str, int]]:
+    def stage(self, *, dry: bool = False) -> dict[str, dict[str, int]]:
         """Store everything."""
         affected = {}
-        tables = self._transaction.base.tables
         for key, rows in self._rows.items():
-            table, pin = self._catalog.tables[key], self._transaction.pin(key)
             before = self._committed[key]
-            schema = arrow_schema(table, physical=True)
-            batches = [stored(table, batch) for batch in rows.to_batches()]
+            if not dry:
+                self._store(key, rows, before)
             updated = int(pc.sum(pc.is_in(before["id"], value_set=rows["id"])).as_py() or 0)
             gone = before.num_rows - updated
-            if self._mode == "overwrite" and pin.rows + rows.num_rows:
-                self._transaction.write(key, tables.stage_overwrite(pin, batches, schema))
-            elif rows.num_rows:
-                addresses = before[ADDRESS].to_numpy() if before.num_rows else np.empty(0, np.uint64)
-                self._transaction.write(key, tables.stage_rows(pin, batches, schema, addresses))
             affected[key] = {"inserted": rows.num_rows - updated, "updated": updated, "deleted": gone}
         return affected
+
+    def _store(self, key: str, rows: pa.Table, before: pa.Table) -> None:
+        table, pin = self._catalog.tables[key], self._transaction.pin(key)
+        tables = self._transaction.base.tables
+        schema = arrow_schema(table, physical=True)
+        batches = [stored(table, batch) for batch in rows.to_batches()]
+        if self._mode == "overwrite" and pin.rows + rows.num_rows:
+            self._transaction.write(key, tables.stage_overwrite(pin, batches, schema))
+        elif rows.num_rows:
+            addresses = before[ADDRESS].to_numpy() if before.num_rows else np.empty(0, np.uint64)
+            self._transaction.write(key, tables.stage_rows(pin, batches, schema, addresses))

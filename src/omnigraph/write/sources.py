@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-import glob
-import gzip
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog, table_key
-from omnigraph.errors import InvalidInput, NotFound, StorageError
+from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.lang.source import suggestion
-from omnigraph.store.location import Location
-from omnigraph.store.objects import ObjectInfo, ObjectStore
 from omnigraph.store.options import StorageOptions
 from omnigraph.write.dicts import read_dicts, read_rows
 from omnigraph.write.input import InputBatch, Rejecting
+from omnigraph.write.input_files import (
+    RECORD_SUFFIXES,
+    InputFile,
+    bytes_of,
+    list_files,
+    list_tables,
+    opened_file,
+)
 from omnigraph.write.ndjson import read_ndjson
 from omnigraph.write.overlay import logical_schema
 from omnigraph.write.permissive import read_permissive
-from omnigraph.write.tabular import read_csv, read_parquet, read_table
+from omnigraph.write.table_files import read_table_file
+from omnigraph.write.tabular import TableFile, read_dict_rows, read_table
+from omnigraph.write.type_mapping import Format, LoadMapping, TypeMapping, effective_source
 
-RECORD_SUFFIXES = (".ndjson", ".jsonl", ".json")
-TABLE_SUFFIXES = (".csv", ".parquet")
-_GZIP = ".gz"
-_READ = 1024 * 1024
-_SIBLINGS = 1000
 _PER_TYPE = 'give tables per type: {"Person": table, "Knows": edges}'
 
 
@@ -41,14 +40,10 @@ class _Opening:
     permissive: bool
     rejecting: Rejecting | None
     options: StorageOptions = field(default_factory=dict)
+    mapping: LoadMapping | None = None
 
-
-@dataclass(frozen=True)
-class InputFile:
-    """A file somewhere: what messages call it, and how to get at its bytes."""
-
-    name: str
-    open: Callable[[], BinaryIO]
+    def of_type(self, key: str) -> TypeMapping | None:
+        return None if self.mapping is None else self.mapping.types.get(key)
 
 
 def open_source(
@@ -58,29 +53,31 @@ def open_source(
     permissive: bool = False,
     rejecting: Rejecting | None = None,
     options: StorageOptions | None = None,
+    mapping: LoadMapping | None = None,
 ) -> Iterator[InputBatch]:
     """The rows of whatever a load was given.
 
     - A path, a glob, a folder or a binary stream of graph records, one JSON object a line; ``.gz`` is unpacked.
       A path may also be an address: ``s3://bucket/key``, with a slash at its end for all files below it, or
       ``file://``. `options` are how to reach it.
-    - A mapping from type to its rows: a path of CSV or Parquet, an Arrow, pandas or polars table, record batches,
-      or rows as dicts. ``node:`` or ``edge:`` says which type is meant where both have the name.
+    - A mapping from type to its rows: a path of CSV, JSON, Parquet, ORC, Avro or Arrow files, an Arrow, pandas or
+      polars table, record batches, or rows as dicts. ``node:`` or ``edge:`` says which type is meant where both
+      have the name.
     - An iterable of records as dicts.
 
+    With a `mapping` tables per type may have other columns, and None as a source stands for those that it names.
     What a source is gets decided at once, before the first row is asked for: something else, a file that is not
     there, an unknown type raise here.
     """
-    opening = _Opening(catalog, permissive, rejecting, options or {})
+    opening = _Opening(catalog, permissive, rejecting, options or {}, mapping)
+    source = effective_source(source, mapping)
     if isinstance(source, Mapping):
         if {"type", "edge"} & source.keys():
             # Names of types begin with a capital letter.
             raise InvalidInput("a single record is no source", hint="give a list of records")
         return _chain([_announced(named_key(name, catalog), part, opening) for name, part in source.items()])
     if isinstance(source, str | Path):
-        return _chain(
-            [_records_of(file, opening) for file in list_files(source, RECORD_SUFFIXES, opening.options)]
-        )
+        return _chain([_records_of(file, opening) for file in list_records(source, opening.options)])
     if _is_stream(source):
         return _read_records(source, getattr(source, "name", None), opening)
     if arrow_of(source) is not None:
@@ -97,78 +94,19 @@ def _chain(parts: Iterable[Callable[[], Iterator[InputBatch]]]) -> Iterator[Inpu
     return (batch for part in opened for batch in part())
 
 
-# --- files ------------------------------------------------------------------------------------------------
+# --- graph records ------------------------------------------------------------------------------------------
 
 
-def list_files(source: str | Path, suffixes: tuple[str, ...], options: StorageOptions) -> list[InputFile]:
-    """The files that a path or an address, a folder or a pattern names, by name."""
-    text = str(source)
-    # A path would have lost one of the slashes.
-    if isinstance(source, str) and "://" in text:
-        scheme = text.partition("://")[0].lower()
-        if scheme in ("s3", "memory"):
-            return _remote_files(text, suffixes, options)
-        text = Location.parse(text).path
-    return [_local_file(path) for path in _paths(text, source, suffixes)]
-
-
-def _local_file(path: Path) -> InputFile:
-    return InputFile(str(path), lambda: path.open("rb"))
-
-
-def _remote_files(uri: str, suffixes: tuple[str, ...], options: StorageOptions) -> list[InputFile]:
-    store, key = ObjectStore.holding(uri, options)
-
-    def file_of(info: ObjectInfo) -> InputFile:
-        return InputFile(f"{store.location.uri}/{info.key}", lambda: cast(BinaryIO, store.open_read(info)))
-
-    if glob.has_magic(key):
-        found = [file_of(info) for info in store.match(key)]
-        if found:
-            return found
-        raise NotFound(f"no file matches `{uri}`")
-    folder = key.removesuffix("/")
-    if folder == key and key:
-        try:
-            return [file_of(store.head(key))]
-        except NotFound:
-            # What is called like this may be a folder; also, only a listing tells a missing bucket.
-            if not store.exists_any(folder):
-                names = [info.key for info in islice(store.list(folder.rpartition("/")[0]), _SIBLINGS)]
-                raise NotFound(f"there is no file `{uri}`", hint=suggestion(key, names)) from None
-    found = [file for file in map(file_of, store.list(folder)) if has_suffix(file.name, suffixes)]
-    if not found:
-        raise NotFound(f"folder `{uri}` has no file with {', '.join(suffixes)}")
-    return found
-
-
-def _paths(text: str, source: str | Path, suffixes: tuple[str, ...]) -> list[Path]:
-    path = Path(text)
-    if path.is_dir():
-        found = sorted(item for item in path.iterdir() if item.is_file() and has_suffix(item.name, suffixes))
-        if not found:
-            raise NotFound(f"folder `{source}` has no file with {', '.join(suffixes)}")
-        return found
-    if path.exists():
-        return [path]
-    if glob.has_magic(text):
-        base = Path(path.anchor or ".")
-        found = sorted(item for item in base.glob(text.removeprefix(path.anchor)) if item.is_file())
-        if found:
-            return found
-        raise NotFound(f"no file matches `{source}`")
-    siblings = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
-    raise NotFound(f"there is no file `{source}`", hint=suggestion(path.name, siblings))
-
-
-def has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:
-    return name.lower().removesuffix(_GZIP).endswith(suffixes)
+def list_records(source: str | Path, options: StorageOptions) -> list[InputFile]:
+    """The files of graph records that a path names."""
+    files = list_files(source, RECORD_SUFFIXES, options)
+    odd = next((file for file in files if file.format not in (None, "json")), None)
+    if odd is not None:
+        raise InvalidInput(f"`{odd.name}` does not say what type its rows have", hint=_PER_TYPE)
+    return files
 
 
 def _records_of(file: InputFile, opening: _Opening) -> Callable[[], Iterator[InputBatch]]:
-    if has_suffix(file.name, TABLE_SUFFIXES):
-        raise InvalidInput(f"`{file.name}` does not say what type its rows have", hint=_PER_TYPE)
-
     def read() -> Iterator[InputBatch]:
         with opened_file(file) as stream:
             yield from _read_records(stream, file.name, opening)
@@ -176,37 +114,10 @@ def _records_of(file: InputFile, opening: _Opening) -> Callable[[], Iterator[Inp
     return read
 
 
-@contextmanager
-def opened_file(file: InputFile) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked."""
-    with ExitStack() as opened:
-        try:
-            stream = opened.enter_context(file.open())
-        except OSError as error:
-            raise StorageError(
-                f"`{file.name}` cannot be read: {error}", details={"source": file.name}
-            ) from error
-        if file.name.lower().endswith(_GZIP):
-            stream = cast(BinaryIO, opened.enter_context(gzip.GzipFile(fileobj=stream, mode="rb")))
-        yield stream
-
-
 def _read_records(stream: BinaryIO, name: Any, opening: _Opening) -> Iterator[InputBatch]:
     reader = read_permissive if opening.permissive else read_ndjson
     source = name if isinstance(name, str) else None
     return reader(bytes_of(stream, source), opening.catalog, source=source, rejecting=opening.rejecting)
-
-
-def bytes_of(stream: BinaryIO, name: str | None) -> Iterator[bytes]:
-    """The bytes of a stream; where they cannot be read or unpacked, that is an error of storage."""
-    while True:
-        try:
-            found = stream.read(_READ)
-        except (OSError, EOFError, zlib.error) as error:
-            raise StorageError(f"`{name}` cannot be read: {error}", details={"source": name}) from error
-        if not found:
-            return
-        yield found
 
 
 def _is_stream(source: Any) -> bool:
@@ -243,27 +154,26 @@ def _announced(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[
 
 def _typed(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[InputBatch]]:
     """The reader of what a mapping has for a type."""
-    catalog, rejecting = opening.catalog, opening.rejecting
+    catalog, rejecting, mapping = opening.catalog, opening.rejecting, opening.of_type(key)
     if isinstance(rows, str | Path):
-        files = list_files(rows, TABLE_SUFFIXES, opening.options)
-        odd = next((file for file in files if not has_suffix(file.name, TABLE_SUFFIXES)), None)
-        if odd is not None:
-            raise InvalidInput(
-                f"`{odd.name}` is neither CSV nor Parquet", hint="graph records are given without a type"
-            )
-        return lambda: (batch for file in files for batch in _read_table_file(file, key, opening))
+        files = list_tables(rows, opening.options, None if mapping is None else mapping.format)
+        return lambda: (batch for found in files for batch in _read_file(*found, key, opening))
     table = arrow_of(rows)
     if table is not None:
-        return lambda: read_table(key, table, catalog, rejecting=rejecting)
-    if isinstance(rows, Iterable) and not isinstance(rows, bytes | bytearray | Mapping):
+        return lambda: read_table(key, table, catalog, rejecting=rejecting, mapping=mapping)
+    if (
+        isinstance(rows, Iterable)
+        and not isinstance(rows, bytes | bytearray | Mapping)
+        and not _is_stream(rows)
+    ):
         return lambda: _read_rows(key, rows, opening)
     raise InvalidInput(f"'{key}' cannot be loaded from {type(rows).__name__}", hint="give a path or a table")
 
 
-def _read_table_file(file: InputFile, key: str, opening: _Opening) -> Iterator[InputBatch]:
-    reader = read_parquet if has_suffix(file.name, (".parquet",)) else read_csv
+def _read_file(file: InputFile, form: Format, key: str, opening: _Opening) -> Iterator[InputBatch]:
+    wanted = TableFile(key, opening.catalog, file.name, opening.rejecting, opening.of_type(key))
     with opened_file(file) as stream:
-        yield from reader(stream, key, opening.catalog, source=file.name, rejecting=opening.rejecting)
+        yield from read_table_file(stream, form, wanted)
 
 
 def _read_rows(key: str, rows: Iterable[Any], opening: _Opening) -> Iterator[InputBatch]:
@@ -273,9 +183,12 @@ def _read_rows(key: str, rows: Iterable[Any], opening: _Opening) -> Iterator[Inp
     if first is None:
         return iter(())
     rest = chain([first], iterator)
-    if isinstance(first, Mapping):
-        return read_rows(key, rest, opening.catalog, rejecting=opening.rejecting)
-    return read_table(key, rest, opening.catalog, rejecting=opening.rejecting)
+    catalog, rejecting, mapping = opening.catalog, opening.rejecting, opening.of_type(key)
+    if not isinstance(first, Mapping):
+        return read_table(key, rest, catalog, rejecting=rejecting, mapping=mapping)
+    if mapping is None:
+        return read_rows(key, rest, catalog, rejecting=rejecting)
+    return read_dict_rows(key, rest, catalog, rejecting=rejecting, mapping=mapping)
 
 
 def arrow_of(source: Any) -> pa.Table | pa.RecordBatchReader | None:

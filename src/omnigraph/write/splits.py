@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeAlias
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import Any, BinaryIO, Literal, TypeAlias, cast
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.errors import InvalidInput
 from omnigraph.store.options import StorageOptions
+from omnigraph.write.columnar import PieceRange, orc_pieces, parquet_pieces, read_orc, read_parquet
+from omnigraph.write.csv_rows import cut_csv, read_csv, read_header
 from omnigraph.write.input import InputBatch, Rejecting
+from omnigraph.write.input_files import InputFile, bytes_of, list_files, list_tables, opened_file
+from omnigraph.write.json_rows import holds_array, read_json_lines
 from omnigraph.write.ndjson import read_ndjson
-from omnigraph.write.sources import (
-    RECORD_SUFFIXES,
-    TABLE_SUFFIXES,
-    bytes_of,
-    has_suffix,
-    list_files,
-    named_key,
-    opened_file,
-)
-from omnigraph.write.tabular import arrow_errors, guarded, read_csv, read_table
+from omnigraph.write.sources import list_records, named_key
+from omnigraph.write.table_files import read_table_file
+from omnigraph.write.tabular import TableFile
+from omnigraph.write.type_mapping import Format, LoadMapping, TypeMapping, effective_source
 
 # Some hundred thousand records: enough that starting a task does not count, little enough to be held in memory.
 SPLIT_BYTES = 32 << 20
 _SPLIT_ROWS = 500_000
 _PIECE = 1 << 20
 
-Form: TypeAlias = Literal["records", "parquet", "csv"]
+# Besides the formats of files: lines of JSON, of the graph or of one type; and rows that come from somewhere else.
+Form: TypeAlias = Format | Literal["records", "rows"]
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A part of one file: a range of bytes of records, of row groups of Parquet, or a whole file.
+    """A part of one file: a range of bytes of lines, of row groups or stripes, or a whole file.
 
     Splits of one input are numbered in its order. `first_row` is the number of rows before it, where that is known
-    without reading. `file` is what messages call it, `address` where it is, from wherever one looks.
+    without reading. `file` is what messages call it, `address` where it is, from wherever one looks. Rows of one
+    type have its `key`, and its `mapping` if there is one.
     """
 
     number: int
@@ -50,80 +48,101 @@ class Split:
     start: int = 0
     stop: int | None = None
     first_row: int = 0
+    mapping: TypeMapping | None = None
 
 
-def can_split(source: Any) -> bool:
+def can_split(source: Any, mapping: LoadMapping | None = None) -> bool:
     """Whether a source consists of files alone, which can be read from anywhere."""
+    source = effective_source(source, mapping)
     if isinstance(source, Mapping):
         return bool(source) and all(isinstance(part, str | Path) for part in source.values())
     return isinstance(source, str | Path)
 
 
-def input_bytes(source: Any, catalog: Catalog, options: StorageOptions) -> int:
+def input_bytes(
+    source: Any, catalog: Catalog, options: StorageOptions, mapping: LoadMapping | None = None
+) -> int:
     """How many bytes the files of a source have, packed or not."""
-    for name in source if isinstance(source, Mapping) else ():
-        named_key(name, catalog)
-    parts = list(source.values()) if isinstance(source, Mapping) else [source]
-    suffixes = TABLE_SUFFIXES if isinstance(source, Mapping) else RECORD_SUFFIXES
+    source = effective_source(source, mapping)
+    if isinstance(source, Mapping):
+        tables = [_tables(name, part, catalog, options, mapping) for name, part in source.items()]
+        files = [file for _, found, _ in tables for file, _ in found]
+    else:
+        files = list_records(source, options)
     total = 0
-    for part in parts:
-        for file in list_files(part, suffixes, options):
-            with file.open() as stream:
-                total += stream.seek(0, 2)
+    for file in files:
+        with file.open() as stream:
+            total += stream.seek(0, 2)
     return total
 
 
 def plan_splits(
-    source: Any, catalog: Catalog, options: StorageOptions, split_bytes: int = SPLIT_BYTES
+    source: Any,
+    catalog: Catalog,
+    options: StorageOptions,
+    split_bytes: int = SPLIT_BYTES,
+    mapping: LoadMapping | None = None,
 ) -> list[Split]:
-    """The splits of graph records in files, or of CSV and Parquet files per type, in input order."""
+    """The splits of graph records in files, or of files per type, in input order."""
+    source = effective_source(source, mapping)
     found: list[Split] = []
     if isinstance(source, Mapping):
         for name, part in source.items():
-            _plan_tables(found, named_key(name, catalog), part, options)
+            key, files, own = _tables(name, part, catalog, options, mapping)
+            for file, form in files:
+                for item in _cut(file, form, split_bytes):
+                    found.append(replace(item, number=len(found), key=key, mapping=own))
     else:
-        for file in list_files(source, RECORD_SUFFIXES, options):
-            if has_suffix(file.name, TABLE_SUFFIXES):
-                raise InvalidInput(
-                    f"`{file.name}` does not say what type its rows have", hint="give files per type"
-                )
-            with opened_file(file) as stream:
-                size = _size(file.name, stream)
-            stops = [*range(split_bytes, size or 0, split_bytes), size]
-            starts = [0, *(stop for stop in stops[:-1] if stop is not None)]
-            found += [
-                Split(len(found) + place, "records", file.name, _address(file.name), start=start, stop=stop)
-                for place, (start, stop) in enumerate(zip(starts, stops, strict=True))
-            ]
+        for file in list_records(source, options):
+            for item in _cut_lines(file, split_bytes):
+                found.append(replace(item, number=len(found)))
     return found
 
 
-def _plan_tables(found: list[Split], key: str, part: str | Path, options: StorageOptions) -> None:
-    for file in list_files(part, TABLE_SUFFIXES, options):
-        if not has_suffix(file.name, TABLE_SUFFIXES):
-            raise InvalidInput(f"`{file.name}` is neither CSV nor Parquet")
-        if has_suffix(file.name, (".csv",)):
-            # A line end may stand inside a quoted cell: only a reader from the beginning knows.
-            found.append(Split(len(found), "csv", file.name, _address(file.name), key))
-            continue
-        address = _address(file.name)
-        with opened_file(file) as stream, arrow_errors(file.name):
-            metadata = pq.ParquetFile(stream).metadata
-        start = rows = before = 0
-        for group in range(metadata.num_row_groups):
-            rows += metadata.row_group(group).num_rows
-            if rows >= _SPLIT_ROWS or group + 1 == metadata.num_row_groups:
-                found.append(Split(len(found), "parquet", file.name, address, key, start, group + 1, before))
-                start, before, rows = group + 1, before + rows, 0
+def _tables(
+    name: Any, part: Any, catalog: Catalog, options: StorageOptions, mapping: LoadMapping | None
+) -> tuple[str, list[tuple[InputFile, Format]], TypeMapping | None]:
+    """The table that a name means, its files, and how their columns are mapped."""
+    key = named_key(name, catalog)
+    own = None if mapping is None else mapping.types.get(key)
+    return key, list_tables(part, options, None if own is None else own.format), own
+
+
+def _cut(file: InputFile, form: Format, split_bytes: int) -> list[Split]:
+    """The splits of a file with rows of one type."""
+    whole = Split(0, form, file.name, _address(file.name))
+    if form == "json":
+        with opened_file(file) as stream:
+            is_array = holds_array(stream, file.name)
+        return [whole] if is_array else _cut_lines(file, split_bytes)
+    if form == "csv":
+        # Whether it can be cut takes a look at every byte, which is worth it only where they are near.
+        if file.is_packed or "://" in file.name:
+            return [whole]
+        with opened_file(file) as stream:
+            size = stream.seek(0, 2)
+            lines = cut_csv(stream, size, split_bytes) if size > split_bytes else None
+        return [replace(whole, **asdict(part)) for part in lines or ()] or [whole]
+    if form in ("parquet", "orc"):
+        pieces = parquet_pieces if form == "parquet" else orc_pieces
+        with opened_file(file) as stream:
+            return [replace(whole, **asdict(part)) for part in pieces(stream, file.name, _SPLIT_ROWS)]
+    return [whole]
+
+
+def _cut_lines(file: InputFile, split_bytes: int) -> list[Split]:
+    with opened_file(file) as stream:
+        size = None if file.is_packed else stream.seek(0, 2)
+    stops = [*range(split_bytes, size or 0, split_bytes), size]
+    starts = [0, *(stop for stop in stops[:-1] if stop is not None)]
+    return [
+        Split(0, "records", file.name, _address(file.name), start=start, stop=stop)
+        for start, stop in zip(starts, stops, strict=True)
+    ]
 
 
 def _address(name: str) -> str:
     return name if "://" in name else str(Path(name).absolute())
-
-
-def _size(name: str, stream: BinaryIO) -> int | None:
-    """The size of a file that can be begun anywhere; None for a packed one."""
-    return None if name.lower().endswith(".gz") else stream.seek(0, 2)
 
 
 class SplitReader:
@@ -138,31 +157,33 @@ class SplitReader:
     def read(self, rejecting: Rejecting | None) -> Iterator[InputBatch]:
         """The rows of the split; places count from its beginning."""
         split = self.split
-        suffixes = RECORD_SUFFIXES if split.form == "records" else TABLE_SUFFIXES
-        (file,) = list_files(split.address, suffixes, self._options)
+        (file,) = list_files(split.address, ("",), self._options)
         with opened_file(file) as stream:
-            match split.form:
-                case "records":
-                    pieces = self._counted(_range(stream, split))
-                    yield from read_ndjson(pieces, self._catalog, source=split.file, rejecting=rejecting)
-                case "csv":
-                    assert split.key is not None
-                    yield from read_csv(
-                        stream, split.key, self._catalog, source=split.file, rejecting=rejecting
-                    )
-                case "parquet":
-                    yield from self._read_groups(stream, rejecting)
+            if split.key is None:
+                pieces = self._counted(_range(stream, split))
+                yield from read_ndjson(pieces, self._catalog, source=split.file, rejecting=rejecting)
+            else:
+                wanted = TableFile(split.key, self._catalog, split.file, rejecting, split.mapping)
+                yield from self._read_table(stream, wanted)
 
-    def _read_groups(self, stream: BinaryIO, rejecting: Rejecting | None) -> Iterator[InputBatch]:
+    def _read_table(self, stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
         split = self.split
-        assert split.key is not None
-        with arrow_errors(split.file):
-            opened = pq.ParquetFile(stream)
-        with opened:
-            groups = list(range(split.start, split.stop or 0))
-            batches = guarded(opened.iter_batches(row_groups=groups), split.file)
-            reader = pa.RecordBatchReader.from_batches(opened.schema_arrow, batches)
-            yield from read_table(split.key, reader, self._catalog, source=split.file, rejecting=rejecting)
+        assert split.form != "rows", "rows of elsewhere are in no file"
+        pieces = None if split.stop is None else PieceRange(split.start, split.stop, split.first_row)
+        match split.form:
+            case "records":
+                return read_json_lines(self._counted(_range(stream, split)), file)
+            case "csv" if split.stop is not None:
+                header = read_header(stream)
+                assert header is not None, "a file without a header line is not cut"
+                rows = _Stream(chain([header], _range(stream, split)))
+                return read_csv(cast(BinaryIO, rows), file)
+            case "parquet":
+                return read_parquet(stream, file, pieces)
+            case "orc":
+                return read_orc(stream, file, pieces)
+            case "csv" | "json" | "avro" | "arrow":
+                return read_table_file(stream, split.form, file)
 
     def _counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         last = b"\n"
@@ -206,3 +227,25 @@ def _range(stream: BinaryIO, split: Split) -> Iterator[bytes]:
 
 def _pieces(stream: BinaryIO, name: str) -> Iterator[bytes]:
     return (piece for piece in bytes_of(stream, name) if piece)
+
+
+class _Stream(io.RawIOBase):
+    """Pieces of bytes as a stream."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._held = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._held:
+            found = next(self._pieces, None)
+            if found is None:
+                return 0
+            self._held = found
+        count = min(len(buffer), len(self._held))
+        buffer[:count] = self._held[:count]
+        self._held = self._held[count:]
+        return count

@@ -55,6 +55,7 @@ class _Rows:
 
     schema: pa.Schema
     count: int = 0
+    made: bool = True
     held: list[pa.RecordBatch] = field(default_factory=list)
     file: Path | None = None
     writer: pa.ipc.RecordBatchFileWriter | None = None
@@ -138,6 +139,11 @@ class Spool:
         """Rows per table that the input names, nodes before edges, each by name."""
         return {key: self._tables[key].count for key in self.catalog.tables if key in self._tables}
 
+    @property
+    def made(self) -> frozenset[str]:
+        """The tables whose every row was given an id here: no two rows can have the same."""
+        return frozenset(key for key, rows in self._tables.items() if rows.made)
+
     def table(self, key: str) -> pa.Table:
         """All rows of a table, with where they are from."""
         return pa.Table.from_batches(self.batches(key), self._tables[key].schema)
@@ -185,6 +191,7 @@ class Spool:
             for offset in range(0, given.rows.num_rows, self.limits.batch_rows):
                 part = given.rows.slice(offset, self.limits.batch_rows).combine_chunks()
                 origin = Origin(given.places.slice(offset, part.num_rows), given.source)
+                self._tables[given.key].made &= part["id"].null_count == part.num_rows
                 rows = _with_ids(part, fresh).to_batches()[0]
                 if rejecting is None:
                     found = row_violations(

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,43 +18,53 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.errors import OmnigraphError
+from omnigraph.graph.scratch import Scratch
 from omnigraph.store.fragments import open_root, write_rows
-from omnigraph.store.options import StorageOptions
 from omnigraph.store.records import TablePin
 from omnigraph.store.segments import build_segment
 from omnigraph.store.sync import Durability
 from omnigraph.write.findings import Findings
-from omnigraph.write.input import Reject
+from omnigraph.write.input import InputBatch, Reject, Rejecting
 from omnigraph.write.keyed import key_columns, key_rows
 from omnigraph.write.set_rules import entity_of
 from omnigraph.write.splits import Split, SplitReader
 from omnigraph.write.spool import PLACE, LoadLimits, Spool, stored
+from omnigraph.write.tabular import read_table
 
-_IN_MEMORY = LoadLimits(rows=1 << 62, bytes=1 << 62)
+# A split of a file fits; a part of somebody's table may be of any size, and goes to a local disk beyond this.
+_HELD = LoadLimits(rows=1 << 62, bytes=256 << 20)
 # The position of a record: the number of its split, and its place in there.
 SPLIT_SHIFT = 40
+# Reads rows, handing over those that are none.
+Read: TypeAlias = Callable[[Rejecting | None], Iterator[InputBatch]]
 
 
 @dataclass(frozen=True)
 class LoadJob:
-    """What every split of a load needs to know. A value that can be pickled."""
+    """What every split of a load needs to know. A value that can be pickled.
 
-    uri: str
-    options: StorageOptions
-    durability: Durability
+    With `dry` no row is written; keys are, for the checks between rows.
+    """
+
     catalog: Catalog
     pins: dict[str, TablePin]
-    scratch: str
+    scratch: Scratch
+    durability: Durability
     rejecting: bool = False
+    dry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a split wrote of one table: fragments as text with their rows, and the file of their keys."""
+    """What a split wrote of one table: fragments as text with their rows, and the file of their keys.
+
+    `made` says that every id was made for its record, so that no two can be equal.
+    """
 
     rows: int
     fragments: tuple[tuple[str, int], ...] = ()
     keys: str | None = None
+    made: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,75 +82,150 @@ class SplitReport:
 
 @dataclass(frozen=True, slots=True)
 class Indexing:
-    """A column of a staged version that is to be indexed."""
+    """A column of a staged version that is to be indexed, in these of its fragments."""
 
     pin: TablePin
     column: str
+    fragments: tuple[int, ...]
 
 
 def index_column(job: LoadJob, wanted: Indexing) -> Any | None:
-    """The index segment of the rows that have none yet."""
-    root = open_root(job.uri, job.options, job.durability)
-    return build_segment(root, wanted.pin, wanted.column, "BTREE")
+    """The index segment of the fragments, of which none has one yet."""
+    root = open_root(job.scratch.uri, job.scratch.options, job.durability)
+    return build_segment(root, wanted.pin, wanted.column, "BTREE", wanted.fragments)
 
 
 def stage_split(job: LoadJob, split: Split) -> SplitReport:
     """Read a split, check its rows, write them and their keys. Places in the report count from its beginning."""
-    reader = SplitReader(split, job.catalog, job.options)
+    reader = SplitReader(split, job.catalog, job.scratch.options)
+    return stage_read(job, split, reader.read, lambda: reader.lines)
+
+
+def stage_partition(
+    job: LoadJob, key: str, source: str, number: int, batches: Iterable[pa.RecordBatch]
+) -> SplitReport:
+    """The same for rows of a type that somebody else hands over."""
+    split = Split(number, "rows", source, "", key)
+    seen = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal seen
+        for batch in batches:
+            seen += batch.num_rows
+            yield batch
+
+    def read(rejecting: Rejecting | None) -> Iterator[InputBatch]:
+        return read_table(key, counted(), job.catalog, source=source, rejecting=rejecting)
+
+    return stage_read(job, split, read, lambda: seen)
+
+
+def stage_read(job: LoadJob, split: Split, read: Read, lines: Callable[[], int]) -> SplitReport:
+    """Check the rows that are read, write them and their keys. `lines` says afterwards how many places there were."""
     rejects: list[Reject] = []
     take = rejects.append if job.rejecting else None
     try:
-        with Spool.of(
-            reader.read(take), job.catalog, limits=_IN_MEMORY, rejecting=take, refusing=False
-        ) as spool:
+        with Spool.of(read(take), job.catalog, limits=_HELD, rejecting=take, refusing=False) as spool:
             if spool.findings:
-                return SplitReport(split, reader.lines, findings=spool.findings)
+                return SplitReport(split, lines(), findings=spool.findings)
             written = {key: _write(job, split, job.catalog.tables[key], spool) for key in spool.counts}
     except OmnigraphError as error:
-        return SplitReport(split, reader.lines, error=error)
+        return SplitReport(split, lines(), error=error)
     name = _set_down(job, split, rejects)
-    return SplitReport(split, reader.lines, written, rejected=len(rejects), rejects=name)
+    return SplitReport(split, lines(), written, rejected=len(rejects), rejects=name)
 
 
 def _write(job: LoadJob, split: Split, table: Table, spool: Spool) -> Written:
     count = spool.counts[table.key]
     if not count:
         return Written(0)
-    root = open_root(job.uri, job.options, job.durability)
+    keys, made = _write_keys(job, split, table, spool), table.key in spool.made
+    if job.dry:
+        return Written(count, keys=keys, made=made)
+    root = open_root(job.scratch.uri, job.scratch.options, job.durability)
     rows = (stored(table, batch) for batch in spool.batches(table.key))
     fragments = write_rows(root, job.pins[table.key], rows, arrow_schema(table, physical=True))
-    return Written(count, tuple(fragments), _write_keys(job, split, table, spool))
+    return Written(count, tuple(fragments), keys, made)
 
 
 def _write_keys(job: LoadJob, split: Split, table: Table, spool: Spool) -> str:
     """The keys of a split's records in a file of their own, where whoever checks them finds them."""
     columns = key_columns(table, entity_of(job.catalog, table))
-    # Each attempt has a name of its own: one that is still running cannot tear the file of one that is done.
-    name = f"{job.scratch}/{table.id}-{split.number:06d}-{uuid.uuid4().hex}.parquet"
+    # Each attempt has a name of its own: one that is still running cannot tear the file of one that is done. The
+    # name also tells whoever watches how far the load has come.
+    name = f"keys-{split.number:06d}-{table.id}-{spool.counts[table.key]}-{uuid.uuid4().hex}.parquet"
     position = split.number << SPLIT_SHIFT
-    writer: pq.ParquetWriter | None = None
-    for batch in spool.batches(table.key, [*columns, PLACE]):
-        numbers = np.arange(position, position + batch.num_rows, dtype=np.int64)
-        position += batch.num_rows
-        origin: Sequence[pa.Array] = (
-            batch.column(PLACE),
-            pa.array(np.full(batch.num_rows, split.number, np.int32)),
-            pa.array(numbers),
-        )
-        keys = key_rows(table, columns, batch, origin)
-        if writer is None:
-            writer = pq.ParquetWriter(name, keys.schema, compression="lz4", use_dictionary=False)
-        writer.write_batch(keys)
-    if writer is not None:
-        writer.close()
+    with job.scratch.writing(name) as file:
+        writer: pq.ParquetWriter | None = None
+        for batch in spool.batches(table.key, [*columns, PLACE]):
+            numbers = np.arange(position, position + batch.num_rows, dtype=np.int64)
+            position += batch.num_rows
+            origin: Sequence[pa.Array] = (
+                batch.column(PLACE),
+                pa.array(np.full(batch.num_rows, split.number, np.int32)),
+                pa.array(numbers),
+            )
+            keys = key_rows(table, columns, batch, origin)
+            if writer is None:
+                # Read once, and whole: what makes a file small or easy to search in is wasted on it.
+                writer = pq.ParquetWriter(
+                    _Sink(file), keys.schema, compression="lz4", use_dictionary=False, write_statistics=False
+                )
+            writer.write_batch(keys)
+        if writer is not None:
+            writer.close()
     return name
 
 
 def _set_down(job: LoadJob, split: Split, rejects: Sequence[Reject]) -> str | None:
     if not rejects:
         return None
-    name = f"{job.scratch}/rejects-{split.number:06d}-{uuid.uuid4().hex}.ndjson"
-    with Path(name).open("w", encoding="utf-8", newline="\n") as file:
+    name = f"rejects-{split.number:06d}-{uuid.uuid4().hex}.ndjson"
+    with job.scratch.writing(name) as file:
         for item in rejects:
-            file.write(json.dumps(item.to_json(), ensure_ascii=False, default=str) + "\n")
+            file.write((json.dumps(item.to_json(), ensure_ascii=False, default=str) + "\n").encode())
     return name
+
+
+def rows_done(names: Iterator[str]) -> int:
+    """How many records tasks have written so far, as the names of the files of their keys tell."""
+    found: dict[tuple[str, str], int] = {}
+    for name in names:
+        parts = name.split("-")
+        if parts[0] == "keys":
+            # Of two attempts at one split one will count.
+            found[parts[1], parts[2]] = int(parts[3])
+    return sum(found.values())
+
+
+class _Sink:
+    """What Arrow writes a file to: an object being written, which others close."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._written = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        content = bytes(data)
+        self._file.write(content)
+        self._written += len(content)
+        return len(content)
+
+    def tell(self) -> int:
+        return self._written
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False

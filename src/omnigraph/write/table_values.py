@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, time
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,8 @@ from omnigraph.write.json_values import WRONG, Convert, build_array, converter, 
 
 # The rows of a column that do not fit, by position, each with what is wrong.
 Faults = dict[int, str]
+# A column: of one Arrow type, or Python values of any types.
+Values: TypeAlias = pa.Array | list[Any]
 
 _WHOLE = re.compile(r"-?\d{1,30}\Z", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z", re.ASCII)
@@ -34,29 +36,62 @@ _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _TRUTH = {"true": True, "false": False}
 
 
-def fit(column: Column, values: pa.Array) -> tuple[pa.Array, Faults]:
+def fit(column: Column, values: Values) -> tuple[pa.Array, Faults]:
     """A column of a table in the type of its property, with null where a value does not fit."""
+    if isinstance(values, list):
+        return convert_all(column, values, python_value(column))
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), arrow_type(column.type)), {}
     found = _cast(column, values)
-    return (found, {}) if found is not None else _one_by_one(column, values, _python_value(column))
+    return (found, {}) if found is not None else convert_all(column, values, python_value(column))
 
 
-def fit_text(column: Column, cells: pa.Array) -> tuple[pa.Array, Faults]:
+def fit_json(column: Column, values: Values) -> tuple[pa.Array, Faults]:
+    """JSON values, or what Arrow made of them, in the type of their property, as strictly as records are read."""
+    if isinstance(values, pa.Array):
+        found = _cast(column, values)
+        if found is not None:
+            return found, {}
+    return convert_all(column, values, converter(column))
+
+
+def fit_text(column: Column, cells: Values) -> tuple[pa.Array, Faults]:
     """Cells of text, as a CSV file has them, in the type of their property; null is no value.
 
     A list or a vector is a JSON array in a cell, everything else is written as it is.
     """
-    found = _cast_text(column, cells)
-    return (found, {}) if found is not None else _one_by_one(column, cells, _text_value(column))
+    if isinstance(cells, pa.Array):
+        found = _cast_text(column, cells)
+        if found is not None:
+            return found, {}
+    return convert_all(column, cells, cell_value(column))
 
 
-def _one_by_one(column: Column, values: pa.Array, convert: Convert) -> tuple[pa.Array, Faults]:
+def convert_all(column: Column, values: Values, convert: Convert) -> tuple[pa.Array, Faults]:
+    """A column through a function for one value; those that it finds `WRONG` or refuses are faults."""
+    if isinstance(values, pa.Array) and pa.types.is_string(values.type):
+        # Texts such as dates repeat: each different one is looked at once.
+        encoded = values.dictionary_encode()
+        found, wrong = _one_by_one(column, encoded.dictionary.to_pylist(), convert)
+        return found.take(encoded.indices), _spread(wrong, encoded.indices)
+    return _one_by_one(column, values if isinstance(values, list) else values.to_pylist(), convert)
+
+
+def _spread(wrong: Faults, indices: pa.Array) -> Faults:
+    """The faults of different values as those of the rows that have them."""
+    if not wrong:
+        return {}
+    rows = pc.fill_null(indices, -1).to_numpy(zero_copy_only=False)
+    positions = np.flatnonzero(np.isin(rows, list(wrong)))
+    return {int(place): wrong[int(rows[place])] for place in positions}
+
+
+def _one_by_one(column: Column, values: list[Any], convert: Convert) -> tuple[pa.Array, Faults]:
     converted: list[Any] = []
     faults: Faults = {}
-    for position, value in enumerate(values.to_pylist()):
+    for position, value in enumerate(values):
         found = None
         if value is not None:
             try:
@@ -175,7 +210,7 @@ def _cast_text(column: Column, cells: pa.Array) -> pa.Array | None:
 # --- one value --------------------------------------------------------------------------------------------
 
 
-def _python_value(column: Column) -> Convert:
+def python_value(column: Column) -> Convert:
     """From what Arrow gives for a value to what the column stores."""
     convert = converter(column, finite=False)
     scalar = column.type.scalar
@@ -226,7 +261,7 @@ def _blob(convert: Convert) -> Convert:
     return change
 
 
-def _text_value(column: Column) -> Convert:
+def cell_value(column: Column) -> Convert:
     """From the text of a cell to what the column stores."""
     convert = converter(column, finite=False)
     if column.type.is_list or column.type.scalar is Scalar.VECTOR:

@@ -1,37 +1,49 @@
-"""Tables of one type: Arrow tables, Parquet files and CSV files, a row for a node or an edge.
+"""Tables of one type, a row for a node or an edge: the checks and the ids that all readers of tables share.
 
-Columns have the names of properties. An edge table has its ends under ``from`` and ``to`` or under ``src`` and
-``dst``; either may have ``id``. Rows are counted from 1, the header of a file not included.
+Columns have the names of properties, unless a mapping names others. An edge table has its ends under ``from`` and
+``to`` or under ``src`` and ``dst``; either may have ``id``. Rows are counted from 1, the header of a file not
+included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pv
-import pyarrow.parquet as pq
 
-from omnigraph.catalog.catalog import Catalog, Column
+from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.key_arrays import derive_ids
 from omnigraph.catalog.keys import missing_key
 from omnigraph.errors import InvalidInput, NotFound, StorageError
 from omnigraph.lang.source import suggestion
 from omnigraph.lang.types import FLOATS
+from omnigraph.write.filling import Filling, Fit
+from omnigraph.write.given_rows import ArrowRows, DictRows, GivenRows
 from omnigraph.write.input import InputBatch, Rejecting
+from omnigraph.write.json_values import shown
 from omnigraph.write.overlay import ENDPOINTS, logical_schema
-from omnigraph.write.records import BATCH_ROWS, Places, Sheet, wrong_id
-from omnigraph.write.table_values import Faults, fit, fit_text
+from omnigraph.write.records import BATCH_ROWS, Places, Sheet, Unit, wrong_id
+from omnigraph.write.table_values import Faults, fit, fit_json
+from omnigraph.write.type_mapping import TypeMapping
 
 ArrowTable: TypeAlias = pa.Table | pa.RecordBatchReader | Iterable[pa.RecordBatch]
-File: TypeAlias = str | Path | BinaryIO
 
-_CSV_BLOCK = 4 * 1024 * 1024
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """How a file of rows is to be read: for which type, with which mapping, and what messages call it."""
+
+    key: str
+    catalog: Catalog
+    source: str | None
+    rejecting: Rejecting | None = None
+    mapping: TypeMapping | None = None
 
 
 def read_table(
@@ -41,69 +53,66 @@ def read_table(
     *,
     source: str | None = None,
     rejecting: Rejecting | None = None,
+    mapping: TypeMapping | None = None,
 ) -> Iterator[InputBatch]:
     """The rows of a table for the type `key`, such as ``node:Person``, in its types.
 
-    Casts lose nothing: a value that would change or does not fit is an error that names its row, column and value.
-    An unknown column and a missing one that is required are errors of the whole table.
+    Columns have the names of properties, or those that `mapping` gives them. Casts lose nothing: a value that would
+    change or does not fit is an error that names its row, column and value. An unknown column, and a missing one
+    that is required, are errors of the whole table.
     """
-    reader = _TableReader(_sheet(catalog, key), Places("row", source, rejecting), fit)
+    reader = TableReader(catalog, key, Places("row", source, rejecting), fit, mapping)
     names = _names(table)
     if names is not None:
         reader.check_names(names)
     place = 1
     for batch in _batches(table):
         reader.check_names(batch.schema.names)
-        yield from reader.read(batch, np.arange(place, place + batch.num_rows))
+        yield from reader.read(ArrowRows(batch), np.arange(place, place + batch.num_rows))
         place += batch.num_rows
 
 
-def read_parquet(
-    file: File,
+def read_dict_rows(
     key: str,
+    rows: Iterable[Mapping[str, Any]],
     catalog: Catalog,
     *,
     source: str | None = None,
     rejecting: Rejecting | None = None,
+    mapping: TypeMapping | None = None,
+    is_typed: bool = False,
 ) -> Iterator[InputBatch]:
-    """The rows of a Parquet file, as `read_table` reads them; one batch is held at a time."""
-    name = source or _name(file)
-    with arrow_errors(name):
-        opened = pq.ParquetFile(file)
-    with opened:
-        batches = guarded(opened.iter_batches(BATCH_ROWS), name)
-        reader = pa.RecordBatchReader.from_batches(opened.schema_arrow, batches)
-        yield from read_table(key, reader, catalog, source=name, rejecting=rejecting)
+    """Rows that are dicts, some at a time; messages count them from 1.
 
-
-def read_csv(
-    file: File,
-    key: str,
-    catalog: Catalog,
-    *,
-    source: str | None = None,
-    rejecting: Rejecting | None = None,
-) -> Iterator[InputBatch]:
-    """The rows of a CSV file in UTF-8 with a header; one block is held at a time.
-
-    Values are read by the type of their property. An empty cell is null, a quoted empty cell is the empty text, a
-    list or a vector is a JSON array.
+    Values are read as strictly as those of records, unless they are of Arrow types: `is_typed`.
     """
-    name = source or _name(file)
-    places = Places("row", name, rejecting)
-    sheet = _sheet(catalog, key)
-    odd: list[pv.InvalidRow] = []
-    with arrow_errors(name):
-        opened = _open_csv(file, sheet, odd)
-    reader = _TableReader(sheet, places, fit_text)
-    reader.check_names(opened.schema.names)
-    seen, refused = 0, 0
-    for batch in guarded(opened, name):
-        refused = _refuse_odd(odd, refused, places)
-        numbers, seen = _numbers(batch.num_rows, seen, [row.number - 1 for row in odd])
-        for start in range(0, batch.num_rows, BATCH_ROWS):
-            yield from reader.read(batch.slice(start, BATCH_ROWS), numbers[start : start + BATCH_ROWS])
-    _refuse_odd(odd, refused, places)
+    reader = TableReader(
+        catalog, key, Places("row", source, rejecting), fit if is_typed else fit_json, mapping
+    )
+    iterator = iter(rows)
+    place = 1
+    while found := list(islice(iterator, BATCH_ROWS)):
+        odd = odd_rows(reader.filling, found)
+        given = DictRows(objects_of(found), is_typed=is_typed, records=found)
+        yield from reader.read(given, np.arange(place, place + len(found)), odd)
+        place += len(found)
+
+
+def objects_of(rows: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """The rows, with an empty one for each that is none."""
+    return [row if isinstance(row, Mapping) else {} for row in rows]
+
+
+def odd_rows(filling: Filling, rows: Sequence[Any]) -> Faults:
+    """The rows that are no objects, or have a field that fills nothing."""
+    faults: Faults = {}
+    known = None if filling.mapping.ignores_others else frozenset(filling.known)
+    for position, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            faults[position] = f"a row is an object, got {shown(row)}"
+        elif known is not None and not row.keys() <= known:
+            faults[position] = filling.refusal(filling.unknown(row)).message
+    return faults
 
 
 def _sheet(catalog: Catalog, key: str) -> Sheet:
@@ -113,81 +122,103 @@ def _sheet(catalog: Catalog, key: str) -> Sheet:
     return Sheet.of(catalog, table)
 
 
-class _TableReader:
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A row that is left out: its number, why, and what it is."""
+
+    place: int
+    error: InvalidInput
+    record: Any
+
+
+class TableReader:
+    """Typed rows of one type out of rows as an input has them."""
+
     def __init__(
-        self, sheet: Sheet, places: Places, fit_column: Callable[[Column, pa.Array], tuple[pa.Array, Faults]]
+        self, catalog: Catalog, key: str, places: Places, fit_column: Fit, mapping: TypeMapping | None = None
     ) -> None:
-        self._sheet = sheet
-        self._places = places
-        self._fit = fit_column
-        self._schema = logical_schema(sheet.table)
+        self.sheet = _sheet(catalog, key)
+        self.filling = Filling(catalog, self.sheet.table, fit_column, mapping)
+        self.places = places
+        self._schema = logical_schema(self.sheet.table)
+
+    @classmethod
+    def of(cls, file: TableFile, unit: Unit, fit_column: Fit) -> TableReader:
+        """The reader of a file whose places are of this unit."""
+        places = Places(unit, file.source, file.rejecting)
+        return cls(file.catalog, file.key, places, fit_column, file.mapping)
 
     def check_names(self, names: Sequence[str]) -> None:
         """Refuse a table without a column it needs, and one with a column of no property."""
-        table = self._sheet.table
-        known = [column.name for column in table.columns]
-        if table.kind == "edge":
-            known += list(ENDPOINTS)
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            listed = ", ".join(f"'{name}'" for name in unknown)
-            raise self._whole(
-                f"unknown column{'s'[: len(unknown) > 1]} {listed} for '{table.key}'",
-                hint=suggestion(unknown[0], known) or f"known columns: {', '.join(known)}",
-            )
-        repeated = next((name for name in names if list(names).count(name) > 1), None)
-        if repeated is not None:
-            raise self._whole(f"column '{repeated}' occurs twice")
-        for column in table.columns:
-            self._check_present(column, names)
+        with self._of_source():
+            self.filling.check_names(names, self.sheet.required)
 
-    def _check_present(self, column: Column, names: Sequence[str]) -> None:
-        other = next((word for word, stored in ENDPOINTS.items() if stored == column.name), None)
-        if self._sheet.table.kind == "edge" and other is not None:
-            if (column.name in names) == (other in names):
-                raise self._whole(
-                    f"'{self._sheet.table.key}' needs one of the columns '{other}', '{column.name}'"
-                )
-        elif column.name in self._sheet.required and column.name not in names:
-            raise self._whole(f"column '{column.name}' is missing: '{self._sheet.table.key}' requires it")
+    @contextmanager
+    def _of_source(self) -> Iterator[None]:
+        """What is refused says which input it is about."""
+        try:
+            yield
+        except InvalidInput as error:
+            error.details.setdefault("source", self.places.source)
+            raise
 
-    def _whole(self, message: str, hint: str | None = None) -> InvalidInput:
-        return InvalidInput(message, hint=hint, details={"source": self._places.source})
+    def read(
+        self,
+        given: GivenRows,
+        numbers: np.ndarray[Any, Any],
+        odd: Faults | None = None,
+        left_out: Iterable[Refusal] = (),
+    ) -> Iterator[InputBatch]:
+        """The rows with these numbers, without those that are rejected.
 
-    def read(self, batch: pa.RecordBatch, numbers: np.ndarray[Any, Any]) -> Iterator[InputBatch]:
-        """The rows of a batch, without those that are rejected."""
-        faults: Faults = {}
-        arrays: dict[str, pa.Array] = {}
-        for column in self._sheet.table.columns:
-            arrays[column.name], found = self._column(column, batch)
-            for position, message in found.items():
-                faults.setdefault(position, message)
+        `odd` are rows that were found wrong before, `left_out` what is not among the rows for that reason.
+        """
+        arrays, faults = self.fill(given)
+        yield from self.finish(arrays, {**faults, **(odd or {})}, given, numbers, left_out)
+
+    def fill(self, given: GivenRows) -> tuple[dict[str, pa.Array], Faults]:
+        """The columns of the type, and everything that is wrong with a row by itself, its id left aside."""
+        with self._of_source():
+            arrays, faults = self.filling.fill(given)
         self._find_missing(arrays, faults)
         self._find_odd_keys(arrays, faults)
-        keep = self._refuse(faults, batch, numbers)
-        rows = pa.Table.from_arrays(list(arrays.values()), schema=self._schema)
-        if keep is not None:
-            rows, batch, numbers = rows.filter(pa.array(keep)), batch.filter(pa.array(keep)), numbers[keep]
-        rows, numbers = self._with_ids(rows, batch, numbers)
-        if rows.num_rows:
-            places = pa.array(numbers, pa.int64())
-            yield InputBatch(self._sheet.table.key, rows, places, self._places.source)
+        return arrays, faults
 
-    def _column(self, column: Column, batch: pa.RecordBatch) -> tuple[pa.Array, Faults]:
-        names = [column.name, *(word for word, stored in ENDPOINTS.items() if stored == column.name)]
-        name = next((name for name in names if name in batch.schema.names), None)
-        if name is None:
-            return pa.nulls(batch.num_rows, self._schema.field(column.name).type), {}
-        return self._fit(Column(name, column.type, column.physical), batch.column(name))
+    def finish(
+        self,
+        arrays: dict[str, pa.Array],
+        faults: Faults,
+        given: GivenRows,
+        numbers: np.ndarray[Any, Any],
+        left_out: Iterable[Refusal] = (),
+    ) -> Iterator[InputBatch]:
+        """Filled rows as a batch, ids derived; those with faults are refused, in the order of the input."""
+        rows = pa.Table.from_arrays(list(arrays.values()), schema=self._schema)
+        wrong = {position: InvalidInput(message) for position, message in faults.items()}
+        kept = np.arange(given.count)
+        if wrong:
+            kept = np.delete(kept, list(wrong))
+            rows = rows.take(pa.array(kept))
+        rows, kept = self._with_ids(rows, kept, wrong)
+        refused = [Refusal(int(numbers[at]), error, given.record(at)) for at, error in wrong.items()]
+        self.refuse([*refused, *left_out])
+        if rows.num_rows:
+            places = pa.array(numbers[kept], pa.int64())
+            yield InputBatch(self.sheet.table.key, rows, places, self.places.source)
+
+    def refuse(self, refused: Iterable[Refusal]) -> None:
+        """Refuse rows, the first of the input first: which one that is must not depend on how it was cut."""
+        for item in sorted(refused, key=lambda item: item.place):
+            self.places.refuse(item.place, item.error, item.record)
 
     def _find_missing(self, arrays: dict[str, pa.Array], faults: Faults) -> None:
-        keys = () if self._sheet.key is None else tuple(item.name for item in self._sheet.key.columns)
-        ends = ENDPOINTS.values() if self._sheet.table.kind == "edge" else ()
-        for name in (*keys, *ends, *sorted(self._sheet.required)):
+        keys = () if self.sheet.key is None else tuple(item.name for item in self.sheet.key.columns)
+        ends = ENDPOINTS.values() if self.sheet.table.kind == "edge" else ()
+        for name in (*keys, *ends, *sorted(self.sheet.required)):
             if not arrays[name].null_count:
                 continue
-            if self._sheet.key is not None and name in keys:
-                message = missing_key(self._sheet.key)
+            if self.sheet.key is not None and name in keys:
+                message = missing_key(self.sheet.key)
             elif name in ends:
                 message = f"column '{name}' is null"
             else:
@@ -197,39 +228,27 @@ class _TableReader:
 
     def _find_odd_keys(self, arrays: dict[str, pa.Array], faults: Faults) -> None:
         """A float in a key is a number: NaN and infinity give no id."""
-        for column in () if self._sheet.key is None else self._sheet.key.columns:
+        for column in () if self.sheet.key is None else self.sheet.key.columns:
             if column.type.scalar in FLOATS:
                 numbers = arrays[column.name].to_numpy(zero_copy_only=False)
                 message = f"key property '{column.name}' must be a finite {column.type}"
                 for position in np.flatnonzero(~np.isfinite(numbers)).tolist():
                     faults.setdefault(position, message)
 
-    def _refuse(
-        self, faults: Faults, batch: pa.RecordBatch, numbers: np.ndarray[Any, Any]
-    ) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
-        if not faults:
-            return None
-        for position in sorted(faults):
-            record = batch.slice(position, 1).to_pylist()[0]
-            self._places.refuse(int(numbers[position]), InvalidInput(faults[position]), record)
-        keep = np.ones(batch.num_rows, bool)
-        keep[list(faults)] = False
-        return keep
-
     def _with_ids(
-        self, rows: pa.Table, batch: pa.RecordBatch, numbers: np.ndarray[Any, Any]
+        self, rows: pa.Table, kept: np.ndarray[Any, Any], wrong: dict[int, InvalidInput]
     ) -> tuple[pa.Table, np.ndarray[Any, Any]]:
-        """Rows with the ids that their keys give; a given one that differs is refused."""
-        if self._sheet.key is None or not rows.num_rows:
-            return rows, numbers
-        derived = derive_ids(self._sheet.key, rows)
-        given = rows["id"].combine_chunks()
-        differs = pc.fill_null(pc.not_equal(given, derived), False).to_numpy(zero_copy_only=False)
+        """Rows with the ids that their keys give; those with another one are added to what is `wrong`."""
+        if self.sheet.key is None or not rows.num_rows:
+            return rows, kept
+        derived = derive_ids(self.sheet.key, rows)
+        ids = rows["id"].combine_chunks()
+        differs = pc.fill_null(pc.not_equal(ids, derived), False).to_numpy(zero_copy_only=False)
         for position in np.flatnonzero(differs).tolist():
-            error = wrong_id(self._sheet.table.name, given[position].as_py(), derived[position].as_py())
-            self._places.refuse(int(numbers[position]), error, batch.slice(position, 1).to_pylist()[0])
+            error = wrong_id(self.sheet.table.name, ids[position].as_py(), derived[position].as_py())
+            wrong[int(kept[position])] = error
         rows = rows.set_column(0, self._schema.field(0), derived)
-        return (rows.filter(pa.array(~differs)), numbers[~differs]) if differs.any() else (rows, numbers)
+        return (rows.filter(pa.array(~differs)), kept[~differs]) if differs.any() else (rows, kept)
 
 
 # --- files and batches ------------------------------------------------------------------------------------
@@ -248,42 +267,6 @@ def _batches(table: ArrowTable) -> Iterator[pa.RecordBatch]:
             raise InvalidInput(f"record batches expected, got {type(batch).__name__}")
         for start in range(0, batch.num_rows, BATCH_ROWS):
             yield batch.slice(start, BATCH_ROWS)
-
-
-def _name(file: File) -> str | None:
-    return str(file) if isinstance(file, str | Path) else getattr(file, "name", None)
-
-
-def _open_csv(file: File, sheet: Sheet, odd: list[pv.InvalidRow]) -> pv.CSVStreamingReader:
-    """The rows of a file as text; those with too few or too many cells go to `odd`."""
-
-    def keep_out(row: pv.InvalidRow) -> str:
-        # An exception would be lost in Arrow.
-        odd.append(row)
-        return "skip"
-
-    names = [*(column.name for column in sheet.table.columns), *ENDPOINTS]
-    return pv.open_csv(
-        str(file) if isinstance(file, Path) else file,
-        # Arrow numbers the rows only when it reads them one after the other.
-        pv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK),
-        pv.ParseOptions(newlines_in_values=True, invalid_row_handler=keep_out),
-        pv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            strings_can_be_null=True,
-            null_values=[""],
-            quoted_strings_can_be_null=False,
-        ),
-    )
-
-
-def _refuse_odd(odd: Sequence[pv.InvalidRow], refused: int, places: Places) -> int:
-    """Refuse the rows that were left out since the last time; how many there are now."""
-    for row in odd[refused:]:
-        message = f"{row.expected_columns} cells expected, got {row.actual_columns}"
-        # The header is a row to Arrow.
-        places.refuse(row.number - 1, InvalidInput(message), row.text)
-    return len(odd)
 
 
 @contextmanager
@@ -307,10 +290,3 @@ def guarded(batches: Iterable[pa.RecordBatch], name: str | None) -> Iterator[pa.
         if batch is None:
             return
         yield batch
-
-
-def _numbers(count: int, seen: int, odd: Sequence[int]) -> tuple[np.ndarray[Any, Any], int]:
-    """The numbers of the next rows of a file, and of the last of them, where some rows were left out."""
-    span = np.arange(seen + 1, seen + count + len(odd) + 1)
-    numbers = span[~np.isin(span, odd)][:count]
-    return numbers, int(numbers[-1]) if count else seen

@@ -1,0 +1,84 @@
+"""`omnigraph optimize`: few large pieces of storage instead of many small ones, and complete indexes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+import typer
+
+from omnigraph.cli.output import complain, count, say, say_json
+from omnigraph.cli.params import BranchOption, graph_on
+from omnigraph.cli.progress import shown_progress
+from omnigraph.cli.safety import announce
+from omnigraph.cli.scope import DurabilityOption, JsonOption, Uri, opened, resolve
+from omnigraph.cli.shell import FAILURE
+from omnigraph.errors import StorageError
+
+if TYPE_CHECKING:
+    from omnigraph.maintain.optimize import TypeOptimization
+
+Engine: TypeAlias = Literal["auto", "local", "spark"]
+
+
+def optimize(
+    ctx: typer.Context,
+    uri: Uri = None,
+    branch: BranchOption = None,
+    message: Annotated[
+        str | None, typer.Option("--message", metavar="TEXT", help="Recorded with the commit.")
+    ] = None,
+    engine: Annotated[
+        Engine,
+        typer.Option("--engine", metavar="ENGINE", help="local, spark, or auto: spark for gigabytes."),
+    ] = "auto",
+    spark: Annotated[
+        str | None,
+        typer.Option("--spark", metavar="URL", help="Spark's master or Connect address; else this machine."),
+    ] = None,
+    durability: DurabilityOption = "full",
+    json: JsonOption = False,
+) -> None:
+    """Make a graph quick to read again, as one commit, or none when there is nothing to do.
+
+    Small pieces of storage become large ones, the space of deleted rows is left out, and indexes cover every row.
+    What queries find never changes. Others may read and write meanwhile.
+    """
+    from omnigraph.graph.branches import MAIN
+
+    target = resolve(ctx, uri)
+    announce(target)
+    with (
+        opened(target, "rw", durability) as repository,
+        shown_progress("optimizing", silent=json or target.chosen.quiet) as report,
+    ):
+        done = graph_on(repository, target.chosen.actor).optimize(
+            branch=MAIN if branch is None else branch,
+            engine=engine,
+            spark=spark,
+            message=message,
+            progress=report,
+        )
+    if json:
+        say_json({"uri": target.uri, "datasets": [item.to_json() for item in done.datasets]})
+    else:
+        say(f"optimize {target.uri} — {count(len(done.datasets), 'dataset')}")
+        for item in done.datasets:
+            say(f"{item.type_key}: {_describe(item)}")
+    failed = [item for item in done.datasets if item.skipped == "Failed"]
+    for item in failed:
+        complain(StorageError(f"{item.type_key}: {item.error}"))
+    if failed:
+        raise typer.Exit(FAILURE)
+
+
+def _describe(item: TypeOptimization) -> str:
+    if item.skipped is not None:
+        return f"skipped ({item.skipped})"
+    if not item.committed:
+        return "no-op"
+    parts = []
+    if item.fragments_removed:
+        parts.append(f"frags {item.fragments_removed} → {item.fragments_added} ✓")
+    if item.indexes:
+        parts.append(f"indexes {', '.join(item.indexes)} ✓")
+    return ", ".join(parts) or "✓"

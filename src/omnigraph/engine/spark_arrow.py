@@ -1,0 +1,38 @@
+"""Arrow columns as Spark has them, in the types that tables have them in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.columns import arrow_type
+from omnigraph.lang.types import PropType, Scalar
+
+
+def as_stored(column: pa.Array | pa.ChunkedArray, kind: PropType) -> pa.Array | pa.ChunkedArray:
+    """The same values in the Arrow type of a property.
+
+    >>> as_stored(pa.array([None, [1.0, 2.0]]), PropType(Scalar.VECTOR, dim=2)).type
+    FixedSizeListType(fixed_size_list<item: float>[2])
+    """
+    if kind.scalar is not Scalar.VECTOR:
+        return column.cast(arrow_type(kind))
+    lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not kind.is_list:
+        return _vectors(lists, kind)
+    inner = _vectors(lists.flatten(), PropType(Scalar.VECTOR, dim=kind.dim))
+    sizes = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return pa.ListArray.from_arrays(
+        pa.array(ends), inner, type=arrow_type(kind), mask=None if not lists.null_count else lists.is_null()
+    )
+
+
+def _vectors(lists: pa.Array, kind: PropType) -> pa.Array:
+    # The cast of Arrow 26 ends the process over lists that are all null and have no buffer of values.
+    known = lists.is_valid().to_numpy(zero_copy_only=False)
+    numbers = np.zeros((len(lists), kind.dim or 0), np.float32)
+    if known.any():
+        numbers[known] = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, kind.dim or 0)
+    missing = None if known.all() else pa.array(~known)
+    return pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), type=arrow_type(kind), mask=missing)

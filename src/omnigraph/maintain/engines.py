@@ -1,0 +1,110 @@
+"""Where the pieces of an optimize are done: in this process, or by Spark's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+from omnigraph.errors import InvalidInput, OmnigraphError
+from omnigraph.graph.repository import Repository
+from omnigraph.store.fragments import open_root
+from omnigraph.store.lance_io import LanceRoot
+
+Engine: TypeAlias = Literal["auto", "local", "spark"]
+ENGINES: tuple[Engine, ...] = ("auto", "local", "spark")
+# Called with the name of a stage and the rows that it has done so far.
+Progress: TypeAlias = Callable[[str, int], None]
+
+# From here on work is one for Spark, unless told otherwise: Lance uses all cores of this machine by itself, so that
+# only more machines are faster, and those only when the ten seconds that a session takes to start do not matter.
+SPARK_BYTES = 4 << 30
+
+
+class Piece(Protocol):
+    """A piece of work. A value that can be pickled, as what it gives."""
+
+    @property
+    def rows(self) -> int:
+        """The rows that it goes through."""
+        ...
+
+    def run(self, root: LanceRoot) -> Any:
+        """Do it."""
+        ...
+
+
+P = TypeVar("P", bound=Piece)
+
+
+class Workshop:
+    """Does pieces of work on a graph's tables. `spark` is a session, the address of one, or None."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        engine: Engine,
+        spark: Any,
+        progress: Progress | None,
+    ) -> None:
+        if engine not in ENGINES:
+            raise InvalidInput(f"unknown engine '{engine}'", hint=f"one of {', '.join(ENGINES)}")
+        self._in_memory = repository.location.scheme == "memory"
+        if engine == "spark" and self._in_memory:
+            raise InvalidInput(
+                "a graph in the memory of this process is out of reach for Spark's tasks",
+                hint="use a path or s3://, or engine='local'",
+            )
+        self._repository = repository
+        self._engine = engine
+        self._spark = spark
+        self._progress = progress
+
+    def do(self, stage: str, pieces: Sequence[P], nbytes: int) -> list[Any | OmnigraphError]:
+        """What each piece gives, or the error that it ended in, in their order."""
+        if not pieces:
+            return []
+        self._report(stage, 0)
+        if self._wants_spark(nbytes):
+            found = self._do_on_spark(pieces)
+            self._report(stage, sum(item.rows for item in pieces))
+            return found
+        found, rows = [], 0
+        for piece in pieces:
+            found.append(_attempt(piece, self._repository.tables.root))
+            rows += piece.rows
+            self._report(stage, rows)
+        return found
+
+    def _do_on_spark(self, pieces: Sequence[P]) -> list[Any | OmnigraphError]:
+        from omnigraph.pipeline.session import resolve_session
+        from omnigraph.pipeline.tasks import run_tasks
+
+        master = self._spark if isinstance(self._spark, str) else None
+        given = None if isinstance(self._spark, str) else self._spark
+        place = (
+            self._repository.location.uri,
+            dict(self._repository.objects.options),
+            self._repository.durability,
+        )
+
+        def work(piece: P) -> Any | OmnigraphError:
+            return _attempt(piece, open_root(*place))
+
+        return run_tasks(resolve_session(given, master), pieces, work)
+
+    def _wants_spark(self, nbytes: int) -> bool:
+        if self._engine == "auto":
+            return nbytes >= SPARK_BYTES and not self._in_memory
+        return self._engine == "spark"
+
+    def _report(self, stage: str, rows: int) -> None:
+        if self._progress is not None:
+            self._progress(stage, rows)
+
+
+def _attempt(piece: Piece, root: LanceRoot) -> Any | OmnigraphError:
+    """An error is what came of one piece, and does not stop the others."""
+    try:
+        return piece.run(root)
+    except OmnigraphError as error:
+        return error

@@ -1,0 +1,131 @@
+"""The document that a mapping is written in: its values, and the lines on which they stand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+
+from omnigraph.errors import InvalidInput, NotFound, StorageError
+from omnigraph.store.location import Location
+from omnigraph.store.objects import ObjectStore
+from omnigraph.store.options import StorageOptions
+
+# Where something stands in a mapping: the names that lead there.
+Way: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a mapping says, and the lines on which it does."""
+
+    value: Any
+    name: str | None = None
+    lines: Mapping[Way, int] = field(default_factory=dict)
+
+    def refusal(self, way: Way, message: str, hint: str | None = None) -> InvalidInput:
+        """An error that names the place: file, line, and the names that lead there."""
+        return InvalidInput(
+            f"{self._place(way)}: {message}", hint=hint, details={"source": self.name, "path": ".".join(way)}
+        )
+
+    def _place(self, way: Way) -> str:
+        line = next(
+            (self.lines[way[:end]] for end in range(len(way), 0, -1) if way[:end] in self.lines), None
+        )
+        where = "mapping" if self.name is None else self.name
+        where += "" if line is None else f", line {line}"
+        return f"{where}: {'.'.join(way)}" if way else where
+
+    def checked(self, way: Way, check: Callable[[], Any]) -> Any:
+        """What a check gives; what it refuses is told with the place."""
+        try:
+            return check()
+        except (InvalidInput, NotFound) as error:
+            message = f"{self._place(way)}: {error.message}"
+            details = {**error.details, "source": self.name, "path": ".".join(way)}
+            raise type(error)(message, hint=error.hint, details=details) from error
+
+    def object(self, way: Way, value: Any) -> Mapping[str, Any]:
+        """A value that must be names with values."""
+        if not isinstance(value, Mapping):
+            raise self.refusal(way, f"names with values expected, got {_kind(value)}")
+        odd = next((name for name in value if not isinstance(name, str)), None)
+        if odd is not None:
+            raise self.refusal(way, f"a name is a text, got {odd!r}", hint="put it in quotes")
+        return value
+
+    def text(self, way: Way, value: Any) -> str:
+        """A value that must be a text."""
+        if not isinstance(value, str) or not value:
+            raise self.refusal(way, f"a text expected, got {_kind(value)}", hint="put it in quotes")
+        return value
+
+    def texts(self, way: Way, value: Any) -> tuple[str, ...]:
+        """A text, or a list of texts."""
+        if not isinstance(value, list | tuple):
+            return (self.text(way, value),)
+        return tuple(self.text(way, item) for item in value)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    return f"{json.dumps(value)}" if isinstance(value, bool | int | float | str) else type(value).__name__
+
+
+def read_document(path: str | Path, options: StorageOptions) -> tuple[Document, str]:
+    """The document in a file, and the folder that its paths are relative to."""
+    name = str(path)
+    if isinstance(path, str) and name.partition("://")[0].lower() in ("s3", "memory") and "://" in name:
+        store, key = ObjectStore.holding(name, options)
+        data, base = store.get(key).data, name.rpartition("/")[0]
+    else:
+        local = Path(Location.parse(name).path) if isinstance(path, str) and "://" in name else Path(name)
+        base = str(local.parent)
+        try:
+            data = local.read_bytes()
+        except FileNotFoundError as error:
+            raise NotFound(f"there is no file `{name}`") from error
+        except OSError as error:
+            raise StorageError(f"`{name}` cannot be read: {error}", details={"source": name}) from error
+    try:
+        return _parse(name, data.decode("utf-8-sig")), base
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"`{name}` is no text in UTF-8", details={"source": name}) from error
+
+
+def _parse(name: str, text: str) -> Document:
+    is_json = name.lower().endswith(".json")
+    try:
+        # JSON is YAML, except for tabs, which stand between its tokens only.
+        node = yaml.compose(text.replace("\t", " ") if is_json else text, yaml.SafeLoader)
+        value = json.loads(text) if is_json else yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f", line {mark.line + 1}"
+        problem = getattr(error, "problem", None) or str(error)
+        raise InvalidInput(f"{name}{line}: {problem}", details={"source": name}) from error
+    except ValueError as error:
+        raise InvalidInput(f"{name}: {error}", details={"source": name}) from error
+    lines: dict[Way, int] = {}
+    document = Document({} if value is None else value, name, lines)
+    if node is not None:
+        _find_lines(document, (), node, lines)
+    return document
+
+
+def _find_lines(document: Document, way: Way, node: yaml.Node, lines: dict[Way, int]) -> None:
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key, value in node.value:
+        inner = (*way, str(key.value))
+        known = lines.get(inner)
+        lines[inner] = key.start_mark.line + 1
+        if known is not None:
+            raise document.refusal(inner, f"is already on line {known}")
+        _find_lines(document, inner, value, lines)
