@@ -27,8 +27,10 @@ SERVER_URL = (
     "a remote graph must be addressed with --server <url> — a positional (or --uri) http(s):// URL "
     "no longer dispatches to a server."
 )
-DIRECT = frozenset({"init", "cleanup"})
-WITH_ACTOR = frozenset({"init", "load", "ingest", "mutate", "change", "branch create", "branch delete"})
+DIRECT = frozenset({"init", "cleanup", "optimize"})
+WITH_ACTOR = frozenset(
+    {"init", "load", "ingest", "mutate", "change", "optimize", "branch create", "branch delete"}
+)
 # Below the help of a command, which would otherwise not mention them.
 SHARED = "The options that omnigraph --help lists may stand here too."
 

@@ -1,0 +1,99 @@
+"""One load, timed in a process of its own: ``python -m bench.loaders WHAT DATA TARGET`` prints what it took."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.load_data import SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Seconds from files to a graph that can be asked, by stage where that is known, and the process's memory."""
+
+    seconds: float
+    stages: dict[str, float] = field(default_factory=dict)
+    peak_mb: float = 0.0
+
+
+def load_ours(data: Path, target: Path, *, tables: bool) -> Took:
+    """A load with all checks on Spark, on all cores of this machine; its session is there already."""
+    import omnigraph as og
+    from omnigraph.pipeline.session import resolve_session
+
+    spark = resolve_session()
+    # The workers are started by the first job, as the session is by the call above.
+    spark.range(1000).selectExpr("sum(id)").collect()
+    graph = og.init(str(target), schema=SCHEMA)
+    source = (
+        {name: str(data / "tables" / f"{name}.parquet") for name in ("Person", "Follows")}
+        if tables
+        else str(data / "records")
+    )
+    begin = time.perf_counter()
+    done = graph.load(source, engine="spark", spark=spark)
+    seconds = time.perf_counter() - begin
+    # Not the session's own exit handler: nobody waits for it.
+    return Took(seconds, {stage: round(value, 2) for stage, value in done.seconds.items()}, _peak())
+
+
+def load_raw(data: Path, target: Path, *, tables: bool) -> Took:
+    """Parse with Arrow and write with Lance: no checks, no keys, no indexes, no commit over both tables."""
+    import lance
+    import pyarrow.json as pj
+    import pyarrow.parquet as pq
+
+    begin = time.perf_counter()
+    for name in ("Person", "Follows"):
+        if tables:
+            rows = pq.read_table(data / "tables" / f"{name}.parquet")
+        else:
+            reading = pj.ReadOptions(block_size=16 << 20)
+            rows = pj.read_json(data / "records" / f"{name}.ndjson", reading)
+        lance.write_dataset(rows, target / name)
+    return Took(time.perf_counter() - begin, peak_mb=_peak())
+
+
+def load_ladybug(data: Path, target: Path) -> Took:
+    """``COPY FROM`` Parquet; a database builds its key index and its edges' adjacency by that."""
+    import ladybug
+
+    database: Any = ladybug.Database(target / "graph.lbug")
+    connection: Any = ladybug.Connection(database)
+    for statement in (
+        "CREATE NODE TABLE Person(name STRING PRIMARY KEY, age INT32)",
+        "CREATE REL TABLE Follows(FROM Person TO Person, since DATE)",
+    ):
+        connection.execute(statement).close()
+    begin = time.perf_counter()
+    for name in ("Person", "Follows"):
+        connection.execute(f"COPY {name} FROM '{data / 'tables' / f'{name}.parquet'}'").close()
+    connection.close()
+    database.close()
+    return Took(time.perf_counter() - begin, peak_mb=_peak())
+
+
+LOADERS: dict[str, Callable[[Path, Path], Took]] = {
+    "ours from records": lambda data, target: load_ours(data, target, tables=False),
+    "ours from Parquet": lambda data, target: load_ours(data, target, tables=True),
+    "raw from records": lambda data, target: load_raw(data, target, tables=False),
+    "raw from Parquet": lambda data, target: load_raw(data, target, tables=True),
+    "ladybug from Parquet": load_ladybug,
+}
+
+
+def _peak() -> float:
+    """The most memory that this process had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    what, data, target = sys.argv[1:]
+    sys.stdout.write(json.dumps(asdict(LOADERS[what](Path(data), Path(target)))) + "\n")
