@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import RawIOBase
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 ExportFormat: TypeAlias = Literal["ndjson", "parquet"]
-FORMATS: Final[tuple[ExportFormat, ...]] = get_args(ExportFormat)
 ROWS_PER_PART: Final = 1_000_000
 
 _BATCH_ROWS = 16_384
 _BATCH_BYTES = 8 << 20
+# Lance would read up to two gigabytes ahead of whoever turns rows into text.
+_READ_AHEAD = 32 << 20
 # A reader of Parquet takes a row group at a time, and Spark loads the groups of a file in parallel.
 _GROUP_ROWS = 131_072
 _GROUP_BYTES = 64 << 20
@@ -147,6 +148,7 @@ def _batches(
                 fragments=[fragment_of(dataset, id_) for id_ in part.fragments],
                 batch_size=_BATCH_ROWS,
                 batch_size_bytes=_BATCH_BYTES,
+                io_buffer_size=_READ_AHEAD,
                 fragment_readahead=1,
                 scan_in_order=True,
             )
