@@ -257,7 +257,7 @@ class AsyncGraph:
 
     async def load(
         self,
-        source: Any,
+        source: Any = None,
         mode: LoadMode = "append",
         *,
         branch: str = "main",
@@ -272,6 +272,7 @@ class AsyncGraph:
         progress: Callable[[str, int], None] | None = None,
         spark: Any = None,
         dry_run: bool = False,
+        mapping: str | Path | Mapping[str, Any] | None = None,
     ) -> LoadReceipt:
         """Load many records as one commit; see `Graph.load`. The source is read in a thread."""
         return await self._threads.write(
@@ -290,6 +291,7 @@ class AsyncGraph:
                 progress=progress,
                 spark=spark,
                 dry_run=dry_run,
+                mapping=mapping,
             )
         )
 

@@ -57,6 +57,8 @@ BAD: list[tuple[Rule, str, str]] = [
     (only_store_touches_storage, "read/execute.py", "def f():\n    from lance.fragment import x"),
     (only_store_touches_storage, "cli/main.py", "import obstore as obs"),
     (spark_is_imported_lazily_and_in_its_place, "engine/duckdb.py", "def f():\n    import pyspark"),
+    (spark_is_imported_lazily_and_in_its_place, "engine/sparkling.py", "def f():\n    import pyspark"),
+    (spark_is_imported_lazily_and_in_its_place, "read/spark_rows.py", "def f():\n    import pyspark"),
     (
         spark_is_imported_lazily_and_in_its_place,
         "engine/spark.py",
@@ -87,6 +89,7 @@ GOOD: list[tuple[str, str]] = [
     ("catalog/keys.py", "from omnigraph import errors\nfrom urllib.parse import quote\nimport pyarrow"),
     ("store/tables.py", "import lance\nimport obstore\nfrom omnigraph.catalog import catalog"),
     ("engine/spark.py", "def session():\n    from pyspark.sql import SparkSession"),
+    ("engine/spark_values.py", "def lit():\n    from pyspark.sql import functions"),
     (
         "pipeline/ingest.py",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pyspark.sql import DataFrame",

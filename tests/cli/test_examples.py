@@ -84,7 +84,9 @@ def test_the_demo_runs_through_from_any_directory(tmp_path: Path) -> None:
         ["omnigraph", "load", "→"],
     ]
     assert "with append: 40811 entities across 2 node types and 2 edge types" in tour.stdout
-    assert "on branch archive with append: 550000 entities across 1 node types and 1 edge types" in tour.stdout
+    assert (
+        "on branch archive with append: 550000 entities across 1 node types and 1 edge types" in tour.stdout
+    )
     assert "changed trial via withdraw: 1 nodes, 1753 edges" in tour.stdout
     # The newest rating, and the one before it from an earlier commit.
     assert re.findall(r"^Leo Gold .* \| (\d) +$", tour.stdout, flags=re.MULTILINE) == ["4", "5"]

@@ -321,3 +321,35 @@ class TestProgress:
         with progress.shown_progress("loading", silent=False) as report:
             assert report is None
         assert terminal.getvalue() == ""
+
+
+class TestMappings:
+    def test_a_mapping_alone_drives_a_load(self, folder: Path) -> None:
+        write(folder / "staff.csv", "full name,years\nEve,3\nFay,4\n")
+        write(
+            folder / "map.yaml",
+            "Person:\n  source: staff.csv\n  columns: {name: full name, age: years}\n",
+        )
+        outcome = run("load", "--mapping", "map.yaml", "--mode", "append", "g.omni")
+        assert outcome.stdout == (
+            "loaded g.omni on branch main with append: 2 entities across 1 node types and 0 edge types\n"
+        )
+        assert names() == ["Eve", "Fay"]
+
+    def test_a_file_is_of_the_one_type_of_its_mapping(self, folder: Path) -> None:
+        write(folder / "other.csv", "full name,years\nGus,5\n")
+        write(folder / "map.json", '{"Person": {"columns": {"name": "full name", "age": "years"}}}')
+        outcome = run("load", "--data", "other.csv", "--mapping", "map.json", "--mode", "append", "g.omni")
+        assert (outcome.code, names()) == (0, ["Gus"])
+
+    def test_a_load_of_nothing_is_refused(self) -> None:
+        outcome = run("load", "--mode", "append", "g.omni")
+        assert outcome.code == 2
+        assert "say what to load" in outcome.stderr
+
+    def test_a_mapping_that_names_a_property_that_is_not_there_is_refused(self, folder: Path) -> None:
+        write(folder / "map.json", '{"Person": {"columns": {"nam": "full name"}}}')
+        outcome = run("load", "--data", "d.jsonl", "--mapping", "map.json", "--mode", "append", "g.omni")
+        assert outcome.code == 1
+        assert "nam" in outcome.stderr
+        assert "name" in outcome.stderr

@@ -265,7 +265,7 @@ def prepare_on(graph: og.Graph, work: list[Statement]) -> Callable[[Transaction]
     return prepare
 
 
-def check(graph: og.Graph, state: State, names: Sequence[str], **where: str) -> None:
+def check(graph: og.Graph, state: State, names: Sequence[str], **where: Any) -> None:
     """What a handle reads is as a state says, whichever way it is read; single rows only of some names."""
     people = sorted((row["name"], row["age"]) for row in graph.query(ALL_PEOPLE, None, **where).rows())
     assert people == sorted(state.people.items())

@@ -248,6 +248,32 @@ def test_a_csv_file_is_cut_only_where_a_line_is_a_row(
         assert all(item.stop is None or data[item.stop - 1 : item.stop] == b"\n" for item in plan[:-1])
 
 
+@pytest.mark.parametrize(
+    ("header", "is_cut"),
+    [
+        ("name,age", True),
+        ('"name","age"', True),
+        ("\ufeffname,age\r", True),
+        ('name,"age"\r', True),
+        ('"na\nme",age', False),
+        ('name,a"ge"', False),
+        ('na"me,"age', False),
+        ("name,age\rb,2", False),
+        ("\nname,age", False),
+        ("\r\nname,age", False),
+    ],
+)
+def test_a_csv_file_is_cut_only_after_a_header_that_is_a_line(
+    tmp_path: Path, header: str, is_cut: bool
+) -> None:
+    path = tmp_path / "people.csv"
+    path.write_bytes(f"{header}\nx,1\ny,2\nz,3\n".encode())
+    plan = plan_splits({"Person": path}, CATALOG, {}, 5)
+    assert (len(plan) > 1) == is_cut
+    if is_cut:
+        assert [row["name"] for _, _, row in read_all(plan)[0]] == ["x", "y", "z"]
+
+
 def test_a_large_csv_file_without_quotes_is_cut(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("name,age\n" + "".join(f"p{number},{number}\n" for number in range(100)))

@@ -168,7 +168,7 @@ named = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(values=arrays, named=named)
 def test_a_column_at_once_is_its_values_one_by_one(values: pa.Array, named: tuple[str, Column]) -> None:
     text, to = named
@@ -180,6 +180,12 @@ def test_a_column_at_once_is_its_values_one_by_one(values: pa.Array, named: tupl
     # As text, since NaN is not equal to itself.
     assert str(found) == str(wanted)
     assert faults == wrong
+
+
+@pytest.mark.parametrize("text", ["2020-02-30", "2020-13-01", "20200-1-01", "2020-01-01 ", "0000-01-01"])
+def test_a_day_that_is_none_is_refused_in_a_column_too(text: str) -> None:
+    found = cast("%Y-%m-%d", DATE, pa.array(["2020-01-31", text]))
+    assert found == cast("%Y-%m-%d", DATE, ["2020-01-31", text])
 
 
 def test_whole_columns_are_cast_at_once() -> None:

@@ -357,7 +357,7 @@ def test_a_merge_is_prepared_again_from_the_spool_and_an_overwrite_is_refused(
             work = prepare_load(spool, mode, outcome)
             tries: list[int] = []
 
-            def prepare(transaction: Transaction) -> OperationClass:
+            def prepare(transaction: Transaction) -> OperationClass | None:
                 done = work(transaction)
                 if not tries:
                     load(graph, {"node:Person": [person(f"rival of {name}")]}, "append")

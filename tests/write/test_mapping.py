@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import re
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -376,7 +377,7 @@ def test_a_mapping_file_alone_says_what_to_load_relative_to_itself(
     for path in (folder / "m.yml", "drop/m.yml", (folder / "m.yml").as_uri()):
         mapping = read_mapping(path, CATALOG)
         assert ids(mapping) == ["Ann", '["1","x","1"]']
-    assert mapping.name == (folder / "m.yml").as_uri()
+        assert mapping.name == str(path)
 
 
 def test_a_mapping_in_an_object_store_has_its_sources_beside_it() -> None:
@@ -411,3 +412,22 @@ def test_what_is_given_goes_before_what_the_mapping_names(tmp_path: Path) -> Non
         open_source(None, CATALOG)
     with pytest.raises(InvalidInput, match="cannot be loaded from BytesIO"):
         open_source(io.BytesIO(b""), CATALOG, mapping=one)
+
+
+# --- the guide ----------------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_mapping_of_the_guide_is_one_for_the_schema_of_the_examples(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "guide" / "loading.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    path = tmp_path / "mapping.yaml"
+    path.write_text(text, encoding="utf-8")
+    catalog = catalog_of((ROOT / "examples" / "team" / "schema.pg").read_text(encoding="utf-8"))
+    found = read_mapping(path, catalog)
+    assert list(found.types) == ["node:Person", "edge:Knows", "edge:WorksAt"]
+    path.write_text("# what is\nPerson:\n  columns:\n    abuot: x\n", encoding="utf-8")
+    with pytest.raises(InvalidInput) as caught:
+        read_mapping(path, catalog)
+    assert f"\n{str(caught.value).removeprefix(f'{tmp_path}/')}\n" in page

@@ -501,7 +501,9 @@ def test_the_column_lane_reads_what_the_record_lane_reads(lines: list[str], ende
     ],
 )
 def test_ordinary_records_take_the_column_lane(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.write.ndjson._decode", lambda *_: pytest.fail("the record lane was taken"))
+    monkeypatch.setattr(
+        "omnigraph.write.ndjson.decode_line", lambda *_: pytest.fail("the record lane was taken")
+    )
     assert sum(batch.rows.num_rows for batch in read(text)) == text.count("\n")
 
 

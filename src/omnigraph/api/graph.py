@@ -275,7 +275,7 @@ class Graph:
 
     def load(
         self,
-        source: Any,
+        source: Any = None,
         mode: LoadMode = "append",
         *,
         branch: str = "main",
@@ -290,20 +290,23 @@ class Graph:
         progress: Callable[[str, int], None] | None = None,
         spark: Any = None,
         dry_run: bool = False,
+        mapping: str | Path | Mapping[str, Any] | None = None,
     ) -> LoadReceipt:
         """Load many records as one commit.
 
         `source` is the path, glob or folder of graph NDJSON, a binary stream of it, an iterable of such records as
-        dicts, or a mapping from type to rows: ``{"Person": "people.parquet", "Knows": table}`` with CSV or Parquet
-        files, Arrow, pandas or polars tables, DataFrames of Spark, ``table:NAME`` of its catalog, or dicts.
+        dicts, or a mapping from type to rows: ``{"Person": "people.parquet", "Knows": table}`` with files of CSV,
+        Parquet, JSON, ORC, Avro or Arrow; tables of Arrow, pandas or polars; DataFrames of Spark, ``table:NAME`` of
+        its catalog; or dicts. `mapping`, a file of YAML or JSON or what it would hold, says which columns fill
+        which properties, where they are not of one name; it may name the sources too.
 
         ``append`` inserts and refuses ids that exist; ``merge`` replaces whole rows by id, the last record of an id
         counts; ``overwrite`` replaces all rows of the types in the input. Everything is checked before anything
         is visible. With `rejects`, records that are wrong by themselves are written there and left out. With
         `create_from`, a branch that is missing is made from that one first.
 
-        `engine` says where the work is done: ``local`` in this process, ``spark`` by Spark's tasks, which read files
-        and rows of DataFrames; ``auto`` takes Spark for large files. `spark` is a session or the URL of a master;
+        `engine` says where the work is done: ``local`` in this process, ``spark`` by Spark's tasks, for files and
+        DataFrames; ``auto`` takes Spark for large files. `spark` is a session or the URL of a master;
         without it the active session is used, or one is started on this machine. Graph and refusals are the same.
 
         With `dry_run` everything is read and checked and nothing is committed: the receipt tells what would be.
@@ -332,6 +335,7 @@ class Graph:
             progress,
             spark,
             dry_run,
+            mapping,
         )
         return run_load(self._repository, request)
 

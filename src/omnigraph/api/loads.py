@@ -99,6 +99,7 @@ class LoadRequest:
     progress: Callable[[str, int], None] | None = None
     spark: Any = None
     dry_run: bool = False
+    mapping: Any = None
 
     @property
     def base(self) -> str:
@@ -119,8 +120,10 @@ def run_load(repository: Repository, request: LoadRequest) -> LoadReceipt:
         _make_branch(repository, request)
     elif request.create_from is not None:
         request = replace(request, create_from=None)
+    request = _mapped(repository, request)
     outcome = LoadOutcome(request.mode)
-    on_spark = _wants_spark(repository, request)
+    size = _input_bytes(repository, request)
+    on_spark = _wants_spark(repository, request, size)
     with ExitStack() as opened:
         rejected = None if request.rejects is None else _Rejected(request.rejects, opened)
         take = None if rejected is None else rejected.take
@@ -140,7 +143,7 @@ def run_load(repository: Repository, request: LoadRequest) -> LoadReceipt:
         superseded=outcome.superseded,
         seconds=outcome.seconds,
         replayed=done is not None and done.replayed,
-        bytes=_input_bytes(repository, request),
+        bytes=size,
         engine="spark" if on_spark else "local",
         dry_run=request.dry_run,
     )
@@ -160,6 +163,7 @@ def _load_here(
         permissive=request.permissive,
         rejecting=take,
         options=repository.objects.options,
+        mapping=request.mapping,
     )
     with Spool.of(batches, catalog, rejecting=take, progress=request.progress) as spool:
         content = "" if request.idempotency_key is None else spool.digest()
@@ -173,11 +177,11 @@ def _load_on_spark(
 ) -> Done | None:
     from omnigraph.api.spark_loads import load_on_spark
 
-    write = _write_request(request, f"{request.source}", bulk=True)
+    write = _write_request(request, f"{request.source}\0{request.mapping}", bulk=True)
     return load_on_spark(repository, request, write, outcome, take)
 
 
-def _wants_spark(repository: Repository, request: LoadRequest) -> bool:
+def _wants_spark(repository: Repository, request: LoadRequest, size: int | None) -> bool:
     """Whether the load is one for Spark: asked for, of what Spark alone can read, or of many bytes in files."""
     from omnigraph.api.spark_loads import is_spark_source
     from omnigraph.write.splits import can_split
@@ -201,17 +205,35 @@ def _wants_spark(repository: Repository, request: LoadRequest) -> bool:
         return True
     if request.engine == "local" or request.permissive or in_memory or not files:
         return False
-    return (_input_bytes(repository, request) or 0) >= SPARK_BYTES
+    return (size or 0) >= SPARK_BYTES
+
+
+def _mapped(repository: Repository, request: LoadRequest) -> LoadRequest:
+    """The request with its mapping read, and with the source that it leads to."""
+    if request.mapping is None:
+        return request
+    from omnigraph.write.mapping import read_mapping
+
+    catalog = repository.snapshot(request.base).catalog
+    mapping = read_mapping(request.mapping, catalog, repository.objects.options)
+    return replace(request, source=mapping.source_of(request.source), mapping=mapping)
 
 
 def _input_bytes(repository: Repository, request: LoadRequest) -> int | None:
-    """How many bytes the files have that a load is given; None when it is given something else."""
+    """How many bytes the files have that a load is given; None when it is given something else.
+
+    Asking a store costs a request, which is not worth it where nothing depends on the answer.
+    """
     from omnigraph.write.splits import can_split, input_bytes
 
     if not can_split(request.source):
         return None
+    settled = request.engine == "local" or repository.location.scheme == "memory"
+    parts = request.source.values() if isinstance(request.source, Mapping) else [request.source]
+    if settled and any("://" in str(part) for part in parts):
+        return None
     catalog = repository.snapshot(request.base).catalog
-    return input_bytes(request.source, catalog, repository.objects.options)
+    return input_bytes(request.source, catalog, repository.objects.options, request.mapping)
 
 
 def _write_request(request: LoadRequest, content: str, *, bulk: bool) -> WriteRequest:

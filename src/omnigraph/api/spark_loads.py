@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.write.input import Rejecting
     from omnigraph.write.load import LoadOutcome
     from omnigraph.write.staging import LoadJob, SplitReport
+    from omnigraph.write.type_mapping import TypeMapping
 
 _TABLE = "table:"
 
@@ -60,7 +61,7 @@ def load_on_spark(
     spark = resolve_session(None if master is not None else request.spark or _session_of(source), master)
     run: RunTasks = partial(run_tasks, spark)
     with DistributedLoad(
-        _stage(source, catalog, options, run, spark),
+        _stage(request, catalog, options, run, spark),
         run,
         Scratch(repository.location.uri, options),
         catalog,
@@ -76,12 +77,15 @@ def load_on_spark(
         return repository.write(request.base, replace(write, bulk=not request.dry_run), load.prepare)
 
 
-def _stage(source: Any, catalog: Catalog, options: StorageOptions, run: RunTasks, spark: Any) -> Stage:
+def _stage(
+    request: LoadRequest, catalog: Catalog, options: StorageOptions, run: RunTasks, spark: Any
+) -> Stage:
     """Has everything that is given done: all files at the same time, then one DataFrame after the other."""
     from omnigraph.write.distributed import staged_splits
     from omnigraph.write.sources import named_key
     from omnigraph.write.splits import plan_splits
 
+    source, mapping = request.source, request.mapping
     if not isinstance(source, Mapping):
         return staged_splits(run, plan_splits(source, catalog, options))
     files = {
@@ -90,23 +94,26 @@ def _stage(source: Any, catalog: Catalog, options: StorageOptions, run: RunTasks
     frames = {
         named_key(name, catalog): _frame(part, spark) for name, part in source.items() if name not in files
     }
-    splits = plan_splits(files, catalog, options) if files else []
+    splits = plan_splits(files, catalog, options, mapping=mapping) if files else []
 
     def stage(job: LoadJob) -> list[SplitReport]:
         reports = staged_splits(run, splits)(job)
         for key, frame in frames.items():
-            reports += _stage_frame(job, key, frame, len(reports))
+            own = None if mapping is None else mapping.types.get(key)
+            reports += _stage_frame(job, key, frame, len(reports), own)
         return reports
 
     return stage
 
 
-def _stage_frame(job: LoadJob, key: str, frame: Any, first: int) -> list[SplitReport]:
+def _stage_frame(
+    job: LoadJob, key: str, frame: Any, first: int, mapping: TypeMapping | None
+) -> list[SplitReport]:
     from omnigraph.pipeline.tasks import run_partitions
     from omnigraph.write.staging import stage_partition
 
     def stage(number: int, batches: Iterator[Any]) -> SplitReport:
-        return stage_partition(job, key, f"DataFrame of {key}", first + number, batches)
+        return stage_partition(job, key, f"DataFrame of {key}", first + number, batches, mapping)
 
     found: list[SplitReport] = run_partitions(frame, stage)
     return found

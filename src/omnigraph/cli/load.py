@@ -23,7 +23,8 @@ from omnigraph.errors import InvalidInput, NotFound
 if TYPE_CHECKING:
     from omnigraph.api.loads import LoadReceipt
 
-TABLE_SUFFIXES = (".csv", ".parquet")
+# Of files that only hold rows; those of JSON may as well hold graph records.
+TABLE_SUFFIXES = (".csv", ".parquet", ".orc", ".avro", ".arrow", ".feather", ".ipc")
 
 Mode: TypeAlias = Literal["overwrite", "append", "merge"]
 Engine: TypeAlias = Literal["auto", "local", "spark"]
@@ -31,15 +32,13 @@ Engine: TypeAlias = Literal["auto", "local", "spark"]
 # Names of types begin with a capital letter. A file of such a name is still named by ``./``.
 _OF_A_TYPE = re.compile(r"((?:node:|edge:)?[A-Z]\w*)=(.+)", re.DOTALL)
 
-DataOption: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "--data",
-        metavar="FILE|TYPE=FILE",
-        help="Graph records, or a folder or pattern of such files; - is stdin. Or the CSV or Parquet file of a "
-        "type; may be repeated.",
-    ),
-]
+_DATA = typer.Option(
+    "--data",
+    metavar="FILE|TYPE=FILE",
+    help="Graph records, or a folder or pattern of such files; - is stdin. Or the files of a type, of CSV, "
+    "Parquet, JSON, ORC, Avro or Arrow; may be repeated.",
+)
+DataOption: TypeAlias = Annotated[list[str], _DATA]
 FromOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -53,13 +52,13 @@ FromOption: TypeAlias = Annotated[
 
 def load(
     ctx: typer.Context,
-    data: DataOption,
     mode: Annotated[
         Mode,
         typer.Option(
             "--mode", metavar="MODE", help="overwrite the types in the input, append, or merge by id."
         ),
     ],
+    data: Annotated[list[str] | None, _DATA] = None,
     uri: Uri = None,
     branch: BranchOption = None,
     from_: FromOption = None,
@@ -78,6 +77,14 @@ def load(
         str | None,
         typer.Option("--spark", metavar="URL", help="Spark's master or Connect address; else this machine."),
     ] = None,
+    mapping: Annotated[
+        str | None,
+        typer.Option(
+            "--mapping",
+            metavar="FILE",
+            help="YAML or JSON that says which columns fill which properties; it may name the files too.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Read and check everything, tell what would be done, commit nothing."),
@@ -93,7 +100,7 @@ def load(
     Overwriting on storage that is not local needs --yes, or an answer on a terminal.
     """
     target = resolve(ctx, uri)
-    source = _read_source(data)
+    source = _read_source(data or [], mapped=mapping is not None)
     if rejects is not None and not Path(rejects).parent.is_dir():
         raise NotFound(f"no such folder: {Path(rejects).parent}", details={"path": rejects})
     announce(target)
@@ -112,6 +119,7 @@ def load(
         engine=engine,
         spark=spark,
         dry_run=dry_run,
+        mapping=mapping,
     )
     if from_ is None:
         del document["base_branch"]
@@ -129,7 +137,8 @@ def load(
         return
     say(
         f"{'would load' if dry_run else 'loaded'} {target.uri} on branch {document['branch']} with {mode}:"
-        f" {document['total_entities']} entities across {len(receipt.nodes)} node types and {len(receipt.edges)} edge types"
+        f" {document['total_entities']} entities"
+        f" across {len(receipt.nodes)} node types and {len(receipt.edges)} edge types"
     )
     if receipt.branch_created:
         say(f"branch {document['branch']} created from {from_}")
@@ -174,7 +183,7 @@ def ingest(
 
 def _run(
     target: Target,
-    source: str | BinaryIO | Mapping[str, str],
+    source: str | BinaryIO | Mapping[str, str] | None,
     mode: Mode,
     branch: str | None,
     base: str | None,
@@ -216,11 +225,15 @@ def _counts(types: Mapping[str, int]) -> list[dict[str, Any]]:
     return [{"name": name, "entities_loaded": types[name]} for name in sorted(types)]
 
 
-def _read_source(data: Sequence[str]) -> str | BinaryIO | dict[str, str]:
-    """What the values of ``--data`` mean: one file of records, or tables by type."""
+def _read_source(data: Sequence[str], *, mapped: bool = False) -> str | BinaryIO | dict[str, str] | None:
+    """What the values of ``--data`` mean: one file of records, or tables by type; a mapping may know better."""
+    if not data:
+        if mapped:
+            return None
+        raise typer.BadParameter("say what to load, or give a --mapping that does", param_hint="'--data'")
     tables = [(found[1], found[2]) for item in data if (found := _OF_A_TYPE.fullmatch(item))]
     if not tables and len(data) == 1:
-        if data[0].lower().removesuffix(".gz").endswith(TABLE_SUFFIXES):
+        if not mapped and data[0].lower().removesuffix(".gz").endswith(TABLE_SUFFIXES):
             raise InvalidInput(
                 f"{data[0]} does not say what type its rows have", hint=f"pass --data TYPE={data[0]}"
             )

@@ -46,7 +46,8 @@ def match_pattern(
     wanted: dict[str, list[str]] = {}
     for variable, name in dict.fromkeys(looked_at(query)):
         wanted.setdefault(variable, []).append(name)
-    return _Matching(tables, bindings, wanted).run(pattern, Rows(tables.nothing(), {}))
+    matching = _Matching(tables, bindings, wanted, tables.nothing())
+    return matching.run(pattern, matching.start())
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,12 @@ class _Matching:
     tables: Tables
     bindings: Bindings
     wanted: Mapping[str, Sequence[str]]
+    one_row: DataFrame
     names: Names = field(default_factory=Names)
+
+    def start(self) -> Rows:
+        """One row that binds nothing."""
+        return Rows(self.one_row, {})
 
     def run(self, pattern: Sequence[ir.Step], rows: Rows) -> Rows:
         """Take the steps one after the other."""
@@ -89,7 +95,7 @@ class _Matching:
                 frame = frame.where(self._scope(rows).truth(predicate))
             return rows.with_frame(frame)
         found = self._nodes(step.variable, step.type_name, step.where)
-        if not rows.columns:
+        if rows.frame is self.one_row:
             return found
         return rows.with_frame(rows.frame.crossJoin(found.frame), found.columns)
 
@@ -158,9 +164,9 @@ class _Matching:
 
     def _look_up(self, step: ir.Expand, where: Sequence[ir.Predicate], rows: Rows) -> Rows:
         """Add what is wanted of the targets. Edges end in nodes that exist, so their ids alone need no look."""
-        nodes = self._nodes(step.target, step.target_type, where)
-        if len(nodes.columns) == 1 and not where:
+        if not where and len(self._columns(step.target, table_key("node", step.target_type))) == 1:
             return rows
+        nodes = self._nodes(step.target, step.target_type, where)
         own = nodes.columns[step.target, ID]
         rest = {place: name for place, name in nodes.columns.items() if name != own}
         frame = rows.frame.join(nodes.frame, _column(rows, step.target) == _col(own)).drop(own)
@@ -222,7 +228,7 @@ class _Matching:
         mentioned = {variable for variable, _ in looked_at(pattern)}
         places = rows.places(mentioned)
         if not places:
-            return Rows(self.tables.nothing(), {})
+            return self.start()
         ids = [name for place, name in places.items() if place[1] == ID]
         return Rows(rows.frame.select(*places.values()).dropDuplicates(ids), places)
 

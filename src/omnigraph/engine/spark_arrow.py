@@ -17,15 +17,7 @@ def as_stored(column: pa.Array | pa.ChunkedArray, kind: PropType) -> pa.Array | 
     """
     if kind.scalar is not Scalar.VECTOR:
         return column.cast(arrow_type(kind))
-    lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if not kind.is_list:
-        return _vectors(lists, kind)
-    inner = _vectors(lists.flatten(), PropType(Scalar.VECTOR, dim=kind.dim))
-    sizes = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    return pa.ListArray.from_arrays(
-        pa.array(ends), inner, type=arrow_type(kind), mask=None if not lists.null_count else lists.is_null()
-    )
+    return _vectors(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column, kind)
 
 
 def _vectors(lists: pa.Array, kind: PropType) -> pa.Array:

@@ -32,10 +32,13 @@ _DEFAULT_EDITS = 2
 
 
 def call_batches(work: Batch, kind: str, columns: Sequence[Column]) -> Column:
-    """The column that a function over Arrow arrays makes of others, in the Spark type `kind`."""
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+    """The column that a function over Arrow arrays makes of others, in the Spark type `kind`.
 
-    column: Column = arrow_udf(work, kind, ArrowUDFType.SCALAR)(*columns)
+    Spark knows by the annotations of the function that it is one over arrays.
+    """
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    column: Column = arrow_udf(work, kind)(*columns)
     return column
 
 

@@ -233,7 +233,9 @@ class OwnedIntent:
         except OmnigraphError:
             _RUNNING.discard(intent.id)
             raise
-        return cls(intents, intent, tag)._started()
+        owned = cls(intents, intent, tag)
+        owned.start()
+        return owned
 
     @classmethod
     def adopt(cls, intents: Intents, id_: str) -> OwnedIntent:
@@ -250,11 +252,13 @@ class OwnedIntent:
         except OmnigraphError:
             _RUNNING.discard(id_)
             raise
-        return cls(intents, intent, tag)._started()
+        owned = cls(intents, intent, tag)
+        owned.start()
+        return owned
 
-    def _started(self) -> OwnedIntent:
+    def start(self) -> None:
+        """Begin to beat."""
         self._thread.start()
-        return self
 
     def confirm(self, plan: Plan) -> None:
         """Everything is staged: from here on the work outlives this process.

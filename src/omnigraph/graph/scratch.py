@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from omnigraph.store.local_backend import is_temporary
 from omnigraph.store.location import Location
 from omnigraph.store.manifest_files import new_id
 from omnigraph.store.objects import ObjectReader, ObjectStore, Writable
@@ -57,3 +58,28 @@ class Scratch:
 
     def _objects(self) -> ObjectStore:
         return ObjectStore.open(self.uri, self.options, durability="os")
+
+
+def old_folders(location: Location, before: int) -> list[Path]:
+    """On a local disk the folders in which nothing was made or removed since, in epoch microseconds."""
+    if not location.is_local:
+        return []
+    found: list[Path] = []
+    for folder in Path(location.path, PREFIX).glob("*"):
+        # Whose writer is done may be gone by now.
+        with suppress(FileNotFoundError):
+            if folder.stat().st_mtime_ns < before * 1000:
+                found.append(folder)
+    return found
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove an old folder that has no files left but those of writers that were killed, which no listing shows.
+
+    One that holds anything else, or cannot be removed, stays for the next time.
+    """
+    with suppress(OSError):
+        for file in folder.iterdir():
+            if is_temporary(file.name):
+                file.unlink()
+        folder.rmdir()

@@ -362,8 +362,12 @@ class _Cleanup:
             if epoch_micros(item.last_modified) < self._horizon
         ]
         if self._confirm:
+            # Removing a file makes its folder young.
+            folders = scratch.old_folders(self._objects.location, self._horizon)
             for start in range(0, len(doomed), BATCH):
                 self._objects.delete_many(doomed[start : start + BATCH])
+            for folder in folders:
+                scratch.remove_folder(folder)
         return len(doomed)
 
 

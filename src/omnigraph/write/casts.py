@@ -24,7 +24,7 @@ from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
 from omnigraph.catalog.keys import float_text
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.source import suggestion
-from omnigraph.lang.temporal import days_of, format_datetime, millis_of
+from omnigraph.lang.temporal import MIN_MILLIS, days_of, format_datetime, millis_of
 from omnigraph.lang.types import INT_RANGES, Scalar
 from omnigraph.write.json_values import WRONG, Convert, converter, out_of_range
 from omnigraph.write.table_values import (
@@ -290,6 +290,9 @@ def _formatted_at_once(text: str, column: Column, values: pa.Array) -> pa.Array 
     if not pc.all(pc.match_substring_regex(values, f"^{pattern}$"), min_count=0).as_py():
         return None
     found = pc.strptime(values, text, "ms", error_is_null=True)
+    if pc.any(pc.less(found.cast(pa.int64()), MIN_MILLIS)).as_py():
+        # There is a year 0 to Arrow alone.
+        return None
     # Of milliseconds Arrow would write the fraction with the seconds.
     again = pc.strftime(found.cast(pa.timestamp("s")), text)
     if found.null_count != values.null_count or not pc.all(pc.equal(again, values), min_count=0).as_py():
@@ -298,6 +301,10 @@ def _formatted_at_once(text: str, column: Column, values: pa.Array) -> pa.Array 
 
 
 def _epoch_at_once(unit: Decimal, column: Column, values: pa.Array) -> pa.Array | None:
+    if pa.types.is_string(values.type):
+        if not pc.all(pc.match_substring_regex(values, "^-?[0-9]{1,18}$"), min_count=0).as_py():
+            return None
+        values = values.cast(pa.int64())
     if pa.types.is_floating(values.type):
         whole = values.cast(pa.int64())
         if pc.any(pc.greater(pc.abs(whole), 2**53)).as_py():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeAlias
@@ -25,6 +26,9 @@ _MOST_COLUMNS = 4_096
 _TEXTS = {f"f{place}": pa.string() for place in range(_MOST_COLUMNS)}
 # A header is expected to end within so many bytes of a file that is to be cut.
 _HEADER = 1 << 20
+# Names, each in quotes as a whole or without any, on one line that is not empty.
+_NAME = rb'(?:"[^"\r]*"|[^",\r]*)'
+_NAMES = re.compile(rb"(?:\xef\xbb\xbf)?(?=[^\r])" + _NAME + rb"(?:," + _NAME + rb")*\r?")
 
 
 def read_csv(stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
@@ -114,7 +118,7 @@ class CsvPart:
 def cut_csv(stream: BinaryIO, size: int, part_bytes: int) -> list[CsvPart] | None:
     """Parts of about so many bytes of a file, after its header; None when it cannot be cut safely.
 
-    A line end may stand inside quotes, so it is safe only when the file has no quote at all. Every line must be one
+    A line end may stand inside quotes, so it is safe only when no row has a quote at all. Every line must be one
     row too, so that rows can be counted: none is empty, and none ends in a carriage return alone. Finding that out
     reads the file once, up to the first thing that is in the way.
     """
@@ -128,9 +132,12 @@ def cut_csv(stream: BinaryIO, size: int, part_bytes: int) -> list[CsvPart] | Non
     stream.seek(position)
     while piece := stream.read(_BLOCK):
         joined = last + piece
-        if b'"' in piece or b"\n\n" in joined or b"\n\r" in joined:
+        if b'"' in piece or b"\n\n" in joined:
             return None
-        alone += piece.count(b"\r") - joined.count(b"\r\n")
+        if b"\r" in joined:
+            if b"\n\r" in joined:
+                return None
+            alone += piece.count(b"\r") - joined.count(b"\r\n")
         seen = 0
         while start + part_bytes <= position + len(piece):
             end = piece.find(b"\n", max(seen, start + part_bytes - 1 - position)) + 1
@@ -150,10 +157,8 @@ def cut_csv(stream: BinaryIO, size: int, part_bytes: int) -> list[CsvPart] | Non
 
 
 def read_header(stream: BinaryIO) -> bytes | None:
-    """The first line of a file with its end; None when it is empty, quoted, too long, or ends in another way."""
+    """The first line of a file with its end; None when it is not clear that the header ends there."""
     stream.seek(0)
     head = stream.read(_HEADER)
     line, end, _ = head.partition(b"\n")
-    if not end or b'"' in line or b"\r" in line.removesuffix(b"\r") or not line.strip(b"\r\xef\xbb\xbf"):
-        return None
-    return line + end
+    return line + end if end and _NAMES.fullmatch(line) else None

@@ -7,7 +7,6 @@ the same: whatever Arrow refuses, and whatever is wrong with a row, is left to t
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
@@ -26,7 +25,7 @@ from omnigraph.write.given_rows import ArrowRows, DictRows
 from omnigraph.write.input import InputBatch
 from omnigraph.write.input_files import bytes_of
 from omnigraph.write.lines import LINE_BYTES, Block, blocks
-from omnigraph.write.ndjson import _decode as decode_line
+from omnigraph.write.ndjson import decode_line as decode_line
 from omnigraph.write.records import BATCH_ROWS, INVALID_JSON
 from omnigraph.write.table_values import Faults, fit_json
 from omnigraph.write.tabular import Refusal, TableFile, TableReader, objects_of, odd_rows, read_dict_rows
@@ -37,7 +36,6 @@ _ARRAY_BYTES = 1 << 30
 # After so many blocks in a row that Arrow could not read, it is not worth trying.
 _PATIENCE = 3
 _BLANK = b" \t\r"
-_SPECIAL = re.compile(rb"NaN|Infinity")
 _GRAPH = "graph records are given without a type"
 
 
@@ -60,17 +58,17 @@ def _read_block(reader: TableReader, lane: _Lane, block: Block) -> Iterator[Inpu
     found = lane.read(block)
     if found is not None:
         table, numbers = found
-        filled = []
+        parts = []
         for start in range(0, table.num_rows, BATCH_ROWS):
             given = ArrowRows(table.slice(start, BATCH_ROWS))
-            arrays, faults = reader.fill(given)
-            if faults:
+            filled = reader.fill(given)
+            if filled.wrong:
                 break
-            filled.append((arrays, given, numbers[start : start + BATCH_ROWS]))
+            parts.append((filled, given, numbers[start : start + BATCH_ROWS]))
         else:
             lane.doubts = 0
-            for arrays, given, part in filled:
-                yield from reader.finish(arrays, {}, given, part)
+            for part in parts:
+                yield from reader.finish(*part)
             return
         lane.doubts += 1
     lines = [
@@ -174,7 +172,7 @@ class _Lane:
     def _parse(self, block: Block) -> tuple[pa.RecordBatch, np.ndarray[Any, Any]] | None:
         data = block.data
         numbers = _object_lines(data)
-        if numbers is None or b"\0" in data or (self._infers and _SPECIAL.search(data)):
+        if numbers is None or b"\0" in data:
             return None
         try:
             data.decode()

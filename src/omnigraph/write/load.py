@@ -39,8 +39,8 @@ class LoadOutcome:
     """What a load did: records per type, rows per table, records left out, and how long each stage took.
 
     `nodes` and `edges` count the records that became rows. `superseded` are those of a merge that a later record
-    of the same id replaced, `rejected` those that broke a rule of their own and were handed over. `prepared` is when
-    everything was ready, by the clock that only ever goes forward.
+    of the same id replaced, `rejected` those that broke a rule of their own and were handed over. `prepared` is
+    when everything was ready, by the clock that only ever goes forward.
     """
 
     mode: LoadMode
@@ -86,9 +86,9 @@ def prepare_load(
     """The work of a load, to be run on a transaction, again if it must be; fills `outcome` each time.
 
     Append inserts, merge replaces rows by id, overwrite replaces all rows of the types that the input names. It
-    commits also when there are no rows, and never when it is `dry`: then everything is checked and nothing stored. A
-    constraint that fails raises, and nothing has been staged. The spool stays open until the write is done, and is
-    the caller's to close.
+    commits also when there are no rows, and never when it is `dry`: then everything is checked and nothing stored.
+    A constraint that fails raises, and nothing has been staged. The spool stays open until the write is done, and
+    is the caller's to close.
     """
 
     def prepare(transaction: Transaction) -> OperationClass | None:

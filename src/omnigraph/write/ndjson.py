@@ -64,7 +64,7 @@ def _read_records(block: Block, sheets: Sheets, places: Places) -> Iterator[Inpu
         if not line or not line.strip(b" \t\r"):
             continue
         try:
-            sheet, row = sheets.read(_decode(line, place))
+            sheet, row = sheets.read(decode_line(line, place))
         except OmnigraphError as error:
             places.refuse(place, error, line.decode("utf-8", "backslashreplace").removesuffix("\r"))
             continue
@@ -72,7 +72,7 @@ def _read_records(block: Block, sheets: Sheets, places: Places) -> Iterator[Inpu
     yield from pending.flush()
 
 
-def _decode(line: bytes, place: int) -> Any:
+def decode_line(line: bytes, place: int) -> Any:
     """The value of a line of strict JSON."""
     try:
         found = _DECODER.decode(line.decode())

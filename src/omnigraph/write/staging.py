@@ -30,6 +30,7 @@ from omnigraph.write.set_rules import entity_of
 from omnigraph.write.splits import Split, SplitReader
 from omnigraph.write.spool import PLACE, LoadLimits, Spool, stored
 from omnigraph.write.tabular import read_table
+from omnigraph.write.type_mapping import TypeMapping
 
 # A split of a file fits; a part of somebody's table may be of any size, and goes to a local disk beyond this.
 _HELD = LoadLimits(rows=1 << 62, bytes=256 << 20)
@@ -102,7 +103,12 @@ def stage_split(job: LoadJob, split: Split) -> SplitReport:
 
 
 def stage_partition(
-    job: LoadJob, key: str, source: str, number: int, batches: Iterable[pa.RecordBatch]
+    job: LoadJob,
+    key: str,
+    source: str,
+    number: int,
+    batches: Iterable[pa.RecordBatch],
+    mapping: TypeMapping | None = None,
 ) -> SplitReport:
     """The same for rows of a type that somebody else hands over."""
     split = Split(number, "rows", source, "", key)
@@ -115,13 +121,13 @@ def stage_partition(
             yield batch
 
     def read(rejecting: Rejecting | None) -> Iterator[InputBatch]:
-        return read_table(key, counted(), job.catalog, source=source, rejecting=rejecting)
+        return read_table(key, counted(), job.catalog, source=source, rejecting=rejecting, mapping=mapping)
 
     return stage_read(job, split, read, lambda: seen)
 
 
 def stage_read(job: LoadJob, split: Split, read: Read, lines: Callable[[], int]) -> SplitReport:
-    """Check the rows that are read, write them and their keys. `lines` says afterwards how many places there were."""
+    """Check the rows that are read, write them and their keys. `lines` says afterwards how many there were."""
     rejects: list[Reject] = []
     take = rejects.append if job.rejecting else None
     try:

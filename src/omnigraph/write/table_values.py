@@ -33,6 +33,7 @@ Values: TypeAlias = pa.Array | list[Any]
 _WHOLE = re.compile(r"-?\d{1,30}\Z", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z", re.ASCII)
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_STORED = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
 _TRUTH = {"true": True, "false": False}
 
 
@@ -192,6 +193,8 @@ def _cast_text(column: Column, cells: pa.Array) -> pa.Array | None:
     scalar = column.type.scalar
     if scalar is Scalar.STRING:
         return cells
+    if scalar in _STORED:
+        return _cast_stored(column, cells)
     if scalar in INT_RANGES:
         pattern = r"^-?[0-9]{1,20}$"
     elif scalar in FLOATS:
@@ -205,6 +208,16 @@ def _cast_text(column: Column, cells: pa.Array) -> pa.Array | None:
     except pa.ArrowException:
         return None
     return _cast(column, found)
+
+
+def _cast_stored(column: Column, cells: pa.Array) -> pa.Array | None:
+    """Dates and datetimes as the numbers that they are stored as, when all of them are."""
+    if not pc.all(pc.match_substring_regex(cells, r"^-?[0-9]{1,18}$"), min_count=0).as_py():
+        return None
+    try:
+        return cells.cast(pa.int64()).cast(_STORED[column.type.scalar]).cast(arrow_type(column.type))
+    except pa.ArrowException:
+        return None
 
 
 # --- one value --------------------------------------------------------------------------------------------

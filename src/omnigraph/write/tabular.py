@@ -131,6 +131,15 @@ class Refusal:
     record: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Rows of a type, the positions that those kept had in the input, and what is wrong with the others."""
+
+    rows: pa.Table
+    kept: np.ndarray[Any, Any]
+    wrong: Mapping[int, InvalidInput]
+
+
 class TableReader:
     """Typed rows of one type out of rows as an input has them."""
 
@@ -173,38 +182,35 @@ class TableReader:
 
         `odd` are rows that were found wrong before, `left_out` what is not among the rows for that reason.
         """
-        arrays, faults = self.fill(given)
-        yield from self.finish(arrays, {**faults, **(odd or {})}, given, numbers, left_out)
+        yield from self.finish(self.fill(given, odd), given, numbers, left_out)
 
-    def fill(self, given: GivenRows) -> tuple[dict[str, pa.Array], Faults]:
-        """The columns of the type, and everything that is wrong with a row by itself, its id left aside."""
+    def fill(self, given: GivenRows, odd: Faults | None = None) -> Filled:
+        """The rows as those of the type, ids derived, and everything that is wrong with one by itself."""
         with self._of_source():
             arrays, faults = self.filling.fill(given)
         self._find_missing(arrays, faults)
         self._find_odd_keys(arrays, faults)
-        return arrays, faults
-
-    def finish(
-        self,
-        arrays: dict[str, pa.Array],
-        faults: Faults,
-        given: GivenRows,
-        numbers: np.ndarray[Any, Any],
-        left_out: Iterable[Refusal] = (),
-    ) -> Iterator[InputBatch]:
-        """Filled rows as a batch, ids derived; those with faults are refused, in the order of the input."""
+        wrong = {at: InvalidInput(message) for at, message in {**faults, **(odd or {})}.items()}
         rows = pa.Table.from_arrays(list(arrays.values()), schema=self._schema)
-        wrong = {position: InvalidInput(message) for position, message in faults.items()}
         kept = np.arange(given.count)
         if wrong:
             kept = np.delete(kept, list(wrong))
             rows = rows.take(pa.array(kept))
-        rows, kept = self._with_ids(rows, kept, wrong)
-        refused = [Refusal(int(numbers[at]), error, given.record(at)) for at, error in wrong.items()]
+        return self._with_ids(rows, kept, wrong)
+
+    def finish(
+        self,
+        filled: Filled,
+        given: GivenRows,
+        numbers: np.ndarray[Any, Any],
+        left_out: Iterable[Refusal] = (),
+    ) -> Iterator[InputBatch]:
+        """Filled rows as a batch; those with something wrong are refused, in the order of the input."""
+        refused = [Refusal(int(numbers[at]), error, given.record(at)) for at, error in filled.wrong.items()]
         self.refuse([*refused, *left_out])
-        if rows.num_rows:
-            places = pa.array(numbers[kept], pa.int64())
-            yield InputBatch(self.sheet.table.key, rows, places, self.places.source)
+        if filled.rows.num_rows:
+            places = pa.array(numbers[filled.kept], pa.int64())
+            yield InputBatch(self.sheet.table.key, filled.rows, places, self.places.source)
 
     def refuse(self, refused: Iterable[Refusal]) -> None:
         """Refuse rows, the first of the input first: which one that is must not depend on how it was cut."""
@@ -235,20 +241,21 @@ class TableReader:
                 for position in np.flatnonzero(~np.isfinite(numbers)).tolist():
                     faults.setdefault(position, message)
 
-    def _with_ids(
-        self, rows: pa.Table, kept: np.ndarray[Any, Any], wrong: dict[int, InvalidInput]
-    ) -> tuple[pa.Table, np.ndarray[Any, Any]]:
-        """Rows with the ids that their keys give; those with another one are added to what is `wrong`."""
+    def _with_ids(self, rows: pa.Table, kept: np.ndarray[Any, Any], wrong: dict[int, InvalidInput]) -> Filled:
+        """Rows with the ids that their keys give; those with another one are wrong."""
         if self.sheet.key is None or not rows.num_rows:
-            return rows, kept
+            return Filled(rows, kept, wrong)
         derived = derive_ids(self.sheet.key, rows)
         ids = rows["id"].combine_chunks()
-        differs = pc.fill_null(pc.not_equal(ids, derived), False).to_numpy(zero_copy_only=False)
-        for position in np.flatnonzero(differs).tolist():
-            error = wrong_id(self.sheet.table.name, ids[position].as_py(), derived[position].as_py())
-            wrong[int(kept[position])] = error
         rows = rows.set_column(0, self._schema.field(0), derived)
-        return (rows.filter(pa.array(~differs)), kept[~differs]) if differs.any() else (rows, kept)
+        differs = pc.fill_null(pc.not_equal(ids, derived), False).to_numpy(zero_copy_only=False)
+        if not differs.any():
+            return Filled(rows, kept, wrong)
+        refused = {
+            int(kept[at]): wrong_id(self.sheet.table.name, ids[at].as_py(), derived[at].as_py())
+            for at in np.flatnonzero(differs).tolist()
+        }
+        return Filled(rows.filter(pa.array(~differs)), kept[~differs], {**wrong, **refused})
 
 
 # --- files and batches ------------------------------------------------------------------------------------

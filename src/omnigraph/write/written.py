@@ -269,10 +269,12 @@ class TaskCheckedLoad(WrittenLoad):
 def lines_before(reports: Sequence[SplitReport]) -> list[int]:
     """For each split how many lines or rows of its file come before it."""
     found: list[int] = []
-    lines: dict[str, int] = {}
+    lines: dict[tuple[str, str | None], int] = {}
     for report in reports:
         split = report.split
-        known = lines.get(split.file, 0) if split.form in ("records", "rows") else split.first_row
+        known = (
+            lines.get((split.file, split.key), 0) if split.form in ("records", "rows") else split.first_row
+        )
         found.append(known)
-        lines[split.file] = known + report.lines
+        lines[split.file, split.key] = known + report.lines
     return found

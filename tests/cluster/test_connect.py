@@ -1,0 +1,39 @@
+"""Through a Spark Connect server, with no JVM of one's own, everything is as it is elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from tests.cluster.conftest import Driver
+from tests.cluster.outcomes import figures, lines, loaded_here, saved, unfinished
+from tests.pipeline.loads import knows, person
+from tests.support.spark_cluster import Cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def client(running: Cluster) -> Iterator[Driver]:
+    """A driver without a JVM."""
+    with running.connect_server() as address:
+        made = Driver(running, address)
+        yield made
+        made.process.kill()
+
+
+def test_a_client_loads_merges_and_reads(client: Driver, graph: og.Graph, tmp_path: Path) -> None:
+    records = [person(f"q{n}", age=n) for n in range(30)] + [knows("k9", "q0", "q29")]
+    again = [person(f"q{n % 5}", age=n) for n in range(20)]
+    for mode, given in (("append", records), ("merge", again)):
+        path = saved(tmp_path / f"{mode}.jsonl", given)
+        wanted = loaded_here(graph, path, mode)
+        assert figures(client.ask("load", graph.uri, str(path), mode, branch="spark")) == wanted
+        assert lines(graph, "spark") == lines(graph, "local")
+    read = client.ask("read", graph.uri, "Person", branch="spark")
+    ages = {f"q{n}": n if n > 4 else n + 15 for n in range(30)} | {f"p{n}": n for n in range(3)}
+    assert sorted((row["name"], row["age"]) for row in read) == sorted(ages.items())
+    assert not unfinished(graph)

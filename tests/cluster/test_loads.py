@@ -1,0 +1,121 @@
+"""On machines of their own the tasks of a load make the graph that a load in this process makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import omnigraph as og
+from tests.cluster.conftest import Driver
+from tests.cluster.outcomes import figures, lines, loaded_here, saved, unfinished
+from tests.pipeline.loads import BEFORE, SCHEMA, firm, knows, leads, person, text_of
+from tests.support.s3 import Bucket
+
+pytest_plugins = ["tests.support.s3_fixtures"]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+PEOPLE = 40
+FRIENDS = """
+query friends() {
+  match { $a: Person  $a knows $b }
+  return { $b.name as friend, count($a) as times }
+  order { times desc, friend asc }
+}
+"""
+
+
+def compared(driver: Driver, graph: og.Graph, source: Any, mode: str, **named: Any) -> Any:
+    """What a load on the cluster says, after one in this process has said the same and left the same rows."""
+    wanted = loaded_here(graph, source, mode)
+    source = str(source) if isinstance(source, Path) else source
+    found = driver.ask("load", graph.uri, source, mode, branch="spark", **named)
+    assert found.pop("engine") == "spark"
+    assert figures(found) == wanted
+    assert lines(graph, "spark") == lines(graph, "local")
+    assert not unfinished(graph)
+    return found
+
+
+def test_a_cluster_appends_merges_overwrites_and_reads_as_one_process_does(
+    driver: Driver, graph: og.Graph, tmp_path: Path
+) -> None:
+    records = [knows(f"k{n + 9}", f"q{n}", f"q{(n * n) % PEOPLE}") for n in range(PEOPLE)]
+    records += [person(f"q{n}", age=n, mail=f"q{n}") for n in range(PEOPLE)]
+    compared(driver, graph, saved(tmp_path / "append.jsonl", records), "append")
+    again = [person(f"q{n % 10}", age=n) for n in range(30)] + [leads("l9", "q0", "f0"), firm("new")]
+    merged = compared(driver, graph, saved(tmp_path / "merge.jsonl", again), "merge")
+    assert merged["superseded"] == 20
+    others = [{"id": f"k{n}", "from": f"q{n}", "to": "p0"} for n in range(20)]
+    replacing = saved(tmp_path / "knows.jsonl", others)
+    replaced = compared(driver, graph, {"Knows": str(replacing)}, "overwrite")
+    assert replaced["affected"]["Knows"] == {"inserted": 7, "updated": 13, "deleted": 29}
+    assert (
+        driver.ask("query", graph.uri, FRIENDS, branch="spark") == graph.query(FRIENDS, branch="local").rows()
+    )
+    read = driver.ask("read", graph.uri, "Knows", branch="spark")
+    assert sorted((row["id"], row["src"], row["dst"]) for row in read) == sorted(
+        (f"k{n}", f"q{n}", "p0") for n in range(20)
+    )
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_an_input_without_rows_is_what_it_is_in_one_process(
+    driver: Driver, graph: og.Graph, tmp_path: Path, mode: str
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("a.jsonl", "b.jsonl"):
+        (folder / name).touch()
+    table = pa.table({name: pa.array([], pa.string()) for name in ("id", "from", "to")})
+    pq.write_table(table, tmp_path / "none.parquet")
+    compared(driver, graph, folder / "a.jsonl", mode)
+    compared(driver, graph, folder, mode)
+    compared(driver, graph, {"Knows": str(tmp_path / "none.parquet")}, mode)
+    wanted = loaded_here(graph, {"Knows": table}, mode)
+    frames: dict[str, Any] = {"Knows": ("id string, `from` string, `to` string", [])}
+    found = driver.ask("load", graph.uri, None, mode, branch="spark", frames=frames)
+    assert figures(found) == wanted
+    assert lines(graph, "spark") == lines(graph, "local")
+    assert len(graph.commits("spark")) == len(graph.commits("local")) == 6
+
+
+def test_one_node_that_nearly_all_edges_end_at_is_no_trouble(
+    driver: Driver, graph: og.Graph, tmp_path: Path
+) -> None:
+    records = [person(f"q{n}") for n in range(200)]
+    records += [knows(f"e{n}", f"q{n % 200}", "q0" if n % 10 else f"q{n % 7}") for n in range(5_000)]
+    path = saved(tmp_path / "in.jsonl", records)
+    assert compared(driver, graph, path, "append", split_bytes=60_000)["rows"]["total"] == 5_200
+
+
+def test_of_an_id_that_is_repeated_sixty_thousand_times_the_last_record_counts(
+    driver: Driver, graph: og.Graph, tmp_path: Path
+) -> None:
+    # Comparing each of them with each other would take minutes.
+    records = [person("p0" if n % 1000 else f"q{n}", age=n % 150) for n in range(60_001)]
+    path = saved(tmp_path / "in.jsonl", records)
+    found = compared(driver, graph, path, "merge", split_bytes=800_000)
+    assert (found["superseded"], found["rows"]["total"]) == (59_939, 62)
+    assert (graph.get("Person", "p0", branch="spark") or {})["age"] == 59_999 % 150
+
+
+def test_machines_that_share_a_bucket_alone_load_what_is_in_it(driver: Driver, s3: Bucket) -> None:
+    graph = og.init(f"{s3.uri}/graph", schema=SCHEMA, storage_options=s3.options)
+    graph.load(BEFORE)
+    for name in ("local", "spark"):
+        graph.branches.create(name)
+    records = [person(f"q{n % 25}", age=n) for n in range(40)]
+    s3.server.objects.put(s3.name, "in/a.jsonl", text_of(records).encode())
+    s3.server.objects.put(s3.name, "in/b.jsonl", text_of([knows("k9", "q0", "q24")]).encode())
+    wanted = loaded_here(graph, f"{s3.uri}/in/", "merge")
+    with s3.seam.recording() as seen:
+        found = driver.ask("load", graph.uri, f"{s3.uri}/in/", "merge", branch="spark", options=s3.options)
+    assert seen.count("PUT", "graph/__staging/")
+    assert figures(found) == wanted
+    assert (found["superseded"], found["rows"]["total"]) == (15, 26)
+    assert lines(graph, "spark") == lines(graph, "local")
+    assert not [key for key in s3.keys if "/__staging/" in key or "/__recovery/" in key]
