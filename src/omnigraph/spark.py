@@ -24,7 +24,9 @@ def register(spark: Any) -> None:
     The Pythons of the cluster need omnigraph installed. Registering twice is harmless.
     """
     from omnigraph.pipeline.datasource import data_source
+    from omnigraph.pipeline.session import share_python
 
+    share_python(spark)
     spark.dataSource.register(data_source(exact_filter, open_sink, open_stream))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 # `die` ends the Python of the first attempt at the first task; `straggle` has that attempt wait until another has
-# done the same work; `hold` has all tasks but the first two wait until they are let go.
+# reported the same work; `hold` has all tasks but the first two wait until they are let go.
 Action: TypeAlias = Literal["die", "straggle", "hold"]
 _SECONDS = 80.0
 
@@ -47,6 +47,8 @@ class Trap:
             os._exit(1)
         elif task == 0 and is_first and self.action == "straggle":
             _await("another attempt", lambda: len(self._attempts(kind, task)) > 1)
+            # Time enough for the other one to be the first to report.
+            time.sleep(3)
 
     def let_go(self) -> None:
         """Let those go that are held."""

@@ -249,6 +249,38 @@ def test_names_that_differ_in_case_alone_are_different(spark: SparkSession, tmp_
     assert compared(graph, body, spark) == [{"v": 1, "vV": 3}]
 
 
+@pytest.fixture(scope="module")
+def corners(tmp_path_factory: pytest.TempPathFactory) -> og.Graph:
+    graph = og.init(
+        str(tmp_path_factory.mktemp("corners") / "g"),
+        schema="node N { name: String @key }  edge To: N -> N { w: F64? }  edge By: N -> N",
+    )
+    graph.load({"N": [{"name": name} for name in "abc"]})
+    graph.load({"To": [{"from": "a", "to": "b", "w": -0.0}, {"from": "b", "to": "c", "w": 12.5}]})
+    graph.load({"By": [{"from": "a", "to": "c"}]})
+    return graph
+
+
+def test_a_missing_variable_is_the_same_one_inside_a_negation(corners: og.Graph, spark: SparkSession) -> None:
+    body = """match { $n: N  optional { $n by $m }  not { $n to $o  $m.name is null } }
+        return { $n.name } order { $n.name }"""
+    assert [row["n.name"] for row in compared(corners, body, spark)] == ["a", "c"]
+
+
+def test_both_zeros_are_in_a_long_list_that_has_one(corners: og.Graph, spark: SparkSession) -> None:
+    listed = ", ".join(f"{n}.0" for n in range(12))
+    body = f"match {{ $n $e:to $o  $e.w in [{listed}] }} return {{ $n.name }}"
+    assert compared(corners, body, spark) == [{"n.name": "a"}]
+
+
+@pytest.mark.parametrize(("literal", "rows"), [("1", 3), ("2", 0)])
+def test_a_condition_on_constants_alone_counts(
+    literal: str, rows: int, corners: og.Graph, spark: SparkSession
+) -> None:
+    body = f"match {{ $n: N  1 = {literal} }} return {{ $n.name }}"
+    assert len(compared(corners, body, spark)) == rows
+
+
 # --- data frames ---------------------------------------------------------------------------------------------
 
 

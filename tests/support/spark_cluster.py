@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,11 +27,10 @@ PATIENCE = 90.0
 _HOME = Path(pyspark.__file__).parent
 _SPARK_CLASS = str(_HOME / "bin" / "spark-class")
 # The test may be ended without a chance to end anybody else.
-_WITH_ME = ("setpriv", "--pdeathsig", "KILL", "--")
+_WITH_ME = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
 # What lives for seconds is not worth a compiler's while.
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 _SETTINGS = {
-    "spark.cores.max": "2",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": _JVM,
     "spark.driver.host": "127.0.0.1",
@@ -77,11 +77,6 @@ class Process:
 
     popen: subprocess.Popen[str]
     log: Path
-
-    @property
-    def descendants(self) -> list[int]:
-        """The other processes of its session; its children stay there when it has ended."""
-        return [pid for pid in members(self.popen.pid) if pid != self.popen.pid]
 
     @property
     def is_alive(self) -> bool:
@@ -141,7 +136,7 @@ class Cluster:
         """Have every host a worker, also those whose worker was killed."""
         missing = [host for host in HOSTS if host not in self.workers or not self.workers[host].is_alive]
         for host in missing:
-            options = ["--host", host, "--port", "0", "--webui-port", "0", "-c", "2", "-m", "1g"]
+            options = ["--host", host, "--port", "0", "--webui-port", "0", "-c", "1", "-m", "1g"]
             work = str(self.folder / f"work-{host}")
             self.workers[host] = self._spark("worker.Worker", *options, "-d", work, self.url, host=host)
         for host in missing:

@@ -158,8 +158,8 @@ class Scope:
             return _lit(False)
         column, scalar = self.value(operand), operand.type.scalar
         given = [value for value in values if value is not None and not isinstance(value, tuple)]
-        equal = [item for value in given for item in _equals(value, scalar)]
-        found = column.isin([literal(item, PropType(scalar)) for item in equal]) if equal else _lit(False)
+        fitted = [item for item in (fitting(value, scalar) for value in given) if item is not None]
+        found = column.isin([literal(item, PropType(scalar)) for item in fitted]) if fitted else _lit(False)
         if len(given) < len(values):
             return F.when(found, _lit(True))
         return F.when(column.isNotNull(), found)
@@ -216,14 +216,6 @@ def _compare_floats(op: ir.CompareOp, left: Column, right: Column) -> Column:
     unordered = F.isnan(left) | F.isnan(right)
     compared = F.when(unordered, _lit(op == "!=")).otherwise(_OPERATORS[op](left, right))
     return F.when(~unknown, compared)
-
-
-def _equals(value: str | int | float, scalar: Scalar) -> tuple[str | int | float, ...]:
-    """The values of a type that are equal to one: none, one, or both zeros, which a set of Spark's tells apart."""
-    found = fitting(value, scalar)
-    if found is None:
-        return ()
-    return (-0.0, 0.0) if scalar in FLOATS and found == 0 else (found,)
 
 
 class _NoColumns:

@@ -41,6 +41,7 @@ _QUIET = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_ANY_PYTHON = "python3"
 _TAIL_BYTES = 2_000
 _CONNECT_PORT = 15_002
 _CONNECT_SECONDS = 10
@@ -57,15 +58,28 @@ def resolve_session(session: SparkSession | None = None, master: str | None = No
     too old is `InvalidInput`.
     """
     if session is not None:
+        share_python(session)
         return session
     with _starting:
         active = _active_session()
         if active is not None:
+            share_python(active)
             return active
         address = LOCAL if master is None else master.strip()
         started = _connect(address) if address.startswith("sc://") else _start(address)
         atexit.register(started.stop)
         return started
+
+
+def share_python(spark: Any) -> None:
+    """Have tasks that run on this machine run on this very Python, with all that is installed for it.
+
+    Spark would take any `python3`, which in an environment that is not activated is another one. One that was
+    chosen stays, and so do those of other machines.
+    """
+    context = getattr(spark, "_sc", None)
+    if context is not None and context.master.startswith("local") and context.pythonExec == _ANY_PYTHON:
+        context.pythonExec = sys.executable
 
 
 def java_release() -> int | None:
@@ -166,10 +180,9 @@ def _start_quietly(master: str, noise: IO[bytes]) -> SparkSession:
             warnings.filterwarnings("ignore", message="lance is not fork-safe")
             jvm = launch(conf, {"stdout": noise, "stderr": noise})
     context = SparkContext(conf=conf, gateway=jvm)
-    if master.startswith("local"):
-        # Its tasks run on this machine, so they can run on this very Python, with all that is installed for it.
-        context.pythonExec = sys.executable
-    return SparkSession(context)
+    session = SparkSession(context)
+    share_python(session)
+    return session
 
 
 def _tail(noise: IO[bytes]) -> str:

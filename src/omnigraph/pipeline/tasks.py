@@ -11,6 +11,8 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from omnigraph.errors import InvalidInput
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -36,8 +38,19 @@ def run_partitions(frame: DataFrame, work: Callable[[int, Iterator[pa.RecordBatc
 
 
 def _results(frame: DataFrame) -> dict[int, Any]:
-    # What comes back is what tasks say about their work, never the rows they worked on.
-    return {row["n"]: pickle.loads(bytes(row["result"])) for row in frame.collect()}
+    from pyspark.errors import PySparkException
+
+    try:
+        # What comes back is what tasks say about their work, never the rows they worked on.
+        rows = frame.collect()
+    except PySparkException as error:
+        if "No module named 'omnigraph'" not in str(error):
+            raise
+        raise InvalidInput(
+            "Spark's workers run a Python that has no omnigraph",
+            hint="install it for them, or set PYSPARK_PYTHON to one that has it before the session is started",
+        ) from error
+    return {row["n"]: pickle.loads(bytes(row["result"])) for row in rows}
 
 
 def _runner(

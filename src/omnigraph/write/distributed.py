@@ -110,7 +110,7 @@ class DistributedLoad:
     def prepare(self, transaction: Transaction) -> OperationClass | None:
         """The work of the load on a transaction, again if it must be; None when it is only tried."""
         try:
-            if transaction.base.catalog.fingerprint != self._catalog.fingerprint:
+            if self._is_elsewhere(transaction):
                 raise schema_changed(transaction)
             job, reports = self._staged(transaction)
             given = WrittenInput(self._scratch, reports, self._named)
@@ -122,6 +122,14 @@ class DistributedLoad:
         if self._dry:
             return None
         return "strict" if self._mode == "overwrite" else "insert"
+
+    def _is_elsewhere(self, transaction: Transaction) -> bool:
+        """Whether what was written, or is about to be, does not belong to the tables of this state."""
+        base = transaction.base
+        if base.catalog.fingerprint != self._catalog.fingerprint:
+            return True
+        pins = {} if self._done is None else self._done[0].pins
+        return any(base.pin(key).path != pin.path for key, pin in pins.items())
 
     # --- splits ------------------------------------------------------------------------------------------
 

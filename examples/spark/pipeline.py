@@ -1,0 +1,110 @@
+"""A graph on Spark, from a plain PySpark script: load, query, write, stream. Run it with the Python of omnigraph.
+
+``python examples/spark/pipeline.py FOLDER`` makes the graph in that folder; with ``--master spark://host:7077`` the
+work is done by that cluster, which has to reach the folder too.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+import omnigraph as og
+import omnigraph.spark
+
+SCHEMA = """
+node Sensor {
+  name: String @key
+  site: String @index
+}
+node Reading {
+  value: F64
+  at: DateTime
+}
+edge Took: Sensor -> Reading
+edge Near: Sensor -> Sensor {
+  metres: F64?
+  @unique(src, dst)
+}
+"""
+HOT = """
+query hot($least: F64) {
+  match { $s: Sensor  $s took $r  $r.value >= $least }
+  return { $s.site as site, count($r) as readings, max($r.value) as highest }
+  order { site }
+}
+"""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("folder", type=Path)
+    options.add_argument("--master", default="local[2]")
+    given = options.parse_args()
+    spark = SparkSession.builder.master(given.master).config("spark.ui.enabled", "false").getOrCreate()
+    omnigraph.spark.register(spark)
+    uri = str(given.folder / "plant.omni")
+    graph = og.init(uri, schema=SCHEMA)
+
+    # DataFrames of several types become one commit, checked as a whole.
+    sensors = spark.range(60).select(
+        sf.format_string("s%02d", "id").alias("name"),
+        sf.format_string("site %d", sf.col("id") % 3).alias("site"),
+    )
+    near = spark.range(59).select(
+        sf.format_string("s%02d", "id").alias("from"),
+        sf.format_string("s%02d", sf.col("id") + 1).alias("to"),
+        (sf.col("id") * 1.5).alias("metres"),
+    )
+    done = graph.load({"Sensor": sensors, "Near": near}, message="the plant", spark=spark)
+    print(f"loaded {done.total} records in {sum(done.seconds.values()):.1f} s")
+
+    # A type is a DataFrame, and a DataFrame can become rows of a type, on a branch that is made for it.
+    readings = spark.range(6_000).select(
+        sf.format_string("r%05d", "id").alias("id"),
+        (sf.col("id") % 100).cast("double").alias("value"),
+        sf.timestamp_millis(sf.lit(1_750_000_000_000) + sf.col("id") * 1000)
+        .cast("timestamp_ntz")
+        .alias("at"),
+    )
+    target = {"uri": uri, "branch": "import", "createFrom": "main"}
+    readings.write.format("omnigraph").options(type="Reading", **target).mode("append").save()
+    took = readings.select(
+        sf.format_string("s%02d", sf.substring("id", 2, 5).cast("int") % 60).alias("from"),
+        sf.col("id").alias("to"),
+    )
+    took.write.format("omnigraph").options(type="Took", **target).mode("append").save()
+
+    # The same question of the branch: in this process, and on Spark.
+    here = graph.query(HOT, {"least": 95.0}, branch="import").rows()
+    there = graph.query(HOT, {"least": 95.0}, branch="import", engine="spark", spark=spark).rows()
+    print(f"both say {here}" if here == there else f"{here} is not {there}")
+
+    # A stream: every micro-batch is a commit, and each is made once however often it is tried.
+    landing = given.folder / "landing"
+    landing.mkdir()
+    for number in range(3):
+        (landing / f"{number}.json").write_text(
+            f'{{"name": "s{number:02}", "site": "moved"}}\n', encoding="utf-8"
+        )
+    (
+        spark.readStream.schema("name string, site string")
+        .option("maxFilesPerTrigger", 1)
+        .json(str(landing))
+        .writeStream.format("omnigraph")
+        .options(uri=uri, type="Sensor", mode="merge", checkpointLocation=str(given.folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+        .awaitTermination(120)
+    )
+    moved = spark.read.format("omnigraph").options(uri=uri, type="Sensor", where='site = "moved"').load()
+    print(f"moved: {sorted(row['name'] for row in moved.select('name').collect())}")
+    print(f"commits on main: {[commit.operation for commit in graph.commits()]}")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

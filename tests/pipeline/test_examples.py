@@ -1,0 +1,55 @@
+"""The script and the notebook that show the pipeline run as they are, each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.support.workers import ROOT
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+FOLDER = ROOT / "examples" / "spark"
+
+
+def test_the_script_loads_queries_writes_and_streams(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, FOLDER / "pipeline.py", tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=380,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    loaded, same, moved, commits = done.stdout.splitlines()
+    assert loaded.startswith("loaded 119 records")
+    assert same.startswith("both say [{'site': 'site 0', 'readings': 100, 'highest': 99.0}")
+    assert moved == "moved: ['s00', 's01', 's02']"
+    # One for the plant, and one for each file that the stream took as a batch of its own.
+    assert commits == "commits on main: ['load', 'load', 'load', 'load', 'init']"
+
+
+def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path: Path) -> None:
+    notebook = nbformat.read(FOLDER / "notebook.ipynb", as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [
+        output["data"]["text/plain"]
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if output["output_type"] == "execute_result"
+    ]
+    counts, towns, members, then_and_now = shown
+    assert counts == "{'nodes': {'Book': 2, 'Member': 3}, 'edges': {'Borrowed': 3}, 'total': 8}"
+    assert [line.split()[1:] for line in towns.splitlines()[1:]] == [
+        ["Bern", "2", "430.0"],
+        ["Oslo", "1", "120.0"],
+    ]
+    assert all(
+        f"'{name}': '{town}'" in members for name, town in (("Ana", "Lyon"), ("Dov", "Graz"), ("Bo", "Oslo"))
+    )
+    assert then_and_now == "('Bern', 'Lyon')"
