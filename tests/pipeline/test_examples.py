@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -34,7 +35,9 @@ def test_the_script_loads_queries_writes_and_streams(tmp_path: Path) -> None:
 
 
 def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path: Path) -> None:
-    notebook = nbformat.read(FOLDER / "notebook.ipynb", as_version=4)
+    # It comes without types.
+    read: Any = nbformat.read
+    notebook = read(FOLDER / "notebook.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells)
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown = [
