@@ -38,6 +38,8 @@ sensitivity: $(STAMP) ## Plant each known defect in a copy and see that the test
 bench: $(STAMP) ## Compare with peers on a generated graph and print the ratios
 	@$(BIN)/python -c 'import ladybug' 2>/dev/null || $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt ladybug
 	$(BIN)/python -m bench.run
+	@scripts/bootstrap java
+	$(BIN)/python -m bench.loads
 
 tables: $(STAMP) ## Compute the parser tables anew after a change of a grammar or of lark
 	@scripts/parser-tables
