@@ -89,7 +89,7 @@ def attempted(
         violations = getattr(error, "violations", ())
         told = (type(error), error.message, error.args, error.hint, error.details, violations)
         return Attempt(error=told, rejects=_ordered(rejects))
-    done = replace(outcome, seconds={}, rejected=0, prepared=None)
+    done = replace(outcome, seconds={}, rejected=0)
     return Attempt(done, rejects=_ordered(rejects))
 
 

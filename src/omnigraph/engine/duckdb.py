@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from omnigraph.engine.tail import Key, Matched, Projected, Tail, TailColumn, Take
-from omnigraph.engine.tail_sql import ROW, TABLE, WEIGHT, column_name, tail_query, used_columns
+from omnigraph.engine.tail import Key, Matched, Projected, Tail, TailColumn, Take, used_columns
+from omnigraph.engine.tail_sql import ROW, TABLE, WEIGHT, column_name, tail_query
 from omnigraph.errors import InvalidInput, ResourceLimit, StorageError
 
 ArrowInput: TypeAlias = pa.Table | pa.RecordBatchReader

@@ -14,6 +14,7 @@ from omnigraph.engine.bindings import Bindings
 from omnigraph.engine.spark import Tables
 from omnigraph.engine.spark_rows import ID, Names, Rows
 from omnigraph.engine.spark_udfs import Corpus, call_batches, counting, measuring, scoring
+from omnigraph.engine.tail_plan import is_descending
 from omnigraph.engine.text import query_terms
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
@@ -104,11 +105,6 @@ class Ranking:
         # Places count from 1 here.
         ranked = entities.select(key, (F.lit(1.0) / (place + F.lit(k))).alias(name))
         return rows.with_frame(rows.frame.join(ranked, F.col(id_) == F.col(key), "left").drop(key))
-
-
-def is_descending(rank: ir.Rank) -> bool:
-    """Whether the best score is the highest one."""
-    return not isinstance(rank, ir.Nearest)
 
 
 def _measured(rank: ir.Nearest, vector: tuple[float, ...], column: Column) -> Column:

@@ -91,3 +91,10 @@ class Matched:
     columns: tuple[TailColumn, ...]
     weights: pa.Array | None = None
     distinct: frozenset[int] = frozenset()
+
+
+def used_columns(tail: Tail) -> tuple[int, ...]:
+    """The positions of the input columns that a tail looks at, ascending."""
+    taken = {output.value.column for output in tail.outputs}
+    ordered = {key.column for key in tail.order if not key.of_output}
+    return tuple(sorted(position for position in taken | ordered | {*tail.ties} if position is not None))

@@ -54,6 +54,11 @@ def plan_tail(query: ir.ReadQuery) -> tuple[Tail, tuple[ir.Expr, ...]]:
     return tail, tuple(columns.exprs)
 
 
+def is_descending(rank: ir.Rank) -> bool:
+    """Whether the best score is the highest one."""
+    return not isinstance(rank, ir.Nearest)
+
+
 def _value(query: ir.ReadQuery, expr: ir.Expr, columns: Columns) -> Take | Fold:
     if not isinstance(expr, ir.Aggregate):
         return Take(columns.of(expr))
@@ -73,5 +78,5 @@ def _key(query: ir.ReadQuery, item: ir.Order, columns: Columns) -> Key:
             return Key(place, item.descending, of_output=True)
         expr = query.outputs[place].expr
     if isinstance(item.expr, ir.Rank):
-        return Key(columns.of(expr), descending=not isinstance(expr, ir.Nearest))
+        return Key(columns.of(expr), is_descending(item.expr))
     return Key(columns.of(expr), item.descending)

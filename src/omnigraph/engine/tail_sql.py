@@ -35,13 +35,6 @@ def column_name(position: int) -> str:
     return f"c{position}"
 
 
-def used_columns(tail: Tail) -> tuple[int, ...]:
-    """The positions of the input columns that a tail looks at, ascending."""
-    taken = {output.value.column for output in tail.outputs}
-    ordered = {key.column for key in tail.order if not key.of_output}
-    return tuple(sorted(position for position in taken | ordered | {*tail.ties} if position is not None))
-
-
 def tail_query(tail: Tail, schema: pa.Schema, dialect: Dialect = "duckdb") -> exp.Select:
     """The query that gives the rows of `tail` from a table with this schema.
 

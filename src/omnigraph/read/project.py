@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.columns import arrow_type
 from omnigraph.engine import tail_arrow
-from omnigraph.engine.tail import Fold, Key, Matched, Projected, Tail, TailColumn, Take
+from omnigraph.engine.tail import Matched, Projected, Tail, TailColumn, Take, used_columns
+from omnigraph.engine.tail_plan import plan_tail
 from omnigraph.lang import ir
 from omnigraph.read.bound import Bound
 from omnigraph.read.frames import indices
 from omnigraph.read.plan import Plan
-from omnigraph.read.ranking import Scores, is_descending, score_rows
+from omnigraph.read.ranking import Scores, score_rows
 from omnigraph.read.session import ReadSession, no_rows
 
 # Up to here a column is looked up at once; beyond, its rows only point to values until they are final.
@@ -51,13 +52,15 @@ def project(session: ReadSession, plan: Plan, rows: Bound) -> pa.Table:
             rows = rows.take(found.ranked)
             scores[item.expr] = Scores(found.values[found.ranked], found.ranked[found.ranked])
     run = _engine(choose_tail(session, rows.num_rows))
-    if not query.aggregated and not query.distinct:
-        rows, scores = _final_rows(session, query, rows, scores, run)
-        columns = _Columns(session, rows, scores)
-        tail = Tail(_outputs(query, columns))
-    else:
-        columns = _Columns(session, rows, scores)
-        tail = _tail(query, columns)
+    tail, exprs = plan_tail(query)
+    folded = query.aggregated or query.distinct
+    if not folded:
+        rows, scores = _final_rows(session, tail, exprs, rows, scores, run)
+        tail = Tail(tail.outputs)
+    keys = {item.value.column for item in tail.outputs if isinstance(item.value, Take)}
+    columns = _Columns(session, rows, scores)
+    for place in range(1 + max(used_columns(tail), default=-1)):
+        columns.of(exprs[place], as_key=folded and place in keys)
     weights = None if rows.weights is None else pa.array(rows.weights)
     return run(tail, Matched(rows.num_rows, tuple(columns.made), weights, frozenset(columns.distinct)))
 
@@ -66,97 +69,38 @@ def whole_tail(session: ReadSession, query: ir.ReadQuery) -> tuple[Tail, pa.Sche
     """All that comes after the pattern as one tail, and the columns that it is over; nothing is read for it."""
     names = [item.name for item in query.variables]
     columns = _Columns(session, Bound(0, {name: no_rows() for name in names}), {})
-    if query.aggregated or query.distinct:
-        tail = _tail(query, columns)
-    else:
-        tail = Tail(
-            _outputs(query, columns),
-            order=tuple(_key(query, item, columns) for item in query.order),
-            ties=_ties(query, columns) if query.order else (),
-            skip=query.skip or 0,
-            limit=query.limit,
-        )
+    tail, exprs = plan_tail(query)
+    for expr in exprs:
+        columns.of(expr)
     return tail, pa.schema([pa.field(f"c{place}", column.type) for place, column in enumerate(columns.made)])
-
-
-def _ties(query: ir.ReadQuery, columns: _Columns) -> tuple[int, ...]:
-    return tuple(columns.of(_entity(item)) for item in sorted(query.variables, key=lambda item: item.name))
 
 
 def _final_rows(
     session: ReadSession,
-    query: ir.ReadQuery,
+    tail: Tail,
+    exprs: Sequence[ir.Expr],
     rows: Bound,
     scores: dict[ir.Expr, Scores],
     run: RunTail,
 ) -> tuple[Bound, dict[ir.Expr, Scores]]:
     """The rows of the result in their order, before anything but the order has been looked up."""
-    skip, limit = query.skip or 0, query.limit
-    if not query.order:
-        if not skip and limit is None:
+    if not tail.order:
+        if not tail.skip and tail.limit is None:
             return rows, scores
-        chosen = np.arange(rows.num_rows)[skip : None if limit is None else skip + limit]
+        chosen = np.arange(rows.num_rows)[tail.skip : None if tail.limit is None else tail.skip + tail.limit]
     else:
         columns = _Columns(session, rows, scores)
         number = columns.add(pa.array(np.arange(rows.num_rows)))
-        order = tuple(_key(query, item, columns) for item in query.order)
-        ties = tuple(
-            columns.of(_entity(item)) for item in sorted(query.variables, key=lambda item: item.name)
+        numbered = replace(
+            tail,
+            outputs=(Projected("row", pa.int64(), Take(number)),),
+            order=tuple(replace(key, column=columns.of(exprs[key.column])) for key in tail.order),
+            ties=tuple(columns.of(exprs[place]) for place in tail.ties),
         )
-        output = Projected("row", pa.int64(), Take(number))
-        tail = Tail((output,), order=order, ties=ties, skip=skip, limit=limit)
-        found = run(tail, Matched(rows.num_rows, tuple(columns.made)))
+        found = run(numbered, Matched(rows.num_rows, tuple(columns.made)))
         chosen = found["row"].to_numpy()
     picked = {rank: Scores(item.values[chosen], item.ranked[chosen]) for rank, item in scores.items()}
     return rows.take(chosen), picked
-
-
-def _entity(variable: ir.Variable) -> ir.EntityRef:
-    return ir.EntityRef(variable.name, variable.type_name)
-
-
-def _key(query: ir.ReadQuery, item: ir.Order, columns: _Columns) -> Key:
-    expr = item.expr
-    descending = item.descending
-    if isinstance(expr, ir.OutputRef):
-        expr = next(output.expr for output in query.outputs if output.name == expr.name)
-    if isinstance(item.expr, _RANKS):
-        descending = is_descending(item.expr)
-    return Key(columns.of(expr), descending)
-
-
-def _outputs(query: ir.ReadQuery, columns: _Columns) -> tuple[Projected, ...]:
-    return tuple(
-        Projected(item.name, arrow_type(item.type), _value(query, item.expr, columns))
-        for item in query.outputs
-    )
-
-
-def _tail(query: ir.ReadQuery, columns: _Columns) -> Tail:
-    names = [item.name for item in query.outputs]
-    order = []
-    for item in query.order:
-        assert isinstance(item.expr, ir.OutputRef)
-        order.append(Key(names.index(item.expr.name), item.descending, of_output=True))
-    return Tail(
-        _outputs(query, columns),
-        grouped=query.aggregated,
-        distinct=query.distinct,
-        order=tuple(order),
-        skip=query.skip or 0,
-        limit=query.limit,
-    )
-
-
-def _value(query: ir.ReadQuery, expr: ir.Expr, columns: _Columns) -> Take | Fold:
-    if not isinstance(expr, ir.Aggregate):
-        return Take(columns.of(expr, as_key=query.aggregated or query.distinct))
-    argument = expr.argument
-    if expr.fn == "count" and not expr.distinct and isinstance(argument, ir.EntityRef):
-        nullable = next(item.nullable for item in query.variables if item.name == argument.variable)
-        if not nullable:
-            return Fold("count")
-    return Fold(expr.fn, columns.of(argument), expr.distinct)
 
 
 @dataclass

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from omnigraph.engine.fusion import fuse
 from omnigraph.engine.sorting import order_rows
+from omnigraph.engine.tail_plan import is_descending
 from omnigraph.engine.vectors import nearest_distances
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
@@ -29,11 +30,6 @@ class Scores:
     def column(self) -> pa.Array:
         """The scores as a result column, null where there is none."""
         return pa.array(self.values, mask=~self.ranked)
-
-
-def is_descending(rank: ir.Rank) -> bool:
-    """Whether the best score is the highest one."""
-    return not isinstance(rank, ir.Nearest)
 
 
 def score_rows(session: ReadSession, rank: ir.Rank, rows: Bound) -> Scores:

@@ -50,7 +50,7 @@ class LoadOutcome:
     rejected: int = 0
     superseded: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
-    prepared: float | None = None
+    prepared: float | None = field(default=None, compare=False)
 
 
 class Work(Protocol):
