@@ -20,17 +20,19 @@ demo: $(STAMP) ## Walk through what works today on a small example
 # Spark starts by forking, which a process that has opened thousands of graphs may be refused: it goes first, alone.
 test: $(STAMP) ## Run every test (WORKERS=n sets how many at a time)
 	@scripts/bootstrap java strace
-	$(PYTEST) -m spark
-	$(PYTEST) -m "not spark" --numprocesses $(WORKERS) --dist loadfile --durations 15
+	$(PYTEST) -m "spark and not long" --numprocesses $(WORKERS) --dist loadfile
+	$(PYTEST) -m "not spark and not long" --numprocesses $(WORKERS) --dist loadfile --durations 15
 
 test-spark: $(STAMP) ## Run only the tests that need Spark
 	@scripts/bootstrap java
 	$(PYTEST) -m spark --durations 15
 
-faults: $(STAMP) ## Cut writers off at every single step, fail every single request (takes a while)
+faults: $(STAMP) ## Cut writers off at every step, fail every request, all of what Spark runs (takes a while)
 	@scripts/bootstrap strace
 	OMNIGRAPH_CUTS=all $(PYTEST) tests src tests/faults -m faults --numprocesses $(WORKERS) --dist load --durations 15
 	OMNIGRAPH_CUTS=all $(PYTEST) tests/cost
+	@scripts/bootstrap java
+	OMNIGRAPH_CUTS=all $(PYTEST) -m "spark or long" --durations 15
 
 sensitivity: $(STAMP) ## Plant each known defect in a copy and see that the tests notice it
 	$(BIN)/python -m tests.sensitivity.defects

@@ -44,7 +44,12 @@ def main() -> None:
     options.add_argument("folder", type=Path)
     options.add_argument("--master", default="local[2]")
     given = options.parse_args()
-    spark = SparkSession.builder.master(given.master).config("spark.ui.enabled", "false").getOrCreate()
+    spark = (
+        SparkSession.builder.master(given.master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", 4)
+        .getOrCreate()
+    )
     omnigraph.spark.register(spark)
     uri = str(given.folder / "plant.omni")
     graph = og.init(uri, schema=SCHEMA)

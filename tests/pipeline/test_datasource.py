@@ -219,6 +219,7 @@ def test_a_graph_in_a_bucket_is_read_with_options_that_are_not_shown(
     assert s3.options["secret_access_key"] not in shown
 
 
+@pytest.mark.long
 def test_a_session_of_spark_connect_reads_the_same(graph: og.Graph) -> None:
     run = subprocess.run(
         [sys.executable, "-c", CONNECT, graph.uri],

@@ -402,6 +402,7 @@ def test_ids_of_one_hash_are_different_ids(tmp_path: Path, colliding: list[tuple
     assert found.superseded == 2 * each
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_checked_by_tasks", "_shuffled")
 def test_a_source_with_most_of_the_edges_is_one_source(shared: Repository, tmp_path: Path) -> None:
     nodes: list[Record | str] = [person(f"q{number}") for number in range(50)]

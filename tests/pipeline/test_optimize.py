@@ -128,7 +128,7 @@ def test_tasks_work_in_a_bucket(spark: SparkSession, s3: Bucket) -> None:
     assert [cold.get("City", f"c{number}") is not None for number in range(4)] == [True, True, True, False]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_driver_that_dies_leaves_nothing_that_counts(tmp_path: Path) -> None:
     graph = scattered(str(tmp_path / "g"))
     before, head = told(graph), graph.commits()[0]

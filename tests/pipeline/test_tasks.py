@@ -88,7 +88,7 @@ def test_what_a_task_raises_is_told_and_the_session_lives_on(spark: SparkSession
     assert run_tasks(spark, [0, 2], work) == [0, 2]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_task_whose_process_dies_is_done_again_and_every_row_is_there_once(tmp_path: Path) -> None:
     import omnigraph as og

@@ -46,8 +46,9 @@ RunTasks: TypeAlias = Callable[[Sequence[Any], Callable[[Any], Any]], list[Any]]
 # Has the splits of a job done; gives their reports in input order.
 Stage: TypeAlias = Callable[[LoadJob], list[SplitReport]]
 
-# Up to so many keys, new and committed, it is quicker to look at them here than to have others do it.
-KEYS_HERE = 20_000_000
+# Up to so many keys, new and committed, are looked at here: a cluster does some thirty times the work for them,
+# which pays where this machine's disk and cores are the limit.
+KEYS_HERE = 100_000_000
 _LOOK_SECONDS = 1.0
 # Where a message begins with a place; what comes after may be somebody's own words.
 _PLACE = re.compile(r"^(line |row |invalid strict JSON at line )(\d+)")
