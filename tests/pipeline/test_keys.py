@@ -326,6 +326,7 @@ def saved(folder: Path, lines: Iterable[Record | str]) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_checked_by_tasks")
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(

@@ -344,6 +344,7 @@ def test_a_batch_that_tasks_say_nothing_about_is_not_taken_for_an_empty_one(grap
 # --- sessions of another kind -----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_connect_writes_and_attempts_that_die_leave_nothing_that_counts(
     graph: og.Graph, tmp_path: Path
