@@ -29,8 +29,8 @@ def load_ours(data: Path, target: Path, *, tables: bool) -> Took:
     from omnigraph.pipeline.session import resolve_session
 
     spark = resolve_session()
-    # The workers are started by the first job, as the session is by the call above.
-    spark.range(1000).selectExpr("sum(id)").collect()
+    # Its Python workers are started by the first job that needs them, as the session is by the call above.
+    spark.range(0, 4, 1, 4).mapInArrow(lambda batches: batches, "id long").collect()
     graph = og.init(str(target), schema=SCHEMA)
     source = (
         {name: str(data / "tables" / f"{name}.parquet") for name in ("Person", "Follows")}

@@ -156,11 +156,11 @@ class KeyedWork:
         return self._mode == "overwrite" and key in self._loaded
 
     def _found(self, query: Select, say: Callable[[pa.Table], list[Violation]]) -> Findings:
-        batches = list(self._keys.stream(query))
-        rows = pa.Table.from_batches(batches) if batches else None
-        if rows is None or not rows.num_rows:
+        total = int(self._numbers(queries.total_of(query))[0])
+        if not total:
             return Findings()
-        return Findings.merge([Findings(tuple(say(rows)), int(rows[queries.TOTAL][0].as_py()))])
+        rows = pa.Table.from_batches(self._keys.stream(query))
+        return Findings.merge([Findings(tuple(say(rows)), total)])
 
     def places(self, key: str, ids: Sequence[str]) -> Mapping[str, tuple[int, str | None]]:
         """Where the last record of each of these ids is from."""

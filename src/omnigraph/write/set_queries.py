@@ -1,8 +1,8 @@
 """The rules between rows as queries over keys, for loads that are larger than memory.
 
 Every query reads tables of keys alone: what a load brings to a table (`new_keys`) and what is committed in it
-(`old_keys`). A rule answers with the first offenders by id, each with the number of all of them (`TOTAL`), so that
-an answer is small whatever it says. A query is an expression, built once and not to be changed, and runs wherever
+(`old_keys`). A rule answers with the first offenders by id, so that an answer is small whatever it says; `total_of`
+asks for the number of all of them. A query is an expression, built once and not to be changed, and runs wherever
 its dialect is spoken.
 
 >>> print(count_rewritten(7).sql("spark"))
@@ -25,7 +25,7 @@ POSITION = "position"
 PLACE = "place"
 SOURCE = "source"
 ADDRESS = "address"
-# In answers: the row that has a value already, the values themselves, and how many there are of all.
+# In answers: the row that has a value already, the values themselves, and how many there are.
 HOLDER = "holder"
 VALUE = "value"
 TOTAL = "total"
@@ -47,16 +47,24 @@ def old_keys(table: int) -> str:
 
 
 def _finding(found: Select) -> Select:
-    """The first rows of a query by id, each with the number of all."""
+    """The first rows of a query by id."""
     ordered = ["id", *(item for item in found.named_selects if item != "id")]
-    total = alias_(exp.Window(this=func("COUNT", exp.Star())), TOTAL)
-    inner = select(exp.Star(), total).from_(found.subquery("found", copy=False), copy=False)
     return (
         select(exp.Star())
-        .from_(inner.subquery("counted", copy=False), copy=False)
+        .from_(found.subquery("found", copy=False), copy=False)
         .order_by(*(exp.Ordered(this=column(name)) for name in ordered))
         .limit(REPORTED)
     )
+
+
+def total_of(finding: Select) -> Select:
+    """How many offenders a rule finds. Without any, this is much quicker to say than which they are.
+
+    >>> print(total_of(taken_ids(7)).sql("duckdb")[:36])
+    SELECT COUNT(*) AS total FROM (SELEC
+    """
+    found = next(item for item in finding.find_all(exp.Subquery) if item.alias == "found")
+    return select(alias_(func("COUNT", exp.Star()), TOTAL)).from_(found.copy())
 
 
 # --- which records count ------------------------------------------------------------------------------------
