@@ -231,6 +231,11 @@ class TestChecks:
         lines = (tmp_path / "some.ndjson").read_text(encoding="utf-8").splitlines()
         assert sorted(json.loads(line)["record"]["data"]["age"] for line in lines) == [20, 200]
 
+    def test_rejects_may_go_to_a_folder(self, graph: og.Graph, tmp_path: Path) -> None:
+        graph.load(self.BAD, rejects=tmp_path)
+        found = (tmp_path / "rejects.ndjson").read_text(encoding="utf-8").splitlines()
+        assert sorted(json.loads(line)["line"] for line in found) == [1, 3]
+
     def test_without_rejects_one_bad_record_refuses_all(self, graph: og.Graph) -> None:
         with pytest.raises(og.OmnigraphError):
             graph.load(self.BAD)

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 LoadMode: TypeAlias = Literal["append", "merge", "overwrite"]
 LoadEngine: TypeAlias = Literal["auto", "local", "spark"]
-# Where rejected records go: a file of JSON lines, or whoever wants to be told.
+# Where rejected records go: a file of JSON lines, `REJECTS` in a folder, or whoever wants to be told.
 Rejects: TypeAlias = str | Path | Callable[[Mapping[str, Any]], None]
 
+REJECTS = "rejects.ndjson"
 MODES: tuple[LoadMode, ...] = ("append", "merge", "overwrite")
 _ENGINES: tuple[LoadEngine, ...] = ("auto", "local", "spark")
 # From here on the ten seconds that Spark takes to start are worth it.
@@ -285,5 +286,6 @@ class _Rejected:
             return
         if self._file is None:
             path = Path(self._target)
+            path = path / REJECTS if path.is_dir() else path
             self._file = self._opened.enter_context(path.open("w", encoding="utf-8", newline="\n"))
         self._file.write(json.dumps(reject.to_json(), ensure_ascii=False, default=str) + "\n")

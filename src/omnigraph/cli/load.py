@@ -64,7 +64,9 @@ def load(
     from_: FromOption = None,
     rejects: Annotated[
         str | None,
-        typer.Option("--rejects", metavar="PATH", help="Leave out bad records, and write them here."),
+        typer.Option(
+            "--rejects", metavar="PATH", help="Leave out bad records, and write them to this file or folder."
+        ),
     ] = None,
     message: Annotated[
         str | None, typer.Option("--message", metavar="TEXT", help="Recorded with the commit.")
