@@ -43,10 +43,19 @@ def figures(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def unfinished(graph: og.Graph) -> list[str]:
-    """What lies about of loads that are on their way, or never came to an end."""
+    """What lies about of loads that are on their way, or never came to an end.
+
+    What was set down after the last commit is left out, when there is no intent: that is of an attempt that nobody
+    waited for, since a slow task has a twin here.
+    """
     root = Path(graph.uri)
     found = [path for folder in ("__staging", "__recovery") for path in root.glob(f"{folder}/**/*")]
-    return sorted(str(path.relative_to(root)) for path in found)
+    files = [path for path in found if path.is_file()]
+    if not any(path.parent.name == "__recovery" for path in files):
+        repository = graph._repository
+        newest = max(repository.head(branch).commit.created_at for branch in repository.branches())
+        files = [path for path in files if path.stat().st_mtime_ns // 1000 < newest]
+    return sorted(str(path.relative_to(root)) for path in files)
 
 
 def unneeded(graph: og.Graph) -> set[str]:
