@@ -8,6 +8,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from ulid import ULID
+
 import omnigraph as og
 from omnigraph.errors import OmnigraphError
 from omnigraph.maintain.cleanup import cleanup
@@ -45,17 +47,25 @@ def figures(report: dict[str, Any]) -> dict[str, Any]:
 def unfinished(graph: og.Graph) -> list[str]:
     """What lies about of loads that are on their way, or never came to an end.
 
-    What was set down after the last commit is left out, when there is no intent: that is of an attempt that nobody
-    waited for, since a slow task has a twin here.
+    What was set down after the commit of its own load is left out: that is of an attempt that nobody waited for,
+    since a slow task has a twin here.
     """
     root = Path(graph.uri)
-    found = [path for folder in ("__staging", "__recovery") for path in root.glob(f"{folder}/**/*")]
-    files = [path for path in found if path.is_file()]
-    if not any(path.parent.name == "__recovery" for path in files):
-        repository = graph._repository
-        newest = max(repository.head(branch).commit.created_at for branch in repository.branches())
-        files = [path for path in files if path.stat().st_mtime_ns // 1000 < newest]
-    return sorted(str(path.relative_to(root)) for path in files)
+    files = [
+        path for name in ("__staging", "__recovery") for path in root.glob(f"{name}/**/*") if path.is_file()
+    ]
+    return sorted(str(path.relative_to(root)) for path in files if not _is_late(graph, path))
+
+
+def _is_late(graph: og.Graph, path: Path) -> bool:
+    if path.parent.parent.name != "__staging":
+        return False
+    repository = graph._repository
+    # A folder is named when its load begins, by an id that tells the time.
+    began = ULID.from_str(path.parent.name).timestamp * 1_000_000
+    commits = {item.created_at for branch in repository.branches() for item in repository.commits(branch)}
+    done = min((moment for moment in commits if moment >= began), default=None)
+    return done is not None and path.stat().st_mtime_ns // 1000 >= done
 
 
 def unneeded(graph: og.Graph) -> set[str]:
