@@ -127,6 +127,7 @@ def check_untouched(graph: og.Graph, before: list[Any]) -> None:
     assert unneeded(again)
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed_during_its_tasks_leaves_the_graph_as_it_was(
     driver: Driver, lone_driver: Driver, graph: og.Graph, source: str, tmp_path: Path
 ) -> None:
