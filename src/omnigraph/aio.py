@@ -28,12 +28,12 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
 from omnigraph.api import entry
 from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Repair
-from omnigraph.api.exports import ExportEngine, ExportFormat
+from omnigraph.api.exports import ExportFormat
 from omnigraph.api.graph import Branches, Graph, SchemaView
-from omnigraph.api.loads import LoadEngine, LoadMode, LoadReceipt, Rejects
-from omnigraph.api.queries import QueryEngine
+from omnigraph.api.loads import LoadMode, LoadReceipt, Rejects
 from omnigraph.api.result import Result
 from omnigraph.errors import InvalidInput
+from omnigraph.pipeline.engines import Engine
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -148,7 +148,7 @@ class AsyncGraph:
         name: str | None = None,
         branch: str = "main",
         at: str | datetime | Snapshot | None = None,
-        engine: QueryEngine = "auto",
+        engine: Engine = "auto",
         spark: Any = None,
     ) -> Result:
         """Run a read on one consistent state; see `Graph.query`."""
@@ -207,7 +207,7 @@ class AsyncGraph:
         types: Sequence[str] | None = None,
         progress: Callable[[str, int], None] | None = None,
         format: ExportFormat = "ndjson",  # noqa: A002 - the name is part of the API
-        engine: ExportEngine = "auto",
+        engine: Engine = "auto",
         spark: Any = None,
         overwrite: bool = False,
     ) -> int:
@@ -262,7 +262,7 @@ class AsyncGraph:
         *,
         branch: str = "main",
         create_from: str | None = None,
-        engine: LoadEngine = "auto",
+        engine: Engine = "auto",
         rejects: Rejects | None = None,
         permissive: bool = False,
         message: str | None = None,
@@ -323,7 +323,7 @@ class AsyncGraph:
         self,
         *,
         branch: str = "main",
-        engine: LoadEngine = "auto",
+        engine: Engine = "auto",
         message: str | None = None,
         actor: str | None = None,
         progress: Callable[[str, int], None] | None = None,

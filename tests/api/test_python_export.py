@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -224,3 +225,24 @@ def test_a_folder_in_a_bucket_costs_a_listing_and_a_request_for_each_file(
         in_bucket.export(f"{s3.uri}/dumps/", types=["Note", "Empty"])
     methods = [item.method for item in log.requests if item.bucket == s3.name]
     assert sorted(methods) == ["GET", "PUT", "PUT", "PUT"], str(log)
+
+
+@pytest.mark.parametrize("target", ["all.ndjson", "dump/"])
+def test_numbers_that_json_does_not_have_load_back(tmp_path: Path, target: str) -> None:
+    schema = "node Reading { name: String @key  x: F64?  y: F32?  zs: [F64]? }"
+    graph = og.init(str(tmp_path / "odd.omni"), schema=schema)
+    numbers = {"a": math.nan, "b": math.inf, "c": -math.inf, "d": 0.5}
+    columns = {
+        "name": list(numbers),
+        "x": list(numbers.values()),
+        "y": pa.array(numbers.values(), pa.float32()),
+    }
+    graph.load({"Reading": pa.table({**columns, "zs": [[value, 1.0] for value in numbers.values()]})})
+    path = str(tmp_path / target) + ("/" if target.endswith("/") else "")
+    graph.export(path)
+    copy = og.init(str(tmp_path / "copy.omni"), schema=schema)
+    copy.load(path)
+    # As text, since NaN is not equal to itself.
+    assert [repr(copy.get("Reading", name)) for name in numbers] == [
+        repr(graph.get("Reading", name)) for name in numbers
+    ]

@@ -292,6 +292,16 @@ def test_a_dataframe_and_a_file_and_a_table_of_spark_are_one_load(
     assert len(graph.commits()) == 3
 
 
+def test_two_names_of_one_type_are_both_loaded(graph: og.Graph, spark: SparkSession) -> None:
+    def frame(*names: str) -> Any:
+        return spark.createDataFrame([(name, None) for name in names], "name string, age int").coalesce(1)
+
+    done = graph.load(
+        {"Person": frame("x", "y"), "node:Person": frame("y", "z"), "Firm": frame("f").drop("age")}, "merge"
+    )
+    assert (done.nodes, done.superseded) == ({"Firm": 1, "Person": 3}, 1)
+
+
 def test_a_bad_row_of_a_dataframe_is_told_as_it_is_of_a_table(graph: og.Graph, spark: SparkSession) -> None:
     frame = spark.createDataFrame([("a", 5), ("b", 500), ("c", -1)], "name string, age int").coalesce(1)
     wanted = said(graph, {"Person": frame.toArrow()}, "append", "local")
@@ -339,6 +349,19 @@ def test_a_dry_run_refuses_what_a_load_would_refuse(
     kind, message, *_ = compared(graph, path, "append", spark, dry_run=True)
     assert kind is ConstraintViolation
     assert "nobody" in message
+
+
+def test_cleanup_leaves_the_keys_of_a_dry_run_alone(
+    graph: og.Graph, spark: SparkSession, tmp_path: Path
+) -> None:
+    def clean(stage: str, _: int) -> None:
+        if stage == "check":
+            cleanup(graph._repository, keep=100, confirm=True, grace=timedelta(0))
+
+    path = saved(tmp_path, [person("new"), knows("k9", "new", "p0")])
+    done = graph.load(path, engine="spark", spark=spark, dry_run=True, progress=clean)
+    assert (done.nodes, done.edges, done.commit) == ({"Person": 1}, {"Knows": 1}, None)
+    assert not graph._repository.intents.pending()
 
 
 def test_a_dry_run_into_a_branch_that_is_missing_makes_none(graph: og.Graph, tmp_path: Path) -> None:

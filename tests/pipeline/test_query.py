@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.api.queries import wants_spark
+from omnigraph.api.queries import is_for_spark
 from omnigraph.api.result import Result
 from omnigraph.engine.bindings import Bindings
 from omnigraph.errors import InvalidInput, NotFound
@@ -325,13 +325,13 @@ def test_only_very_many_rows_are_for_spark_by_themselves(
     snapshot = people.snapshot()
     query = people._read("query q() { match { $f: Firm } return { $f.name } }", None, snapshot)
     choices = [
-        wants_spark(engine, people._repository, snapshot, query) for engine in ("auto", "local", "spark")
+        is_for_spark(engine, people._repository, snapshot, query) for engine in ("auto", "local", "spark")
     ]
     assert choices == [False, False, True]
     monkeypatch.setattr("omnigraph.api.queries.SPARK_ROWS", 6)
-    assert wants_spark("auto", people._repository, snapshot, query)
+    assert is_for_spark("auto", people._repository, snapshot, query)
     monkeypatch.setattr("omnigraph.api.queries.SPARK_ROWS", 7)
-    assert not wants_spark("auto", people._repository, snapshot, query)
+    assert not is_for_spark("auto", people._repository, snapshot, query)
 
 
 def test_what_spark_cannot_do_is_refused_in_words(spark: SparkSession, people: og.Graph) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from omnigraph.errors import InvalidInput
+from omnigraph.pipeline.engines import Engine, check_engine, wants_spark
 
 if TYPE_CHECKING:
     from omnigraph.graph.repository import Repository
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from omnigraph.read.export_parts import ExportJob, ExportPart, PartReport
 
 ExportFormat: TypeAlias = Literal["ndjson", "parquet"]
-ExportEngine: TypeAlias = Literal["auto", "local", "spark"]
 
 _PIECE = 8_192
 _FILE_SUFFIXES = (".ndjson", ".jsonl", ".json", ".parquet")
@@ -36,7 +36,7 @@ class ExportRequest:
     types: Sequence[str] | None = None
     progress: Callable[[str, int], None] | None = None
     format: ExportFormat = "ndjson"
-    engine: ExportEngine = "auto"
+    engine: Engine = "auto"
     spark: Any = None
     overwrite: bool = False
 
@@ -52,12 +52,10 @@ def run_export(repository: Repository, request: ExportRequest) -> int:
 
 
 def _check(request: ExportRequest) -> None:
-    for name, given, known in (
-        ("format", request.format, get_args(ExportFormat)),
-        ("engine", request.engine, get_args(ExportEngine)),
-    ):
-        if given not in known:
-            raise InvalidInput(f"unknown {name} '{given}'", hint=f"one of {', '.join(known)}")
+    check_engine(request.engine)
+    if request.format not in get_args(ExportFormat):
+        known = ", ".join(get_args(ExportFormat))
+        raise InvalidInput(f"unknown format '{request.format}'", hint=f"one of {known}")
 
 
 def _folder(request: ExportRequest) -> str | None:
@@ -164,29 +162,19 @@ def _wants_spark(
 ) -> bool:
     """Whether the parts are for Spark: asked for, or of very many rows together."""
     in_memory = repository.location.scheme == "memory" or target.lower().startswith("memory:")
-    if request.engine == "spark":
-        if in_memory:
-            raise InvalidInput(
-                "what is in the memory of this process is out of reach for Spark's tasks",
-                hint="use a path or s3://, or engine='local'",
-            )
-        return True
-    if request.engine == "local" or in_memory:
-        return False
-    return sum(part.rows for part in parts) >= SPARK_ROWS[request.format]
+    large = sum(part.rows for part in parts) >= SPARK_ROWS[request.format]
+    return wants_spark(request.engine, in_memory=in_memory, large=large)
 
 
 def _write_on_spark(job: ExportJob, parts: Sequence[ExportPart], request: ExportRequest) -> None:
-    from omnigraph.pipeline.session import resolve_session
+    from omnigraph.pipeline.session import session_for
     from omnigraph.pipeline.tasks import run_tasks
     from omnigraph.read.export_parts import write_part
 
     def write(part: ExportPart) -> PartReport:
         return write_part(job, part)
 
-    master = request.spark if isinstance(request.spark, str) else None
-    spark = resolve_session(None if master is not None else request.spark, master)
-    for part, report in zip(parts, run_tasks(spark, parts, write), strict=True):
+    for part, report in zip(parts, run_tasks(session_for(request.spark), parts, write), strict=True):
         if report.error is not None:
             raise report.error
         if request.progress is not None:

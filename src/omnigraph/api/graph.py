@@ -12,13 +12,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 from omnigraph.api.checked import CheckedQueries
 from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Repair, by_type_name
-from omnigraph.api.exports import ExportEngine, ExportFormat, ExportRequest, run_export
-from omnigraph.api.loads import LoadEngine, LoadMode, LoadReceipt, LoadRequest, Rejects, run_load
-from omnigraph.api.queries import QueryEngine, collected, spark_frame, wants_spark
+from omnigraph.api.exports import ExportFormat, ExportRequest, run_export
+from omnigraph.api.loads import LoadMode, LoadReceipt, LoadRequest, Rejects, run_load
+from omnigraph.api.queries import is_for_spark, spark_frame, spark_rows
 from omnigraph.api.result import Result
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.lang.params import bind_params
+from omnigraph.pipeline.engines import Engine
 
 if TYPE_CHECKING:
     from omnigraph.catalog.steps import Plan
@@ -88,7 +89,7 @@ class Graph:
         name: str | None = None,
         branch: str = "main",
         at: str | datetime | Snapshot | None = None,
-        engine: QueryEngine = "auto",
+        engine: Engine = "auto",
         spark: Any = None,
     ) -> Result:
         """Run a read on one consistent state: a branch's newest, or that of a commit, snapshot or moment `at`.
@@ -106,9 +107,8 @@ class Graph:
         snapshot = self._repository.snapshot(branch, at)
         query = self._read(source, name, snapshot)
         bindings = self._bindings(query, params)
-        if wants_spark(engine, self._repository, snapshot, query):
-            frame = spark_frame(self._repository, self._reader, snapshot, query, bindings, spark)
-            table = collected(frame, query)
+        if is_for_spark(engine, self._repository, snapshot, query):
+            table = spark_rows(self._repository, self._reader, snapshot, query, bindings, spark)
         else:
             table = self._reader.run(snapshot, query, bindings)
         return Result(
@@ -183,7 +183,7 @@ class Graph:
         types: Sequence[str] | None = None,
         progress: Callable[[str, int], None] | None = None,
         format: ExportFormat = "ndjson",  # noqa: A002 - the name is part of the API
-        engine: ExportEngine = "auto",
+        engine: Engine = "auto",
         spark: Any = None,
         overwrite: bool = False,
     ) -> int:
@@ -280,7 +280,7 @@ class Graph:
         *,
         branch: str = "main",
         create_from: str | None = None,
-        engine: LoadEngine = "auto",
+        engine: Engine = "auto",
         rejects: Rejects | None = None,
         permissive: bool = False,
         message: str | None = None,
@@ -370,7 +370,7 @@ class Graph:
         self,
         *,
         branch: str = "main",
-        engine: LoadEngine = "auto",
+        engine: Engine = "auto",
         message: str | None = None,
         actor: str | None = None,
         progress: Callable[[str, int], None] | None = None,

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
 from omnigraph.api.commits import Commit, by_type_name
 from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.pipeline.engines import Engine, check_engine, wants_spark
 
 if TYPE_CHECKING:
     from omnigraph.graph.publish import Receipt as Done
@@ -20,13 +21,11 @@ if TYPE_CHECKING:
     from omnigraph.write.load import LoadOutcome
 
 LoadMode: TypeAlias = Literal["append", "merge", "overwrite"]
-LoadEngine: TypeAlias = Literal["auto", "local", "spark"]
 # Where rejected records go: a file of JSON lines, `REJECTS` in a folder, or whoever wants to be told.
 Rejects: TypeAlias = str | Path | Callable[[Mapping[str, Any]], None]
 
 REJECTS = "rejects.ndjson"
 MODES: tuple[LoadMode, ...] = ("append", "merge", "overwrite")
-_ENGINES: tuple[LoadEngine, ...] = ("auto", "local", "spark")
 # From here on the ten seconds that Spark takes to start are worth it.
 SPARK_BYTES = 256 << 20
 
@@ -90,7 +89,7 @@ class LoadRequest:
     mode: LoadMode
     branch: str
     create_from: str | None = None
-    engine: LoadEngine = "auto"
+    engine: Engine = "auto"
     rejects: Rejects | None = None
     permissive: bool = False
     message: str | None = None
@@ -178,6 +177,7 @@ def _load_on_spark(
 ) -> Done | None:
     from omnigraph.api.spark_loads import load_on_spark
 
+    # Also a dry run has an intent, which keeps cleanup away from the keys that it sets down.
     write = _write_request(request, f"{request.source}\0{request.mapping}", bulk=True)
     return load_on_spark(repository, request, write, outcome, take)
 
@@ -187,26 +187,22 @@ def _wants_spark(repository: Repository, request: LoadRequest, size: int | None)
     from omnigraph.api.spark_loads import is_spark_source
     from omnigraph.write.splits import can_split
 
-    in_memory = repository.location.scheme == "memory"
     files = can_split(request.source)
     spark_alone = is_spark_source(request.source)
     if spark_alone and request.engine == "local":
         raise InvalidInput("DataFrames and tables of Spark are loaded by Spark", hint="use engine='spark'")
-    if request.engine == "spark" or spark_alone:
-        if in_memory:
-            raise InvalidInput(
-                "a graph in the memory of this process is out of reach for Spark's tasks",
-                hint="use a path or s3://, or engine='local'",
-            )
-        if request.permissive or not (files or spark_alone):
-            raise InvalidInput(
-                "Spark loads files of graph records, or files and DataFrames per type",
-                hint="use engine='local' for anything else",
-            )
-        return True
-    if request.engine == "local" or request.permissive or in_memory or not files:
-        return False
-    return (size or 0) >= SPARK_BYTES
+    large = files and not request.permissive and (size or 0) >= SPARK_BYTES
+    on_spark = wants_spark(
+        "spark" if spark_alone else request.engine,
+        in_memory=repository.location.scheme == "memory",
+        large=large,
+    )
+    if on_spark and (request.permissive or not (files or spark_alone)):
+        raise InvalidInput(
+            "Spark loads files of graph records, or files and DataFrames per type",
+            hint="use engine='local' for anything else",
+        )
+    return on_spark
 
 
 def _mapped(repository: Repository, request: LoadRequest) -> LoadRequest:
@@ -253,10 +249,9 @@ def _write_request(request: LoadRequest, content: str, *, bulk: bool) -> WriteRe
 
 
 def _check(request: LoadRequest) -> None:
+    check_engine(request.engine)
     if request.mode not in MODES:
         raise InvalidInput(f"unknown load mode '{request.mode}'", hint=f"one of {', '.join(MODES)}")
-    if request.engine not in _ENGINES:
-        raise InvalidInput(f"unknown engine '{request.engine}'", hint=f"one of {', '.join(_ENGINES)}")
 
 
 def _make_branch(repository: Repository, request: LoadRequest) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any
 
-from omnigraph.errors import InvalidInput
+from omnigraph.pipeline.engines import Engine, wants_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,21 +16,15 @@ if TYPE_CHECKING:
     from omnigraph.lang import ir
     from omnigraph.read.reader import Reader
 
-QueryEngine: TypeAlias = Literal["auto", "local", "spark"]
-
 # Positions of as many rows, eight bytes a variable, fill the memory of one machine; for less, Spark is slower.
 SPARK_ROWS = 500_000_000
 
 
-def wants_spark(engine: QueryEngine, repository: Repository, snapshot: Snapshot, query: ir.ReadQuery) -> bool:
+def is_for_spark(engine: Engine, repository: Repository, snapshot: Snapshot, query: ir.ReadQuery) -> bool:
     """Whether a read is one for Spark: asked for, or over tables that are too large for one process."""
-    if engine not in get_args(QueryEngine):
-        raise InvalidInput(f"unknown engine '{engine}'", hint=f"one of {', '.join(get_args(QueryEngine))}")
-    if engine != "auto":
-        return engine == "spark"
     keys = {snapshot.catalog.table(item.kind, item.type_name).key for item in query.reads}
-    in_memory = repository.location.scheme == "memory"
-    return not in_memory and sum(snapshot.pin(key).rows for key in keys) > SPARK_ROWS
+    large = sum(snapshot.pin(key).rows for key in keys) > SPARK_ROWS
+    return wants_spark(engine, in_memory=repository.location.scheme == "memory", large=large)
 
 
 def spark_frame(
@@ -42,23 +36,24 @@ def spark_frame(
     spark: Any = None,
 ) -> Any:
     """The rows of a read as a DataFrame of Spark. `spark` is a session, the address of a master, or neither."""
-    from omnigraph.pipeline.session import resolve_session
+    from omnigraph.pipeline.session import session_for
     from omnigraph.read.on_spark import Place, read_on_spark
 
-    if repository.location.scheme == "memory":
-        raise InvalidInput(
-            "a graph in the memory of this process is out of reach for Spark's tasks",
-            hint="use a path or s3://, or engine='local'",
-        )
-    master = spark if isinstance(spark, str) else None
-    session = resolve_session(None if master is not None else spark, master)
+    is_for_spark("spark", repository, snapshot, query)
     reading = replace(reader.session(snapshot), bindings=bindings)
     place = Place(repository.location.uri, repository.objects.options)
-    return read_on_spark(reading, reader.plan(snapshot, query), session, place)
+    return read_on_spark(reading, reader.plan(snapshot, query), session_for(spark), place)
 
 
-def collected(frame: Any, query: ir.ReadQuery) -> pa.Table:
-    """The rows of such a DataFrame, with the Arrow types that every engine gives."""
+def spark_rows(
+    repository: Repository,
+    reader: Reader,
+    snapshot: Snapshot,
+    query: ir.ReadQuery,
+    bindings: Bindings,
+    spark: Any = None,
+) -> pa.Table:
+    """The same rows, collected, with the Arrow types that every engine gives."""
     from omnigraph.read.on_spark import collect
 
-    return collect(frame, query)
+    return collect(spark_frame(repository, reader, snapshot, query, bindings, spark), query)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +47,7 @@ def load_on_spark(
     """Have tasks read, check and write everything, and commit it once."""
     from omnigraph.graph.scratch import Scratch
     from omnigraph.pipeline.key_tables import SparkKeys
-    from omnigraph.pipeline.session import resolve_session
+    from omnigraph.pipeline.session import session_for
     from omnigraph.pipeline.tasks import run_tasks
     from omnigraph.write.distributed import DistributedLoad
     from omnigraph.write.sources import named_key
@@ -57,8 +56,7 @@ def load_on_spark(
     options = repository.objects.options
     source = request.source
     named = [named_key(name, catalog) for name in source] if isinstance(source, Mapping) else []
-    master = request.spark if isinstance(request.spark, str) else None
-    spark = resolve_session(None if master is not None else request.spark or _session_of(source), master)
+    spark = session_for(request.spark or _session_of(source))
     run: RunTasks = partial(run_tasks, spark)
     with DistributedLoad(
         _stage(request, catalog, options, run, spark),
@@ -74,7 +72,7 @@ def load_on_spark(
         open_keys=partial(SparkKeys, spark),
         dry=request.dry_run,
     ) as load:
-        return repository.write(request.base, replace(write, bulk=not request.dry_run), load.prepare)
+        return repository.write(request.base, write, load.prepare)
 
 
 def _stage(
@@ -91,16 +89,18 @@ def _stage(
     files = {
         name: part for name, part in source.items() if isinstance(part, str | Path) and not _is_table(part)
     }
-    frames = {
-        named_key(name, catalog): _frame(part, spark) for name, part in source.items() if name not in files
-    }
+    # Two names may mean one type, as in files: both are its rows.
+    frames = [
+        (named_key(name, catalog), _frame(part, spark)) for name, part in source.items() if name not in files
+    ]
     splits = plan_splits(files, catalog, options, mapping=mapping) if files else []
 
     def stage(job: LoadJob) -> list[SplitReport]:
         reports = staged_splits(run, splits)(job)
-        for key, frame in frames.items():
+        for key, frame in frames:
             own = None if mapping is None else mapping.types.get(key)
-            reports += _stage_frame(job, key, frame, len(reports), own)
+            first = 1 + max((report.split.number for report in reports), default=-1)
+            reports += _stage_frame(job, key, frame, first, own)
         return reports
 
     return stage

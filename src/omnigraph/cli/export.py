@@ -9,12 +9,11 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from omnigraph.cli.output import data_stdout, note, warn, writing
-from omnigraph.cli.params import BranchOption, SnapshotOption, graph_on, read_state
+from omnigraph.cli.params import BranchOption, EngineOption, SnapshotOption, SparkOption, graph_on, read_state
 from omnigraph.cli.progress import Report, shown_progress
 from omnigraph.cli.scope import Uri, opened, resolve
 
 Format: TypeAlias = Literal["ndjson", "parquet"]
-Engine: TypeAlias = Literal["auto", "local", "spark"]
 
 
 def export(
@@ -35,14 +34,8 @@ def export(
     format: Annotated[  # noqa: A002 - the name of the option
         Format, typer.Option("--format", metavar="FORMAT", help="ndjson, or parquet into a folder.")
     ] = "ndjson",
-    engine: Annotated[
-        Engine,
-        typer.Option("--engine", metavar="ENGINE", help="local, spark, or auto: spark for very many rows."),
-    ] = "auto",
-    spark: Annotated[
-        str | None,
-        typer.Option("--spark", metavar="URL", help="Spark's master or Connect address; else this machine."),
-    ] = None,
+    engine: EngineOption = "auto",
+    spark: SparkOption = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the export that is in the folder.")
     ] = False,

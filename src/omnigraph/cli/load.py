@@ -14,7 +14,7 @@ import typer
 from omnigraph.cli.files import STDIN
 from omnigraph.cli.load_report import report_lines
 from omnigraph.cli.output import count, note, say, say_json, warn
-from omnigraph.cli.params import BranchOption, complete_branch, graph_on
+from omnigraph.cli.params import BranchOption, EngineOption, SparkOption, complete_branch, graph_on
 from omnigraph.cli.progress import shown_progress
 from omnigraph.cli.safety import announce, require_consent
 from omnigraph.cli.scope import Durability, DurabilityOption, JsonOption, Target, Uri, opened, resolve
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 TABLE_SUFFIXES = (".csv", ".parquet", ".orc", ".avro", ".arrow", ".feather", ".ipc")
 
 Mode: TypeAlias = Literal["overwrite", "append", "merge"]
-Engine: TypeAlias = Literal["auto", "local", "spark"]
 
 # Names of types begin with a capital letter. A file of such a name is still named by ``./``.
 _OF_A_TYPE = re.compile(r"((?:node:|edge:)?[A-Z]\w*)=(.+)", re.DOTALL)
@@ -71,14 +70,8 @@ def load(
     message: Annotated[
         str | None, typer.Option("--message", metavar="TEXT", help="Recorded with the commit.")
     ] = None,
-    engine: Annotated[
-        Engine,
-        typer.Option("--engine", metavar="ENGINE", help="local, spark, or auto: spark for large files."),
-    ] = "auto",
-    spark: Annotated[
-        str | None,
-        typer.Option("--spark", metavar="URL", help="Spark's master or Connect address; else this machine."),
-    ] = None,
+    engine: EngineOption = "auto",
+    spark: SparkOption = None,
     mapping: Annotated[
         str | None,
         typer.Option(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omnigraph.cli.output import complain, count, say, say_json
-from omnigraph.cli.params import BranchOption, graph_on
+from omnigraph.cli.params import BranchOption, EngineOption, SparkOption, graph_on
 from omnigraph.cli.progress import shown_progress
 from omnigraph.cli.safety import announce
 from omnigraph.cli.scope import DurabilityOption, JsonOption, Uri, opened, resolve
@@ -17,8 +17,6 @@ from omnigraph.errors import StorageError
 if TYPE_CHECKING:
     from omnigraph.maintain.optimize import TypeOptimization
 
-Engine: TypeAlias = Literal["auto", "local", "spark"]
-
 
 def optimize(
     ctx: typer.Context,
@@ -27,14 +25,8 @@ def optimize(
     message: Annotated[
         str | None, typer.Option("--message", metavar="TEXT", help="Recorded with the commit.")
     ] = None,
-    engine: Annotated[
-        Engine,
-        typer.Option("--engine", metavar="ENGINE", help="local, spark, or auto: spark for gigabytes."),
-    ] = "auto",
-    spark: Annotated[
-        str | None,
-        typer.Option("--spark", metavar="URL", help="Spark's master or Connect address; else this machine."),
-    ] = None,
+    engine: EngineOption = "auto",
+    spark: SparkOption = None,
     durability: DurabilityOption = "full",
     json: JsonOption = False,
 ) -> None:

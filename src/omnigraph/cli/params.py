@@ -17,6 +17,7 @@ from omnigraph.cli.files import read_source, refuse_stdin_twice
 from omnigraph.cli.output import warn
 from omnigraph.cli.shell import hoist_globals
 from omnigraph.errors import InvalidInput, OmnigraphError
+from omnigraph.pipeline.engines import Engine
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import Graph
@@ -53,6 +54,13 @@ def _branches(uri: str) -> list[str]:
         return list(repository.branches())
 
 
+EngineOption: TypeAlias = Annotated[
+    Engine, typer.Option("--engine", metavar="ENGINE", help="local, spark, or auto: spark for what is large.")
+]
+SparkOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--spark", metavar="URL", help="Spark's master or Connect address; else this machine."),
+]
 NameArgument: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="NAME", help="Which query of the source, when it has several.")
 ]

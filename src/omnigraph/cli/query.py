@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
@@ -13,12 +13,14 @@ from omnigraph.cli.formats import Format, text_lines, write_arrow
 from omnigraph.cli.output import data_stdout, say_json, writing
 from omnigraph.cli.params import (
     BranchOption,
+    EngineOption,
     NameArgument,
     ParamsFileOption,
     ParamsOption,
     QueryOption,
     QueryStringOption,
     SnapshotOption,
+    SparkOption,
     graph_on,
     read_request,
     read_state,
@@ -29,8 +31,6 @@ from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
     from omnigraph.api.result import Result
-
-Engine: TypeAlias = Literal["auto", "local", "spark"]
 
 
 def query(
@@ -51,14 +51,8 @@ def query(
     out: Annotated[
         str | None, typer.Option("--out", metavar="PATH", help="Write a file instead; whole or not at all.")
     ] = None,
-    engine: Annotated[
-        Engine,
-        typer.Option("--engine", metavar="ENGINE", help="local, spark, or auto: spark for very many rows."),
-    ] = "auto",
-    spark: Annotated[
-        str | None,
-        typer.Option("--spark", metavar="URL", help="Spark's master or Connect address; else this machine."),
-    ] = None,
+    engine: EngineOption = "auto",
+    spark: SparkOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run a read on one consistent state: the newest of a branch, or that of a commit."""

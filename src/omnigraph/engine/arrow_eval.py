@@ -44,7 +44,7 @@ _KERNELS: dict[ir.CompareOp, Callable[..., Any]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_OPERATORS: dict[ir.CompareOp, Callable[[Any, Any], Any]] = {
+OPERATORS: dict[ir.CompareOp, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -179,7 +179,7 @@ def _compare_values(op: ir.CompareOp, left: ir.Value, right: ir.Value) -> pa.Sca
     # Python compares integers with floats by value and strings by code point, as the language does.
     if left is None or right is None:
         return _UNKNOWN
-    return pa.scalar(bool(_OPERATORS[op](left, right)))
+    return pa.scalar(bool(OPERATORS[op](left, right)))
 
 
 def _against_value(op: ir.CompareOp, column: _Column, scalar: Scalar, value: ir.Value) -> _Truth:
@@ -204,7 +204,7 @@ def _compare_columns(op: ir.CompareOp, left: _Column, right: _Column) -> _Column
         found = _compare_mixed(FLIPPED[op], second, first)
     else:
         # NumPy compares signed with unsigned integers by value.
-        found = _OPERATORS[op](first, second)
+        found = OPERATORS[op](first, second)
     return pa.array(found, mask=unknown)
 
 
@@ -243,7 +243,7 @@ def _compare_mixed(
     order[(order == 0) & (bounded > whole)] = -1
     order[floats >= high] = -1
     order[floats < low] = 1
-    found: npt.NDArray[Any] = _OPERATORS[op](order, 0)
+    found: npt.NDArray[Any] = OPERATORS[op](order, 0)
     found[np.isnan(floats)] = op == "!="
     return found
 

@@ -10,13 +10,13 @@ Where Spark means something else it is put right here:
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from omnigraph.catalog.columns import spark_type
-from omnigraph.engine.arrow_eval import RowRef, matches
+from omnigraph.engine.arrow_eval import OPERATORS, RowRef, matches
 from omnigraph.engine.bindings import Bindings
 from omnigraph.engine.exact import FLIPPED, constant_value, fitting, narrow
 from omnigraph.engine.spark_rows import Place, place_of, properties_of
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _CONSTANT = (ir.Const, ir.ParamRef, ir.Now)
-_OPERATORS: dict[ir.CompareOp, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _WIDE_INTEGERS = frozenset({Scalar.I64, Scalar.U64})
 
 
@@ -119,7 +111,7 @@ class Scope:
             )
         kinds = {left.type.scalar, right.type.scalar}
         if not kinds & FLOATS:
-            found: Column = _OPERATORS[op](self.value(left), self.value(right))
+            found: Column = OPERATORS[op](self.value(left), self.value(right))
             return found
         if kinds & _WIDE_INTEGERS or not kinds <= NUMERIC:
             return self._judged(predicate)
@@ -134,7 +126,7 @@ class Scope:
         found = narrow(op, value, scalar)
         if isinstance(found, bool):
             return F.when(column.isNotNull(), _lit(found))
-        compared: Column = _OPERATORS[found[0]](column, literal(found[1], PropType(scalar)))
+        compared: Column = OPERATORS[found[0]](column, literal(found[1], PropType(scalar)))
         if scalar in FLOATS and found[0] in (">", ">="):
             return compared & ~F.isnan(column)
         return compared
@@ -214,7 +206,7 @@ def _compare_floats(op: ir.CompareOp, left: Column, right: Column) -> Column:
 
     unknown = left.isNull() | right.isNull()
     unordered = F.isnan(left) | F.isnan(right)
-    compared = F.when(unordered, _lit(op == "!=")).otherwise(_OPERATORS[op](left, right))
+    compared = F.when(unordered, _lit(op == "!=")).otherwise(OPERATORS[op](left, right))
     return F.when(~unknown, compared)
 
 

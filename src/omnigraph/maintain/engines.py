@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from omnigraph.errors import InvalidInput, OmnigraphError
+from omnigraph.errors import OmnigraphError
 from omnigraph.graph.repository import Repository
+from omnigraph.pipeline.engines import Engine, wants_spark
 from omnigraph.store.fragments import open_root
 from omnigraph.store.lance_io import LanceRoot
 
-Engine: TypeAlias = Literal["auto", "local", "spark"]
-ENGINES: tuple[Engine, ...] = ("auto", "local", "spark")
 # Called with the name of a stage and the rows that it has done so far.
 Progress: TypeAlias = Callable[[str, int], None]
 
@@ -46,16 +45,10 @@ class Workshop:
         spark: Any,
         progress: Progress | None,
     ) -> None:
-        if engine not in ENGINES:
-            raise InvalidInput(f"unknown engine '{engine}'", hint=f"one of {', '.join(ENGINES)}")
-        self._in_memory = repository.location.scheme == "memory"
-        if engine == "spark" and self._in_memory:
-            raise InvalidInput(
-                "a graph in the memory of this process is out of reach for Spark's tasks",
-                hint="use a path or s3://, or engine='local'",
-            )
         self._repository = repository
-        self._engine = engine
+        self._engine: Engine = engine
+        # Asked for in vain, it is refused before anything is planned.
+        self._wants_spark(0)
         self._spark = spark
         self._progress = progress
 
@@ -76,11 +69,9 @@ class Workshop:
         return found
 
     def _do_on_spark(self, pieces: Sequence[P]) -> list[Any | OmnigraphError]:
-        from omnigraph.pipeline.session import resolve_session
+        from omnigraph.pipeline.session import session_for
         from omnigraph.pipeline.tasks import run_tasks
 
-        master = self._spark if isinstance(self._spark, str) else None
-        given = None if isinstance(self._spark, str) else self._spark
         place = (
             self._repository.location.uri,
             dict(self._repository.objects.options),
@@ -90,12 +81,11 @@ class Workshop:
         def work(piece: P) -> Any | OmnigraphError:
             return _attempt(piece, open_root(*place))
 
-        return run_tasks(resolve_session(given, master), pieces, work)
+        return run_tasks(session_for(self._spark), pieces, work)
 
     def _wants_spark(self, nbytes: int) -> bool:
-        if self._engine == "auto":
-            return nbytes >= SPARK_BYTES and not self._in_memory
-        return self._engine == "spark"
+        in_memory = self._repository.location.scheme == "memory"
+        return wants_spark(self._engine, in_memory=in_memory, large=nbytes >= SPARK_BYTES)
 
     def _report(self, stage: str, rows: int) -> None:
         if self._progress is not None:

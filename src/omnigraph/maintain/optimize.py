@@ -19,8 +19,9 @@ from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.schema import Index, Key, Unique
 from omnigraph.lang.types import Scalar
-from omnigraph.maintain.engines import Engine, Progress, Workshop
+from omnigraph.maintain.engines import Progress, Workshop
 from omnigraph.maintain.upkeep import Indexing, Rewriting, TableUpkeep
+from omnigraph.pipeline.engines import Engine
 from omnigraph.store.records import CommitRecord
 
 KIND = "BTREE"

@@ -71,6 +71,11 @@ def resolve_session(session: SparkSession | None = None, master: str | None = No
         return started
 
 
+def session_for(spark: SparkSession | str | None) -> SparkSession:
+    """A session for what callers say of it: a session, the address of one, or nothing."""
+    return resolve_session(master=spark) if isinstance(spark, str) else resolve_session(spark)
+
+
 def share_python(spark: Any) -> None:
     """Have tasks that run on this machine run on this very Python, with all that is installed for it.
 

@@ -231,15 +231,14 @@ def _watched(scratch: Scratch, progress: Progress | None) -> Iterator[None]:
         return
     progress("read", 0)
     ended = threading.Event()
-    failed: list[OmnigraphError] = []
 
     def watch() -> None:
         while not ended.wait(_LOOK_SECONDS):
             try:
                 progress("read", rows_done(scratch.names()))
-            except OmnigraphError as error:
-                # A look that fails says nothing about the work; there is another one soon.
-                failed.append(error)
+            except OmnigraphError:
+                # A look that fails says nothing about the work, and there is another one soon.
+                continue
 
     watcher = threading.Thread(target=watch, name="omnigraph-watch", daemon=True)
     watcher.start()

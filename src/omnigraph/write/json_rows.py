@@ -15,17 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from omnigraph.catalog.catalog import Column
-from omnigraph.catalog.columns import arrow_type
 from omnigraph.errors import InvalidInput, ResourceLimit
-from omnigraph.lang.types import FLOATS, Scalar
+from omnigraph.lang.types import Scalar
 from omnigraph.write.casts import Cast
 from omnigraph.write.filling import Filling
 from omnigraph.write.given_rows import ArrowRows, DictRows
 from omnigraph.write.input import InputBatch
 from omnigraph.write.input_files import bytes_of
 from omnigraph.write.lines import LINE_BYTES, Block, blocks
-from omnigraph.write.ndjson import decode_line as decode_line
+from omnigraph.write.ndjson import decode_line
+from omnigraph.write.ndjson_columns import parse_type
 from omnigraph.write.records import BATCH_ROWS, INVALID_JSON
 from omnigraph.write.table_values import Faults, fit_json
 from omnigraph.write.tabular import Refusal, TableFile, TableReader, objects_of, odd_rows, read_dict_rows
@@ -229,7 +228,7 @@ def _parse_schema(filling: Filling, temporal: pa.DataType) -> pa.Schema | None:
             place = place.setdefault(part, {})
             if not isinstance(place, dict):
                 return None
-        kind = _cast_type(item.cast) if item.cast is not None else _parse_type(item.column, temporal)
+        kind = _cast_type(item.cast) if item.cast is not None else parse_type(item.column, temporal)
         if place.setdefault(name, kind) != kind:
             return None
     return pa.schema(_fields(fields))
@@ -245,19 +244,6 @@ def _fields(fields: Mapping[str, Any]) -> list[pa.Field]:
 def _cast_type(cast: Cast) -> pa.DataType:
     is_number = cast.kind == "epoch" or (cast.kind == "type" and cast.text == Scalar.STRING.value)
     return pa.int64() if is_number else pa.string()
-
-
-def _parse_type(column: Column, temporal: pa.DataType) -> pa.DataType:
-    scalar = column.type.scalar
-    if scalar in (Scalar.DATE, Scalar.DATETIME):
-        found = temporal
-    elif scalar in FLOATS or scalar is Scalar.VECTOR:
-        found = pa.float64()
-    elif scalar is Scalar.BLOB:
-        found = pa.string()
-    else:
-        found = arrow_type(column.type.item)
-    return pa.list_(found) if column.type.is_list or scalar is Scalar.VECTOR else found
 
 
 def _is_odd(values: pa.Array) -> bool:

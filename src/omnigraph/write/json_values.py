@@ -33,10 +33,15 @@ F32_LIMIT: Final = (2 - 2**-24) * 2.0**127
 _SHOWN = 200
 
 
+# How what JSON has no number for is written, here and by exports.
+NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
 def converter(column: Column, *, finite: bool = True) -> Convert:
     """The function from a value that is not None to what the column stores, or `WRONG`.
 
-    `finite` refuses infinite and NaN floats: JSON has none, so there they are numbers that were too great.
+    `finite` refuses infinite and NaN floats: JSON has none, so there they are numbers that were too great. Written as
+    texts, the way exports do, they are read.
 
     >>> from omnigraph.lang.types import DATE
     >>> since = converter(Column("since", DATE, "p1"))
@@ -148,7 +153,7 @@ def _float(column: Column, limit: float, finite: bool) -> Convert:
         if type(value) is float and -limit < value < limit:
             return value
         if not _is_number(value):
-            return WRONG
+            return NOT_FINITE.get(value, WRONG) if isinstance(value, str) else WRONG
         try:
             found = float(value)
         except OverflowError as error:

@@ -202,14 +202,15 @@ def _full_lines(data: bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 def _parse_schema(sheet: Sheet, tag: str, temporal: pa.DataType) -> pa.Schema:
     data = [pa.field("id", pa.string())]
-    data += [pa.field(name, _parse_type(column, temporal)) for name, column in sheet.columns.items()]
+    data += [pa.field(name, parse_type(column, temporal)) for name, column in sheet.columns.items()]
     ends = ["from", "to"] if tag == "edge" else []
     return pa.schema(
         [*(pa.field(name, pa.string()) for name in (tag, *ends)), pa.field("data", pa.struct(data))]
     )
 
 
-def _parse_type(column: Column, temporal: pa.DataType) -> pa.DataType:
+def parse_type(column: Column, temporal: pa.DataType) -> pa.DataType:
+    """What Arrow is told to read a property as; dates and moments come as texts or as numbers."""
     scalar = column.type.scalar
     if scalar in _TEMPORAL:
         found = temporal

@@ -23,7 +23,7 @@ from omnigraph.catalog.catalog import Column
 from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.types import FLOATS, INT_RANGES, Scalar
-from omnigraph.write.json_values import WRONG, Convert, build_array, converter, shown
+from omnigraph.write.json_values import NOT_FINITE, WRONG, Convert, build_array, converter, shown
 
 # The rows of a column that do not fit, by position, each with what is wrong.
 Faults = dict[int, str]
@@ -32,7 +32,6 @@ Values: TypeAlias = pa.Array | list[Any]
 
 _WHOLE = re.compile(r"-?\d{1,30}\Z", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z", re.ASCII)
-_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _STORED = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
 _TRUTH = {"true": True, "false": False}
 
@@ -300,6 +299,6 @@ def _array(text: str, convert: Convert) -> Any:
 
 
 def _float(text: str) -> Any:
-    found = float(text) if _NUMBER.match(text) else _NOT_FINITE.get(text, text)
+    found = float(text) if _NUMBER.match(text) else NOT_FINITE.get(text, text)
     # Python reads a number that is too great as infinite.
-    return text if found in (math.inf, -math.inf) and text not in _NOT_FINITE else found
+    return text if found in (math.inf, -math.inf) and text not in NOT_FINITE else found
