@@ -40,8 +40,8 @@ NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 def converter(column: Column, *, finite: bool = True) -> Convert:
     """The function from a value that is not None to what the column stores, or `WRONG`.
 
-    `finite` refuses infinite and NaN floats: JSON has none, so there they are numbers that were too great. Written as
-    texts, the way exports do, they are read.
+    `finite` refuses infinite and NaN floats: JSON has none, so there they are numbers that were too great.
+    Written as texts, the way exports do, they are read.
 
     >>> from omnigraph.lang.types import DATE
     >>> since = converter(Column("since", DATE, "p1"))
