@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from omnigraph.store.records import Body, CommitRecord, TablePin
-from omnigraph.store.tables import StagedTable
 
 # insert: prepared again when others changed what it looked at. strict: refused then. maintenance: changes no
 # rows, and is planned again.
@@ -16,28 +15,33 @@ OperationClass: TypeAlias = Literal["insert", "strict", "maintenance"]
 
 @dataclass(frozen=True, slots=True)
 class TableWrite:
-    """One table's staged version and the one it was staged on; `expected` is None for a table that is new."""
+    """One table's new version and the one that the base has; `expected` is None for a table that is new.
+
+    `content` names the commit that made the rows, where that is not this one: the version is another branch's.
+    """
 
     path: str
     expected: int | None
     version: int
     rows: int
-
-    @classmethod
-    def of(cls, staged: StagedTable) -> TableWrite:
-        """The write that a staged table stands for."""
-        return cls(staged.path, staged.base_version, staged.version, staged.rows)
+    content: str | None = None
 
     def to_body(self) -> Body:
         """The JSON form."""
         expected = None if self.expected is None else str(self.expected)
-        return {"path": self.path, "expected": expected, "version": str(self.version), "rows": self.rows}
+        return {
+            "path": self.path,
+            "expected": expected,
+            "version": str(self.version),
+            "rows": self.rows,
+            "content": self.content,
+        }
 
     @classmethod
     def from_body(cls, body: Body) -> TableWrite:
         """Read the JSON form."""
         expected = None if body["expected"] is None else int(body["expected"])
-        return cls(body["path"], expected, int(body["version"]), int(body["rows"]))
+        return cls(body["path"], expected, int(body["version"]), int(body["rows"]), body.get("content"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ class Plan:
         for key, write in self.writes.items():
             # Maintenance keeps the content: readers and writers may go on as if nothing had happened.
             keeps = self.operation_class == "maintenance" and key in head.tables
-            content = head.tables[key].content if keeps else self.commit_id
+            content = head.tables[key].content if keeps else write.content or self.commit_id
             tables[key] = TablePin(write.path, write.version, write.rows, content)
         return CommitRecord(
             id=self.commit_id,

@@ -30,7 +30,7 @@ from omnigraph.graph.plan import OperationClass, Plan
 from omnigraph.graph.publish import PrepareAgain, Receipt, check_expected_head, now_micros, pause, publish
 from omnigraph.graph.recovery import heal
 from omnigraph.graph.snapshot import Snapshot, reclaimed
-from omnigraph.graph.transaction import Transaction
+from omnigraph.graph.transaction import Transaction, schema_row
 from omnigraph.lang.temporal import millis_of
 from omnigraph.store.lance_io import LanceRoot
 from omnigraph.store.location import Location
@@ -128,7 +128,7 @@ class Repository:
             path = f"{table.path}-{new_id()}"
             version = tables.create(path, arrow_schema(table, physical=True))
             pins[str(table.id)] = TablePin(path, version, 0, commit_id)
-        schema, payload = _schema_row(catalog)
+        schema, payload = schema_row(catalog)
         commit = CommitRecord(
             id=commit_id,
             branch=MAIN,
@@ -333,6 +333,27 @@ class Repository:
 
         self._retry(delete)
 
+    def reserve_identities(self, count: int, at_least: int) -> int:
+        """The first of so many numbers in a row that nothing on any branch has, nor will get from others.
+
+        What is reserved and not used is lost, which costs nothing.
+        """
+        self._writable("change a schema")
+
+        def reserve(view: View) -> int:
+            registry = self.manifest.registry(view)
+            first = max(at_least, registry.next_id or self._highest_identity(view, registry))
+            change = Change(registry=registry.counted_to(first + count))
+            self.manifest.replace_registry_if_equals(view, registry, change)
+            return first
+
+        return self._retry(reserve)
+
+    def _highest_identity(self, view: View, registry: Registry) -> int:
+        heads = (self.manifest.head(view, entry.incarnation) for entry in registry.branches.values())
+        schemas = {head.commit.schema for head in heads if head is not None}
+        return max(self._catalog(schema).next_id for schema in schemas)
+
     def _retry(self, attempt: Callable[[View], T]) -> T:
         """Repeat a compare-and-swap on fresh views until it holds."""
         silence: OmnigraphError | None = None
@@ -375,6 +396,13 @@ class Repository:
         branch = check_branch_name(branch, request.operation)
         with ExitStack() as held:
             intent: OwnedIntent | None = None
+
+            def hold() -> None:
+                nonlocal intent
+                if intent is None:
+                    # One for all attempts: what the first has written is safe from cleanup until the last.
+                    intent = held.enter_context(self._intent(transaction, request))
+
             for number in range(MAX_PREPARATIONS):
                 if number:
                     pause(number)
@@ -387,11 +415,12 @@ class Repository:
                         return Receipt(done, replayed=True)
                 if request.expected_head is not None:
                     check_expected_head(branch, request.expected_head, transaction.head.commit)
-                if request.bulk and intent is None:
-                    # One for all attempts: what the first has written is safe from cleanup until the last.
-                    intent = held.enter_context(self._intent(transaction, request))
+                transaction.hold_by(hold)
+                if request.bulk:
+                    hold()
                 try:
-                    return self._attempt(transaction, request, prepare, intent)
+                    plan = self._prepare(transaction, request, prepare)
+                    return None if plan is None else self._confirm_and_publish(plan, intent)
                 except PrepareAgain:
                     continue
         raise Conflict(
@@ -428,16 +457,7 @@ class Repository:
         transaction.commit_id = claim.commit_id
         return None if claim.fresh else self.manifest.find_commit(self.manifest.refresh(), claim.commit_id)
 
-    def _attempt(
-        self,
-        transaction: Transaction,
-        request: WriteRequest,
-        prepare: Prepare,
-        intent: OwnedIntent | None,
-    ) -> Receipt | None:
-        plan = self._prepare(transaction, request, prepare)
-        if plan is None:
-            return None
+    def _confirm_and_publish(self, plan: Plan, intent: OwnedIntent | None) -> Receipt:
         if intent is None:
             return self._publish(plan)
         intent.confirm(plan)
@@ -514,11 +534,6 @@ def _connect(
     location = Location.parse(uri)
     objects = ObjectStore.open(location, options, durability=durability)
     return location, LanceRoot.at(location, options or {}, durability), objects
-
-
-def _schema_row(catalog: Catalog) -> tuple[str, str]:
-    payload = json.dumps(catalog.to_json(), separators=(",", ":"), ensure_ascii=False)
-    return catalog.fingerprint.removeprefix("sha256:"), payload
 
 
 def _exists(location: Location) -> Conflict:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.errors import Conflict
 from omnigraph.graph.plan import OperationClass, Plan, TableWrite
 from omnigraph.graph.snapshot import Snapshot
@@ -23,8 +25,12 @@ class Transaction:
         self.head = head
         self.base = base
         self.commit_id = commit_id or new_id()
+        self.merged_parent: str | None = None
         self._writes: dict[str, TableWrite] = {}
         self._reads: set[str] = set()
+        self._drops: set[str] = set()
+        self._schema: Catalog | None = None
+        self._hold: Callable[[], None] | None = None
 
     def read(self, key: str) -> TablePin:
         """The pin of a table that the work's correctness depends on; it joins the read-set."""
@@ -70,6 +76,44 @@ class Transaction:
         base = self.base.pin(key).version if first is None else first.expected
         self._writes[table] = TableWrite(staged.path, base, staged.version, staged.rows)
 
+    def take(self, table: Table, pin: TablePin) -> None:
+        """Make a version that exists the table's own: another branch's, or the empty one of a new table."""
+        self._writes[str(table.id)] = TableWrite(
+            pin.path, self._expected(table), pin.version, pin.rows, pin.content
+        )
+
+    def take_staged(self, table: Table, staged: StagedTable) -> None:
+        """Take over a version of a table whatever it was staged on: this commit changes its rows."""
+        self._writes[str(table.id)] = TableWrite(
+            staged.path, self._expected(table), staged.version, staged.rows
+        )
+
+    def _expected(self, table: Table) -> int | None:
+        before = self.base.commit.tables.get(str(table.id))
+        return None if before is None else before.version
+
+    def drop(self, table: Table) -> None:
+        """Let the commit be without a table."""
+        self._drops.add(str(table.id))
+
+    def evolve(self, catalog: Catalog) -> None:
+        """Let the commit have another schema than its base."""
+        self._schema = catalog
+
+    @property
+    def catalog(self) -> Catalog:
+        """The schema that the commit will have."""
+        return self.base.catalog if self._schema is None else self._schema
+
+    def hold_by(self, hold: Callable[[], None]) -> None:
+        """Tell how an intent is begun for this work."""
+        self._hold = hold
+
+    def hold(self) -> None:
+        """Say that much is going to be written: from here on it is safe from cleanup and worth completing."""
+        if self._hold is not None:
+            self._hold()
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing has been staged."""
@@ -85,8 +129,9 @@ class Transaction:
         expected_head: str | None = None,
     ) -> Plan:
         """Freeze the work."""
-        looked_at = self._reads | set(self._writes)
-        tables = self.base.catalog.tables.values()
+        looked_at = self._reads | self._drops | set(self._writes)
+        tables = [*self.base.catalog.tables.values(), *self.catalog.tables.values()]
+        schema, payload = (None, None) if self._schema is None else schema_row(self._schema)
         return Plan(
             commit_id=self.commit_id,
             branch=self.head.branch,
@@ -98,8 +143,18 @@ class Transaction:
             operation_class=operation_class,
             writes=dict(self._writes),
             reads=frozenset(self._reads),
+            drops=frozenset(self._drops),
+            schema=schema,
+            schema_payload=payload,
+            merged_parent=self.merged_parent,
             actor=actor,
             message=message,
             expected_head=expected_head,
             labels={str(item.id): item.key for item in tables if str(item.id) in looked_at},
         )
+
+
+def schema_row(catalog: Catalog) -> tuple[str, str]:
+    """The name of a schema's row in the manifest, and what it holds."""
+    payload = json.dumps(catalog.to_json(), separators=(",", ":"), ensure_ascii=False)
+    return catalog.fingerprint.removeprefix("sha256:"), payload

@@ -139,6 +139,7 @@ class Registry:
     """The graph's identity, its format stamp, and the branches that live.
 
     `epoch` grows with every replacement, so that two registries that say the same are still told apart.
+    `next_id` is the next number for a type, property or table that no branch has used; 0 when nobody asked yet.
     """
 
     format: int
@@ -146,6 +147,7 @@ class Registry:
     created_at: int
     branches: Mapping[str, BranchEntry]
     epoch: int = 0
+    next_id: int = 0
 
     def to_body(self) -> Body:
         """The JSON form."""
@@ -155,6 +157,7 @@ class Registry:
             "created_at": self.created_at,
             "branches": {name: entry.to_body() for name, entry in sorted(self.branches.items())},
             "epoch": self.epoch,
+            "next_id": self.next_id,
         }
 
     @classmethod
@@ -162,12 +165,21 @@ class Registry:
         """Read the JSON form."""
         branches = {name: BranchEntry.from_body(entry) for name, entry in body["branches"].items()}
         return cls(
-            int(body["format"]), body["graph_id"], int(body["created_at"]), branches, int(body["epoch"])
+            int(body["format"]),
+            body["graph_id"],
+            int(body["created_at"]),
+            branches,
+            int(body["epoch"]),
+            int(body.get("next_id", 0)),
         )
 
     def touched(self) -> Registry:
         """The same registry, told apart from this one by its epoch alone."""
         return replace(self, epoch=self.epoch + 1)
+
+    def counted_to(self, next_id: int) -> Registry:
+        """The same registry with the numbers below one given away."""
+        return replace(self, next_id=next_id, epoch=self.epoch + 1)
 
     def restamped(self, format_: int) -> Registry:
         """The same registry with another format stamp."""
