@@ -1,7 +1,7 @@
 """Every `.migrate` file below this folder: two schemas, and the plan that leads from one to the other.
 
 A file begins with a comment that says what it shows, then come sections: ``-- old`` and ``-- new`` (with
-``allow_data_loss`` after it, if the case allows that), then what is expected, either ``-- plan`` and
+``allow_data_loss`` and ``backfill=Type.property`` after it, if the case has them), then what is expected, either ``-- plan`` and
 ``-- text`` or ``-- error``. ``OMNIGRAPH_UPDATE_GOLDEN=1`` rewrites what is expected; read the difference
 before keeping it.
 """
@@ -35,8 +35,12 @@ class Case:
     about: str
     old: str
     new: str
-    allow_data_loss: bool
+    flags: tuple[str, ...]
     expected: str
+
+    @property
+    def backfills(self) -> list[str]:
+        return [flag.removeprefix("backfill=") for flag in self.flags if flag.startswith("backfill=")]
 
     @property
     def accepted(self) -> Catalog:
@@ -47,7 +51,12 @@ class Case:
         return load_schema(self.new, "new")
 
     def plan(self) -> Plan:
-        return plan(self.accepted, self.desired, allow_data_loss=self.allow_data_loss)
+        return plan(
+            self.accepted,
+            self.desired,
+            allow_data_loss="allow_data_loss" in self.flags,
+            backfills=self.backfills,
+        )
 
 
 def read(path: Path) -> Case:
@@ -57,7 +66,7 @@ def read(path: Path) -> Case:
     expected = "".join(
         f"-- {name}\n{sections[name][1]}" for name in ("plan", "text", "error") if name in sections
     )
-    return Case(about, sections["old"][1], new, flag == "allow_data_loss", expected)
+    return Case(about, sections["old"][1], new, tuple((flag or "").split()), expected)
 
 
 def actual(case: Case) -> str:
@@ -76,8 +85,8 @@ def test_the_plan_is_the_expected_one(path: Path) -> None:
     case = read(path)
     found = actual(case)
     if os.environ.get("OMNIGRAPH_UPDATE_GOLDEN") == "1" and found != case.expected:
-        flag = " allow_data_loss" if case.allow_data_loss else ""
-        head = f"{case.about}-- old\n{case.old}-- new{flag}\n{case.new}"
+        new = " ".join(("new", *case.flags))
+        head = f"{case.about}-- old\n{case.old}-- {new}\n{case.new}"
         path.write_text(head + found, encoding="utf-8")
     assert found == read(path).expected
 
@@ -91,10 +100,11 @@ def test_a_supported_plan_leads_to_the_desired_schema(path: Path) -> None:
         return
     found = case.plan()
     if found.supported:
-        assert plan(evolve(case.accepted, case.desired, case.new, found), case.desired).steps == ()
+        after = evolve(case.accepted, case.desired, case.new, found, backfills=case.backfills)
+        assert plan(after, case.desired).steps == ()
     else:
         with pytest.raises(InvalidInput, match=re.escape(found.refusal or "")):
-            evolve(case.accepted, case.desired, case.new, found)
+            evolve(case.accepted, case.desired, case.new, found, backfills=case.backfills)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

@@ -10,24 +10,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
+from omnigraph.api.changes import Diff, Kind, Op, State
 from omnigraph.api.checked import CheckedQueries
 from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Repair, by_type_name
 from omnigraph.api.exports import ExportFormat, ExportRequest, run_export
 from omnigraph.api.loads import LoadMode, LoadReceipt, LoadRequest, Rejects, run_load
+from omnigraph.api.merges import Merged, MergeRequest, Resolve, run_merge, run_revert
 from omnigraph.api.queries import is_for_spark, spark_frame, spark_rows
 from omnigraph.api.result import Result
+from omnigraph.api.schemas import SchemaView
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.lang.params import bind_params
 from omnigraph.pipeline.engines import Engine
 
 if TYPE_CHECKING:
-    from omnigraph.catalog.steps import Plan
     from omnigraph.engine.bindings import Bindings
     from omnigraph.graph.plan import OperationClass
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.graph.transaction import Transaction
+    from omnigraph.read.baseline import Baseline
+    from omnigraph.read.change_pages import ChangePage
+    from omnigraph.read.feed import FeedPage
     from omnigraph.read.reader import Reader
 
 
@@ -50,7 +55,7 @@ class Graph:
         self._opened = dict(opened)
         self.actor = actor
         self.branches = Branches(repository, actor)
-        self.schema = SchemaView(repository)
+        self.schema = SchemaView(repository, actor)
         self._checked = CheckedQueries()
         self._reader = reader
 
@@ -339,6 +344,33 @@ class Graph:
         )
         return run_load(self._repository, request)
 
+    def revert(
+        self,
+        commit_id: str,
+        *,
+        branch: str = "main",
+        resolve: Resolve = None,
+        dry_run: bool = False,
+        message: str | None = None,
+        if_commit: str | None = None,
+        actor: str | None = None,
+        progress: Callable[[str, int], None] | None = None,
+    ) -> Merged:
+        """Undo one commit with a new one; everything that came after it stays.
+
+        Where later commits changed the same things it is refused like a merge, and settled like one: ``"ours"``
+        keeps the branch as it is, ``"theirs"`` goes back. Undoing a merge takes back all that it brought.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-revert", schema="node City { name: String @key }")
+        >>> added = g.load({"City": [{"name": "Bern"}]}).commit
+        >>> g.revert(added.id).commit.operation, g.get("City", "Bern")
+        ('revert', None)
+        """
+        actor = actor if actor is not None else self.actor
+        request = MergeRequest(branch, resolve, dry_run, message, if_commit, actor, progress)
+        return run_revert(self._repository, commit_id, request)
+
     # --- history -----------------------------------------------------------------------------------------
 
     def commits(self, branch: str = "main", limit: int | None = 50, actor: str | None = None) -> list[Commit]:
@@ -354,6 +386,114 @@ class Graph:
     def snapshot(self, branch: str = "main", at: str | datetime | Snapshot | None = None) -> Snapshot:
         """The state of a branch, or of a commit or moment; reading from it never changes."""
         return self._repository.snapshot(branch, at)
+
+    # --- changes -----------------------------------------------------------------------------------------
+
+    def diff(
+        self,
+        before: State,
+        after: State,
+        *,
+        kinds: Sequence[Kind] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[Op] | None = None,
+    ) -> Diff:
+        """What is different between two states, each a branch, a commit, a moment on main or a snapshot.
+
+        Iterating over it reads the changes in order, however many there are; ``stats()`` counts them.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-diff", schema="node City { name: String @key  mayor: String? }")
+        >>> _ = g.load({"City": [{"name": "Bern"}, {"name": "Rome"}]})
+        >>> _ = g.branches.create("trial")
+        >>> _ = g.load({"City": [{"name": "Bern", "mayor": "Ana"}]}, mode="merge", branch="trial")
+        >>> [(change.op, change.id, change.changed) for change in g.diff("main", "trial")]
+        [('update', 'Bern', ('mayor',))]
+        """
+        from omnigraph.api.changes import find_diff
+        from omnigraph.read.change_records import ChangeFilter
+
+        return find_diff(self._repository, before, after, ChangeFilter.of(kinds, types, ops))
+
+    def changes(
+        self,
+        commit_id: str,
+        *,
+        kinds: Sequence[Kind] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[Op] | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+    ) -> ChangePage:
+        """What a commit changed against its first parent: a page, and the token of the next if there is one.
+
+        The first commit of a graph, and one that changed the properties of a type, are a `Conflict`; a commit
+        whose data cleanup has taken is a `ChangeFeedGap`.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-changes", schema="node City { name: String @key }")
+        >>> done = g.load({"City": [{"name": "Bern"}]})
+        >>> [(change.op, change.after) for change in g.changes(done.commit.id)]
+        [('insert', {'properties': {'name': 'Bern'}})]
+        """
+        from omnigraph.read.change_pages import read_commit_page
+        from omnigraph.read.change_records import ChangeFilter
+
+        wanted = ChangeFilter.of(kinds, types, ops)
+        return read_commit_page(self._repository, commit_id, wanted, limit, page_token)
+
+    def feed(
+        self,
+        *,
+        branch: str = "main",
+        start: str = "now",
+        cursor: str | None = None,
+        page_token: str | None = None,
+        limit: int | None = None,
+        max_commits: int = 128,
+        kinds: Sequence[Kind] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[Op] | None = None,
+    ) -> FeedPage:
+        """The changes of a branch, commit by commit, oldest first, from where the caller stands.
+
+        It stands at a `cursor`, which the last page of a poll gives, or begins at `start`: ``now``, ``beginning``
+        or ``after:`` a commit. A page that ends within a commit has a token for the rest instead. Every commit is
+        told at least once; the graph keeps nothing of its readers.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-feed", schema="node City { name: String @key }")
+        >>> cursor = g.feed().cursor
+        >>> _ = g.load({"City": [{"name": "Bern"}]})
+        >>> page = g.feed(cursor=cursor)
+        >>> [[change.id for change in block.changes] for block in page], page.caught_up
+        ([['Bern']], True)
+        """
+        from omnigraph.read.change_records import ChangeFilter
+        from omnigraph.read.feed import FeedRequest, begin_poll
+
+        wanted = ChangeFilter.of(kinds, types, ops)
+        request = FeedRequest(branch, start, cursor, page_token, max_commits, wanted)
+        return begin_poll(self._repository, request).read_page(limit)
+
+    def baseline(
+        self,
+        target: str | Path | IO[str],
+        *,
+        branch: str = "main",
+        kinds: Sequence[Kind] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[Op] | None = None,
+    ) -> Baseline:
+        """Write a branch's newest state as records, and last the cursor from which its changes go on.
+
+        Without the last record the rest is worth nothing; a file appears only when it is complete. `ops` count for
+        the cursor alone.
+        """
+        from omnigraph.api.baselines import write_baseline
+        from omnigraph.read.change_records import ChangeFilter
+
+        return write_baseline(self._repository, target, branch, ChangeFilter.of(kinds, types, ops))
 
     # --- maintenance -------------------------------------------------------------------------------------
 
@@ -461,30 +601,35 @@ class Branches:
         """Delete a branch; its name is free at once."""
         self._repository.delete_branch(name)
 
+    def merge(
+        self,
+        source: str,
+        into: str = "main",
+        *,
+        delete_source: bool = False,
+        resolve: Resolve = None,
+        dry_run: bool = False,
+        message: str | None = None,
+        if_commit: str | None = None,
+        actor: str | None = None,
+        progress: Callable[[str, int], None] | None = None,
+    ) -> Merged:
+        """Bring what a branch did into another, as one commit with two parents, or refuse with `MergeConflicts`.
 
-class SchemaView:
-    """The schema of a graph."""
-
-    def __init__(self, repository: Repository) -> None:
-        self._repository = repository
-
-    def source(self, branch: str = "main", at: str | datetime | None = None) -> str:
-        """The text of the schema that was accepted."""
-        return self._repository.snapshot(branch, at).catalog.source
-
-    def plan(self, text: str | Path, *, allow_data_loss: bool = False, branch: str = "main") -> Plan:
-        """The steps from a branch's schema to another, refused ones included; nothing is changed.
+        Entities that both changed merge property by property. `resolve` settles conflicts: ``"ours"`` is what
+        `into` has, ``"theirs"`` what `source` has; a mapping settles them one by one by their ids, with a side or
+        with ``{"value": ...}``, and ``"*"`` is for the rest. With `dry_run` nothing is committed and conflicts are told
+        in the outcome.
 
         >>> import omnigraph as og
-        >>> g = og.init("memory://docs-plan", schema="node City { name: String @key }")
-        >>> plan = g.schema.plan("node City { name: String @key  mayor: String? }")
-        >>> plan.supported, len(plan.steps)
-        (True, 1)
+        >>> g = og.init("memory://docs-merge", schema="node City { name: String @key  mayor: String? }")
+        >>> _ = g.branches.create("review")
+        >>> _ = g.mutate('query add() { insert City { name: "Bern" } }', branch="review")
+        >>> g.branches.merge("review").outcome
+        'fast_forward'
+        >>> g.get("City", "Bern")
+        {'id': 'Bern', 'mayor': None, 'name': 'Bern'}
         """
-        from omnigraph.api.files import read_schema
-        from omnigraph.catalog import migrate
-        from omnigraph.lang.compile import load_schema
-
-        source, name = read_schema(text)
-        accepted = self._repository.snapshot(branch).catalog
-        return migrate.plan(accepted, load_schema(source, name), allow_data_loss=allow_data_loss)
+        actor = actor if actor is not None else self._actor
+        request = MergeRequest(into, resolve, dry_run, message, if_commit, actor, progress)
+        return run_merge(self._repository, source, request, delete_source=delete_source)

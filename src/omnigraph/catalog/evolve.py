@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.identity import FIRST_ID, next_identities
 from omnigraph.catalog.migrate import plan as make_plan
@@ -11,17 +13,27 @@ from omnigraph.errors import Conflict, InvalidInput
 from omnigraph.lang.schema import Schema
 
 
-def evolve(catalog: Catalog, desired: Schema, source: str, plan: Plan, *, counter: int = FIRST_ID) -> Catalog:
+def evolve(
+    catalog: Catalog,
+    desired: Schema,
+    source: str,
+    plan: Plan,
+    *,
+    counter: int = FIRST_ID,
+    backfills: Iterable[str] = (),
+) -> Catalog:
     """The catalog after a supported plan; the same catalog when the plan has no steps.
 
     `counter` is the lowest number that may be handed out. A graph whose branches change their schemas on
     their own passes the highest counter of all of them, so that no two branches give one number to two
-    things.
+    things. `backfills` are those that the plan was made with.
 
     An unsupported plan is `InvalidInput` with the reason of its first refusal. A plan that was made for other
-    schemas than these two is a `Conflict`: the accepted schema moved in between.
+    schemas than these two, or with other backfills, is a `Conflict`: the accepted schema moved in between.
     """
-    if plan not in (make_plan(catalog, desired), make_plan(catalog, desired, allow_data_loss=True)):
+    named = frozenset(backfills)
+    modes = (make_plan(catalog, desired, allow_data_loss=hard, backfills=named) for hard in (False, True))
+    if plan not in modes:
         raise Conflict("the migration plan was made for another accepted schema; plan again")
     if plan.refusal is not None:
         raise InvalidInput(plan.refusal, details=plan.to_json())

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from omnigraph.catalog.backfills import filled_properties
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.codes import ADD_REQUIRED, CHANGE_TYPE
 from omnigraph.catalog.notation import constraint_text
-from omnigraph.catalog.renames import AnyType, Matching, all_types, match_schemas
+from omnigraph.catalog.renames import AnyType, Matching, PropertyName, all_types, match_schemas
 from omnigraph.catalog.shape import annotation_keys, canonical_type, constraint_keys
 from omnigraph.catalog.steps import (
     AddConstraint,
@@ -32,7 +33,17 @@ from omnigraph.catalog.steps import (
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
 )
-from omnigraph.lang.schema import Annotation, EdgeType, Embed, Index, NodeType, Property, Schema, TypeKind
+from omnigraph.lang.schema import (
+    Annotation,
+    EdgeType,
+    Embed,
+    Index,
+    NodeType,
+    Property,
+    Schema,
+    TypeKind,
+    Unique,
+)
 
 METADATA = frozenset({"description", "instruction"})
 PROPERTY_CONSTRAINTS = frozenset({"key", "unique", "index"})
@@ -40,14 +51,21 @@ PROPERTY_CONSTRAINTS = frozenset({"key", "unique", "index"})
 _V1 = "is not supported in schema migration v1"
 
 
-def plan(accepted: Catalog, desired: Schema, *, allow_data_loss: bool = False) -> Plan:
+def plan(
+    accepted: Catalog, desired: Schema, *, allow_data_loss: bool = False, backfills: Iterable[str] = ()
+) -> Plan:
     """The steps from the accepted schema to the desired one; none when they are the same schema.
 
-    `allow_data_loss` makes every drop hard. A change that cannot be carried out is an `UnsupportedChange`
-    step, not an error; a rename hint that refers to nothing is `InvalidInput`, because what was meant is
-    unknown.
+    `allow_data_loss` makes every drop hard. `backfills` names the new properties, each as
+    ``Type.property``, that existing rows get a value for; only such a property may be required. One that an
+    interface hands down is named on each node that has rows, and with all of them named it may be required
+    on the interface too.
+
+    A change that cannot be carried out is an `UnsupportedChange` step, not an error. A rename hint or a
+    backfill that refers to nothing is `InvalidInput`, because what was meant is unknown.
     """
     matching = match_schemas(accepted.schema, desired)
+    filled = filled_properties(desired, matching, backfills)
     mode: DropMode = "hard" if allow_data_loss else "soft"
     before = {(item.kind, item.name): item for item in all_types(accepted.schema)}
     steps: list[Step] = []
@@ -57,7 +75,7 @@ def plan(accepted: Catalog, desired: Schema, *, allow_data_loss: bool = False) -
             steps.append(AddType(item.kind, item.name))
         else:
             renamed = matching.renamed_properties(item.kind, item.name)
-            steps += _type_steps(_Pair(before[item.kind, old_name], item, matching, renamed, mode))
+            steps += _type_steps(_Pair(before[item.kind, old_name], item, matching, renamed, mode, filled))
     kept = {(kind, old) for (kind, _), old in matching.types.items()}
     for item in all_types(accepted.schema):
         if (item.kind, item.name) not in kept:
@@ -74,6 +92,7 @@ class _Pair:
     matching: Matching
     renamed: dict[str, str]
     mode: DropMode
+    filled: frozenset[PropertyName]
 
     @property
     def kind(self) -> TypeKind:
@@ -88,6 +107,15 @@ class _Pair:
 
     def refuse_property(self, name: str, reason: str, code: str | None = None) -> UnsupportedChange:
         return UnsupportedChange(f"{self.kind}:{self.name}.{name}", f"{reason} {_V1}", code)
+
+    def is_new(self, name: str) -> bool:
+        return name in self.new.by_name and (self.kind, self.name, name) not in self.matching.properties
+
+    def is_filled(self, name: str) -> bool:
+        return (self.kind, self.name, name) in self.filled
+
+    def can_add(self, prop: Property) -> bool:
+        return prop.type.nullable or self.is_filled(prop.name)
 
 
 def _dropped_type(item: AnyType, mode: DropMode) -> Step:
@@ -135,8 +163,10 @@ def _type_annotation_changes(pair: _Pair) -> Iterator[Step]:
 
 def _new_property(pair: _Pair, prop: Property) -> Iterator[Step]:
     full = f"'{pair.name}.{prop.name}'"
-    if prop.type.nullable:
-        yield AddProperty(pair.kind, pair.name, prop.name, canonical_type(prop.type))
+    if pair.can_add(prop):
+        # An interface has no rows that a value could be given to.
+        backfill = pair.kind != "interface" and pair.is_filled(prop.name)
+        yield AddProperty(pair.kind, pair.name, prop.name, canonical_type(prop.type), backfill)
     else:
         reason = f"adding required property {full} requires a backfill and"
         yield pair.refuse_property(prop.name, reason, ADD_REQUIRED)
@@ -181,6 +211,8 @@ def _added_property_constraints(pair: _Pair, prop: Property, added: Iterable[str
     for name in sorted(added):
         if name == "index":
             yield AddConstraint(pair.kind, pair.name, Index((prop.name,)))
+        elif name == "unique" and pair.is_new(prop.name) and pair.can_add(prop):
+            yield AddConstraint(pair.kind, pair.name, Unique((prop.name,)))
         else:
             reason = f"adding a property-level @{name} constraint to '{pair.name}.{prop.name}'"
             yield pair.refuse_property(prop.name, reason)
@@ -209,10 +241,15 @@ def _body_constraint_changes(pair: _Pair) -> Iterator[Step]:
     for key, constraint in after.items():
         if key in before:
             continue
-        if isinstance(constraint, Index):
+        if isinstance(constraint, Index) or (isinstance(constraint, Unique) and _is_young(pair, constraint)):
             yield AddConstraint(pair.kind, pair.name, constraint)
         else:
             yield pair.refuse(f"adding constraint '{constraint_text(constraint)}' to '{pair.name}'")
+
+
+def _is_young(pair: _Pair, constraint: Unique) -> bool:
+    """Whether no row could have broken the constraint so far: one of its columns had no values."""
+    return any(pair.is_new(name) and pair.can_add(pair.new.by_name[name]) for name in constraint.columns)
 
 
 def _followed(embed: Embed | None, renamed: dict[str, str]) -> Embed | None:

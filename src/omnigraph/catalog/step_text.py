@@ -40,8 +40,9 @@ def step_text(step: Step) -> str:
             return f"add {_type_noun(kind)} '{name}'"
         case RenameType(kind, old, new):
             return f"rename {_type_noun(kind)} '{old}' -> '{new}'"
-        case AddProperty(kind, owner, name, prop_type):
-            return f"add property '{owner}.{name}' ({plan_type_text(prop_type)}) on {kind} '{owner}'"
+        case AddProperty(kind, owner, name, prop_type, backfill):
+            suffix = " with backfill" if backfill else ""
+            return f"add property '{owner}.{name}' ({plan_type_text(prop_type)}) on {kind} '{owner}'{suffix}"
         case RenameProperty(kind, owner, old, new):
             return f"rename property '{owner}.{old}' -> '{owner}.{new}' on {kind} '{owner}'"
         case AddConstraint(kind, owner, constraint):

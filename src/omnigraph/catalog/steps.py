@@ -40,22 +40,24 @@ class RenameType:
 
 @dataclass(frozen=True, slots=True)
 class AddProperty:
-    """A nullable property that existing rows read as null."""
+    """A property that existing rows read as null, or with `backfill` get a value for."""
 
     type_kind: TypeKind
     type_name: str
     property_name: str
     property_type: PropType
+    backfill: bool = False
 
     def to_json(self) -> Json:
-        """The wire shape."""
-        return {
+        """The wire shape; `backfill` is left out when there is none."""
+        found: Json = {
             "kind": "add_property",
             "type_kind": self.type_kind,
             "type_name": self.type_name,
             "property_name": self.property_name,
             "property_type": encode_type(self.property_type),
         }
+        return {**found, "backfill": True} if self.backfill else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class RenameProperty:
 
 @dataclass(frozen=True, slots=True)
 class AddConstraint:
-    """An index hint; nothing is built until the next optimize."""
+    """An index hint, for which nothing is built until the next optimize, or uniqueness of a new property."""
 
     type_kind: TypeKind
     type_name: str

@@ -23,7 +23,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.branches import MAIN, check_branch_name, check_movable
 from omnigraph.graph.format import CURRENT, FLOOR, MIGRATIONS, Step, check_format, pending_migrations
-from omnigraph.graph.history import commit_at, first_parents, get_commit
+from omnigraph.graph.history import commit_at, distances, first_parents, get_commit, merge_base
 from omnigraph.graph.idempotency import claim_key
 from omnigraph.graph.intents import HELD, Intent, Intents, OwnedIntent, Owner, hold_intent, this_process
 from omnigraph.graph.plan import OperationClass, Plan
@@ -253,6 +253,10 @@ class Repository:
         found = known[branch] = self._snapshot(branch, self._head(view, branch).commit)
         return found
 
+    def state(self, commit: CommitRecord) -> Snapshot:
+        """The state of a commit that is at hand; only its schema is looked up, and kept."""
+        return self._snapshot(commit.branch, commit)
+
     def _snapshot(self, branch: str, commit: CommitRecord) -> Snapshot:
         return Snapshot(branch, commit, self._catalog(commit.schema), self.tables)
 
@@ -267,6 +271,22 @@ class Repository:
         """A branch's first-parent history, newest first, the inherited part included."""
         view = self.manifest.refresh()
         return first_parents(self.manifest, view, self._head(view, branch).commit)
+
+    def merge_base(self, ours: Snapshot, theirs: Snapshot) -> Snapshot:
+        """The state where two histories meet: the nearest common ancestor over both parents."""
+        found = merge_base(self.manifest, self.manifest.view, ours.commit, theirs.commit)
+        if found is None:
+            raise NotFound(
+                f"commits '{ours.commit_id}' and '{theirs.commit_id}' have no common ancestor",
+                details={"commits": [ours.commit_id, theirs.commit_id]},
+            )
+        return self._snapshot(ours.branch, found)
+
+    def is_ancestor(self, commit_id: str, branch: str = MAIN) -> bool:
+        """Whether a commit is part of a branch's history, over both parents."""
+        view = self.manifest.refresh()
+        start = self._head(view, branch).commit
+        return any(commit.id == commit_id for _, commit in distances(self.manifest, view, start))
 
     def recoveries(self) -> list[RecoveryRecord]:
         """What recovery has done, oldest first."""
@@ -313,8 +333,11 @@ class Repository:
             raise reclaimed(commit)
         return commit
 
-    def delete_branch(self, name: str) -> None:
-        """Delete a branch: its name is free at once, its commits stay reachable from others or go with cleanup."""
+    def delete_branch(self, name: str, *, expected_head: str | None = None) -> None:
+        """Delete a branch: its name is free at once, its commits stay reachable from others or go with cleanup.
+
+        With `expected_head` it is refused unless the branch stands at that commit.
+        """
         self._writable("delete a branch")
         name = check_movable(name, "delete")
         doomed: list[str] = []
@@ -327,6 +350,8 @@ class Repository:
                     # An earlier attempt of this call went through, though its answer was lost.
                     return
                 raise NotFound(f"branch '{name}' not found", details={"branch": name})
+            if expected_head is not None:
+                check_expected_head(name, expected_head, self._head(view, name).commit)
             doomed[:] = [entry.incarnation]
             change = Change(registry=registry.without_branch(name))
             self.manifest.replace_registry_if_equals(view, registry, change, remove_head=entry.incarnation)

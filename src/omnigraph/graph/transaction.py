@@ -119,6 +119,11 @@ class Transaction:
         """Whether nothing has been staged."""
         return not self._writes
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the commit would have the tables and the schema of its base."""
+        return self.is_empty and not self._drops and self._schema is None
+
     def plan(
         self,
         operation: str,

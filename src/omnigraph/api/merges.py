@@ -1,0 +1,146 @@
+"""Merges and reverts from Python: bringing a branch into another, undoing a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from omnigraph.api.commits import Commit, by_type_name
+from omnigraph.errors import Conflict, InvalidInput, OmnigraphError
+
+if TYPE_CHECKING:
+    from omnigraph.graph.repository import Repository
+    from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.write.merging import MergeOutcome
+
+# A side, or by the id of a conflict a side or {"value": ...}.
+Resolve: TypeAlias = str | Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge or a revert did; with a dry run, what it would do.
+
+    `outcome` is ``already_up_to_date``, ``fast_forward`` or ``merged``. `affected` counts rows of the types that
+    were merged row by row; `taken` are the types that were taken over as they are, without being read.
+    `conflicts` are those of a dry run: anything else raises them. `branch_deleted` is None unless that was asked for.
+    """
+
+    outcome: str
+    commit: Commit | None = None
+    affected: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    taken: tuple[str, ...] = ()
+    conflicts: tuple[Mapping[str, Any], ...] = ()
+    dry_run: bool = False
+    branch_deleted: bool | None = None
+    branch_delete_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """Everything one can say about a merge or a revert."""
+
+    into: str
+    resolve: Resolve = None
+    dry_run: bool = False
+    message: str | None = None
+    if_commit: str | None = None
+    actor: str | None = None
+    progress: Callable[[str, int], None] | None = None
+
+
+def run_merge(repository: Repository, source: str, request: MergeRequest, *, delete_source: bool) -> Merged:
+    """Merge a branch into another; delete it afterwards if that is wanted and it has not moved on."""
+    from omnigraph.graph.repository import WriteRequest
+    from omnigraph.write.merge_conflicts import Resolutions
+    from omnigraph.write.merging import MergeOutcome, prepare_merge
+
+    source, into = source.strip(), request.into.strip()
+    if source == into:
+        raise InvalidInput("branch_merge requires distinct source and target branches")
+    resolutions = Resolutions.of(request.resolve)
+    theirs = repository.snapshot(source)
+    outcome = MergeOutcome()
+
+    def base_of(ours: Snapshot) -> Snapshot:
+        return repository.merge_base(ours, theirs)
+
+    prepare = prepare_merge(
+        theirs,
+        base_of,
+        resolutions,
+        outcome,
+        repository.reserve_identities,
+        progress=request.progress,
+        dry=request.dry_run,
+    )
+    write = WriteRequest(
+        "merge", actor=request.actor, message=request.message, expected_head=request.if_commit
+    )
+    done = repository.write(into, write, prepare)
+    merged = _merged(outcome, None if done is None else Commit.of(done.commit), request)
+    if not delete_source or request.dry_run:
+        return merged
+    return _delete_merged(repository, source, theirs.commit_id, merged)
+
+
+def _delete_merged(repository: Repository, source: str, merged_head: str, merged: Merged) -> Merged:
+    try:
+        # A commit that came in meanwhile has not been merged: it must not go with the branch.
+        repository.delete_branch(source, expected_head=merged_head)
+    except OmnigraphError as error:
+        return replace(merged, branch_deleted=False, branch_delete_error=error.message)
+    return replace(merged, branch_deleted=True)
+
+
+def run_revert(repository: Repository, commit_id: str, request: MergeRequest) -> Merged:
+    """Undo one commit with a new one."""
+    from omnigraph.graph.repository import WriteRequest
+    from omnigraph.write.merge_conflicts import Resolutions
+    from omnigraph.write.merging import MergeOutcome, prepare_revert
+
+    resolutions = Resolutions.of(request.resolve)
+    undone = repository.snapshot(request.into, commit_id)
+    if undone.commit.parent is None:
+        raise Conflict(
+            f"commit '{commit_id}' is the first one: there is nothing before it",
+            details={"commit_id": commit_id},
+        )
+    if not repository.is_ancestor(undone.commit_id, request.into):
+        raise InvalidInput(
+            f"commit '{commit_id}' is not part of branch '{request.into}'",
+            details={"commit_id": commit_id, "branch": request.into},
+            hint="merge the branch that has it, or revert it there",
+        )
+    before = repository.snapshot(request.into, undone.commit.parent)
+    outcome = MergeOutcome()
+    prepare = prepare_revert(
+        undone,
+        before,
+        resolutions,
+        outcome,
+        repository.reserve_identities,
+        progress=request.progress,
+        dry=request.dry_run,
+    )
+    write = WriteRequest(
+        "revert",
+        actor=request.actor,
+        message=request.message if request.message is not None else f"revert {commit_id}",
+        expected_head=request.if_commit,
+    )
+    done = repository.write(request.into, write, prepare)
+    return _merged(outcome, None if done is None else Commit.of(done.commit), request)
+
+
+def _merged(outcome: MergeOutcome, commit: Commit | None, request: MergeRequest) -> Merged:
+    result = outcome.result
+    return Merged(
+        outcome.outcome,
+        commit,
+        by_type_name(result.affected),
+        tuple(key.split(":", 1)[1] for key in result.taken),
+        tuple(item.to_json() for item in result.conflicts),
+        request.dry_run,
+    )

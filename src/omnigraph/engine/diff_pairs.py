@@ -1,0 +1,135 @@
+"""The rows of two versions brought together by id, in order, however many there are."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import StorageError
+
+INSERT, UPDATE, DELETE = 0, 1, 2
+
+KEYS = pa.schema([("id", pa.string()), ("after", pa.bool_()), ("address", pa.uint64())])
+
+# How much a database may keep in memory while it sorts.
+SORT_MEMORY = "1GB"
+
+_TABLE = "keys"
+
+Addresses: TypeAlias = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Ids, ascending, with where each is found before and after.
+
+    `ops` says which of the addresses count: an insert has none before, a delete none after; those are 0.
+    """
+
+    ids: pa.Array
+    ops: npt.NDArray[np.int8]
+    before: Addresses
+    after: Addresses
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def slice(self, start: int, stop: int) -> Pairs:
+        """Some of them, in their order."""
+        part = np.s_[start:stop]
+        return Pairs(self.ids.slice(start, stop - start), self.ops[part], self.before[part], self.after[part])
+
+    def choose(self, mask: npt.NDArray[np.bool_]) -> Pairs:
+        """Those where the mask is set."""
+        return Pairs(self.ids.filter(pa.array(mask)), self.ops[mask], self.before[mask], self.after[mask])
+
+
+@contextmanager
+def open_pairs(
+    keys: Iterable[pa.RecordBatch], in_memory_rows: int, directory: Path | None = None
+) -> Iterator[Iterator[Pairs]]:
+    """Pairs of keys, batches of the schema `KEYS` with everything before in front of everything after.
+
+    More than `in_memory_rows` keys are sorted on disk, below `directory` or where temporary files go. Nothing of
+    that is left when the context ends.
+    """
+    incoming = iter(keys)
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in incoming:
+        held.append(batch)
+        rows += batch.num_rows
+        if rows > in_memory_rows:
+            break
+    else:
+        yield _pair_in_memory(held)
+        return
+    # Only work as large as this pays for importing a database.
+    from sqlglot import exp
+
+    from omnigraph.engine.duckdb import Limits, Workspace
+
+    with Workspace(directory or Path(tempfile.gettempdir()), Limits(memory=SORT_MEMORY)) as workspace:
+        workspace.append(_TABLE, chain(held, incoming))
+        held.clear()
+        order = exp.select("*").from_(exp.to_identifier(_TABLE)).order_by("id", "after")
+        yield _pair_stream(workspace.stream(order))
+
+
+def _pair_in_memory(batches: list[pa.RecordBatch]) -> Iterator[Pairs]:
+    table = pa.Table.from_batches(batches, KEYS).combine_chunks()
+    if table.num_rows:
+        # Stable, so that what was before stays in front.
+        rows = table.take(pc.sort_indices(table["id"]))
+        yield _pair(rows, _starts(rows))
+
+
+def _pair_stream(batches: Iterable[pa.RecordBatch]) -> Iterator[Pairs]:
+    waiting = KEYS.empty_table()
+    for batch in batches:
+        rows = pa.concat_tables([waiting, pa.Table.from_batches([batch]).cast(KEYS)]).combine_chunks()
+        if not rows.num_rows:
+            continue
+        starts = _starts(rows)
+        # The last id may go on in the next batch.
+        cut = int(starts[-1])
+        waiting = rows.slice(cut)
+        if cut:
+            yield _pair(rows.slice(0, cut), starts[:-1])
+    if waiting.num_rows:
+        yield _pair(waiting, np.zeros(1, np.int64))
+
+
+def _starts(rows: pa.Table) -> npt.NDArray[np.int64]:
+    """Where each id begins."""
+    ids = rows["id"].combine_chunks()
+    other: Any = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
+    return np.concatenate([[0], np.flatnonzero(other) + 1])
+
+
+def _pair(rows: pa.Table, starts: npt.NDArray[np.int64]) -> Pairs:
+    after: npt.NDArray[np.bool_] = rows["after"].to_numpy()
+    addresses: Addresses = rows["address"].to_numpy()
+    sizes = np.diff(starts, append=rows.num_rows)
+    paired = sizes > 1
+    lasts = starts + sizes - 1
+    if (sizes > 2).any() or (after[starts] & paired).any() or not after[lasts[paired]].all():
+        raise StorageError("an id occurs twice in one version of a table")
+    ops = np.where(paired, UPDATE, np.where(after[starts], INSERT, DELETE)).astype(np.int8)
+    none = np.uint64(0)
+    return Pairs(
+        rows["id"].combine_chunks().take(pa.array(starts)),
+        ops,
+        np.where(ops != INSERT, addresses[starts], none),
+        np.where(ops != DELETE, addresses[lasts], none),
+    )

@@ -1,0 +1,108 @@
+"""Storing the rows of a merge: what is laid over a version becomes one staged operation on it."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.columns import arrow_schema
+from omnigraph.engine.bindings import Bindings
+from omnigraph.engine.table_diff import DELETE, INSERT
+from omnigraph.graph.transaction import Transaction
+from omnigraph.store.addresses import carry_addresses
+from omnigraph.store.records import HeadRecord, TablePin
+from omnigraph.store.tables import StagedTable, Tables
+from omnigraph.store.version_diff import Addresses
+from omnigraph.write.merge_conflicts import Choice
+from omnigraph.write.merge_tables import TypeSides
+from omnigraph.write.overlay import ADDRESS, Overlay
+from omnigraph.write.three_way import KEEP, PUT, REMOVE, Mask, TableMerge
+
+# Rows that were inserted, updated and deleted.
+Counts: TypeAlias = dict[str, int]
+
+
+def stage_rows(item: TypeSides, merge: TableMerge, basis: Choice) -> tuple[StagedTable, Counts]:
+    """Lay the rows of a merge over the version of its basis; counts are of what that changed."""
+    tables = item.sides.of(basis).tables
+    pin = item.pin(basis)
+    if pin is None:
+        return _stage_new(item, merge, basis)
+    known, addresses = _find_rows(item, merge, basis, pin)
+    put, removed = merge.actions == PUT, merge.actions == REMOVE
+    schema = arrow_schema(item.table, physical=True)
+    rows = merge.rows.take(pa.array(np.flatnonzero(put))).cast(schema)
+    wide = _widen(tables, pin, schema)
+    doomed = np.sort(addresses[known & (put | removed)])
+    staged = tables.stage_rows(wide, rows.to_batches(), schema, doomed)
+    counts = {
+        "inserted": int((put & ~known).sum()),
+        "updated": int((put & known).sum()),
+        "deleted": int((removed & known).sum()),
+    }
+    return staged, counts
+
+
+def _stage_new(item: TypeSides, merge: TableMerge, basis: Choice) -> tuple[StagedTable, Counts]:
+    """A type that the basis does not have: the other side's version, less what is not to be there."""
+    upper: Choice = "theirs" if basis == "ours" else "ours"
+    pin = item.pin(upper)
+    assert pin is not None
+    unwanted = merge.ids.filter(pa.array(merge.actions == KEEP)).to_pylist()
+    staged = item.sides.of(upper).tables.stage(pin, delete_ids=unwanted)
+    return staged, {"inserted": staged.rows, "updated": 0, "deleted": 0}
+
+
+def _widen(tables: Tables, pin: TablePin, schema: pa.Schema) -> TablePin:
+    """The version with every column of the merged table; those that it lacks are null in its rows."""
+    present = tables.open(pin.path, pin.version).schema
+    missing = [item.with_nullable(True) for item in schema if item.name not in present.names]
+    if not missing:
+        return pin
+    staged = tables.stage_columns(pin, pa.schema([*present, *missing]))
+    return TablePin(pin.path, staged.version, staged.rows, pin.content)
+
+
+def _find_rows(item: TypeSides, merge: TableMerge, basis: Choice, pin: TablePin) -> tuple[Mask, Addresses]:
+    """Which of the rows the basis has, and where.
+
+    What the basis changed itself has been found already. Everything else lies where the common ancestor has it,
+    unless it was moved, and only then is it looked for.
+    """
+    upper, under = merge.upper, merge.under
+    known = np.zeros(len(merge.ids), bool)
+    addresses = np.zeros(len(merge.ids), np.uint64)
+    places = pc.index_in(upper.ids, value_set=under.ids).fill_null(-1).to_numpy()
+    both = np.flatnonzero(places >= 0)
+    known[both] = under.ops[places[both]] != DELETE
+    addresses[both] = under.after_addresses[places[both]]
+    rest = np.flatnonzero((places < 0) & (upper.ops != INSERT))
+    before = item.pin("base")
+    lost = rest
+    if before is not None and len(rest):
+        carried, found = carry_addresses(item.sides.base.tables, before, pin, upper.before_addresses[rest])
+        known[rest[found]] = True
+        addresses[rest[found]] = carried[found]
+        lost = rest[~found]
+    lost = np.concatenate([lost, np.arange(len(upper), len(merge.ids))])
+    wanted = lost[merge.actions[lost] != KEEP]
+    if len(wanted):
+        _look_up(item, merge, basis, wanted, known, addresses)
+    return known, addresses
+
+
+def _look_up(
+    item: TypeSides, merge: TableMerge, basis: Choice, places: np.ndarray, known: Mask, addresses: Addresses
+) -> None:
+    snapshot, table = item.sides.of(basis), item.known(basis)
+    assert table is not None
+    head = HeadRecord(snapshot.branch, snapshot.commit.incarnation, snapshot.commit)
+    ids = merge.ids.take(pa.array(places))
+    rows = Overlay(Transaction(head, snapshot), Bindings()).find(table.key, "id", ids, ["id", ADDRESS])
+    where = pc.index_in(ids, value_set=rows["id"].combine_chunks()).fill_null(-1).to_numpy()
+    found = where >= 0
+    known[places[found]] = True
+    addresses[places[found]] = rows[ADDRESS].to_numpy()[where[found]]

@@ -1,0 +1,116 @@
+"""One type in a merge: its table on the three sides, and what each side changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from omnigraph.catalog.catalog import Catalog, Table
+from omnigraph.catalog.merge import MergedColumn, MergedTable
+from omnigraph.engine.table_diff import Side, TableDiff
+from omnigraph.graph.snapshot import Snapshot
+from omnigraph.store.records import TablePin
+from omnigraph.write.merge_conflicts import Choice
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The three states of a merge: where the two histories meet, and where they stand."""
+
+    base: Snapshot
+    ours: Snapshot
+    theirs: Snapshot
+
+    def of(self, choice: Choice) -> Snapshot:
+        """The state of one side."""
+        return self.ours if choice == "ours" else self.theirs
+
+
+@dataclass(frozen=True)
+class TypeSides:
+    """One type of the merged schema in the three states. Nothing is opened until it is asked for."""
+
+    merged: MergedTable
+    sides: Sides
+
+    @property
+    def table(self) -> Table:
+        """The table as the merged schema has it."""
+        return self.merged.table
+
+    @property
+    def key(self) -> str:
+        """The key of the type in the merged schema."""
+        return self.table.key
+
+    def known(self, side: Literal["base", "ours", "theirs"]) -> Table | None:
+        """The table of the type as one of the states has it."""
+        found: Table | None = getattr(self.merged, side)
+        return found
+
+    def pin(self, side: Literal["base", "ours", "theirs"]) -> TablePin | None:
+        """The version that one of the states pins."""
+        table = self.known(side)
+        if table is None:
+            return None
+        snapshot: Snapshot = getattr(self.sides, side)
+        return snapshot.commit.tables[str(table.id)]
+
+    def _side(self, side: Literal["base", "ours", "theirs"]) -> Side | None:
+        pin = self.pin(side)
+        if pin is None:
+            return None
+        columns = {}
+        for item in self.merged.columns:
+            found = getattr(item, side)
+            if found is not None:
+                columns[item.column.physical] = found.physical
+        snapshot: Snapshot = getattr(self.sides, side)
+        return Side(snapshot.tables, pin, columns)
+
+    @cached_property
+    def _ours(self) -> TableDiff | None:
+        return self._diff("ours")
+
+    @cached_property
+    def _theirs(self) -> TableDiff | None:
+        return self._diff("theirs")
+
+    def diff(self, choice: Choice) -> TableDiff | None:
+        """What one side changed; None when its rows are those of the base, which takes no look at storage."""
+        return self._ours if choice == "ours" else self._theirs
+
+    def _diff(self, choice: Choice) -> TableDiff | None:
+        base, pin = self.pin("base"), self.pin(choice)
+        if base is not None and pin is not None and base.content == pin.content:
+            return None
+        found = TableDiff(self._side("base"), self._side(choice))
+        return None if found.is_empty else found
+
+    def changed(self, choice: Choice) -> bool:
+        """Whether one side has other stored rows than the base."""
+        return self.diff(choice) is not None
+
+    def has_all_columns(self, choice: Choice) -> bool:
+        """Whether one side's version is the merged table's own and can hold its rows as it is."""
+        table = self.known(choice)
+        return (
+            table is not None
+            and table.id == self.table.id
+            and all(getattr(item, choice) is not None for item in self.merged.columns)
+        )
+
+
+def same_schema(catalog: Catalog) -> tuple[MergedTable, ...]:
+    """The tables of a merge whose three states have one schema."""
+    return tuple(
+        MergedTable(
+            table,
+            table,
+            table,
+            table,
+            tuple(MergedColumn(column, column, column, column) for column in table.columns),
+        )
+        for table in catalog.tables.values()
+    )

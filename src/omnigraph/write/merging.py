@@ -1,0 +1,104 @@
+"""Merges and reverts as work on a transaction: which states meet, and what comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from omnigraph.graph.plan import OperationClass
+from omnigraph.graph.snapshot import Snapshot
+from omnigraph.graph.transaction import Transaction
+from omnigraph.write.merge import Merge, MergeResult, Progress, fast_forward, refuse
+from omnigraph.write.merge_conflicts import Resolutions
+from omnigraph.write.merge_schema import Reserve
+from omnigraph.write.merge_tables import Sides
+
+Outcome: TypeAlias = Literal["already_up_to_date", "fast_forward", "merged"]
+
+
+@dataclass
+class MergeOutcome:
+    """What a merge did, or with a dry run would do."""
+
+    outcome: Outcome = "already_up_to_date"
+    result: MergeResult = field(default_factory=MergeResult)
+
+
+def prepare_merge(
+    theirs: Snapshot,
+    base_of: Callable[[Snapshot], Snapshot],
+    resolutions: Resolutions,
+    outcome: MergeOutcome,
+    reserve: Reserve,
+    *,
+    progress: Progress | None = None,
+    dry: bool = False,
+) -> Callable[[Transaction], OperationClass | None]:
+    """The work of merging a state into a branch, to be run on a transaction, again if it must be.
+
+    `base_of` gives the state where the branch's history meets theirs. The commit has their commit as its second
+    parent. A merge is a function of the two states, so one whose branch moved is simply done again on top of
+    that. Conflicts raise `MergeConflicts`, but for a dry run, which leaves them in the outcome.
+    """
+
+    def prepare(transaction: Transaction) -> OperationClass | None:
+        sides = Sides(base_of(transaction.base), transaction.base, theirs)
+        outcome.outcome, outcome.result = "already_up_to_date", MergeResult()
+        if sides.base.commit_id == theirs.commit_id:
+            return None
+        transaction.merged_parent = theirs.commit_id
+        outcome.outcome = "fast_forward" if sides.base.commit_id == sides.ours.commit_id else "merged"
+        _bring_together(transaction, sides, resolutions, outcome, reserve, progress, dry=dry)
+        return None if dry else "insert"
+
+    return prepare
+
+
+def prepare_revert(
+    undone: Snapshot,
+    before: Snapshot,
+    resolutions: Resolutions,
+    outcome: MergeOutcome,
+    reserve: Reserve,
+    *,
+    progress: Progress | None = None,
+    dry: bool = False,
+) -> Callable[[Transaction], OperationClass | None]:
+    """The work of undoing one commit: a merge of the state before it, as if that had been made of it.
+
+    What later commits did stays, or is a conflict where it touches the same property.
+    """
+
+    def prepare(transaction: Transaction) -> OperationClass | None:
+        sides = Sides(undone, transaction.base, before)
+        outcome.result = MergeResult()
+        outcome.outcome = "fast_forward" if undone.commit_id == sides.ours.commit_id else "merged"
+        _bring_together(transaction, sides, resolutions, outcome, reserve, progress, dry=dry)
+        if transaction.is_unchanged and not dry and not outcome.result.conflicts:
+            outcome.outcome = "already_up_to_date"
+            return None
+        return None if dry else "insert"
+
+    return prepare
+
+
+def _bring_together(
+    transaction: Transaction,
+    sides: Sides,
+    resolutions: Resolutions,
+    outcome: MergeOutcome,
+    reserve: Reserve,
+    progress: Progress | None,
+    *,
+    dry: bool,
+) -> None:
+    if outcome.outcome == "fast_forward":
+        outcome.result.taken = fast_forward(transaction, sides)
+        return
+    merge = Merge(sides, resolutions, reserve, progress)
+    outcome.result = merge.decide()
+    if dry:
+        return
+    refuse(outcome.result)
+    outcome.result = merge.stage(transaction)
