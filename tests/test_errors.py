@@ -34,6 +34,7 @@ CODES = {
     "RecoveryRequired": "recovery_required",
     "StorageError": "storage_error",
     "UnsupportedFormat": "unsupported_format",
+    "ChangeFeedGap": "change_feed_gap",
 }
 
 EXTRAS: dict[str, dict[str, Any]] = {

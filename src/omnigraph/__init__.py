@@ -6,7 +6,9 @@ from omnigraph.api.entry import init, open  # noqa: A004 - the name is part of t
 from omnigraph.api.graph import Graph
 from omnigraph.api.loads import LoadReceipt
 from omnigraph.api.result import Result
+from omnigraph.api.schemas import SchemaApplied
 from omnigraph.errors import OmnigraphError
+from omnigraph.write.expression import expr
 
 __all__ = [
     "Branch",
@@ -18,9 +20,11 @@ __all__ = [
     "Receipt",
     "Repair",
     "Result",
+    "SchemaApplied",
     "__version__",
     "aio",
     "errors",
+    "expr",
     "init",
     "open",
 ]

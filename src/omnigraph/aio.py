@@ -27,11 +27,14 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
 from omnigraph.api import entry
+from omnigraph.api.changes import Diff, Kind, Op, State
 from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Repair
 from omnigraph.api.exports import ExportFormat
-from omnigraph.api.graph import Branches, Graph, SchemaView
+from omnigraph.api.graph import Branches, Graph
 from omnigraph.api.loads import LoadMode, LoadReceipt, Rejects
+from omnigraph.api.merges import Merged, Resolve
 from omnigraph.api.result import Result
+from omnigraph.api.schemas import SchemaApplied, SchemaView
 from omnigraph.errors import InvalidInput
 from omnigraph.pipeline.engines import Engine
 
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
     from omnigraph.catalog.steps import Plan
     from omnigraph.engine.embedding import Embedder
     from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.read.baseline import Baseline
+    from omnigraph.read.change_pages import ChangePage
+    from omnigraph.read.feed import FeedPage
 
 __all__ = ["AsyncBranches", "AsyncGraph", "AsyncSchemaView", "Opening", "init", "open"]
 
@@ -295,6 +301,32 @@ class AsyncGraph:
             )
         )
 
+    async def revert(
+        self,
+        commit_id: str,
+        *,
+        branch: str = "main",
+        resolve: Resolve = None,
+        dry_run: bool = False,
+        message: str | None = None,
+        if_commit: str | None = None,
+        actor: str | None = None,
+        progress: Callable[[str, int], None] | None = None,
+    ) -> Merged:
+        """Undo one commit with a new one; see `Graph.revert`."""
+        return await self._threads.write(
+            lambda: self._graph.revert(
+                commit_id,
+                branch=branch,
+                resolve=resolve,
+                dry_run=dry_run,
+                message=message,
+                if_commit=if_commit,
+                actor=actor,
+                progress=progress,
+            )
+        )
+
     # --- history -----------------------------------------------------------------------------------------
 
     async def commits(
@@ -310,6 +342,81 @@ class AsyncGraph:
     async def snapshot(self, branch: str = "main", at: str | datetime | Snapshot | None = None) -> Snapshot:
         """The state of a branch, or of a commit or moment; see `Graph.snapshot`."""
         return await self._threads.read(lambda: self._graph.snapshot(branch, at))
+
+    # --- changes -----------------------------------------------------------------------------------------
+
+    async def diff(
+        self,
+        before: State,
+        after: State,
+        *,
+        kinds: Sequence[Kind] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[Op] | None = None,
+    ) -> Diff:
+        """What is different between two states; see `Graph.diff`. Iterating reads in the caller's thread."""
+        return await self._threads.read(
+            lambda: self._graph.diff(before, after, kinds=kinds, types=types, ops=ops)
+        )
+
+    async def changes(
+        self,
+        commit_id: str,
+        *,
+        kinds: Sequence[Kind] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[Op] | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+    ) -> ChangePage:
+        """What a commit changed, a page of it; see `Graph.changes`."""
+        return await self._threads.read(
+            lambda: self._graph.changes(
+                commit_id, kinds=kinds, types=types, ops=ops, limit=limit, page_token=page_token
+            )
+        )
+
+    async def feed(
+        self,
+        *,
+        branch: str = "main",
+        start: str = "now",
+        cursor: str | None = None,
+        page_token: str | None = None,
+        limit: int | None = None,
+        max_commits: int = 128,
+        kinds: Sequence[Kind] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[Op] | None = None,
+    ) -> FeedPage:
+        """The changes of a branch, commit by commit; see `Graph.feed`."""
+        return await self._threads.read(
+            lambda: self._graph.feed(
+                branch=branch,
+                start=start,
+                cursor=cursor,
+                page_token=page_token,
+                limit=limit,
+                max_commits=max_commits,
+                kinds=kinds,
+                types=types,
+                ops=ops,
+            )
+        )
+
+    async def baseline(
+        self,
+        target: str | Path | IO[str],
+        *,
+        branch: str = "main",
+        kinds: Sequence[Kind] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[Op] | None = None,
+    ) -> Baseline:
+        """Write a state and the cursor to go on from; see `Graph.baseline`. Cancelled, it is waited for."""
+        return await self._threads.read(
+            lambda: self._graph.baseline(target, branch=branch, kinds=kinds, types=types, ops=ops), whole=True
+        )
 
     # --- maintenance -------------------------------------------------------------------------------------
 
@@ -368,6 +475,34 @@ class AsyncBranches:
         """Delete a branch; its name is free at once."""
         await self._threads.write(lambda: self._branches.delete(name))
 
+    async def merge(
+        self,
+        source: str,
+        into: str = "main",
+        *,
+        delete_source: bool = False,
+        resolve: Resolve = None,
+        dry_run: bool = False,
+        message: str | None = None,
+        if_commit: str | None = None,
+        actor: str | None = None,
+        progress: Callable[[str, int], None] | None = None,
+    ) -> Merged:
+        """Bring what a branch did into another, as one commit; see `Branches.merge`."""
+        return await self._threads.write(
+            lambda: self._branches.merge(
+                source,
+                into,
+                delete_source=delete_source,
+                resolve=resolve,
+                dry_run=dry_run,
+                message=message,
+                if_commit=if_commit,
+                actor=actor,
+                progress=progress,
+            )
+        )
+
 
 class AsyncSchemaView:
     """The schema of a graph, for coroutines."""
@@ -380,10 +515,41 @@ class AsyncSchemaView:
         """The text of the schema that was accepted."""
         return await self._threads.read(lambda: self._schema.source(branch, at))
 
-    async def plan(self, text: str | Path, *, allow_data_loss: bool = False, branch: str = "main") -> Plan:
+    async def plan(
+        self,
+        text: str | Path,
+        *,
+        allow_data_loss: bool = False,
+        branch: str = "main",
+        backfill: Mapping[str, Any] | None = None,
+    ) -> Plan:
         """The steps from a branch's schema to another; see `SchemaView.plan`."""
         return await self._threads.read(
-            lambda: self._schema.plan(text, allow_data_loss=allow_data_loss, branch=branch)
+            lambda: self._schema.plan(text, allow_data_loss=allow_data_loss, branch=branch, backfill=backfill)
+        )
+
+    async def apply(
+        self,
+        text: str | Path,
+        *,
+        allow_data_loss: bool = False,
+        branch: str = "main",
+        backfill: Mapping[str, Any] | None = None,
+        message: str | None = None,
+        if_commit: str | None = None,
+        actor: str | None = None,
+    ) -> SchemaApplied:
+        """Make a schema the accepted one of a branch, as one commit; see `SchemaView.apply`."""
+        return await self._threads.write(
+            lambda: self._schema.apply(
+                text,
+                allow_data_loss=allow_data_loss,
+                branch=branch,
+                backfill=backfill,
+                message=message,
+                if_commit=if_commit,
+                actor=actor,
+            )
         )
 
 

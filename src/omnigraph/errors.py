@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 __all__ = [
+    "ChangeFeedGap",
     "Conflict",
     "ConstraintViolation",
     "InvalidInput",
@@ -180,6 +181,16 @@ class MergeConflicts(OmnigraphError):
     ) -> None:
         super().__init__(message, details=details, hint=hint)
         self.conflicts = tuple(dict(conflict) for conflict in conflicts)
+
+
+class ChangeFeedGap(OmnigraphError):
+    """Changes were asked for whose data cleanup has removed.
+
+    Take a baseline and go on from its cursor; the changes in between cannot be told any more. `details` names
+    the first commit whose changes are gone. Nothing was read past it.
+    """
+
+    code = "change_feed_gap"
 
 
 # --- Storage stands in the way: find out, wait, repair or upgrade. ------------------------------------

@@ -197,6 +197,29 @@ class TestCalls:
 
         run(work)
 
+    def test_branches_merge_and_commits_are_undone(self) -> None:
+        async def work(graph: AsyncGraph) -> None:
+            await graph.mutate(ADD, {"n": "Ana", "a": 30})
+            await graph.branches.create("review")
+            grow = 'query grow($a: I32) { update Person set { age: $a } where name = "Ana" }'
+            await asyncio.gather(
+                graph.mutate(grow, {"a": 31}), graph.mutate(grow, {"a": 32}, branch="review")
+            )
+            with pytest.raises(og.errors.MergeConflicts):
+                await graph.branches.merge("review")
+            told = await graph.branches.merge("review", dry_run=True)
+            assert [item["property"] for item in told.conflicts] == ["age"]
+            merged = await graph.branches.merge("review", resolve="theirs", delete_source=True)
+            assert (merged.outcome, merged.branch_deleted) == ("merged", True)
+            assert merged.commit is not None
+            assert merged.commit.actor == "ana"
+            assert (await graph.get("Person", "Ana") or {})["age"] == 32
+            undone = await graph.revert(merged.commit.id, message="back")
+            assert undone.commit == (await graph.commits(limit=1))[0]
+            assert (await graph.get("Person", "Ana") or {})["age"] == 31
+
+        run(work)
+
     def test_many_queries_and_mutations_run_on_one_handle(self) -> None:
         async def work(graph: AsyncGraph) -> None:
             async def write(number: int) -> str:

@@ -34,7 +34,7 @@ def completed(typed: str) -> list[str]:
 
 def test_commands_are_completed_and_old_names_are_not() -> None:
     assert completed("omnigraph ex") == ["explain", "export"]
-    assert completed("omnigraph re") == []
+    assert completed("omnigraph re") == ["revert"]
 
 
 def test_values_of_options_are_completed() -> None:
@@ -51,6 +51,9 @@ def test_values_of_options_are_completed() -> None:
         "omnigraph get --store = g.omni --branch m",
         "omnigraph export g.omni --branch m",
         "omnigraph load g.omni --from m",
+        "omnigraph branch merge --uri g.omni m",
+        "omnigraph branch merge mine --uri g.omni --into m",
+        "omnigraph revert COMMIT --uri g.omni --branch m",
     ],
 )
 def test_branches_of_the_graph_are_completed(typed: str) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.engine.diff_ids import hash_ids
+from omnigraph.engine.diff_pairs import KEYS, pair_sorted
 from omnigraph.engine.table_diff import DELETE, INSERT, UPDATE, Side, TableDiff
 from omnigraph.errors import InvalidInput, NotFound, StorageError
 from omnigraph.store.records import TablePin
@@ -119,6 +120,9 @@ def test_parts_share_out_the_changes() -> None:
     diff = diff_of(tables, base, after)
     parts = [changes(diff.batches(part=(number, 3))) for number in range(3)]
     assert all(len(part) > 40 for part in parts)
+    for number, part in enumerate(parts):
+        hashes = hash_ids(pa.array([id_ for id_, *_ in part]))
+        assert (hashes % np.uint64(3) == number).all()
     assert sorted(item for part in parts for item in part) == sorted(changes(diff.batches()))
 
 
@@ -252,6 +256,25 @@ def test_two_rows_of_one_id_are_an_error() -> None:
 
 
 # --- on disk ---------------------------------------------------------------------------------------------
+
+
+def test_an_id_may_be_split_between_batches() -> None:
+    rows = [("a", False, 1), ("a", True, 2), ("b", True, 3), ("c", False, 4), ("c", True, 5), ("d", False, 6)]
+    keys = pa.Table.from_pylist([dict(zip(KEYS.names, row, strict=True)) for row in rows], KEYS)
+    for size in range(1, 8):
+        batches = [KEYS.empty_table().to_batches(), keys.combine_chunks().to_batches(max_chunksize=size)]
+        found = [
+            item
+            for pairs in pair_sorted(batch for part in batches for batch in part)
+            for item in zip(
+                pairs.ids.to_pylist(),
+                pairs.ops.tolist(),
+                pairs.before.tolist(),
+                pairs.after.tolist(),
+                strict=True,
+            )
+        ]
+        assert found == [("a", UPDATE, 1, 2), ("b", INSERT, 0, 3), ("c", UPDATE, 4, 5), ("d", DELETE, 6, 0)]
 
 
 def spilled(tables: Tables, after: TablePin, folder: Path) -> TableDiff:

@@ -54,9 +54,10 @@ def grow(tables: Tables, pin: TablePin, history: list[Any]) -> TablePin:
         elif kind == "rewrite":
             pin = pin_of(tables.stage_rewrite(pin))
         else:
-            old = [item.id for item in list_fragments(tables, pin)][:2]
-            if old:
-                text = rewrite_fragments(tables.root, pin, old, 1_000 + len(there))
+            numbers = [item.id for item in list_fragments(tables, pin)]
+            if numbers:
+                old, new = numbers[:2], max(numbers) + 10
+                text = rewrite_fragments(tables.root, pin, old, new)
                 pin = pin_of(tables.stage_rewritten(pin, [(old, read_fragments([text])[0])]))
     return pin
 

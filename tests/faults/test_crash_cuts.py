@@ -19,6 +19,7 @@ from tests.support.workload import (
     Setting,
     State,
     Task,
+    after_all,
     catalog,
     check_invariants,
     look,
@@ -79,7 +80,10 @@ def test_a_healer_that_dies_leaves_its_work_to_the_next_one(
 
 def check_cut(kind: str, uri: str, run: Run, before: State | None, after: State) -> None:
     """Everything that must hold after a cut."""
-    made = look(uri) is not None
+    now = look(uri)
+    made = now is not None
+    if before is not None:
+        after = after_all(kind, now, before, after)
     intent = pending_intent(uri) if made else None
     published = intent is not None and is_published(uri, intent)
     if not made:

@@ -16,14 +16,24 @@ from tests.support.s3_fixtures import s3, s3_server
 from tests.support.s3_graphs import upload_graph
 from tests.support.s3_seam import Log
 from tests.support.workers import ROOT
-from tests.support.workload import KINDS, Setting, State, Task, check_invariants, look
+from tests.support.workload import (
+    EVERY_KIND,
+    KINDS,
+    MERGE_KINDS,
+    Setting,
+    State,
+    Task,
+    after_all,
+    check_invariants,
+    look,
+)
 
 __all__ = ["s3", "s3_server"]
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(3_600)]
 PATIENCE = 60.0
-SAMPLE = ("append", "bulk", "mixed", "create-branch", "keyed", "fold-the-log")
-EVERY = tuple(name for name in KINDS if name not in ("heal", "fold-and-trim-the-log"))
+SAMPLE = ("append", "bulk", "mixed", "create-branch", "keyed", "fold-the-log", "merge-rows")
+EVERY = tuple(name for name in KINDS | MERGE_KINDS if name not in ("heal", "fold-and-trim-the-log"))
 
 
 def _start(kind: str, uri: str, bucket: Bucket) -> subprocess.Popen[str]:
@@ -77,7 +87,7 @@ def _check(uri: str, bucket: Bucket, acknowledged: str | None, before: State, af
 def test_a_writer_that_dies_at_a_request_leaves_the_state_before_or_after(
     kind: str, s3: Bucket, settings: Callable[[Setting], Path], cuts: Cuts
 ) -> None:
-    template = settings(KINDS[kind].setting)
+    template = settings(EVERY_KIND[kind].setting)
     uri = upload_graph(template, s3, "whole")
     before = look(uri, s3.options)
     with s3.seam.recording() as log:
@@ -92,5 +102,6 @@ def test_a_writer_that_dies_at_a_request_leaves_the_state_before_or_after(
             uri = upload_graph(template, s3, f"cut-{at}-{applied}")
             acknowledged = _run_cut(kind, uri, s3, at, applied=applied)
             with cuts.watching(at, f"{log.requests[at - 1]} (applied: {applied})"):
-                _check(uri, s3, acknowledged, before, after)
+                expected = after_all(kind, look(uri, s3.options), before, after)
+                _check(uri, s3, acknowledged, before, expected)
     cuts.report()

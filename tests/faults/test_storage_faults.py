@@ -15,12 +15,22 @@ import pytest
 
 from omnigraph.errors import OmnigraphError, OutcomeUnknown
 from omnigraph.graph.repository import Repository
+from tests.faults.conftest import wanted_cuts
 from tests.support.crash import spread
 from tests.support.s3 import Bucket
 from tests.support.s3_fixtures import s3, s3_server
 from tests.support.s3_graphs import upload_graph
 from tests.support.s3_seam import How
-from tests.support.workload import KINDS, Setting, State, check_invariants, look
+from tests.support.workload import (
+    EVERY_KIND,
+    KINDS,
+    MERGE_KINDS,
+    Setting,
+    State,
+    after_all,
+    check_invariants,
+    look,
+)
 
 __all__ = ["s3", "s3_server"]
 
@@ -29,6 +39,12 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_600)]
 WAYS: Final[tuple[How | int, ...]] = (503, 403, "reset", "drop", "applied_500", "hang", "late")
 # One attempt at everything, so that a single fault reaches our code instead of a retry below it.
 IMPATIENT: Final = {"max_retries": "0", "timeout": "400ms", "retry_timeout": "1s"}
+SAMPLE: Final = [name for name in KINDS if name not in ("heal", "fold-and-trim-the-log")] + [
+    "merge-other-types",
+    "merge-and-delete",
+    "add-required-property",
+]
+EVERY: Final = [*SAMPLE, *(name for name in MERGE_KINDS if name not in SAMPLE)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +61,7 @@ def _write_with_fault(kind: str, bucket: Bucket, uri: str, how: How | int, nth: 
     try:
         with bucket.seam.fail(how, nth=nth) as fault:
             try:
-                commit = KINDS[kind].act(graph)
+                commit = EVERY_KIND[kind].act(graph)
             except OmnigraphError as error:
                 return Outcome(fault.hits > 0, error, "")
             return Outcome(fault.hits > 0, None, commit)
@@ -67,11 +83,11 @@ def _check(outcome: Outcome, uri: str, bucket: Bucket, before: State, after: Sta
 
 def _sample(kind: str, requests: int) -> list[tuple[How | int, int]]:
     """Three faults of a kind: another third of the ways for each kind, at the start, middle and end."""
-    first = list(KINDS).index(kind) * 3
+    first = list(EVERY_KIND).index(kind) * 3
     return [(WAYS[(first + step) % len(WAYS)], nth) for step, nth in enumerate(spread(requests, 3))]
 
 
-@pytest.mark.parametrize("kind", [name for name in KINDS if name not in ("heal", "fold-and-trim-the-log")])
+@pytest.mark.parametrize("kind", EVERY if wanted_cuts() == "all" else SAMPLE)
 def test_a_write_of_which_one_request_fails_is_wholly_there_or_not_at_all(
     kind: str,
     s3: Bucket,
@@ -79,12 +95,12 @@ def test_a_write_of_which_one_request_fails_is_wholly_there_or_not_at_all(
     every_cut: bool,
     record_property: Callable[[str, object], None],
 ) -> None:
-    template = settings(KINDS[kind].setting)
+    template = settings(EVERY_KIND[kind].setting)
     uri = upload_graph(template, s3, "calm")
     before = look(uri, s3.options)
     graph = Repository.open(uri, options=s3.options)
     with s3.seam.recording() as log:
-        KINDS[kind].act(graph)
+        EVERY_KIND[kind].act(graph)
     graph.close()
     after = look(uri, s3.options)
     assert before is not None
@@ -101,7 +117,8 @@ def test_a_write_of_which_one_request_fails_is_wholly_there_or_not_at_all(
         outcome = _write_with_fault(kind, s3, uri, how, nth)
         struck += outcome.struck
         try:
-            _check(outcome, uri, s3, before, after)
+            expected = after_all(kind, look(uri, s3.options), before, after)
+            _check(outcome, uri, s3, before, expected)
         except AssertionError as error:
             raise AssertionError(f"request {nth} of {requests} of {kind}, {how}: {error}\n{log}") from error
     record_property("faults", len(chosen))

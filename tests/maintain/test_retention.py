@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import random
+import tempfile
 from datetime import timedelta
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from omnigraph.errors import InvalidInput
+import omnigraph as og
+from omnigraph.api.merges import Merged
+from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.graph.history import merge_base
 from omnigraph.graph.repository import Repository
-from omnigraph.maintain.retention import Retention, parse_duration, retained_commits
+from omnigraph.maintain import retention
+from omnigraph.maintain.cleanup import cleanup
+from omnigraph.maintain.retention import Lineage, Retention, parse_duration, retained_commits
+from omnigraph.store.manifest import Manifest, View
 from omnigraph.store.records import CommitRecord
-from tests.maintain.graphs import change, merge, new_graph
+from tests.maintain.graphs import (
+    CITY,
+    NO_GRACE,
+    RECLAIMED,
+    change,
+    merge,
+    new_graph,
+    overwrite,
+    reopened,
+    rows_at,
+)
 
 NEVER = 2**62
 
@@ -118,3 +139,175 @@ def test_commits_of_a_deleted_branch_are_not_kept(graph: Repository) -> None:
     head = change(graph, "b")
     graph.delete_branch("side")
     assert retained(graph) == ids(head)
+
+
+# --- where branches part -------------------------------------------------------------------------------------
+
+
+def bases(graph: Repository, lineage: Lineage | None = None) -> set[str]:
+    view = graph.manifest.refresh()
+    heads = [graph.head(name) for name in graph.branches()]
+    found = (lineage or Lineage(graph.manifest)).merge_bases(view, heads)
+    assert len({item.id for item in found}) == len(found)
+    return {item.id for item in found}
+
+
+def bases_of_pairs(graph: Repository, pairs: list[tuple[str, str]]) -> set[str]:
+    """The same, pair by pair, as a merge finds them."""
+    view = graph.manifest.refresh()
+    found = (merge_base(graph.manifest, view, *(graph.head(name).commit for name in pair)) for pair in pairs)
+    return {item.id for item in found if item is not None}
+
+
+def people(graph: Repository, branch: str) -> list[object]:
+    return sorted(graph.snapshot(branch).scan("node:Person")["id"].to_pylist())
+
+
+def merge_people(graph: Repository, source: str) -> Merged:
+    """A real merge into main, on a handle that has nothing in memory."""
+    return og.open(graph.location.uri, durability="os").branches.merge(source)
+
+
+def test_a_branch_that_parted_long_ago_can_be_merged_after_cleanup(graph: Repository) -> None:
+    overwrite(graph, "old", "gone")
+    fork = overwrite(graph, "old")
+    graph.create_branch("side")
+    change(graph, "theirs", branch="side", delete=["old"])
+    change(graph, "more", branch="side")
+    for number in range(3):
+        change(graph, f"ours-{number}")
+    report = cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+    assert report.old_versions_removed > 0
+    assert rows_at(reopened(graph), fork) != RECLAIMED
+    merged = merge_people(graph, "side")
+    assert merged.outcome == "merged"
+    assert merged.affected == {"Person": {"inserted": 2, "updated": 0, "deleted": 1}}
+    assert people(graph, "main") == ["more", "ours-0", "ours-1", "ours-2", "theirs"]
+
+
+def test_a_base_goes_with_the_branch_that_needed_it(graph: Repository) -> None:
+    fork = overwrite(graph, "old")
+    graph.create_branch("side")
+    overwrite(graph, "theirs", branch="side")
+    overwrite(graph, "ours")
+    cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+    assert rows_at(reopened(graph), fork) != RECLAIMED
+    graph.delete_branch("side")
+    cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+    assert rows_at(reopened(graph), fork) == RECLAIMED
+
+
+def test_a_merge_makes_a_newer_base_and_the_older_one_goes(graph: Repository) -> None:
+    fork = overwrite(graph, "old")
+    graph.create_branch("side")
+    theirs = overwrite(graph, "theirs", branch="side")
+    change(graph, "Rome", key=CITY)
+    assert merge_people(graph, "side").outcome == "merged"
+    overwrite(graph, "ours")
+    overwrite(graph, "theirs too", branch="side")
+    assert bases(graph) == ids(theirs)
+    cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+    fresh = reopened(graph)
+    assert [rows_at(fresh, item) == RECLAIMED for item in (fork, theirs)] == [True, False]
+
+
+def test_a_merge_whose_base_was_reclaimed_says_so(graph: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    fork = overwrite(graph, "old")
+    graph.create_branch("side")
+    overwrite(graph, "theirs", branch="side")
+    head = overwrite(graph, "ours")
+    # As a cleanup did before it knew of bases.
+    monkeypatch.setattr(Lineage, "merge_bases", lambda *_: [])
+    cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+    with pytest.raises(NotFound, match=f"the data of commit '{fork.id}' was reclaimed by cleanup") as refused:
+        merge_people(graph, "side")
+    assert refused.value.details == {"commit_id": fork.id, "reason": "reclaimed"}
+    assert graph.head().commit == head
+
+
+def test_cleanup_does_not_mind_a_base_that_was_reclaimed_before(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork = overwrite(graph, "old")
+    graph.create_branch("side")
+    overwrite(graph, "theirs", branch="side")
+    overwrite(graph, "ours")
+    with monkeypatch.context() as patch:
+        patch.setattr(Lineage, "merge_bases", lambda *_: [])
+        cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+    assert bases(graph) == ids(fork)
+    report = cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+    assert (report.files_removed, [item.error for item in report.datasets if item.error]) == (0, [])
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    steps=st.lists(st.sampled_from(["change"] * 4 + ["branch", "branch", "merge"]), max_size=24),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_the_bases_are_those_that_merges_find(steps: list[str], seed: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        graph, dice = new_graph(str(Path(folder) / "g")), random.Random(seed)
+        lineage = Lineage(graph.manifest)
+        for number, step in enumerate(steps):
+            branch, other = dice.choices(list(graph.branches()), k=2)
+            if step == "change":
+                change(graph, f"p{number}", branch=branch)
+            elif step == "branch":
+                graph.create_branch(f"b{number}", branch)
+            elif branch != other:
+                merge(graph, branch, other)
+            if number % 5 == 0:
+                bases(graph, lineage)
+        expected = bases_of_pairs(graph, list(combinations(graph.branches(), 2)))
+        # One that has followed the graph on its way gives what a new one does.
+        assert bases(graph) == bases(graph, lineage) == expected
+
+
+def test_among_many_branches_those_with_main_and_with_the_origin_count(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "ALL_PAIRS", 3)
+    change(graph, "a")
+    pairs = []
+    for name, origin in (("b", "main"), ("c", "b"), ("d", "c"), ("e", "main"), ("f", "c")):
+        graph.create_branch(name, origin)
+        change(graph, name, branch=name)
+        change(graph, f"{origin} again after {name}", branch=origin)
+        pairs += [(name, "main"), (name, origin)]
+    # Two that have nothing in common but a branch that is gone.
+    graph.create_branch("gone")
+    shared = change(graph, "shared", branch="gone")
+    for name in ("x", "y"):
+        graph.create_branch(name, "gone")
+        change(graph, name, branch=name)
+        pairs.append((name, "main"))
+    graph.delete_branch("gone")
+    wanted = bases_of_pairs(graph, pairs)
+    assert bases(graph) == wanted
+    monkeypatch.setattr(retention, "ALL_PAIRS", 64)
+    assert bases(graph) == wanted | ids(shared)
+
+
+def test_lineage_is_read_once_however_many_branches_there_are(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        change(graph, f"m{number}")
+        graph.create_branch(f"b{number}")
+        change(graph, f"b{number}", branch=f"b{number}")
+    read: list[str] = []
+    usual = Manifest.find_commit
+
+    def counting(self: Manifest, view: View, id_: str) -> CommitRecord | None:
+        read.append(id_)
+        return usual(self, view, id_)
+
+    monkeypatch.setattr(Manifest, "find_commit", counting)
+    lineage = Lineage(graph.manifest)
+    found = bases(graph, lineage)
+    commits = sum(1 for _ in graph.manifest.all_commits(graph.manifest.view))
+    assert len(read) <= commits + len(found)
+    read.clear()
+    assert bases(graph, lineage) == found
+    assert sorted(read) == sorted(found)

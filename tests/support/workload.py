@@ -27,11 +27,14 @@ from omnigraph.catalog.columns import arrow_schema
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.compile import load_schema
 from omnigraph.store import manifest
 from omnigraph.store.records import GENESIS_SEQUENCE, CommitRecord, RecoveryRecord
+from tests.support import merge_writes
 from tests.support.api_writes import API_WRITES, make_people
+from tests.support.merge_writes import MERGE_WRITES, make_branches
 
 SCHEMA: Final = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { since: I32? }\n"
 PERSON, KNOWS = "node:Person", "edge:Knows"
@@ -41,16 +44,17 @@ SIDE: Final = "side"
 PAIR: Final = "pair"
 SHALLOW_FOLD: Final = 4
 MADE_ID: Final = 26
+USUAL: Final = frozenset({"id", "src", "dst", "name", "age", "since"})
 
 Rows: TypeAlias = dict[str, int]
 Graph: TypeAlias = Repository
 Act: TypeAlias = Callable[[Graph], str]
-Setting: TypeAlias = Literal["nothing", "small", "worn", "long", "deep", "people"]
+Setting: TypeAlias = Literal["nothing", "small", "worn", "long", "deep", "people", "branches"]
 
 
-def catalog() -> Catalog:
-    """The catalog of the schema above."""
-    return accept(load_schema(SCHEMA), SCHEMA)
+def catalog(text: str = SCHEMA) -> Catalog:
+    """The catalog of a schema, of the one above unless another is given."""
+    return accept(load_schema(text), text)
 
 
 def rows_of(transaction: Transaction, key: str, rows: Rows) -> pa.Table:
@@ -214,10 +218,14 @@ def _heal(graph: Graph) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of write: the graph it starts from and what it does there."""
+    """A kind of write: the graph it starts from and what it does there.
+
+    `doomed` is a branch that it deletes in the end, by a step of its own.
+    """
 
     setting: Setting
     act: Act
+    doomed: str | None = None
 
 
 KINDS: Final[dict[str, Kind]] = {
@@ -242,6 +250,10 @@ KINDS: Final[dict[str, Kind]] = {
     "heal": Kind("small", _heal),
 }
 API_KINDS: Final[dict[str, Kind]] = {name: Kind("people", item.act) for name, item in API_WRITES.items()}
+MERGE_KINDS: Final[dict[str, Kind]] = {
+    name: Kind("branches", item.act, item.doomed) for name, item in MERGE_WRITES.items()
+}
+EVERY_KIND: Final[dict[str, Kind]] = KINDS | API_KINDS | MERGE_KINDS
 
 
 # --- the graphs they start from ---------------------------------------------------------------------------
@@ -251,7 +263,12 @@ def prepare_setting(setting: Setting, uri: str, options: Mapping[str, str] | Non
     """Make the graph that kinds of a setting start from."""
     if setting == "nothing":
         return
-    graph = Repository.init(uri, catalog(), options=options, durability="os", actor="founder")
+    schema = merge_writes.SCHEMA if setting == "branches" else SCHEMA
+    graph = Repository.init(uri, catalog(schema), options=options, durability="os", actor="founder")
+    if setting == "branches":
+        make_branches(graph)
+        graph.close()
+        return
     write(graph, change(insert=pairs(0, 1, 2, 3)), actor="founder")
     graph.create_branch(SIDE, actor="founder")
     write(graph, change(insert=pairs(4)), actor="founder")
@@ -325,7 +342,7 @@ def run(task: Task) -> None:
             graph = Repository.open(task.uri, options=task.options, durability=task.durability)
             if task.lease_seconds is not None:
                 graph.intents.lease_seconds = task.lease_seconds
-            commit = (KINDS | API_KINDS)[task.kind].act(graph)
+            commit = EVERY_KIND[task.kind].act(graph)
     except OmnigraphError as error:
         say(f"REFUSED {error.code} {error.message}")
     else:
@@ -338,14 +355,30 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+def after_all(kind: str, now: State | None, before: State, after: State) -> State:
+    """The state after a kind of write, less its last step where that can be missing: deleting a branch."""
+    doomed = EVERY_KIND[kind].doomed
+    if doomed is None or now is None or doomed not in now.branches:
+        return after
+    return after.with_branch_of(before, doomed)
+
+
 # --- what must hold ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a reader can see of a graph: per branch how long its history is and the rows of each table."""
+    """What a reader can see of a graph: per branch how long its history is and the rows of each table.
+
+    `rest` has per branch the schema, and what is in types and properties that most graphs here do not have.
+    """
 
     branches: dict[str, tuple[int, dict[str, Rows]]]
+    rest: dict[str, tuple[str, dict[str, list[str]]]] = field(default_factory=dict)
+
+    def with_branch_of(self, other: State, name: str) -> State:
+        """This state, with a branch as another has it."""
+        return State(self.branches | {name: other.branches[name]}, self.rest | {name: other.rest[name]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,12 +392,28 @@ class Findings:
 
 def observe(graph: Graph) -> State:
     """The state of a graph as a reader sees it."""
-    found = {}
+    found, rest = {}, {}
     for name in graph.branches():
         snapshot = graph.snapshot(name)
         tables = {key: _without_made_ids(key, snapshot.scan(key)) for key in BOTH}
         found[name] = (snapshot.commit.sequence, tables)
-    return State(found)
+        rest[name] = snapshot.catalog.source, _rest_of(snapshot)
+    return State(found, rest)
+
+
+def _rest_of(snapshot: Snapshot) -> dict[str, list[str]]:
+    """By type, the rows of properties that are not among those which every graph here has."""
+    found = {}
+    for key, table in snapshot.catalog.tables.items():
+        columns = {item.physical: item.name for item in table.columns}
+        if key in BOTH:
+            columns = {physical: name for physical, name in columns.items() if name not in USUAL}
+        if not columns:
+            continue
+        rows = snapshot.scan(key, columns=sorted({"id", *columns})).to_pylist()
+        named = [{columns.get(name, name): value for name, value in row.items()} for row in rows]
+        found[key] = sorted(json.dumps(row, sort_keys=True) for row in named)
+    return found
 
 
 def look(uri: str, options: Mapping[str, str] | None = None) -> State | None:
@@ -439,8 +488,13 @@ def _check_manifest(graph: Graph) -> dict[str, CommitRecord]:
     heads = Counter(item.parts[0] for item in view.of_kind("head"))
     live = Counter(entry.incarnation for entry in graph.branches().values())
     assert heads == live, f"heads {dict(heads)} do not match the live branches {dict(live)}"
-    rows = view.dataset.to_table()["key"].to_pylist()
-    repeated = [key for key, times in Counter(rows).items() if times > 1]
+    stored = view.dataset.to_table()
+    rows = stored["key"].to_pylist()
+    # A schema that another branch has accepted too may be there twice, but not with two meanings.
+    meanings = {*zip(rows, stored["body"].to_pylist(), strict=True)}
+    counted = [key for key in rows if not key.startswith("schema:")]
+    counted += [key for key, _ in meanings if key.startswith("schema:")]
+    repeated = [key for key, times in Counter(counted).items() if times > 1]
     assert not repeated, f"rows of the manifest occur more than once: {repeated}"
     commits = {item.id: item for item in graph.manifest.all_commits(view)}
     logged = {key.removeprefix("commit:") for key in rows if key.startswith("commit:")}
@@ -464,7 +518,8 @@ def _check_chain(graph: Graph, branch: str, commits: Mapping[str, CommitRecord])
             assert commit.created_at < newer.created_at, f"{branch} runs backwards in time"
         newer = commit
         chain.add(commit.id)
-        assert commit.parent is None or commit.parent in commits, f"{commit.id} has lost its parent"
+        for parent in (commit.parent, commit.merged_parent):
+            assert parent is None or parent in commits, f"{commit.id} has lost its parent {parent}"
         commit = None if commit.parent is None else commits[commit.parent]
     assert newer is not None
     assert newer.sequence == GENESIS_SEQUENCE, f"{branch} does not reach the first commit"

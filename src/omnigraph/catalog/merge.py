@@ -118,15 +118,19 @@ def _merged_catalog(placed: Placed, text: str, sides: Triple[Catalog], counter: 
 def _merged_table(table: Table, placed: Placed, sides: Triple[Catalog]) -> MergedTable:
     triple, _ = placed.types[table.kind, table.name]
     tables = _tables(triple, sides)
-    columns = []
-    for column in table.columns:
-        if column.property_id is None:
-            held = tables.map(lambda part: column.name)
-        else:
-            known = placed.properties.get((table.kind, table.name, column.name))
-            held = Triple(None, None, None) if known is None else known.properties.map(lambda item: item.name)
-        columns.append(MergedColumn(column, *map(_column, tables.parts, held.parts)))
-    return MergedTable(table, *tables.parts, tuple(columns))
+    columns = tuple(
+        MergedColumn(column, *map(_column, tables.parts, _names(column, table, placed).parts))
+        for column in table.columns
+    )
+    return MergedTable(table, *tables.parts, columns)
+
+
+def _names(column: Column, table: Table, placed: Placed) -> Triple[str]:
+    """What a column of a merged table is called in each catalog."""
+    if column.property_id is None:
+        return Triple(column.name, column.name, column.name)
+    known = placed.properties.get((table.kind, table.name, column.name))
+    return Triple(None, None, None) if known is None else known.properties.map(lambda item: item.name)
 
 
 def _column(table: Table | None, name: str | None) -> Column | None:

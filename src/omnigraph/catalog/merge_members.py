@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -16,8 +16,8 @@ from omnigraph.catalog.merge_aspects import (
 from omnigraph.catalog.merge_names import settle_names
 from omnigraph.catalog.schema_conflicts import Decisions
 from omnigraph.catalog.schema_text import property_text
-from omnigraph.catalog.shape import canonical_constraint, canonical_type
-from omnigraph.catalog.triples import PropertyTriple, Side, TypeTriple
+from omnigraph.catalog.shape import canonical_constraint, canonical_type, constraint_keys
+from omnigraph.catalog.triples import PLACES, PropertyTriple, Side, TypeTriple
 from omnigraph.lang.schema import Annotation, Check, Constraint, Property, Range
 
 Presence: TypeAlias = Side | Literal["both"]
@@ -53,22 +53,13 @@ def merge_members(decisions: Decisions, owner: TypeTriple, presence: Presence) -
     """
     if presence != "both":
         return _members_of(owner, presence)
-    declared: dict[str, Property] = {}
-    dropped: dict[str, PropertyTriple] = {}
-    for triple in owner.properties.values():
-        if _is_inherited(triple):
-            continue
-        prop = _merge_property(decisions, owner, triple)
-        if prop is None:
-            dropped[triple.key] = triple
-        else:
-            declared[triple.key] = prop
+    declared = {
+        triple.key: prop
+        for triple in owner.properties.values()
+        if not _is_inherited(triple) and (prop := _merge_property(decisions, owner, triple))
+    }
     bodies = owner.types.map(lambda item: item.constraints)
     constraints = merge_constraints(decisions, owner.entity, bodies, owner.columns)
-    for key in sorted(_used(declared.values(), constraints) & dropped.keys()):
-        kept = _keep_used(decisions, owner, dropped[key])
-        if kept is not None:
-            declared[key] = kept
     return _with_distinct_names(decisions, owner, Members(declared, constraints))
 
 
@@ -119,41 +110,41 @@ def _one_sided(decisions: Decisions, owner: TypeTriple, triple: PropertyTriple) 
     """A property that one side has: it was added there, or dropped on the other side, or on both."""
     found = triple.properties
     side: Side = "ours" if found.theirs is None else "theirs"
-    prop = found.of(side)
+    prop, entity = found.of(side), _entity(owner, triple)
     if prop is None:
         return None
-    columns = owner.columns.of(side) or {}
     if found.base is not None:
-        before = property_state(triple, found.base, owner.columns.base or {})
-        if property_state(triple, prop, columns) == before:
+        if _is_changed(owner, triple, side):
+            use = "changes it"
+        elif triple.key in {key for _, key in set(_uses(owner, PLACES[side])) - set(_uses(owner, 0))}:
+            use = "refers to it"
+        else:
             return None
         other = "theirs" if side == "ours" else "ours"
-        message = f"{other} drops {_entity(owner, triple)}, {side} changes it"
-        if _pick(decisions, owner, triple, message) != side:
+        message = f"{other} drops {entity}, {side} {use}"
+        if decisions.pick(entity, "existence", message, found.map(property_text)) != side:
             return None
-    return _keyed(prop, columns)
+    return _keyed(prop, owner.columns.of(side) or {})
 
 
-def _keep_used(decisions: Decisions, owner: TypeTriple, triple: PropertyTriple) -> Property | None:
-    """A property that one side dropped and something of the other side, new or changed, refers to."""
-    found = triple.properties
-    side: Side = "ours" if found.theirs is None else "theirs"
-    other = "theirs" if side == "ours" else "ours"
-    message = f"{other} drops {_entity(owner, triple)}, {side} refers to it"
-    if found.of(side) is None or _pick(decisions, owner, triple, message) != side:
-        return None
-    return _keyed(found.require(side), owner.columns.of(side) or {})
+def _is_changed(owner: TypeTriple, triple: PropertyTriple, side: Side) -> bool:
+    before, after = (
+        None if prop is None else property_state(triple, prop, owner.columns.parts[place] or {})
+        for place, prop in ((0, triple.properties.base), (PLACES[side], triple.properties.of(side)))
+    )
+    return before != after
 
 
-def _pick(decisions: Decisions, owner: TypeTriple, triple: PropertyTriple, message: str) -> Side:
-    texts = triple.properties.map(property_text)
-    return decisions.pick(_entity(owner, triple), "existence", message, texts)
-
-
-def _used(properties: Iterable[Property], constraints: Iterable[Constraint]) -> set[str]:
-    """The keys that constraints and embeddings refer to."""
-    found = {str(note.value) for prop in properties for note in prop.annotations if note.name == "embed"}
-    return found.union(*(_columns(item) for item in constraints))
+def _uses(owner: TypeTriple, place: int) -> Iterator[tuple[str, str]]:
+    """Each reference to a property by a constraint or an embedding: the text of the user, and the key."""
+    item, columns = owner.types.parts[place], owner.columns.parts[place] or {}
+    if item is None:
+        return
+    for text, constraint in constraint_keys(item.constraints, columns).items():
+        yield from ((text, column) for column in _columns(constraint))
+    for prop in item.properties:
+        if prop.embed is not None:
+            yield columns[prop.name], columns.get(prop.embed.source, prop.embed.source)
 
 
 def _columns(constraint: Constraint) -> set[str]:

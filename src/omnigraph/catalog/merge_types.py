@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from omnigraph.catalog.merge_aspects import annotation_state, merge_annotations
@@ -12,7 +12,7 @@ from omnigraph.catalog.renames import AnyType
 from omnigraph.catalog.schema_conflicts import Decisions
 from omnigraph.catalog.schema_text import type_text
 from omnigraph.catalog.shape import constraint_keys
-from omnigraph.catalog.triples import Matched, Side, Triple, TypeTriple
+from omnigraph.catalog.triples import PLACES, Matched, Side, Triple, TypeTriple
 from omnigraph.lang.schema import Annotation, Cardinality, EdgeType, NodeType, TypeKind
 
 _KINDS: tuple[TypeKind, ...] = ("interface", "node", "edge")
@@ -31,29 +31,16 @@ class DraftType:
     cardinality: Cardinality
     members: Members
 
-    @property
-    def references(self) -> tuple[str, ...]:
-        """The types that it cannot be without."""
-        return self.implements + self.ends
-
 
 def merge_types(decisions: Decisions, matched: Matched) -> dict[str, DraftType]:
     """The merged types by key; every type that one refers to is among them."""
-    wanted: dict[str, Side] = {}
-    while True:
-        present = {
-            key: presence
-            for key, triple in matched.types.items()
-            if (presence := wanted.get(key) or _presence(decisions, matched, triple))
-        }
-        drafts = _with_distinct_names(
-            decisions, {key: _draft(decisions, matched, key, presence) for key, presence in present.items()}
-        )
-        missing = {key for draft in drafts.values() for key in draft.references} - present.keys()
-        more = dict(_wanted_again(decisions, matched, missing))
-        if not more:
-            return _complete(drafts)
-        wanted |= more
+    found = ((key, _presence(decisions, matched, triple)) for key, triple in matched.types.items())
+    drafts = {
+        key: _draft(decisions, matched.types[key], matched, presence)
+        for key, presence in found
+        if presence is not None
+    }
+    return _complete(_with_distinct_names(decisions, drafts))
 
 
 def _presence(decisions: Decisions, matched: Matched, triple: TypeTriple) -> Presence | None:
@@ -63,31 +50,41 @@ def _presence(decisions: Decisions, matched: Matched, triple: TypeTriple) -> Pre
         return "both"
     if types.ours is None and types.theirs is None:
         return None
-    side = _only_side(triple)
+    side: Side = "ours" if types.theirs is None else "theirs"
     if types.base is None:
         return side
-    if _state(matched, triple, 0) == _state(matched, triple, 1 if side == "ours" else 2):
+    if _is_changed(matched, triple, side):
+        use = "changes it"
+    elif _is_needed(matched, triple, side):
+        use = "refers to it"
+    else:
         return None
-    return side if _pick(decisions, triple, "changes it") == side else None
-
-
-def _only_side(triple: TypeTriple) -> Side:
-    return "ours" if triple.types.theirs is None else "theirs"
-
-
-def _pick(decisions: Decisions, triple: TypeTriple, use: str) -> Side:
-    side = _only_side(triple)
     other = "theirs" if side == "ours" else "ours"
     message = f"{other} drops {triple.entity}, {side} {use}"
-    return decisions.pick(triple.entity, "existence", message, triple.types.map(type_text))
+    chosen = decisions.pick(triple.entity, "existence", message, types.map(type_text))
+    return side if chosen == side else None
 
 
-def _wanted_again(decisions: Decisions, matched: Matched, missing: set[str]) -> Iterator[tuple[str, Side]]:
-    """Types that one side dropped and a type of the other side needs."""
-    for key in sorted(missing):
-        side = _only_side(matched.types[key])
-        if _pick(decisions, matched.types[key], "refers to it") == side:
-            yield key, side
+def _is_changed(matched: Matched, triple: TypeTriple, side: Side) -> bool:
+    return _state(matched, triple, 0) != _state(matched, triple, PLACES[side])
+
+
+def _is_needed(matched: Matched, triple: TypeTriple, side: Side) -> bool:
+    """Whether a type of the side refers to it that did not before, or that the other side wanted gone too."""
+    for user in matched.types.values():
+        place = PLACES[side]
+        if triple.key not in _references(matched, user, place):
+            continue
+        if _references(matched, user, place) != _references(matched, user, 0):
+            return True
+        if None in (user.types.ours, user.types.theirs) and _is_changed(matched, user, side):
+            return True
+    return False
+
+
+def _references(matched: Matched, triple: TypeTriple, place: int) -> tuple[str, ...]:
+    item = triple.types.parts[place]
+    return () if item is None else _implements(matched, item, place) + _ends(matched, item, place)
 
 
 def _state(matched: Matched, triple: TypeTriple, place: int) -> Hashable:
@@ -125,8 +122,7 @@ def _cardinality(item: AnyType) -> Cardinality:
     return item.cardinality if isinstance(item, EdgeType) else Cardinality()
 
 
-def _draft(decisions: Decisions, matched: Matched, key: str, presence: Presence) -> DraftType:
-    triple = matched.types[key]
+def _draft(decisions: Decisions, triple: TypeTriple, matched: Matched, presence: Presence) -> DraftType:
     types, entity, fresh = triple.types, triple.entity, triple.types.is_fresh
     implements = _each(matched, triple, _implements)
     ends = _each(matched, triple, _ends)

@@ -21,6 +21,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 Side: TypeAlias = Literal["ours", "theirs"]
+# Where a side stands in the parts of a triple; the base comes first.
+PLACES: Mapping[Side, int] = {"ours": 1, "theirs": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Triple(Generic[T]):
 
     def of(self, side: Side) -> T | None:
         """What it is on a side."""
-        return self.ours if side == "ours" else self.theirs
+        return self.parts[PLACES[side]]
 
     def require(self, side: Side) -> T:
         """What it is on a side that has it."""
@@ -118,13 +120,11 @@ def match_catalogs(base: Catalog, ours: Catalog, theirs: Catalog) -> Matched:
         for number, found in enumerate(_match(listed)):
             key = f"{kind}#{number}"
             types[key] = _type_triple(key, kind, found, sides)
-    keys = Triple[Mapping[TypeName, str]](
-        *(
-            {(item.kind, part.name): item.key for item in types.values() if (part := item.types.parts[place])}
-            for place in range(3)
-        )
+    base_keys, our_keys, their_keys = (
+        {(item.kind, part.name): item.key for item in types.values() if (part := item.types.parts[place])}
+        for place in range(3)
     )
-    return Matched(types, keys)
+    return Matched(types, Triple(base_keys, our_keys, their_keys))
 
 
 def _types_of(catalog: Catalog, kind: TypeKind) -> list[_Item[AnyType]]:
@@ -145,13 +145,12 @@ def _type_triple(key: str, kind: TypeKind, types: Triple[AnyType], sides: Triple
     for number, found in enumerate(_match(held.map(lambda pair: _properties_of(*pair)))):
         values = found.map(lambda pair: pair[0])
         properties[f"#{number}"] = PropertyTriple(f"#{number}", values, found.map(lambda pair: pair[1]))
-    columns = Triple[Mapping[str, str]](
-        *(
-            {part.name: item.key for item in properties.values() if (part := item.properties.parts[place])}
-            for place in range(3)
-        )
+    base_columns, our_columns, their_columns = (
+        {part.name: item.key for item in properties.values() if (part := item.properties.parts[place])}
+        for place in range(3)
     )
     identities = held.map(lambda pair: pair[0].identities.of_type(kind, pair[1].name))
+    columns: Triple[Mapping[str, str]] = Triple(base_columns, our_columns, their_columns)
     return TypeTriple(key, kind, types, identities, properties, columns)
 
 

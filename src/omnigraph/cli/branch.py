@@ -1,17 +1,34 @@
-"""`omnigraph branch`: make, list and delete branches."""
+"""`omnigraph branch`: make, list, merge and delete branches."""
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from omnigraph.cli.conflicts import (
+    DryRunOption,
+    IfCommitOption,
+    MessageOption,
+    ResolveOption,
+    SideNames,
+    describe_merged,
+    read_resolve,
+    say_preview,
+    told_refusals,
+)
 from omnigraph.cli.moment import read_moment
-from omnigraph.cli.output import say, say_json
+from omnigraph.cli.output import say, say_json, warn
+from omnigraph.cli.params import complete_branch, graph_on
+from omnigraph.cli.progress import shown_progress
 from omnigraph.cli.safety import announce, require_consent
 from omnigraph.cli.scope import SHARED, DurabilityOption, JsonOption, UriOption, opened, resolve
+from omnigraph.cli.shell import FAILURE
 
-branch_commands = typer.Typer(help="Make, list and delete branches.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from omnigraph.api.merges import Merged
+
+branch_commands = typer.Typer(help="Make, list, merge and delete branches.", no_args_is_help=True)
 
 NameArgument: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
 
@@ -86,3 +103,91 @@ def delete(
         say_json({"uri": target.uri, "name": name.strip(), "actor_id": target.chosen.actor})
     else:
         say(f"deleted branch {name.strip()}")
+
+
+@branch_commands.command(epilog=SHARED)
+def merge(
+    ctx: typer.Context,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="The branch to bring in; it stays as it is.",
+            autocompletion=complete_branch,
+        ),
+    ],
+    into: Annotated[
+        str,
+        typer.Option(
+            "--into",
+            metavar="BRANCH",
+            help="The branch that gets the commit.",
+            show_default=True,
+            autocompletion=complete_branch,
+        ),
+    ] = "main",
+    delete_branch: Annotated[
+        bool, typer.Option("--delete-branch", help="Delete SOURCE when it has been merged.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    resolve_: ResolveOption = None,
+    message: MessageOption = None,
+    if_commit: IfCommitOption = None,
+    uri: UriOption = None,
+    durability: DurabilityOption = "full",
+    json: JsonOption = False,
+) -> None:
+    """Bring what a branch did into another, as one commit with two parents.
+
+    What both changed is merged property by property. Where they disagree nothing is written, and the conflicts are
+    listed; --resolve settles them.
+    """
+    target = resolve(ctx, uri)
+    answers = read_resolve(resolve_)
+    source, into = source.strip(), into.strip()
+    sides = SideNames(f"what {into} has", f"what {source} has")
+    announce(target)
+    with (
+        told_refusals(sides, json=json),
+        opened(target, "rw", durability) as repository,
+        shown_progress("merging", silent=json or target.chosen.quiet) as report,
+    ):
+        merged = graph_on(repository, target.chosen.actor).branches.merge(
+            source,
+            into,
+            delete_source=delete_branch,
+            resolve=answers,
+            dry_run=dry_run,
+            message=message,
+            if_commit=if_commit,
+            progress=report,
+        )
+        document = {
+            "source": source,
+            "target": into,
+            "outcome": merged.outcome,
+            "actor_id": target.chosen.actor,
+            **_deletion(merged),
+            **describe_merged(merged, repository),
+        }
+    if merged.branch_deleted is False:
+        warn(f"merged, but could not delete branch '{source}': {merged.branch_delete_error}")
+    if json:
+        say_json(document)
+    elif dry_run:
+        say_preview(f"would merge {source} into {into}", merged, sides)
+    else:
+        say(f"merged {source} into {into}: {merged.outcome}")
+        if merged.branch_deleted:
+            say(f"deleted branch {source}")
+    if merged.conflicts:
+        raise typer.Exit(FAILURE)
+
+
+def _deletion(merged: Merged) -> dict[str, Any]:
+    """What became of the source, if it was to be deleted."""
+    if merged.branch_deleted is None:
+        return {}
+    if merged.branch_deleted:
+        return {"branch_deleted": True}
+    return {"branch_deleted": False, "branch_delete_error": merged.branch_delete_error}

@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.cli.change_lines import (
+    KindOption,
+    OpOption,
+    TypeOption,
+    cause_lines,
+    change_lines,
+    json_pieces,
+    print_pieces,
+    read_filter,
+)
 from omnigraph.cli.moment import format_moment
 from omnigraph.cli.output import readable, say, say_json
 from omnigraph.cli.scope import SHARED, JsonOption, Uri, UriOption, opened, resolve
 
 if TYPE_CHECKING:
+    from omnigraph.read.change_records import Cause, Change
     from omnigraph.store.records import CommitRecord, RecoveryRecord
 
 commit_commands = typer.Typer(help="Look at the history of a branch.", no_args_is_help=True)
@@ -88,6 +99,38 @@ def show(
         say(f"{key}: {'null' if value is None else readable(str(value))}")
 
 
+@commit_commands.command(epilog=SHARED)
+def changes(
+    ctx: typer.Context,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="The commit's id.")],
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", help="How many changes to fetch at a time.")
+    ] = None,
+    page_token: Annotated[
+        str | None, typer.Option("--page-token", metavar="TOKEN", help="Print this page alone.")
+    ] = None,
+    kinds: KindOption = None,
+    types: TypeOption = None,
+    ops: OpOption = None,
+    uri: UriOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print what a commit changed against its first parent: nodes before edges, type by type, by id."""
+    from omnigraph.read.change_pages import Room, open_commit_changes, read_commit_page
+    from omnigraph.read.change_records import Cause
+
+    Room.of(limit)
+    target = resolve(ctx, uri)
+    wanted = read_filter(kinds, types, ops)
+    with opened(target, "r") as repository:
+        if page_token is not None:
+            page = read_commit_page(repository, id_, wanted, limit, page_token)
+            _print_changes(page.cause, iter(page.changes), page.next_page_token, json=json)
+        else:
+            found = open_commit_changes(repository, id_, wanted)
+            _print_changes(Cause.of(found.commit), found.stream(), None, json=json)
+
+
 def describe_commit(record: CommitRecord) -> dict[str, Any]:
     """A commit as JSON. One that recovery published for a dead writer says so; its actor stays the writer's."""
     from omnigraph.graph.branches import MAIN
@@ -121,6 +164,29 @@ def describe_recovery(record: RecoveryRecord) -> dict[str, Any]:
         "reason": record.reason,
         "created_at": record.created_at,
     }
+
+
+def _print_changes(cause: Cause, found: Iterator[Change], token: str | None, *, json: bool) -> None:
+    print_pieces(_change_document(cause, found, token) if json else _change_lines(cause, found, token))
+
+
+def _change_lines(cause: Cause, found: Iterator[Change], token: str | None) -> Iterator[str]:
+    yield from cause_lines(cause)
+    for change in found:
+        yield from change_lines(change)
+    if token is not None:
+        yield f"next_page_token: {token}\n"
+
+
+def _change_document(cause: Cause, found: Iterator[Change], token: str | None) -> Iterator[str]:
+    members: list[tuple[str, Any]] = [
+        ("cause", cause.to_json()),
+        ("changes", (change.to_json() for change in found)),
+    ]
+    if token is not None:
+        members.append(("next_page_token", token))
+    yield from json_pieces(members)
+    yield "\n"
 
 
 def _wanted_actors(filters: Sequence[str]) -> frozenset[str]:

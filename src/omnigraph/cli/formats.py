@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
@@ -64,6 +64,28 @@ def key_value_lines(row: dict[str, Any]) -> Iterator[str]:
         yield f"{name.translate(_ESCAPED)}: {cell(value).translate(_ESCAPED_IN_TEXT)}"
 
 
+def table_lines(
+    columns: Sequence[str],
+    rows: Iterable[Iterable[Any]],
+    *,
+    width: int = 80,
+    layout: CellLayout = "truncate",
+) -> Iterator[str]:
+    """The lines of a table of JSON values; no column is wider than `width`.
+
+    >>> print(next(table_lines(["name", "age"], [["Bartholomew", 30]], width=8)))
+    name     | age
+    """
+    fit = _wrapped if layout == "wrap" else _truncated
+    lines = [columns, *(list(map(cell, row)) for row in rows)]
+    cells = [[fit(text.translate(_ESCAPED), width) for text in line] for line in lines]
+    widths = [max(_width(part) for parts in column for part in parts) for column in zip(*cells, strict=True)]
+    head, *body = ("\n".join(_row(line, widths)) for line in cells)
+    yield head
+    yield "-+-".join("-" * size for size in widths)
+    yield from body
+
+
 def _heading(result: Result) -> str:
     place = f"snapshot {result.snapshot}" if result.branch is None else f"branch {result.branch}"
     return f"{len(result)} rows from {place} via {result.query_name}"
@@ -101,14 +123,8 @@ def _table(result: Result, width: int, layout: CellLayout) -> Iterator[str]:
     if not result.columns:
         yield "(no rows)"
         return
-    fit = _wrapped if layout == "wrap" else _truncated
-    lines = [result.columns, *(list(map(cell, row.values())) for row in result.rows())]
-    cells = [[fit(text.translate(_ESCAPED), width) for text in line] for line in lines]
-    widths = [max(_width(part) for parts in column for part in parts) for column in zip(*cells, strict=True)]
-    head, *rows = ("\n".join(_row(line, widths)) for line in cells)
-    yield head
-    yield "-+-".join("-" * size for size in widths)
-    yield from rows
+    rows = (row.values() for row in result.rows())
+    yield from table_lines(result.columns, rows, width=width, layout=layout)
 
 
 def _row(cells: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:

@@ -34,7 +34,7 @@ def init(
     target = resolve(ctx, uri)
     text = read_source(schema)
     catalog = accept(load_schema(text, source_name(schema)), text)
-    _refuse_cluster(target)
+    refuse_cluster(target)
 
     from omnigraph.graph.repository import Repository
 
@@ -54,7 +54,7 @@ def init(
     say(f"initialized {uri}")
 
 
-def _refuse_cluster(target: Target) -> None:
+def refuse_cluster(target: Target) -> None:
     """A graph inside a cluster is made by the cluster, which would not know of one made here."""
     from omnigraph.store.location import Location
 

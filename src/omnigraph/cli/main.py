@@ -12,8 +12,10 @@ from typing import Annotated, TypeAlias
 import typer
 
 from omnigraph.cli.branch import branch_commands
+from omnigraph.cli.changes import change_commands
 from omnigraph.cli.cleanup import cleanup
 from omnigraph.cli.commit import commit_commands
+from omnigraph.cli.diff import diff
 from omnigraph.cli.explain import explain
 from omnigraph.cli.export import export
 from omnigraph.cli.fmt import fmt
@@ -24,6 +26,7 @@ from omnigraph.cli.load import ingest, load
 from omnigraph.cli.mutate import mutate
 from omnigraph.cli.optimize import optimize
 from omnigraph.cli.query import query
+from omnigraph.cli.revert import revert
 from omnigraph.cli.schema import schema_commands
 from omnigraph.cli.scope import SHARED, GlobalOptions, refuse_graph_options
 from omnigraph.cli.shell import CommandLine
@@ -55,6 +58,9 @@ app.command(epilog=SHARED)(get)
 app.command(epilog=SHARED)(export)
 app.add_typer(branch_commands, name="branch")
 app.add_typer(commit_commands, name="commit")
+app.add_typer(change_commands, name="changes")
+app.command(epilog=SHARED)(diff)
+app.command(epilog=SHARED)(revert)
 app.command(epilog=SHARED)(snapshot)
 app.command(epilog=SHARED)(optimize)
 app.command(epilog=SHARED)(cleanup)

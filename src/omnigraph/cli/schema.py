@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from json import loads as parse_json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from omnigraph.cli.files import find_sources, read_source, refuse_stdin_twice, source_name
-from omnigraph.cli.output import count, diagnostic_lines, indented, say, say_exactly, say_json, say_status
+from omnigraph.cli.init import refuse_cluster
+from omnigraph.cli.output import (
+    complain,
+    count,
+    diagnostic_lines,
+    indented,
+    say,
+    say_exactly,
+    say_json,
+    say_status,
+)
+from omnigraph.cli.params import BranchOption, graph_on
+from omnigraph.cli.safety import announce
 from omnigraph.cli.scope import (
     SHARED,
+    DurabilityOption,
     GlobalOptions,
     JsonOption,
     Uri,
@@ -23,14 +37,34 @@ from omnigraph.cli.shell import FAILURE
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from omnigraph.catalog.steps import Plan
     from omnigraph.lang.schema import Schema
     from omnigraph.lang.source import Diagnostic
 
 SUFFIX = ".pg"
 
-WITH_GRAPH = frozenset({"show", "get"})
+WITH_GRAPH = frozenset({"show", "get", "plan", "apply"})
 
-schema_commands = typer.Typer(help="Show or check a schema, or plan a change of one.", no_args_is_help=True)
+SchemaOption: TypeAlias = Annotated[
+    str, typer.Option("--schema", metavar="FILE", help="The schema that is wanted.")
+]
+DataLossOption: TypeAlias = Annotated[
+    bool, typer.Option("--allow-data-loss", help="Drops also erase history.")
+]
+BackfillOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--backfill", metavar="TYPE.PROPERTY=JSON", help="What rows get for a new property."),
+]
+BackfillExprOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backfill-expr", metavar="TYPE.PROPERTY=EXPR", help="The same as an expression over $this, the row."
+    ),
+]
+
+schema_commands = typer.Typer(
+    help="Show or check a schema, or plan or make a change of one.", no_args_is_help=True
+)
 
 
 @schema_commands.callback()
@@ -87,43 +121,168 @@ def check(
         raise typer.Exit(FAILURE)
 
 
-@schema_commands.command()
+@schema_commands.command(epilog=SHARED)
 def plan(
-    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="The schema that is wanted.")],
-    uri: Annotated[str | None, typer.Argument(metavar="URI", hidden=True)] = None,
+    ctx: typer.Context,
+    schema: SchemaOption,
+    uri: Uri = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="FILE", help="The schema that is accepted now.")
+        str | None, typer.Option("--from", metavar="FILE", help="The schema to start from, without a graph.")
     ] = None,
-    allow_data_loss: Annotated[
-        bool, typer.Option("--allow-data-loss", help="Plan drops that also erase history.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    allow_data_loss: DataLossOption = False,
+    branch: BranchOption = None,
+    backfill: BackfillOption = None,
+    backfill_expr: BackfillExprOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Show the steps from one schema to another, refused ones included.
+    """Show the steps from the schema of a graph, or of a file, to another, refused ones included.
 
     A plan with refused steps is an answer, not a failure: look at `supported`.
     """
-    from omnigraph.catalog import migrate
-    from omnigraph.catalog.catalog import accept
-    from omnigraph.catalog.step_text import render_plan
-    from omnigraph.lang.compile import load_schema
+    values = _read_backfills(backfill or [], backfill_expr or [])
+    if from_ is not None:
+        if uri is not None or branch is not None:
+            raise InvalidInput("two schemas to plan from: pass a graph or --from <file>")
+        refuse_graph_options("schema plan --from", ctx.find_object(GlobalOptions) or GlobalOptions())
+        found, named, head = _plan_files(from_, schema, allow_data_loss, values), source_name(from_), {}
+    else:
+        from omnigraph.graph.branches import MAIN
 
-    if uri is not None or from_ is None:
-        raise InvalidInput(
-            "this version cannot plan against a graph" if uri else "no schema to plan from",
-            hint="pass --from <file>, the schema that is accepted now",
+        target = resolve(ctx, uri)
+        text = _read_wanted(schema)
+        with opened(target, "r") as repository:
+            found = graph_on(repository).schema.plan(
+                text,
+                allow_data_loss=allow_data_loss,
+                branch=MAIN if branch is None else branch,
+                backfill=values,
+            )
+        named, head = target.uri, {"uri": target.uri}
+    if json:
+        steps = [step.to_json() for step in found.steps]
+        say_json({**head, "supported": found.supported, "step_count": len(steps), "steps": steps})
+        return
+    say(f"schema plan for {named}")
+    _say_plan(found)
+
+
+@schema_commands.command(epilog=SHARED)
+def apply(
+    ctx: typer.Context,
+    schema: SchemaOption,
+    uri: Uri = None,
+    allow_data_loss: DataLossOption = False,
+    branch: BranchOption = None,
+    backfill: BackfillOption = None,
+    backfill_expr: BackfillExprOption = None,
+    message: Annotated[
+        str | None, typer.Option("--message", metavar="TEXT", help="Recorded with the commit.")
+    ] = None,
+    durability: DurabilityOption = "full",
+    json: JsonOption = False,
+) -> None:
+    """Make a schema the accepted one of a branch, with the data it takes, as one commit.
+
+    One refused step refuses all of them: nothing is changed then. Other branches keep their schema.
+    """
+    from omnigraph.graph.branches import MAIN
+
+    target = resolve(ctx, uri)
+    values = _read_backfills(backfill or [], backfill_expr or [])
+    text = _read_wanted(schema)
+    refuse_cluster(target)
+    announce(target)
+    name = MAIN if branch is None else branch
+    refusal: InvalidInput | None = None
+    with opened(target, "rw", durability) as repository:
+        view = graph_on(repository, target.chosen.actor).schema
+        try:
+            done = view.apply(
+                text, allow_data_loss=allow_data_loss, branch=name, backfill=values, message=message
+            )
+            found, document = done.plan, done.to_json()
+        except InvalidInput as error:
+            if "steps" not in error.details:
+                raise
+            refusal = error
+            found = view.plan(text, allow_data_loss=allow_data_loss, branch=name, backfill=values)
+            version = repository.head(name).commit.sequence
+            steps = error.details["steps"]
+            document = {
+                "supported": False,
+                "applied": False,
+                "step_count": len(steps),
+                "graph_manifest_version": version,
+                "steps": steps,
+            }
+    if json:
+        say_json({"uri": target.uri, **document})
+    else:
+        say(f"schema apply for {target.uri}")
+        _say_plan(
+            found,
+            f"applied: {'yes' if document['applied'] else 'no'}",
+            f"graph_manifest_version: {document['graph_manifest_version']}",
         )
+    if refusal is not None:
+        complain(refusal)
+        raise typer.Exit(FAILURE)
+
+
+def _plan_files(from_: str, schema: str, allow_data_loss: bool, backfills: dict[str, Any]) -> Plan:
+    from omnigraph.catalog.catalog import accept
+    from omnigraph.lang.compile import load_schema
+    from omnigraph.write.schema_apply import SchemaChange
+
     refuse_stdin_twice([from_, schema])
     old_text = read_source(from_)
     accepted = accept(load_schema(old_text, source_name(from_)), old_text)
-    desired = load_schema(read_source(schema), source_name(schema))
-    found = migrate.plan(accepted, desired, allow_data_loss=allow_data_loss)
-    if json:
-        steps = [step.to_json() for step in found.steps]
-        say_json({"supported": found.supported, "step_count": len(steps), "steps": steps})
-        return
-    say(f"schema plan for {source_name(from_)}")
+    text = read_source(schema)
+    desired = load_schema(text, source_name(schema))
+    return SchemaChange(desired, text, allow_data_loss, backfills).plan(accepted)
+
+
+def _read_wanted(schema: str) -> str:
+    """The text of the schema that is wanted; what is wrong with it is reported under the name of its file."""
+    from omnigraph.lang.compile import load_schema
+
+    text = read_source(schema)
+    load_schema(text, source_name(schema))
+    return text
+
+
+def _read_backfills(values: Sequence[str], expressions: Sequence[str]) -> dict[str, Any]:
+    """What rows get, by property, as the API takes it."""
+    from omnigraph.write.expression import expr
+
+    found: dict[str, Any] = {}
+    for option, given in (("--backfill", values), ("--backfill-expr", expressions)):
+        for item in given:
+            name, equals, text = item.partition("=")
+            name = name.strip()
+            if not equals or "." not in name:
+                raise typer.BadParameter("write TYPE.PROPERTY=...", param_hint=f"'{option}'")
+            if name in found:
+                raise typer.BadParameter(f"{name} is given twice", param_hint=f"'{option}'")
+            found[name] = expr(text) if option == "--backfill-expr" else _read_json(name, text)
+    return found
+
+
+def _read_json(name: str, text: str) -> Any:
+    try:
+        return parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(
+            f"the backfill of {name} is not JSON: {error}", hint="a text needs its quotes: 'T.p=\"text\"'"
+        ) from error
+
+
+def _say_plan(found: Plan, *more: str) -> None:
+    from omnigraph.catalog.step_text import render_plan
+
     say(f"supported: {'yes' if found.supported else 'no'}")
+    for line in more:
+        say(line)
     say(render_plan(found))
 
 

@@ -27,9 +27,21 @@ SERVER_URL = (
     "a remote graph must be addressed with --server <url> — a positional (or --uri) http(s):// URL "
     "no longer dispatches to a server."
 )
-DIRECT = frozenset({"init", "cleanup", "optimize"})
+DIRECT = frozenset({"init", "cleanup", "optimize", "schema plan"})
 WITH_ACTOR = frozenset(
-    {"init", "load", "ingest", "mutate", "change", "optimize", "branch create", "branch delete"}
+    {
+        "init",
+        "load",
+        "ingest",
+        "mutate",
+        "change",
+        "optimize",
+        "branch create",
+        "branch delete",
+        "branch merge",
+        "revert",
+        "schema apply",
+    }
 )
 # Below the help of a command, which would otherwise not mention them.
 SHARED = "The options that omnigraph --help lists may stand here too."

@@ -21,8 +21,9 @@ INSERT, UPDATE, DELETE = 0, 1, 2
 
 KEYS = pa.schema([("id", pa.string()), ("after", pa.bool_()), ("address", pa.uint64())])
 
-# How much a database may keep in memory while it sorts.
-SORT_MEMORY = "1GB"
+# What a database may use while it sorts; each thread needs some of the memory, so there are few on any machine.
+SORT_MEMORY = "512MB"
+SORT_THREADS = 4
 
 _TABLE = "keys"
 
@@ -79,11 +80,12 @@ def open_pairs(
 
     from omnigraph.engine.duckdb import Limits, Workspace
 
-    with Workspace(directory or Path(tempfile.gettempdir()), Limits(memory=SORT_MEMORY)) as workspace:
+    limits = Limits(memory=SORT_MEMORY, threads=SORT_THREADS)
+    with Workspace(directory or Path(tempfile.gettempdir()), limits) as workspace:
         workspace.append(_TABLE, chain(held, incoming))
         held.clear()
         order = exp.select("*").from_(exp.to_identifier(_TABLE)).order_by("id", "after")
-        yield _pair_stream(workspace.stream(order))
+        yield pair_sorted(workspace.stream(order))
 
 
 def _pair_in_memory(batches: list[pa.RecordBatch]) -> Iterator[Pairs]:
@@ -94,7 +96,8 @@ def _pair_in_memory(batches: list[pa.RecordBatch]) -> Iterator[Pairs]:
         yield _pair(rows, _starts(rows))
 
 
-def _pair_stream(batches: Iterable[pa.RecordBatch]) -> Iterator[Pairs]:
+def pair_sorted(batches: Iterable[pa.RecordBatch]) -> Iterator[Pairs]:
+    """Pairs of keys that come sorted by id, of each id the one before first; batches may end between the two."""
     waiting = KEYS.empty_table()
     for batch in batches:
         rows = pa.concat_tables([waiting, pa.Table.from_batches([batch]).cast(KEYS)]).combine_chunks()

@@ -18,7 +18,7 @@ from omnigraph.graph import idempotency, intents, scratch
 from omnigraph.graph.intents import Intent
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository
-from omnigraph.maintain.retention import Retention, micros, parse_duration, retained_commits
+from omnigraph.maintain.retention import Lineage, Retention, micros, parse_duration, retained_commits
 from omnigraph.store.files import (
     BATCH,
     TABLE_FOLDERS,
@@ -99,9 +99,10 @@ def cleanup(
     """Give back the space of versions that no retained commit needs; without `confirm` only say which.
 
     A commit is retained when it is one of the newest `keep` of a live branch, or was a branch's current commit
-    within `older_than`, or is a head. Nothing younger than `grace`, and nothing that was current within it, is
-    removed. A type that fails is reported and does not stop the others. Interrupted anywhere, what was removed is
-    a part of what would have been: nothing that is retained is touched, and running it again finishes it.
+    within `older_than`, or is a head, or is where two live branches part. Nothing younger than `grace`, and nothing
+    that was current within it, is removed. A type that fails is reported and does not stop the others.
+    Interrupted anywhere, what was removed is a part of what would have been: nothing that is retained is touched,
+    and running it again finishes it.
     """
     policy = Retention.of(keep, older_than)
     if confirm and repository.mode == "r":
@@ -157,6 +158,7 @@ class _Cleanup:
         self._manifest = repository.manifest
         self._objects = repository.objects
         self._files = TableFiles(repository.tables.root, repository.objects)
+        self._lineage = Lineage(repository.manifest)
         self._policy = policy
         self._confirm = confirm
         self._catalogs: dict[str, Catalog] = {}
@@ -202,6 +204,8 @@ class _Cleanup:
         heads = [head.commit for head in standing]
         for commit in retained_commits(self._manifest, view, heads, keep=self._policy.keep or 1, since=since):
             self._mark_commit(marks, commit)
+        for base in self._lineage.merge_bases(view, standing):
+            self._mark_commit(marks, base)
         for head in standing:
             for pin in head.commit.tables.values():
                 marks.heads[pin.path, pin.version] = head.branch

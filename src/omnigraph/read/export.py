@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.graph.snapshot import Snapshot, reclaimed
+from omnigraph.lang.schema import TypeKind
 from omnigraph.lang.source import did_you_mean
 from omnigraph.read.record_lines import encode_records
 from omnigraph.store.parts import list_parts, read_parts, take_rows
@@ -23,15 +24,20 @@ _ROWS_AT_A_TIME = 16_384
 
 
 def export_lines(
-    snapshot: Snapshot, types: Sequence[str] | None = None, progress: Progress | None = None
+    snapshot: Snapshot,
+    types: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    kinds: Sequence[TypeKind] | None = None,
 ) -> Iterator[tuple[int, bytes]]:
     """The records of a snapshot, some at a time, each with how many: edge types before node types, by name, and
     within a type by id.
 
-    `types` limits them to node and edge types of these names. Memory holds the ids of one type and some thousand
-    rows.
+    `types` limits them to node and edge types of these names, `kinds` to nodes or edges. Memory holds the ids of
+    one type and some thousand rows.
     """
     for table in choose_tables(snapshot.catalog, types):
+        if kinds is not None and table.kind not in kinds:
+            continue
         for rows in _ordered_rows(snapshot, table):
             yield rows.num_rows, encode_records(table, rows)
             if progress is not None:

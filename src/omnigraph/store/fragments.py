@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
-from lance.fragment import FragmentMetadata, write_fragments
+from lance.fragment import FragmentMetadata
 
+from omnigraph.store.appending import append_rows
 from omnigraph.store.lance_io import LanceRoot, data_files, translated
 from omnigraph.store.location import Location
 from omnigraph.store.options import StorageOptions
@@ -29,8 +30,7 @@ def write_rows(
     """
     with translated(f"write rows of {pin.path}"):
         dataset = root.open(pin.path, pin.version)
-        reader = pa.RecordBatchReader.from_batches(schema, batches)
-        fragments = list(write_fragments(reader, dataset, mode="append"))
+        fragments = append_rows(dataset, batches, schema)
         root.sync(pin.path, data_files(fragments))
     return [(json.dumps(item.to_json()), item.physical_rows) for item in fragments]
 

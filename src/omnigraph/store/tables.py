@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 from lance.schema import LanceSchema
 
 from omnigraph.errors import NotFound
+from omnigraph.store.appending import append_rows, write_columns
 from omnigraph.store.lance_io import (
     LanceRoot,
     data_files,
@@ -93,6 +94,16 @@ class Tables:
         except NotFound:
             return False
         return True
+
+    def schema(self, pin: TablePin) -> pa.Schema:
+        """The columns that a pinned version has in storage, also those that no property has any more."""
+        return self.open(pin.path, pin.version).schema
+
+    def forget(self, path: str) -> None:
+        """Let go of the handles on a table, so that its versions are looked for in storage again."""
+        with self._lock:
+            for known in [item for item in self._open if item[0] == path]:
+                del self._open[known]
 
     def scan(
         self,
@@ -172,8 +183,7 @@ class Tables:
         dataset = self.open(pin.path, pin.version)
         with translated(f"stage rows of {pin.path}"):
             changed, removed = self._delete_addresses(dataset, delete)
-            reader = pa.RecordBatchReader.from_batches(schema, batches)
-            new = list(write_fragments(reader, dataset, mode="append"))
+            new = append_rows(dataset, batches, schema)
             folded = self._fold(dataset, changed, removed)
             operation = LanceOperation.Update(
                 removed_fragment_ids=sorted(removed | folded.removed),
@@ -192,8 +202,7 @@ class Tables:
         """Replace every row; with no batches the table becomes empty."""
         dataset = self.open(pin.path, pin.version)
         with translated(f"overwrite {pin.path}"):
-            reader = pa.RecordBatchReader.from_batches(schema, batches)
-            fragments = write_fragments(reader, dataset, mode="append")
+            fragments = append_rows(dataset, batches, schema)
             operation = LanceOperation.Update(
                 removed_fragment_ids=[item.fragment_id for item in dataset.get_fragments()],
                 new_fragments=fragments,
@@ -264,6 +273,26 @@ class Tables:
             fragments = [item.metadata for item in dataset.get_fragments()]
             operation = LanceOperation.Merge(fragments, LanceSchema.from_pyarrow(schema))
             return self._commit(pin, dataset, operation, [], pin.rows, 0, 0)
+
+    def stage_filled(
+        self,
+        pin: TablePin,
+        reads: Sequence[str],
+        schema: pa.Schema,
+        fill: Callable[[pa.RecordBatch], pa.RecordBatch],
+    ) -> StagedTable:
+        """Add the columns of a schema with a value for every row, which `fill` makes of the columns that it reads.
+
+        They are written beside the others, which stay as they are, a batch at a time.
+        """
+        dataset = self.open(pin.path, pin.version)
+        if not pin.rows:
+            return self.stage_columns(pin, pa.schema([*dataset.schema, *schema]))
+        with translated(f"fill columns of {pin.path}"):
+            known = set(data_files(item.metadata for item in dataset.get_fragments()))
+            fragments, wider = write_columns(dataset, reads, schema, fill)
+            files = [name for name in data_files(fragments) if name not in known]
+            return self._commit(pin, dataset, LanceOperation.Merge(fragments, wider), files, pin.rows, 0, 0)
 
     def stage_rewrite(self, pin: TablePin) -> StagedTable:
         """Rewrite every fragment that has deletions or is small into full ones; rows stay the same.
@@ -436,7 +465,7 @@ def _is_worn(fragment: FragmentMetadata) -> bool:
 def _write(dataset: lance.LanceDataset, rows: pa.Table | None) -> list[FragmentMetadata]:
     if rows is None or rows.num_rows == 0:
         return []
-    return list(write_fragments(rows, dataset, mode="append"))
+    return append_rows(dataset, rows.to_batches(), rows.schema)
 
 
 def _deletion_files(fragments: Iterable[FragmentMetadata]) -> list[str]:

@@ -16,7 +16,7 @@ from omnigraph.catalog.catalog import Catalog, table_key
 from omnigraph.errors import NotFound
 from omnigraph.graph.snapshot import reclaimed
 from omnigraph.graph.transaction import Transaction
-from omnigraph.write.merge_check import broken_rules
+from omnigraph.write.merge_check import broken_rules, has_new_rules
 from omnigraph.write.merge_conflicts import Choice, MergeConflict, Resolutions, in_order, refuse_conflicts
 from omnigraph.write.merge_schema import MergedSchema, Reserve, merge_schemas
 from omnigraph.write.merge_stage import Counts, stage_rows
@@ -52,6 +52,7 @@ class Merge:
         self._types = {item.table.key: TypeSides(item, sides) for item in self._schema.tables}
         self._upper: Choice = "theirs"
         self._merges: dict[str, TableMerge] = {}
+        self._settled: set[str] = set()
 
     @property
     def catalog(self) -> Catalog:
@@ -92,16 +93,19 @@ class Merge:
             found, total = broken_rules(self.catalog, self._types, self._merges, self.basis, self._sides)
             if not found:
                 return MergeResult()
-            # What is settled can break another rule; it ends because each round moves an entity to a side for good.
+            # What is settled can break another rule. It ends because nothing is settled twice: what comes back has
+            # been undone by another decision, so that the two cannot both be had.
             open_ = [item for item in found if not self._settle(item)]
             if open_:
-                return MergeResult(conflicts=tuple(in_order(open_)), total=total)
+                settled = len(found) - len(open_)
+                return MergeResult(conflicts=tuple(in_order(open_)), total=total - settled)
 
     def _settle(self, conflict: MergeConflict) -> bool:
         """Give the entities of a conflict the state of the side that was chosen; whether that changed anything."""
         choice = self._resolutions.choose(conflict)
-        if choice is None:
+        if choice is None or conflict.id in self._settled:
             return False
+        self._settled.add(conflict.id)
         changed = False
         by_table: dict[str, list[str]] = {}
         for key, id_ in conflict.entities:
@@ -129,7 +133,11 @@ class Merge:
     def _to_read(self) -> list[str]:
         """The tables whose upper changes are read: those both sides changed, and what is checked with them."""
         upper = {key for key, item in self._types.items() if item.changed(self._upper)}
-        wanted = {key for key in upper if self._is_by_row(self._types[key])}
+        wanted = {
+            key
+            for key in upper
+            if self._is_by_row(self._types[key]) or has_new_rules(self.catalog, self._types[key], self._upper)
+        }
         for edge in self.catalog.schema.edges:
             group = {
                 table_key("edge", edge.name),
@@ -175,7 +183,9 @@ class Merge:
             upper = Delta.read(item.diff(self._upper), item.table)
             under = Delta.read(item.diff(self.basis) if len(upper) else None, item.table, upper.ids)
             self._tell("compare", len(upper))
-            found = self._merges[key] = TableMerge(item.table, upper, under, upper_is=self._upper)
+            found = self._merges[key] = TableMerge(
+                item.table, upper, under, upper_is=self._upper, shared=item.shared_columns
+            )
         return found
 
     # --- storing -----------------------------------------------------------------------------------------
@@ -205,15 +215,11 @@ class Merge:
 
     def _whole_side(self, item: TypeSides, merge: TableMerge | None) -> Choice | None:
         """The side whose version is the merged table as it is; None where rows have to be written."""
-        if item.known(self.basis) is None:
-            return self._upper if merge is None or merge.is_pure else None
-        if merge is not None and bool((merge.actions != KEEP).any()):
-            return None if self._is_by_row(item) or not merge.is_pure else self._upper
-        if merge is None and item.changed(self._upper):
-            return self._upper
-        if item.has_all_columns(self.basis):
-            return self.basis
-        return None if self._is_by_row(item) else self._upper
+        upper: Choice | None = None if self._is_by_row(item) or not _is_pure(merge) else self._upper
+        if not item.has_all_columns(self.basis):
+            return upper
+        lays = item.changed(self._upper) if merge is None else bool((merge.actions != KEEP).any())
+        return upper if lays else self.basis
 
     def _finish(self, transaction: Transaction) -> None:
         ours = self._sides.ours.catalog
@@ -250,6 +256,10 @@ class Merge:
             if not all(snapshot.tables.exists(pin) for pin in snapshot.commit.tables.values()):
                 return reclaimed(snapshot.commit)
         return error
+
+
+def _is_pure(merge: TableMerge | None) -> bool:
+    return merge is None or merge.is_pure
 
 
 def _choice(side: str) -> Choice:

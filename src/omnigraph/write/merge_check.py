@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.catalog import Catalog, table_key
+from omnigraph.catalog.catalog import Catalog, Table, table_key
 from omnigraph.catalog.images import Image, images
 from omnigraph.engine.table_diff import DELETE
 from omnigraph.lang.schema import Cardinality, EdgeType, NodeType
@@ -18,7 +18,7 @@ from omnigraph.write.merge_basis import MergeBasis
 from omnigraph.write.merge_conflicts import Choice, ConflictKind, MergeConflict
 from omnigraph.write.merge_tables import Sides, TypeSides
 from omnigraph.write.row_rules import row_violations
-from omnigraph.write.set_rules import entity_of
+from omnigraph.write.set_rules import entity_of, held_twice
 from omnigraph.write.three_way import KEEP, PUT, REMOVE, Delta, TableMerge
 from omnigraph.write.validate import set_findings
 
@@ -39,14 +39,14 @@ def broken_rules(
 ) -> tuple[list[MergeConflict], int]:
     """What the first stage of rules finds that finds anything, and how many findings there are in all."""
     stricter = {
-        key for key, item in types.items() if item.changed(basis) and _has_new_rules(catalog, item, basis)
+        key for key, item in types.items() if item.changed(basis) and has_new_rules(catalog, item, basis)
     }
     every = {key: _nothing(types[key], basis) for key in stricter} | dict(merges)
     deltas = {key: _delta(types[key], merge, basis, own=key in stricter) for key, merge in every.items()}
     for found in _stages(catalog, deltas, MergeBasis(types, basis, sides.of(basis))):
         if found:
-            conflicts = [_conflict(item, catalog, types, merges, basis) for item in found]
-            return conflicts, found.total
+            blamed = [_blamed_on_theirs(item, types[item.table_key].table, basis) for item in found]
+            return list(_conflicts(blamed, catalog, types)), found.total
     return [], 0
 
 
@@ -57,10 +57,10 @@ def _stages(catalog: Catalog, deltas: Mapping[str, TableDelta], committed: Merge
     yield from set_findings(catalog, deltas, committed)
 
 
-def _has_new_rules(catalog: Catalog, item: TypeSides, basis: Choice) -> bool:
-    """Whether the merged schema says other things about a type than the basis knew."""
-    known = item.known(basis)
-    before = item.sides.of(basis).catalog
+def has_new_rules(catalog: Catalog, item: TypeSides, choice: Choice) -> bool:
+    """Whether the merged schema says other things about a type than one of the sides knew."""
+    known = item.known(choice)
+    before = item.sides.of(choice).catalog
     if known is None or before.fingerprint == catalog.fingerprint:
         return False
     old, new = entity_of(before, known), entity_of(catalog, item.table)
@@ -74,7 +74,7 @@ def _card(entity: NodeType | EdgeType) -> Cardinality | None:
 def _nothing(item: TypeSides, basis: Choice) -> TableMerge:
     upper: Choice = "theirs" if basis == "ours" else "ours"
     none = Delta.read(None, item.table)
-    return TableMerge(item.table, none, none, upper_is=upper)
+    return TableMerge(item.table, none, none, upper_is=upper, shared=item.shared_columns)
 
 
 def _delta(item: TypeSides, merge: TableMerge, basis: Choice, *, own: bool) -> TableDelta:
@@ -97,7 +97,9 @@ def _delta(item: TypeSides, merge: TableMerge, basis: Choice, *, own: bool) -> T
 def _sources(merge: TableMerge) -> pa.Array:
     """The sources that edges had on the basis which are laid over or removed."""
     moved = pa.array(merge.actions[: len(merge.upper)] != KEEP)
-    before = merge.upper.before["src"].filter(moved)
+    # What the basis changed itself is no longer where the common ancestor has it.
+    alone = pc.invert(pc.is_in(merge.upper.ids, value_set=merge.under.ids))
+    before = merge.upper.before["src"].filter(pc.and_(moved, alone))
     under = merge.under.after["src"]
     return pc.unique(pa.chunked_array([*before.chunks, *under.chunks], pa.string())).drop_null()
 
@@ -105,29 +107,46 @@ def _sources(merge: TableMerge) -> pa.Array:
 # --- conflicts ----------------------------------------------------------------------------------------------
 
 
-def _conflict(
-    found: Violation,
-    catalog: Catalog,
-    types: Mapping[str, TypeSides],
-    merges: Mapping[str, TableMerge],
-    basis: Choice,
-) -> MergeConflict:
-    table = types[found.table_key].table
-    kind = _KINDS.get(found.rule, "value_constraint_violation")
-    named = kind in ("unique_violation", "orphan_edge")
-    ours, theirs = _states(merges.get(found.table_key), found.id, basis)
-    return MergeConflict(
-        kind,
-        table.kind,
-        table.name,
-        found.id if named else None,
-        found.message,
-        {"src": "from", "dst": "to"}.get(found.property or "", found.property),
-        None,
-        ours,
-        theirs,
-        entities=tuple(_entities(found, kind, catalog, types)),
-    )
+def _blamed_on_theirs(found: Violation, table: Table, basis: Choice) -> Violation:
+    """The same of the entity of theirs where a value is held twice, so that the basis does not show."""
+    if basis == "ours" or found.rule != "unique":
+        return found
+    columns = tuple(found.details["columns"])
+    members = (found.value,) if len(columns) == 1 else tuple(found.value)
+    return held_twice(table, columns, members, found.id, found.details["held_by"])
+
+
+def _conflicts(
+    found: Sequence[Violation], catalog: Catalog, types: Mapping[str, TypeSides]
+) -> Iterator[MergeConflict]:
+    of_table: dict[str, list[str]] = {}
+    for item in found:
+        if item.id is not None:
+            of_table.setdefault(item.table_key, []).append(item.id)
+    counted = {item.table_key for item in found if item.rule == "card"}
+    states = {key: _states(types[key], ids) for key, ids in of_table.items() if key not in counted}
+    edges = {key: _edges_of(types[key], of_table[key]) for key in counted}
+    for item in found:
+        key, id_ = item.table_key, item.id or ""
+        kind = _KINDS.get(item.rule, "value_constraint_violation")
+        ours, theirs = (side.get(id_) for side in states.get(key, ({}, {})))
+        entities = (
+            [(key, edge) for edge in edges[key].get(id_, ())]
+            if key in counted
+            else list(_entities(item, kind, catalog, types))
+        )
+        yield MergeConflict(
+            kind,
+            types[key].table.kind,
+            types[key].table.name,
+            item.id if kind in ("unique_violation", "orphan_edge") else None,
+            item.message,
+            {"src": "from", "dst": "to"}.get(item.property or "", item.property),
+            None,
+            ours,
+            theirs,
+            entities=tuple(entities),
+        )
 
 
 def _entities(
@@ -135,9 +154,6 @@ def _entities(
 ) -> Iterator[tuple[str, str]]:
     """The entities that taking a side is about."""
     key = found.table_key
-    if kind == "cardinality_violation":
-        yield from ((key, id_) for id_ in _edges_of(types[key], found.id))
-        return
     if found.id is not None:
         yield key, found.id
     if kind == "unique_violation" and found.details.get("held_by") is not None:
@@ -148,28 +164,28 @@ def _entities(
         yield table_key("node", edge.source if found.property == "src" else edge.target), str(found.value)
 
 
-def _edges_of(item: TypeSides, source: str | None) -> list[str]:
-    """The edges of a source that either side changed."""
-    found: dict[str, None] = {}
-    for side in ("ours", "theirs"):
-        diff = item.diff("ours" if side == "ours" else "theirs")
+def _edges_of(item: TypeSides, sources: Sequence[str]) -> dict[str, list[str]]:
+    """The edges of each source that either side changed."""
+    found: dict[str, set[str]] = {}
+    wanted = pa.array(sources, pa.string())
+    for diff in (item.diff("ours"), item.diff("theirs")):
         for batch in () if diff is None else diff.batches(columns=["src"]):
             for image in (batch.before, batch.after):
-                mine = pc.equal(image["src"], pa.scalar(source, pa.string())).fill_null(False)
-                found |= dict.fromkeys(batch.ids.filter(mine.combine_chunks()).to_pylist())
-    return sorted(found)
+                mine = pc.is_in(image["src"], value_set=wanted)
+                pairs = zip(image["src"].filter(mine), batch.ids.filter(mine.combine_chunks()), strict=True)
+                for source, id_ in pairs:
+                    found.setdefault(source.as_py(), set()).add(id_.as_py())
+    return {source: sorted(ids) for source, ids in found.items()}
 
 
-def _states(merge: TableMerge | None, id_: str | None, basis: Choice) -> tuple[Image | None, Image | None]:
-    """How each side left an entity, as far as it changed it: ours, theirs."""
-    if merge is None or id_ is None:
-        return None, None
-    upper, under = _state(merge, merge.upper, id_), _state(merge, merge.under, id_)
-    return (under, upper) if basis == "ours" else (upper, under)
+def _states(item: TypeSides, ids: Sequence[str]) -> tuple[dict[str, Image], dict[str, Image]]:
+    """How ours and how theirs left entities that they changed and still have."""
+    wanted = pa.array(sorted(set(ids)), pa.string())
+    return _left_by(item, "ours", wanted), _left_by(item, "theirs", wanted)
 
 
-def _state(merge: TableMerge, delta: Delta, id_: str) -> Image | None:
-    place = pc.index(delta.ids, pa.scalar(id_, pa.string())).as_py()
-    if place < 0 or delta.ops[place] == DELETE:
-        return None
-    return images(merge.table, delta.after.slice(place, 1))[0]
+def _left_by(item: TypeSides, choice: Choice, ids: pa.Array) -> dict[str, Image]:
+    delta = Delta.read(item.diff(choice), item.table, ids)
+    alive = pa.array(delta.ops != DELETE)
+    left = images(item.table, delta.after.filter(alive))
+    return dict(zip(delta.ids.filter(alive).to_pylist(), left, strict=True))

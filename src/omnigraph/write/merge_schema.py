@@ -42,7 +42,7 @@ def merge_schemas(sides: Sides, resolutions: Resolutions, reserve: Reserve) -> M
         first = reserve(merged.catalog.next_id - highest, highest)
         merged = merge_catalogs(base, ours, theirs, choose=chosen, counter=first)
     open_ = [_conflict(item) for item in merged.conflicts if item.id not in chosen]
-    open_ += [item for item in _lost_rows(merged, sides) if resolutions.choose(item) is None]
+    open_ += [item for item, drops in _lost_rows(merged, sides) if resolutions.choose(item) != drops]
     return MergedSchema(merged.catalog, merged.tables, tuple(in_order(open_)))
 
 
@@ -74,17 +74,23 @@ def _kind(text: str) -> TypeKind:
     return "edge" if text == "edge" else "interface" if text == "interface" else "node"
 
 
-def _lost_rows(merged: MergedCatalog, sides: Sides) -> Iterable[MergeConflict]:
-    """Types that one side dropped while the other changed their rows: dropping them would lose that work."""
+def _lost_rows(merged: MergedCatalog, sides: Sides) -> Iterable[tuple[MergeConflict, Choice]]:
+    """Types that one side dropped while the other changed their rows, and the side that dropped them.
+
+    Dropping them loses that work, so that nothing but a choice of the side that did settles it.
+    """
     for item in merged.dropped:
         before = sides.base.commit.tables[str(item.base.id)]
-        for side, table in (("ours", item.ours), ("theirs", item.theirs)):
-            state = sides.ours if side == "ours" else sides.theirs
-            if table is not None and state.commit.tables[str(table.id)].content != before.content:
-                yield _lost(item.base, side)
+        changed: tuple[tuple[Choice, Choice, Table | None], ...] = (
+            ("ours", "theirs", item.ours),
+            ("theirs", "ours", item.theirs),
+        )
+        for side, drops, table in changed:
+            if table is not None and sides.of(side).commit.tables[str(table.id)].content != before.content:
+                yield _lost(item.base, side), drops
 
 
-def _lost(table: Table, side: str) -> MergeConflict:
+def _lost(table: Table, side: Choice) -> MergeConflict:
     dropped, changed = "dropped", "rows changed"
     return MergeConflict(
         "schema_conflict",

@@ -51,8 +51,10 @@ def _stage_new(item: TypeSides, merge: TableMerge, basis: Choice) -> tuple[Stage
     upper: Choice = "theirs" if basis == "ours" else "ours"
     pin = item.pin(upper)
     assert pin is not None
-    unwanted = merge.ids.filter(pa.array(merge.actions == KEEP)).to_pylist()
-    staged = item.sides.of(upper).tables.stage(pin, delete_ids=unwanted)
+    tables = item.sides.of(upper).tables
+    schema = arrow_schema(item.table, physical=True)
+    unwanted = np.sort(merge.upper.after_addresses[(merge.actions == KEEP) & (merge.upper.ops != DELETE)])
+    staged = tables.stage_rows(_widen(tables, pin, schema), (), schema, unwanted)
     return staged, {"inserted": staged.rows, "updated": 0, "deleted": 0}
 
 
@@ -75,11 +77,11 @@ def _find_rows(item: TypeSides, merge: TableMerge, basis: Choice, pin: TablePin)
     upper, under = merge.upper, merge.under
     known = np.zeros(len(merge.ids), bool)
     addresses = np.zeros(len(merge.ids), np.uint64)
-    places = pc.index_in(upper.ids, value_set=under.ids).fill_null(-1).to_numpy()
+    places = pc.index_in(merge.ids, value_set=under.ids).fill_null(-1).to_numpy()
     both = np.flatnonzero(places >= 0)
     known[both] = under.ops[places[both]] != DELETE
     addresses[both] = under.after_addresses[places[both]]
-    rest = np.flatnonzero((places < 0) & (upper.ops != INSERT))
+    rest = np.flatnonzero((places[: len(upper)] < 0) & (upper.ops != INSERT))
     before = item.pin("base")
     lost = rest
     if before is not None and len(rest):
@@ -87,7 +89,6 @@ def _find_rows(item: TypeSides, merge: TableMerge, basis: Choice, pin: TablePin)
         known[rest[found]] = True
         addresses[rest[found]] = carried[found]
         lost = rest[~found]
-    lost = np.concatenate([lost, np.arange(len(upper), len(merge.ids))])
     wanted = lost[merge.actions[lost] != KEEP]
     if len(wanted):
         _look_up(item, merge, basis, wanted, known, addresses)

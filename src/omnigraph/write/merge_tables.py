@@ -83,7 +83,8 @@ class TypeSides:
 
     def _diff(self, choice: Choice) -> TableDiff | None:
         base, pin = self.pin("base"), self.pin(choice)
-        if base is not None and pin is not None and base.content == pin.content:
+        # A side that does not have the type says nothing about its rows.
+        if pin is None or (base is not None and base.content == pin.content):
             return None
         found = TableDiff(self._side("base"), self._side(choice))
         return None if found.is_empty else found
@@ -91,6 +92,15 @@ class TypeSides:
     def changed(self, choice: Choice) -> bool:
         """Whether one side has other stored rows than the base."""
         return self.diff(choice) is not None
+
+    @property
+    def shared_columns(self) -> frozenset[str]:
+        """The physical columns of the merged table that both sides know."""
+        return frozenset(
+            item.column.physical
+            for item in self.merged.columns
+            if item.ours is not None and item.theirs is not None
+        )
 
     def has_all_columns(self, choice: Choice) -> bool:
         """Whether one side's version is the merged table's own and can hold its rows as it is."""

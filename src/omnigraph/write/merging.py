@@ -74,6 +74,9 @@ def prepare_revert(
         sides = Sides(undone, transaction.base, before)
         outcome.result = MergeResult()
         outcome.outcome = "fast_forward" if undone.commit_id == sides.ours.commit_id else "merged"
+        if _is_same_state(undone, before):
+            outcome.outcome = "already_up_to_date"
+            return None
         _bring_together(transaction, sides, resolutions, outcome, reserve, progress, dry=dry)
         if transaction.is_unchanged and not dry and not outcome.result.conflicts:
             outcome.outcome = "already_up_to_date"
@@ -81,6 +84,15 @@ def prepare_revert(
         return None if dry else "insert"
 
     return prepare
+
+
+def _is_same_state(one: Snapshot, other: Snapshot) -> bool:
+    """Whether two states have the same rows under the same schema, however they are stored."""
+    states = [
+        (item.commit.schema, {key: pin.content for key, pin in item.commit.tables.items()})
+        for item in (one, other)
+    ]
+    return states[0] == states[1]
 
 
 def _bring_together(

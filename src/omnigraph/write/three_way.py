@@ -44,7 +44,7 @@ _SAYS = {
 
 @dataclass(frozen=True)
 class Delta:
-    """Changes of a table in memory, ascending by id, by the physical columns of the merged table."""
+    """Changes of a table in memory, one an id, by the physical columns of the merged table."""
 
     ids: pa.Array
     ops: npt.NDArray[np.int8]
@@ -76,6 +76,18 @@ class Delta:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def joined(self, other: Delta) -> Delta:
+        """These changes, then those of other ids."""
+        return Delta(
+            pa.concat_arrays([self.ids, other.ids]),
+            np.concatenate([self.ops, other.ops]),
+            pa.concat_tables([self.before, other.before]),
+            pa.concat_tables([self.after, other.after]),
+            {name: np.concatenate([flags, other.changed[name]]) for name, flags in self.changed.items()},
+            np.concatenate([self.before_addresses, other.before_addresses]),
+            np.concatenate([self.after_addresses, other.after_addresses]),
+        )
+
 
 def row_schema(table: Table) -> pa.Schema:
     """The schema of rows in the making, by physical column; a required value may still be missing."""
@@ -101,13 +113,17 @@ class TableMerge:
     """The rows of one table that change when one side's changes are laid over the other's.
 
     `upper` are the changes of the side that is laid over, `under` those that the basis made of the same ids.
+    `shared` are the physical columns that both sides know: in others they cannot disagree.
     """
 
-    def __init__(self, table: Table, upper: Delta, under: Delta, *, upper_is: Choice) -> None:
+    def __init__(
+        self, table: Table, upper: Delta, under: Delta, *, upper_is: Choice, shared: frozenset[str]
+    ) -> None:
         self.table = table
         self.upper = upper
         self.under = under
         self._upper_is: Choice = upper_is
+        self._shared = shared
         self.ids = upper.ids
         self.rows = upper.after
         self.actions = np.where(upper.ops == DELETE, REMOVE, PUT).astype(np.int8)
@@ -172,7 +188,8 @@ class TableMerge:
         for name in mine.column_names[1:]:
             differs = differing(mine[name], other[name])
             took_part = self.upper.changed[name][upper]
-            clash = differs & (inserted | (took_part & self.under.changed[name][under]))
+            both = took_part & self.under.changed[name][under]
+            clash = differs & (inserted | both) if name in self._shared else np.zeros(len(upper), bool)
             takes = took_part & ~clash
             given: dict[int, pa.Array] = {}
             if clash.any():
@@ -278,6 +295,7 @@ class TableMerge:
             self.rows = pa.concat_tables([self.rows, _with_ids(restored.before, restored.ids)])
             actions = np.where(restored.ops == INSERT, REMOVE, PUT).astype(np.int8)
             self.actions = np.concatenate([self.actions, actions])
+            self.under = self.under.joined(restored)
             self.is_pure = False
             return True
         return bool(moved.any())

@@ -1,0 +1,140 @@
+"""The difference of two states as the API shows it, and the classes of everything that tells changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from omnigraph.api.commits import by_type_name
+from omnigraph.errors import NotFound
+from omnigraph.read.change_records import EVERYTHING, Block, Cause, Change, ChangeFilter, Kind, Op
+
+if TYPE_CHECKING:
+    from omnigraph.graph.repository import Repository
+    from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.read.changes import TypeDiff
+
+__all__ = [
+    "Block",
+    "Cause",
+    "Change",
+    "ChangeFilter",
+    "Diff",
+    "Kind",
+    "Op",
+    "State",
+    "find_diff",
+    "find_state",
+]
+
+# A branch, a commit id, a moment on main, or a snapshot.
+State: TypeAlias = "str | datetime | Snapshot"
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What is different in one state against another. Iterating reads the changes, some at a time.
+
+    Nodes come before edges, types by their ids, entities by theirs. A rename is no change, and neither is a row
+    that was written again as it was. `branch` is the branch that the later state was named by.
+    """
+
+    before: Snapshot
+    after: Snapshot
+    wanted: ChangeFilter = EVERYTHING
+    branch: str | None = None
+
+    def __iter__(self) -> Iterator[Change]:
+        from omnigraph.read.changes import reading_both, stream_changes
+
+        with reading_both(self.before, self.after):
+            yield from stream_changes(self._types(), self.wanted)
+
+    def __repr__(self) -> str:
+        return f"Diff({self.before.commit_id} -> {self.after.commit_id})"
+
+    @property
+    def commits(self) -> tuple[str, str]:
+        """The ids of the two commits."""
+        return self.before.commit_id, self.after.commit_id
+
+    def stats(self) -> dict[str, Mapping[str, int]]:
+        """How many changes of each operation there are, by type; types without any are left out."""
+        from omnigraph.read.changes import reading_both
+
+        with reading_both(self.before, self.after):
+            return _by_type({diff.table.key: diff.count(self.wanted.ops) for diff in self._types()})
+
+    def to_json(self) -> dict[str, Any]:
+        """Which entities changed, without their values: edges before nodes, by type name. It is held in memory."""
+        from omnigraph.read.changes import reading_both
+
+        changes: list[dict[str, Any]] = []
+        counts: dict[str, Counter[str]] = {}
+        with reading_both(self.before, self.after):
+            for diff in sorted(self._types(), key=lambda diff: (diff.kind != "edge", diff.table.name)):
+                counted = counts.setdefault(
+                    diff.table.key, Counter(dict.fromkeys(("insert", "update", "delete"), 0))
+                )
+                for change in diff.changes(self.wanted.ops):
+                    counted[change.op] += 1
+                    changes.append(_outline(change, diff))
+        found: dict[str, Any] = {
+            "from_graph_manifest_version": self.before.commit.sequence,
+            "to_graph_manifest_version": self.after.commit.sequence,
+        }
+        if self.branch is not None:
+            found["graph_branch"] = self.branch
+        return {**found, "changes": changes, "stats": _by_type(counts)}
+
+    def _types(self) -> list[TypeDiff]:
+        from omnigraph.read.changes import compare_states
+
+        return compare_states(self.before, self.after, self.wanted)
+
+
+def find_diff(repository: Repository, before: State, after: State, wanted: ChangeFilter) -> Diff:
+    """The difference of two states that are there; nothing of them is read yet."""
+    first, _ = find_state(repository, before)
+    second, branch = find_state(repository, after)
+    wanted.check_types(table.name for state in (first, second) for table in state.catalog.tables.values())
+    return Diff(first, second, wanted, branch)
+
+
+def find_state(repository: Repository, named: State) -> tuple[Snapshot, str | None]:
+    """The state that is meant, and the branch when it was named by one. A branch comes before a commit."""
+    if not isinstance(named, str):
+        return repository.snapshot(at=named), None
+    name = named.strip()
+    branches = repository.branches()
+    if name in branches:
+        return repository.snapshot(name), name
+    try:
+        return repository.snapshot(at=name), None
+    except NotFound as error:
+        raise NotFound(
+            f"there is neither a branch nor a commit '{name}'",
+            details={"branch": name, "commit_id": name, "branches": list(branches)[:50]},
+        ) from error
+
+
+def _by_type(counts: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:
+    return by_type_name({key: dict(found) for key, found in counts.items() if any(found.values())})
+
+
+def _outline(change: Change, diff: TypeDiff) -> dict[str, Any]:
+    found = {
+        "kind": change.kind,
+        "type_name": change.type_name,
+        "id": change.id,
+        "op": change.op,
+        "published_dataset_version": str(diff.version),
+    }
+    image = change.after or change.before or {}
+    if "endpoints" not in image:
+        return found
+    ends = image["endpoints"]
+    return {**found, "endpoints": {"src": ends["from"], "dst": ends["to"]}}
