@@ -1,0 +1,184 @@
+"""A policy bundle: groups of actors, protected branches, and rules that allow.
+
+What nobody allows is denied. A bundle is read from plain data; whoever has a file turns it into that first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn, TypeAlias
+
+from omnigraph.errors import InvalidInput
+
+Scope: TypeAlias = Literal["any", "protected", "unprotected"]
+Binding: TypeAlias = Literal["graph", "cluster"]
+
+BRANCH_ACTIONS = ("read", "export", "change")
+TARGET_ACTIONS = ("schema_apply", "branch_create", "branch_delete", "branch_merge")
+PLAIN_ACTIONS = ("admin", "invoke_query")
+SERVER_ACTIONS = ("graph_list",)
+ACTIONS = (*BRANCH_ACTIONS, *TARGET_ACTIONS, *PLAIN_ACTIONS, *SERVER_ACTIONS)
+
+_SCOPES: tuple[Scope, ...] = ("any", "protected", "unprotected")
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One permission: what a group may do, and on which branches. Without a scope the branch does not matter."""
+
+    id: str
+    group: str
+    actions: tuple[str, ...]
+    branch_scope: Scope | None = None
+    target_branch_scope: Scope | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyBundle:
+    """Everything that decides about one graph, or about the server."""
+
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    protected_branches: frozenset[str] = frozenset()
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def actors(self) -> frozenset[str]:
+        """Everybody who is in a group."""
+        return frozenset(actor for members in self.groups.values() for actor in members)
+
+
+def read_bundle(document: Any, *, binding: Binding | None = None) -> PolicyBundle:
+    """A bundle from plain data, or `InvalidInput` that says what is wrong with it.
+
+    `binding` is what it is to decide about: rules for the server and rules for graphs do not mix.
+
+    >>> bundle = read_bundle({
+    ...     "version": 1,
+    ...     "groups": {"team": ["act-ann"]},
+    ...     "rules": [{"id": "r", "allow": {"actors": {"group": "team"}, "actions": ["read"]}}],
+    ... })
+    >>> bundle.rules[0].actions
+    ('read',)
+    """
+    found = _members(document, "a policy", ("version", "groups", "protected_branches", "rules"))
+    if found.get("version") != _VERSION:
+        _refuse(f"policy version must be {_VERSION}")
+    groups = dict(_groups(found.get("groups", {})))
+    protected = _texts(found.get("protected_branches", []), "protected_branches")
+    if not all(name.strip() for name in protected):
+        _refuse("protected branch names must not be blank")
+    rules = tuple(_rules(found.get("rules", []), groups))
+    for rule in rules:
+        _check_binding(rule, binding)
+    return PolicyBundle(groups, frozenset(name.strip() for name in protected), rules)
+
+
+def _groups(document: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if not isinstance(document, Mapping):
+        _refuse("policy groups must be a mapping from names to lists of actors")
+    for name, members in document.items():
+        if not isinstance(name, str) or not name.strip():
+            _refuse("policy group names must not be blank")
+        actors = _texts(members, f"policy group '{name}'")
+        if not actors:
+            _refuse(f"policy group '{name}' must not be empty")
+        if not all(actor.strip() for actor in actors):
+            _refuse(f"policy group '{name}' contains a blank actor id")
+        yield name, tuple(actor.strip() for actor in actors)
+
+
+def _rules(document: Any, groups: Mapping[str, tuple[str, ...]]) -> Iterator[Rule]:
+    if not isinstance(document, list):
+        _refuse("policy rules must be a list")
+    seen: set[str] = set()
+    for item in document:
+        found = _members(item, "a policy rule", ("id", "allow"))
+        id_ = found.get("id")
+        if not isinstance(id_, str) or not id_.strip():
+            _refuse("policy rule ids must not be blank")
+        if id_ in seen:
+            _refuse(f"duplicate policy rule id '{id_}'")
+        seen.add(id_)
+        yield _rule(id_, found.get("allow"), groups)
+
+
+def _rule(id_: str, document: Any, groups: Mapping[str, tuple[str, ...]]) -> Rule:
+    members = ("actors", "actions", "branch_scope", "target_branch_scope")
+    allow = _members(document, f"policy rule '{id_}' allow", members)
+    group = _members(allow.get("actors"), f"policy rule '{id_}' actors", ("group",)).get("group")
+    if not isinstance(group, str) or not group.strip():
+        _refuse(f"policy rule '{id_}' must reference a non-blank group")
+    if group not in groups:
+        _refuse(f"policy rule '{id_}' references unknown group '{group}'")
+    actions = _texts(allow.get("actions", []), f"policy rule '{id_}' actions")
+    if not actions:
+        _refuse(f"policy rule '{id_}' must include at least one action")
+    for action in actions:
+        if action not in ACTIONS:
+            _refuse(f"unknown policy action '{action}'")
+    rule = Rule(
+        id_,
+        group,
+        tuple(dict.fromkeys(actions)),
+        _scope(id_, "branch_scope", allow.get("branch_scope")),
+        _scope(id_, "target_branch_scope", allow.get("target_branch_scope")),
+    )
+    _check_scopes(rule)
+    return rule
+
+
+def _check_scopes(rule: Rule) -> None:
+    if rule.branch_scope is not None and rule.target_branch_scope is not None:
+        _refuse(f"policy rule '{rule.id}' may specify branch_scope or target_branch_scope, not both")
+    allowed = (
+        ("branch_scope", rule.branch_scope, BRANCH_ACTIONS),
+        ("target_branch_scope", rule.target_branch_scope, TARGET_ACTIONS),
+    )
+    for name, scope, actions in allowed:
+        odd = next((action for action in rule.actions if action not in actions), None)
+        if scope is not None and odd is not None:
+            _refuse(f"policy rule '{rule.id}' uses {name} with unsupported action '{odd}'")
+    server = [action for action in rule.actions if action in SERVER_ACTIONS]
+    if server and len(server) < len(rule.actions):
+        _refuse(
+            f"policy rule '{rule.id}' mixes the server-scoped action `{server[0]}` with per-graph actions;"
+            " split into separate rules"
+        )
+
+
+def _check_binding(rule: Rule, binding: Binding | None) -> None:
+    for_server = all(action in SERVER_ACTIONS for action in rule.actions)
+    if binding == "cluster" and not for_server:
+        _refuse(f"policy rule '{rule.id}' is about graphs, and the bundle is bound to the cluster")
+    if binding == "graph" and for_server:
+        _refuse(f"policy rule '{rule.id}' is about the server, and the bundle is bound to graphs")
+
+
+def _scope(id_: str, name: str, value: Any) -> Scope | None:
+    if value is None:
+        return None
+    for scope in _SCOPES:
+        if value == scope:
+            return scope
+    _refuse(f"policy rule '{id_}' has an unknown {name} '{value}': any, protected or unprotected")
+
+
+def _members(document: Any, what: str, known: tuple[str, ...]) -> Mapping[str, Any]:
+    if not isinstance(document, Mapping):
+        _refuse(f"{what} must be a mapping with {', '.join(known)}")
+    for name in document:
+        if name not in known:
+            _refuse(f"{what} has an unknown member '{name}'; known are {', '.join(known)}")
+    return document
+
+
+def _texts(value: Any, what: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        _refuse(f"{what} must be a list of texts")
+    return value
+
+
+def _refuse(message: str) -> NoReturn:
+    raise InvalidInput(message, details={"policy": message})

@@ -1,0 +1,158 @@
+"""The gate: one decision for one actor, action and branch, made by Cedar."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import cedarpy
+
+from omnigraph.errors import PermissionDenied
+from omnigraph.policy.bundle import PolicyBundle, Rule
+
+SERVER = 'Omnigraph::Server::"root"'
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What somebody wants to do. `branch` is what is read or written, or the source; `target_branch` the target."""
+
+    action: str
+    branch: str | None = None
+    target_branch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether it is allowed, by which rule, and the sentence that says so."""
+
+    allowed: bool
+    matched_rule_id: str | None
+    message: str
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A bundle as it decides about one resource: a graph by its id, or the server.
+
+    >>> from omnigraph.policy.bundle import read_bundle
+    >>> allow = {"actors": {"group": "g"}, "actions": ["change"], "branch_scope": "unprotected"}
+    >>> document = {
+    ...     "version": 1,
+    ...     "groups": {"g": ["ann"]},
+    ...     "protected_branches": ["main"],
+    ...     "rules": [{"id": "r", "allow": allow}],
+    ... }
+    >>> gate = Gate(read_bundle(document), "team")
+    >>> gate.decide("ann", Access("change", "dev")).matched_rule_id
+    'r'
+    >>> gate.decide("ann", Access("change", "main")).message
+    "policy denied action 'change' on branch 'main' for actor 'ann'"
+    """
+
+    bundle: PolicyBundle
+    graph_id: str | None = None
+
+    def check(self, actor: str | None, access: Access) -> None:
+        """Return when it is allowed, else raise `PermissionDenied`."""
+        decision = self.decide(actor, access)
+        if not decision.allowed:
+            raise PermissionDenied(
+                decision.message,
+                details={
+                    "actor": actor,
+                    "action": access.action,
+                    "branch": access.branch,
+                    "target_branch": access.target_branch,
+                },
+            )
+
+    def decide(self, actor: str | None, access: Access) -> Decision:
+        """What the bundle says; of several rules that allow it the one with the smallest id is named."""
+        if actor is None or actor not in self.bundle.actors:
+            shown = "no actor" if actor is None else f"unknown actor '{actor}'"
+            return Decision(False, None, f"policy denied action '{access.action}' for {shown}")
+        request = {
+            "principal": _uid("Actor", actor),
+            "action": _uid("Action", access.action),
+            "resource": self._resource,
+            "context": self._context(access),
+        }
+        result = cedarpy.is_authorized(request, self._policies, self._entities)
+        if not result.allowed:
+            places = _place(" on branch", access.branch) + _place(" targeting branch", access.target_branch)
+            return Decision(
+                False, None, f"policy denied action '{access.action}'{places} for actor '{actor}'"
+            )
+        matched = min(self._ids[int(reason.removeprefix("policy"))] for reason in result.diagnostics.reasons)
+        return Decision(True, matched, f"policy allowed action '{access.action}' for actor '{actor}'")
+
+    def _context(self, access: Access) -> dict[str, Any]:
+        protected = self.bundle.protected_branches
+        return {
+            "has_branch": access.branch is not None,
+            "branch": access.branch or "",
+            "branch_is_protected": access.branch in protected,
+            "has_target_branch": access.target_branch is not None,
+            "target_branch": access.target_branch or "",
+            "target_branch_is_protected": access.target_branch in protected,
+        }
+
+    @property
+    def _resource(self) -> str:
+        return SERVER if self.graph_id is None else _uid("Graph", self.graph_id)
+
+    @cached_property
+    def cedar(self) -> tuple[str, ...]:
+        """The rules as Cedar policies, one for each rule and action."""
+        return tuple(_policies(self.bundle.rules, self._resource))
+
+    @cached_property
+    def _policies(rules: tuple[Rule, ...], resource: str) -> Iterator[str]:
+    for rule in rules:
+        for action in rule.actions:
+            yield (
+                f"@id({_quoted(f'{rule.id}:{action}')})\n"
+                f"permit (principal in {_uid('Group', rule.group)}, action == {_uid('Action', action)},"
+                f" resource == {resource}){_condition(rule)};"
+            )
+
+
+def _condition(rule: Rule) -> str:
+    for name, scope in (("branch", rule.branch_scope), ("target_branch", rule.target_branch_scope)):
+        if scope == "protected":
+            return f"\nwhen {{ context.has_{name} && context.{name}_is_protected }}"
+        if scope == "unprotected":
+            return f"\nwhen {{ context.has_{name} && !context.{name}_is_protected }}"
+    return ""
+
+
+def _uid(kind: str, id_: str) -> str:
+    """The name of an entity in Cedar."""
+    return f"Omnigraph::{kind}::{_quoted(id_)}"
+
+
+def _quoted(text: str) -> str:
+    """A text in Cedar; whatever it holds stays inside its quotes."""
+    return '"' + "".join(_escaped(character) for character in text) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
+
+
+def _entity(kind: str, id_: str, groups: Any) -> dict[str, Any]:
+    return {
+        "uid": {"type": f"Omnigraph::{kind}", "id": id_},
+        "attrs": {},
+        "parents": [{"type": "Omnigraph::Group", "id": name} for name in groups],
+    }
+
+
+def _place(words: str, branch: str | None) -> str:
+    return "" if branch is None else f"{words} '{branch}'"
