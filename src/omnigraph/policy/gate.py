@@ -108,10 +108,29 @@ class Gate:
     @cached_property
     def cedar(self) -> tuple[str, ...]:
         """The rules as Cedar policies, one for each rule and action."""
-        return tuple(_policies(self.bundle.rules, self._resource))
+        return tuple(_written(self.bundle.rules, self._resource))
 
     @cached_property
-    def _policies(rules: tuple[Rule, ...], resource: str) -> Iterator[str]:
+    def _policies(self) -> cedarpy.PolicySet:
+        return cedarpy.PolicySet.from_str("\n".join(self.cedar))
+
+    @cached_property
+    def _ids(self) -> tuple[str, ...]:
+        """The rule of each policy; Cedar counts policies in the order of the text."""
+        return tuple(rule.id for rule in self.bundle.rules for _ in rule.actions)
+
+    @cached_property
+    def _entities(self) -> cedarpy.Entities:
+        groups = self.bundle.groups
+        found = [_entity("Group", name, ()) for name in groups]
+        found += [
+            _entity("Actor", actor, [name for name in groups if actor in groups[name]])
+            for actor in sorted(self.bundle.actors)
+        ]
+        return cedarpy.Entities.from_json_str(json.dumps(found))
+
+
+def _written(rules: tuple[Rule, ...], resource: str) -> Iterator[str]:
     for rule in rules:
         for action in rule.actions:
             yield (
