@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,8 +12,6 @@ import cedarpy
 
 from omnigraph.errors import PermissionDenied
 from omnigraph.policy.bundle import PolicyBundle, Rule
-
-SERVER = 'Omnigraph::Server::"root"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +74,8 @@ class Gate:
             shown = "no actor" if actor is None else f"unknown actor '{actor}'"
             return Decision(False, None, f"policy denied action '{access.action}' for {shown}")
         request = {
-            "principal": _uid("Actor", actor),
-            "action": _uid("Action", access.action),
+            "principal": _named("Actor", actor),
+            "action": _named("Action", access.action),
             "resource": self._resource,
             "context": self._context(access),
         }
@@ -102,8 +100,8 @@ class Gate:
         }
 
     @property
-    def _resource(self) -> str:
-        return SERVER if self.graph_id is None else _uid("Graph", self.graph_id)
+    def _resource(self) -> dict[str, str]:
+        return _named("Server", "root") if self.graph_id is None else _named("Graph", self.graph_id)
 
     @cached_property
     def cedar(self) -> tuple[str, ...]:
@@ -130,13 +128,13 @@ class Gate:
         return cedarpy.Entities.from_json_str(json.dumps(found))
 
 
-def _written(rules: tuple[Rule, ...], resource: str) -> Iterator[str]:
+def _written(rules: tuple[Rule, ...], resource: Mapping[str, str]) -> Iterator[str]:
     for rule in rules:
         for action in rule.actions:
             yield (
                 f"@id({_quoted(f'{rule.id}:{action}')})\n"
                 f"permit (principal in {_uid('Group', rule.group)}, action == {_uid('Action', action)},"
-                f" resource == {resource}){_condition(rule)};"
+                f" resource == {resource['type']}::{_quoted(resource['id'])}){_condition(rule)};"
             )
 
 
@@ -149,8 +147,13 @@ def _condition(rule: Rule) -> str:
     return ""
 
 
+def _named(kind: str, id_: str) -> dict[str, str]:
+    """An entity as data."""
+    return {"type": f"Omnigraph::{kind}", "id": id_}
+
+
 def _uid(kind: str, id_: str) -> str:
-    """The name of an entity in Cedar."""
+    """An entity in the text of a policy."""
     return f"Omnigraph::{kind}::{_quoted(id_)}"
 
 
@@ -167,9 +170,9 @@ def _escaped(character: str) -> str:
 
 def _entity(kind: str, id_: str, groups: Any) -> dict[str, Any]:
     return {
-        "uid": {"type": f"Omnigraph::{kind}", "id": id_},
+        "uid": _named(kind, id_),
         "attrs": {},
-        "parents": [{"type": "Omnigraph::Group", "id": name} for name in groups],
+        "parents": [_named("Group", name) for name in groups],
     }
 
 
