@@ -144,6 +144,35 @@ STEPS = (
         ask("stars", STARS, "--snapshot <now>"),
     ),
     Step(
+        "Two branches have moved on",
+        "How they differ by now: only what was changed is looked at.",
+        f"omnigraph diff main trial --stat --uri {GRAPH}",
+    ),
+    Step(
+        "A merge asks what it cannot know",
+        "`trial` withdrew the book that was rated again on `main`. Nothing is written; the question has an id.",
+        f"omnigraph branch merge trial --uri {GRAPH}",
+        code=1,
+    ),
+    Step(
+        "And does what it is told",
+        "The book goes, and the new rating with it. One commit with two parents.",
+        f"omnigraph branch merge trial --resolve theirs --as ana --uri {GRAPH}",
+    ),
+    Step("It is gone", "Now nobody has read it on `main` either.", ask("ratings", COMET)),
+    Step(
+        "Which was a mistake",
+        "Which commit was it?",
+        f"omnigraph commit list --limit 1 {GRAPH}",
+        keep="merge",
+    ),
+    Step(
+        "Any commit can be undone",
+        "By a new one: what came before and after stays, and history is never rewritten.",
+        f"omnigraph revert <merge> --as bo --uri {GRAPH}",
+    ),
+    Step("All of it is back", "The book, its ratings, and the four stars.", ask("stars", STARS)),
+    Step(
         "What is in a graph can leave it",
         "As JSON lines in an order that only depends on what is in it: two equal states give equal files.",
         f"omnigraph export {GRAPH} --branch trial --out {COPY}",

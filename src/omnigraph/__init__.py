@@ -5,6 +5,7 @@ from omnigraph.api.commits import Branch, Commit, Index, Receipt, Repair
 from omnigraph.api.entry import init, open  # noqa: A004 - the name is part of the API
 from omnigraph.api.graph import Graph
 from omnigraph.api.loads import LoadReceipt
+from omnigraph.api.merges import Merged
 from omnigraph.api.result import Result
 from omnigraph.api.schemas import SchemaApplied
 from omnigraph.errors import OmnigraphError
@@ -16,6 +17,7 @@ __all__ = [
     "Graph",
     "Index",
     "LoadReceipt",
+    "Merged",
     "OmnigraphError",
     "Receipt",
     "Repair",

@@ -26,8 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
+from omnigraph.aio_changes import AsyncChangeReads
 from omnigraph.api import entry
-from omnigraph.api.changes import Diff, Kind, Op, State
 from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Repair
 from omnigraph.api.exports import ExportFormat
 from omnigraph.api.graph import Branches, Graph
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from omnigraph.catalog.steps import Plan
     from omnigraph.engine.embedding import Embedder
     from omnigraph.graph.snapshot import Snapshot
-    from omnigraph.read.baseline import Baseline
-    from omnigraph.read.change_pages import ChangePage
-    from omnigraph.read.feed import FeedPage
 
 __all__ = ["AsyncBranches", "AsyncGraph", "AsyncSchemaView", "Opening", "init", "open"]
 
@@ -105,15 +102,15 @@ def open(  # noqa: A001 - the name is part of the API
     )
 
 
-class AsyncGraph:
+class AsyncGraph(AsyncChangeReads):
     """A handle on a graph for coroutines; each method does what the one of `Graph` does.
 
     It may be shared between tasks and event loops, and pickles to its address.
     """
 
     def __init__(self, graph: Graph) -> None:
+        super().__init__(graph, _Threads())
         self._graph = graph
-        self._threads = _Threads()
         self.actor = graph.actor
         self.branches = AsyncBranches(graph.branches, self._threads)
         self.schema = AsyncSchemaView(graph.schema, self._threads)
@@ -342,81 +339,6 @@ class AsyncGraph:
     async def snapshot(self, branch: str = "main", at: str | datetime | Snapshot | None = None) -> Snapshot:
         """The state of a branch, or of a commit or moment; see `Graph.snapshot`."""
         return await self._threads.read(lambda: self._graph.snapshot(branch, at))
-
-    # --- changes -----------------------------------------------------------------------------------------
-
-    async def diff(
-        self,
-        before: State,
-        after: State,
-        *,
-        kinds: Sequence[Kind] | None = None,
-        types: Sequence[str] | None = None,
-        ops: Sequence[Op] | None = None,
-    ) -> Diff:
-        """What is different between two states; see `Graph.diff`. Iterating reads in the caller's thread."""
-        return await self._threads.read(
-            lambda: self._graph.diff(before, after, kinds=kinds, types=types, ops=ops)
-        )
-
-    async def changes(
-        self,
-        commit_id: str,
-        *,
-        kinds: Sequence[Kind] | None = None,
-        types: Sequence[str] | None = None,
-        ops: Sequence[Op] | None = None,
-        limit: int | None = None,
-        page_token: str | None = None,
-    ) -> ChangePage:
-        """What a commit changed, a page of it; see `Graph.changes`."""
-        return await self._threads.read(
-            lambda: self._graph.changes(
-                commit_id, kinds=kinds, types=types, ops=ops, limit=limit, page_token=page_token
-            )
-        )
-
-    async def feed(
-        self,
-        *,
-        branch: str = "main",
-        start: str = "now",
-        cursor: str | None = None,
-        page_token: str | None = None,
-        limit: int | None = None,
-        max_commits: int = 128,
-        kinds: Sequence[Kind] | None = None,
-        types: Sequence[str] | None = None,
-        ops: Sequence[Op] | None = None,
-    ) -> FeedPage:
-        """The changes of a branch, commit by commit; see `Graph.feed`."""
-        return await self._threads.read(
-            lambda: self._graph.feed(
-                branch=branch,
-                start=start,
-                cursor=cursor,
-                page_token=page_token,
-                limit=limit,
-                max_commits=max_commits,
-                kinds=kinds,
-                types=types,
-                ops=ops,
-            )
-        )
-
-    async def baseline(
-        self,
-        target: str | Path | IO[str],
-        *,
-        branch: str = "main",
-        kinds: Sequence[Kind] | None = None,
-        types: Sequence[str] | None = None,
-        ops: Sequence[Op] | None = None,
-    ) -> Baseline:
-        """Write a state and the cursor to go on from; see `Graph.baseline`. Cancelled, it is waited for."""
-        return await self._threads.read(
-            lambda: self._graph.baseline(target, branch=branch, kinds=kinds, types=types, ops=ops), whole=True
-        )
 
     # --- maintenance -------------------------------------------------------------------------------------
 

@@ -17,14 +17,22 @@ import pytest
 
 import omnigraph as og
 from omnigraph.aio import AsyncBranches, AsyncGraph, AsyncSchemaView
-from omnigraph.api.graph import Branches, Graph, SchemaView
+from omnigraph.aio_changes import AsyncChangeReads
+from omnigraph.api.change_reads import ChangeReads
+from omnigraph.api.graph import Branches, Graph
+from omnigraph.api.schemas import SchemaView
 from tests.support.places import fresh_memory
 
 SCHEMA = "node Person { name: String @key  age: I32? }  edge Knows: Person -> Person"
 ADD = "query add($n: String, $a: I32?) { insert Person { name: $n, age: $a } }"
 COUNT = "query people() { match { $p: Person } return { count($p) as n } }"
 
-TWINS = ((Graph, AsyncGraph), (Branches, AsyncBranches), (SchemaView, AsyncSchemaView))
+TWINS = (
+    (Graph, AsyncGraph),
+    (ChangeReads, AsyncChangeReads),
+    (Branches, AsyncBranches),
+    (SchemaView, AsyncSchemaView),
+)
 
 
 def run(work: Callable[[AsyncGraph], Coroutine[Any, Any, None]]) -> None:

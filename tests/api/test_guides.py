@@ -17,7 +17,13 @@ import pytest
 from tests.cli.console import replay
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/guide/python.md", "docs/guide/loading.md", "docs/guide/queries.md")
+PAGES = (
+    "README.md",
+    "docs/guide/python.md",
+    "docs/guide/loading.md",
+    "docs/guide/queries.md",
+    "docs/guide/merging.md",
+)
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 

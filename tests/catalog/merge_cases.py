@@ -212,7 +212,7 @@ CASES: dict[str, Case] = {
     "a type that both add": (
         ENDS,
         ENDS + 'node N @description("a") { p: I32 @index  q: I32?\n @range(p, 0..1) }  edge M: A -> B',
-        ENDS + 'node N @description("b") { p: I64?  q: I32?\n @range(p, 0..1) @index(q) }'
+        ENDS + 'node N @description("b") { p: I64?  q: I32? }'
         + "edge M: B -> A @card(1..)",
         [
             ("edge:M", "cardinality"),
@@ -266,6 +266,12 @@ PEACEFUL = {
         'node A { s: String  v: Vector(2) @embed(s)\n @index(s) @unique(s) @check(s, "a") }',
         'node A { t: String  v: Vector(2) @embed(t)\n @index(t) @unique(t) @check(t, "a") }',
     ),
+    "the source of an embedding is renamed while the other side changes its model": (
+        "node A { s: String  v: Vector(2) @embed(s) }",
+        'node A { t: String @rename_from("s")  v: Vector(2) @embed(t) }',
+        'node A { s: String  v: Vector(2) @embed(s, model="m") }',
+        'node A { t: String  v: Vector(2) @embed(t, model="m") }',
+    ),
     "names move on": (
         "node A { x: I32 }",
         'node B @rename_from("A") { x: I32 }',
@@ -301,6 +307,12 @@ PEACEFUL = {
         "interface F { f: enum(a) }  node A implements F { f: enum(a) @index }",
         "interface F { f: enum(a, b) }  node A implements F { }",
         "interface F { f: enum(a, b) }  node A implements F { f: enum(a, b) @index }",
+    ),
+    "a node declares what its interface gains": (
+        "interface F { f: I32? }  node A implements F { }",
+        "interface F { f: I32?  g: I32? }  node A implements F { }",
+        "interface F { f: I32? }  node A implements F { g: I32? }",
+        "interface F { f: I32?  g: I32? }  node A implements F { g: I32? }",
     ),
     "both add a type with more or less in it": (
         "node A { x: I32 }",

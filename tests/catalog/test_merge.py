@@ -262,3 +262,10 @@ def test_comments_of_a_text_survive_where_it_still_says_everything() -> None:
     both = "// mine\nnode A { x: I32  y: I32? }"
     alike = three(commented, both, "node A { y: I32?  x: I32 }").merge()
     assert alike.catalog.source == both
+
+
+def test_the_order_of_interfaces_counts_where_only_one_side_changed_it() -> None:
+    faces = 'interface F { p: I32 @description("f") }  interface G { p: I32 @description("g") }  '
+    found = three(faces + "node A implements F, G { }", *[faces + "node A implements G, F { }"] * 2)
+    assert merge_catalogs(found.base, found.base, found.theirs).catalog is found.theirs
+    assert merge_catalogs(found.base, found.ours, found.base).catalog is found.ours

@@ -17,7 +17,8 @@ from tests.cli.running import run
 BLOCK = re.compile(r"^```console\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 # What a page can only give an example of.
 EXAMPLE = re.compile(
-    r"(?P<id>\b[0-9A-HJKMNP-TV-Z]{26}\b)"
+    r"(?P<cursor>(?<![\w-])[\w-]{120,}(?![\w-]))"
+    r"|(?P<id>\b[0-9A-HJKMNP-TV-Z]{26}\b)"
     r"|(?P<version>\b\d{19,20}\b)"
     r"|(?P<time>\b\d{16}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)"
     r"|(?P<size>\b[1-9]\d* bytes\b)"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.api.test_guides import run_page
+from tests.cli.console import replay
 from tests.cli.graphs import add_people, make_graph
-from tests.cli.running import run, run_process, write
+from tests.cli.running import ROOT, run, run_process, write
 
 ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 
@@ -57,6 +60,15 @@ def person(name: str, **values: Any) -> dict[str, Any]:
 
 def knows(one: str, other: str, **values: Any) -> dict[str, Any]:
     return {"edge": "Knows", "from": one, "to": other, "data": values}
+
+
+def test_the_page_on_changes_shows_what_really_happens(folder: Path) -> None:
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    page = (ROOT / "docs" / "guide" / "changes.md").read_text(encoding="utf-8")
+    shown, real = replay(page)
+    assert len(shown) > 8
+    assert real == shown
+    assert run_page(page, "changes.md") > 8
 
 
 class TestCommitChanges:

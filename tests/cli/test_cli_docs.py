@@ -52,9 +52,10 @@ def test_the_guide_shows_every_command() -> None:
     pages = (GUIDE / "cli.md", GUIDE / "branches-and-commits.md")
     commands = [item.command.split()[1:3] for page in pages for item in exchanges(page.read_text("utf-8"))]
     assert {"schema check", "schema plan"} <= {" ".join(words) for words in commands}
-    assert {"branch create", "branch list", "branch delete"} <= {" ".join(words) for words in commands}
+    branches = {"branch create", "branch list", "branch merge", "branch delete"}
+    assert branches <= {" ".join(words) for words in commands}
     assert {"commit list", "commit show"} <= {" ".join(words) for words in commands}
-    assert {"init", "mutate", "snapshot", "cleanup", "lint", "fmt", "version"} <= {
+    assert {"init", "mutate", "snapshot", "cleanup", "lint", "fmt", "revert", "version"} <= {
         words[0] for words in commands
     }
 

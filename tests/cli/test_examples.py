@@ -73,13 +73,24 @@ def test_the_demo_runs_through_from_any_directory(tmp_path: Path) -> None:
         check=False,
     )
     assert tour.returncode == 0, tour.stdout + tour.stderr
-    # What goes there is what commands say about their target, the refused change and the lost race.
-    said = [line.split(" ", 3)[:3] for line in tour.stderr.splitlines()]
+    # What goes there is what commands say about their target, the refused change, the lost race and the conflict.
+    lines = tour.stderr.splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("error: merge conflicts"))
+    table, (answers, example) = lines[start + 1 : start + 4], lines[start + 6 : start + 8]
+    assert table[0].split()[:3] == ["id", "|", "kind"]
+    assert answers.startswith("settle them with --resolve ours")
+    assert example.split()[0].rstrip(":") == table[2].split()[0]
+    del lines[start + 1 : start + 8]
+    said = [line.split(" ", 3)[:3] for line in lines]
     assert said == [
         ["omnigraph", "load", "→"],
         ["omnigraph", "branch", "create"],
         ["error:", "@range", "violation"],
         ["error:", "precondition", "failed"],
+        ["omnigraph", "branch", "merge"],
+        ["error:", "merge", "conflicts:"],
+        ["omnigraph", "branch", "merge"],
+        ["omnigraph", "revert", "→"],
         ["exported", "39057", "records"],
         ["omnigraph", "load", "→"],
     ]
@@ -88,7 +99,7 @@ def test_the_demo_runs_through_from_any_directory(tmp_path: Path) -> None:
         "on branch archive with append: 550000 entities across 1 node types and 1 edge types" in tour.stdout
     )
     assert "changed trial via withdraw: 1 nodes, 1753 edges" in tour.stdout
-    # The newest rating, and the one before it from an earlier commit.
-    assert re.findall(r"^Leo Gold .* \| (\d) +$", tour.stdout, flags=re.MULTILINE) == ["4", "5"]
+    # The newest rating, the one before it from an earlier commit, and the newest again after a merge was undone.
+    assert re.findall(r"^Leo Gold .* \| (\d) +$", tour.stdout, flags=re.MULTILINE) == ["4", "5", "4"]
     assert "\x1b" not in tour.stdout
     assert "Try next;" in tour.stdout

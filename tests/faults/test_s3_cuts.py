@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import Cuts, wanted_cuts
+from tests.support.crash import worker
 from tests.support.s3 import Bucket
 from tests.support.s3_fixtures import s3, s3_server
 from tests.support.s3_graphs import upload_graph
@@ -38,8 +38,7 @@ EVERY = tuple(name for name in KINDS | MERGE_KINDS if name not in ("heal", "fold
 
 def _start(kind: str, uri: str, bucket: Bucket) -> subprocess.Popen[str]:
     task = Task(kind, uri, options=bucket.options)
-    command = [sys.executable, "-m", "tests.support.workload", task.to_argument()]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(worker(task), cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
 def _acknowledged(output: str) -> str | None:

@@ -42,7 +42,6 @@ IMPATIENT: Final = {"max_retries": "0", "timeout": "400ms", "retry_timeout": "1s
 SAMPLE: Final = [name for name in KINDS if name not in ("heal", "fold-and-trim-the-log")] + [
     "merge-other-types",
     "merge-and-delete",
-    "add-required-property",
 ]
 EVERY: Final = [*SAMPLE, *(name for name in MERGE_KINDS if name not in SAMPLE)]
 

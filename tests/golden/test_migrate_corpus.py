@@ -1,9 +1,9 @@
 """Every `.migrate` file below this folder: two schemas, and the plan that leads from one to the other.
 
 A file begins with a comment that says what it shows, then come sections: ``-- old`` and ``-- new`` (with
-``allow_data_loss`` and ``backfill=Type.property`` after it, if the case has them), then what is expected, either ``-- plan`` and
-``-- text`` or ``-- error``. ``OMNIGRAPH_UPDATE_GOLDEN=1`` rewrites what is expected; read the difference
-before keeping it.
+``allow_data_loss`` and ``backfill=Type.property`` after it, if the case has them), then what is expected,
+either ``-- plan`` and ``-- text`` or ``-- error``. ``OMNIGRAPH_UPDATE_GOLDEN=1`` rewrites what is expected;
+read the difference before keeping it.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ def test_only_what_no_branch_stands_at_is_taken(graph: og.Graph, repository: Rep
     third = graph.commits()[0].id
     graph.mutate('query q() { insert Firm { slug: "z" } }')
     before = {branch: lines(graph, branch=branch) for branch in ("main", "dev")}
+    files = {path: Path(path).stat().st_ino for path in stored(graph)}
 
     done = purge(repository, [path_of(repository, "node:Firm")])
 
@@ -53,6 +54,8 @@ def test_only_what_no_branch_stands_at_is_taken(graph: og.Graph, repository: Rep
     assert done.bytes > 0
     assert {branch: lines(graph, branch=branch) for branch in ("main", "dev")} == before
     assert count(graph, "Firm", at=second) == 2
+    # Nothing that stays was gone for a moment either.
+    assert {path: Path(path).stat().st_ino for path in stored(graph)}.items() <= files.items()
     with og.open(graph.uri, "r") as other:
         for commit in (first, third):
             with pytest.raises(NotFound, match="reclaimed"):

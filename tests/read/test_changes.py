@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.errors import ChangeFeedGap, Conflict, InvalidInput, NotFound, ResourceLimit
+from omnigraph.errors import Conflict, InvalidInput, NotFound, ResourceLimit
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang.temporal import EPOCH_TIME
-from omnigraph.maintain.cleanup import cleanup
 from omnigraph.read.change_pages import Room, place_of
 from omnigraph.read.change_records import EVERYTHING, Change, ChangeFilter
 from omnigraph.read.changes import compare_states, schema_boundary, stream_changes
@@ -28,7 +26,6 @@ from tests.support.repositories import (
     put,
     rewriting,
     staging,
-    wear,
     write,
 )
 
@@ -383,29 +380,3 @@ class TestSchemas:
         apply_schema(graph, text)
         assert schema_boundary(before, graph.snapshot()) == "City"
         assert schema_boundary(graph.snapshot(), before) == "City"
-
-
-class TestReclaimed:
-    def test_a_commit_without_data_is_a_gap(self, tmp_path: Path) -> None:
-        graph = make_graph(str(tmp_path / "g"))
-        wear(graph)
-        first = put(graph, {"a": "x"})
-        put(graph, {"a": "y"})
-        put(graph, {"a": "z"})
-        cleanup(graph, keep=1, grace=timedelta(0), confirm=True)
-        g = og.open(graph.location.uri)
-        with pytest.raises(ChangeFeedGap) as caught:
-            g.changes(first.id)
-        assert caught.value.details == {"change_feed_gap": {"first_unreadable_commit_id": first.id}}
-
-    def test_a_difference_names_the_state_that_is_gone(self, tmp_path: Path) -> None:
-        graph = make_graph(str(tmp_path / "g"))
-        first = put(graph, {"a": "x"})
-        put(graph, {"a": "y"})
-        cleanup(graph, keep=1, grace=timedelta(0), confirm=True)
-        g = og.open(graph.location.uri)
-        for states in ((first.id, "main"), ("main", first.id)):
-            with pytest.raises(NotFound, match=f"data of commit '{first.id}' was reclaimed"):
-                list(g.diff(*states))
-            with pytest.raises(NotFound, match="reclaimed"):
-                g.diff(*states).stats()

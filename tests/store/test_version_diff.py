@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from omnigraph.errors import NotFound, StorageError
@@ -152,3 +153,13 @@ def test_comparing_reads_no_data_file(tmp_path: Path) -> None:
     assert (diff.removed_rows, diff.added_rows) == (2, 1)
     with pytest.raises(NotFound):
         ids_of(cold, before, diff.removed)
+
+
+def test_rows_that_are_scanned_and_rows_that_are_taken_fit_into_one_table(uri: str) -> None:
+    tables, pin = make_table(uri)
+    before = stage(tables, stage(tables, pin, many(0, 100)), {"whole": "1"})
+    after = stage(tables, before, delete=["whole", "00007"])
+    diff = compare_versions(tables, before, after)
+    assert sorted(item.offsets is None for item in diff.removed) == [False, True]
+    batches = list(slice_rows(tables, before, diff.removed, ["id"]))
+    assert sorted(pa.Table.from_batches(batches)["id"].to_pylist()) == ["00007", "whole"]

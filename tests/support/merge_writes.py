@@ -22,22 +22,16 @@ node City { name: String @key  size: I32? }
 node Tag { name: String @key  rank: I32? }
 """
 FOUNDER: Final = "founder"
-# Where a merge that deletes its source takes it from.
-DONE: Final = "done"
 
 
 @dataclass(frozen=True, slots=True)
 class MergeWrite:
-    """A write on a branch. `source` is the branch that it merges there, `doomed` one that it deletes afterwards.
-
-    `bulk` says that it has an intent.
-    """
+    """A write on a branch. `source` is the branch that it merges there, `doomed` one that it deletes afterwards."""
 
     act: Callable[[Repository], str]
     branch: str
     source: str | None = None
     doomed: str | None = None
-    bulk: bool = False
 
 
 # --- the graph ------------------------------------------------------------------------------------------------
@@ -48,9 +42,8 @@ def make_branches(repository: Repository) -> None:
     graph = as_graph(repository)
     _pairs(graph, "main", {"pair-0": 0, "pair-1": 1, "pair-2": 2, "pair-3": 3, "pair-4": 4})
     _load(graph, "main", {"City": [{"name": "bern", "size": 1}], "Tag": [{"name": "red", "rank": 1}]})
-    for name in ("behind", DONE, "left", "right", "cities", "undone", "widened"):
+    for name in ("behind", "left", "right", "cities", "undone", "widened"):
         graph.branches.create(name)
-    _change(graph, DONE, delete=["pair-0"], put={"pair-1": 11, "pair-10": 10})
     _load(graph, "cities", {"City": [{"name": "rome", "size": 2}]})
     _change(graph, "left", delete=["pair-1"], put={"pair-2": 22, "pair-20": 20, "pair-21": 21})
     _change(graph, "right", delete=["pair-4"], put={"pair-3": 33, "pair-30": 30})
@@ -126,13 +119,13 @@ _WITHOUT_TAGS: Final = _with("node Tag { name: String @key  rank: I32? }\n", "")
 MERGE_WRITES: Final[dict[str, MergeWrite]] = {
     "merge-fast-forward": MergeWrite(_merge("left", "behind"), "behind", "left"),
     "merge-other-types": MergeWrite(_merge("cities", "right"), "right", "cities"),
-    "merge-rows": MergeWrite(_merge("left", "right"), "right", "left", bulk=True),
-    "merge-schemas": MergeWrite(_merge("widened", "right"), "right", "widened", bulk=True),
-    "merge-and-delete": MergeWrite(_merge(DONE, "right", delete=True), "right", DONE, DONE, bulk=True),
-    "revert": MergeWrite(_revert("undone"), "undone", bulk=True),
+    "merge-rows": MergeWrite(_merge("left", "right"), "right", "left"),
+    "merge-schemas": MergeWrite(_merge("widened", "right"), "right", "widened"),
+    "merge-and-delete": MergeWrite(_merge("left", "right", delete=True), "right", "left", doomed="left"),
+    "revert": MergeWrite(_revert("undone"), "undone"),
     "add-property": MergeWrite(_apply(_with("size: I32?", "size: I32?  mayor: String?")), "main"),
     "add-type": MergeWrite(_apply(SCHEMA + "node Street { name: String @key }\n"), "main"),
-    "add-required-property": MergeWrite(_apply(_SCORED, backfill={"Person.score": 7}), "main", bulk=True),
+    "add-required-property": MergeWrite(_apply(_SCORED, backfill={"Person.score": 7}), "main"),
     "drop-type": MergeWrite(_apply(_WITHOUT_TAGS), "main"),
     "drop-type-for-good": MergeWrite(_apply(_WITHOUT_TAGS, hard=True), "main"),
 }

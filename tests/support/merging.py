@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -70,7 +70,15 @@ class Replay:
     ids: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.ids.append(self.genesis)
+        if not self.ids:
+            self.ids.append(self.genesis)
+
+    def aside(self) -> Replay:
+        """The same graph with a model of its own, so that what is done there, or fails, is forgotten here."""
+        model = replace(
+            self.repository, commits=list(self.repository.commits), heads=dict(self.repository.heads)
+        )
+        return replace(self, repository=model, ids=list(self.ids))
 
     def run(self, steps: Iterable[Step]) -> None:
         """Do the steps, and look at every branch after each."""

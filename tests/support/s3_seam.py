@@ -78,6 +78,8 @@ class Recorded:
     status: int
     started: float
     ended: float
+    # How many bytes the reply had.
+    size: int = 0
 
     def __str__(self) -> str:
         return f"{self.method} {self.key}{'?' + self.query if self.query else ''} -> {self.status}"
@@ -128,7 +130,7 @@ class Seam:
             struck = [fault for fault in self._faults if fault.strikes(request)]
         return struck[0] if struck else None
 
-    def record(self, request: Request, status: int, started: float) -> None:
+    def record(self, request: Request, status: int, started: float, size: int) -> None:
         recorded = Recorded(
             method=request.method,
             bucket=request.bucket,
@@ -137,6 +139,7 @@ class Seam:
             status=status,
             started=started,
             ended=time.monotonic(),
+            size=size,
         )
         with self._lock:
             for log in self._logs:

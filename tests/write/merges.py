@@ -59,7 +59,9 @@ def change(graph: og.Graph, statements: str, branch: str = "main") -> og.Commit:
 
 def put(graph: og.Graph, *records: Record, branch: str = "main") -> og.Commit:
     """Insert or replace rows."""
-    return graph.load(list(records), "merge", branch=branch).commit
+    commit = graph.load(list(records), "merge", branch=branch).commit
+    assert commit is not None
+    return commit
 
 
 def state(graph: og.Graph, branch: str = "main", at: str | None = None) -> State:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from itertools import product
+from typing import Any, Final, TypeAlias
 
 import pytest
 
 import omnigraph as og
 from omnigraph.errors import MergeConflicts
 from tests.model.history_steps import SCHEMA, Age, Compact, Delete, Fork, Load, Mutate, Step
-from tests.model.merge_oracle import Row, Value
+from tests.model.merge_oracle import Row, Side, Value
 from tests.support.merging import Replay, rows_of
 from tests.support.places import fresh_memory
 
@@ -27,7 +28,7 @@ COMPACTED: Final = {
     "both": (True, True),
 }
 compacted = pytest.mark.parametrize(
-    "compacted", COMPACTED.values(), ids=[f"compacted={name}" for name in COMPACTED]
+    "compacted", list(COMPACTED.values()), ids=[f"{name} compacted" for name in COMPACTED]
 )
 
 
@@ -104,8 +105,7 @@ def specified() -> og.Graph:
     # A second piece, so that there is something to compact.
     graph.mutate('query again() { update Person set { age: 50 } where name = "Dan" }')
     for name, statements in OPERATIONS.items():
-        for compact in (False, True):
-            branch = branch_of(name, compact)
+        for branch, compact in branches_of(name):
             graph.branches.create(branch)
             for statement in statements:
                 graph.mutate(f"query change() {{ {statement} }}", branch=branch)
@@ -114,17 +114,25 @@ def specified() -> og.Graph:
     return graph
 
 
-def branch_of(name: str, compact: bool) -> str:
-    """The branch of an operation."""
-    return f"{'compacted' if compact else 'plain'}/{name.replace(' ', '-')}"
+def branch_of(side: Side, name: str, compact: bool) -> str:
+    """The branch on which one side did something."""
+    return f"{side}/{'compacted' if compact else 'plain'}/{name.replace(' ', '-')}"
+
+
+def branches_of(name: str) -> Iterator[tuple[str, bool]]:
+    """All branches of an action, and whether they are compacted."""
+    sides: tuple[Side, Side] = ("ours", "theirs")
+    for side in sides:
+        for compact in (False, True):
+            yield branch_of(side, name, compact), compact
 
 
 @compacted
-@pytest.mark.parametrize(("theirs", "ours", "letter"), cells())
+@pytest.mark.parametrize(("theirs", "ours", "letter"), list(cells()))
 def test_the_table_of_the_specification(
     specified: og.Graph, theirs: str, ours: str, letter: str, compacted: tuple[bool, bool]
 ) -> None:
-    source, at = branch_of(theirs, compacted[1]), branch_of(ours, compacted[0])
+    source, at = branch_of("theirs", theirs, compacted[1]), branch_of("ours", ours, compacted[0])
     specified.branches.create("cell", at)
     try:
         if letter in CONFLICTS:
@@ -255,14 +263,19 @@ class Table:
 
     def merge(self, theirs: str, ours: str, compacted: tuple[bool, bool]) -> None:
         """One cell on a branch of its own: merge, look, and settle what conflicts in every way there is."""
-        replay, source = self.replay, branch_of(theirs, compacted[1])
-        for resolve in (None, "ours", "theirs"):
-            replay.apply(Fork("cell", branch_of(ours, compacted[0])))
-            outcome = replay.merge(source, "cell", resolve)
-            replay.check_branch("cell")
-            if outcome in OUTCOMES.values() and resolve is None:
-                assert replay.merge(source, "cell") == "already_up_to_date"
-            replay.drop("cell")
+        source = branch_of("theirs", theirs, compacted[1])
+        # How rows are stored has no part in how conflicts are settled, so that is tried only once.
+        ways: tuple[Side | None, ...] = (None,) if any(compacted) else (None, "ours", "theirs")
+        for resolve in ways:
+            replay = self.replay.aside()
+            replay.apply(Fork("cell", branch_of("ours", ours, compacted[0])))
+            try:
+                outcome = replay.merge(source, "cell", resolve)
+                replay.check_branch("cell")
+                if outcome == "merged" and not any(compacted):
+                    assert replay.merge(source, "cell") == "already_up_to_date"
+            finally:
+                replay.drop("cell")
             if outcome in OUTCOMES.values():
                 break
 
@@ -275,9 +288,10 @@ def table_of(actions: Mapping[str, Action]) -> Table:
     halves = (dict(list(BASE.items())[:2]), dict(list(BASE.items())[2:]))
     replay.run([Fork("base", "main"), *(Load("base", "append", half) for half in halves)])
     for name, action in actions.items():
-        for compact in (False, True):
-            branch = branch_of(name, compact)
-            replay.run([Fork(branch, "base"), *action(branch), *([Compact(branch)] if compact else [])])
+        for branch, compact in branches_of(name):
+            for step in (Fork(branch, "base"), *action(branch), *([Compact(branch)] if compact else [])):
+                replay.apply(step)
+            replay.check_branch(branch)
     return Table(replay)
 
 
@@ -293,18 +307,25 @@ def edges() -> Table:
     return table_of(EDGE_ACTIONS)
 
 
-@compacted
-@pytest.mark.parametrize("ours", NODE_ACTIONS)
-@pytest.mark.parametrize("theirs", NODE_ACTIONS)
+def pairs(actions: Mapping[str, Action]) -> Iterator[Any]:
+    """Every pair of actions in every way of compacting: none and one of the others in turn, the rest is long."""
+    ways = list(COMPACTED)
+    for number, (theirs, ours) in enumerate(product(actions, actions)):
+        for way in ways:
+            marks = [] if way in (ways[0], ways[1 + number % 3]) else [pytest.mark.long]
+            yield pytest.param(
+                theirs, ours, COMPACTED[way], marks=marks, id=f"{theirs}-{ours}-{way} compacted"
+            )
+
+
+@pytest.mark.parametrize(("theirs", "ours", "compacted"), list(pairs(NODE_ACTIONS)))
 def test_two_actions_on_one_node_merge_as_the_model_says(
     nodes: Table, theirs: str, ours: str, compacted: tuple[bool, bool]
 ) -> None:
     nodes.merge(theirs, ours, compacted)
 
 
-@compacted
-@pytest.mark.parametrize("ours", EDGE_ACTIONS)
-@pytest.mark.parametrize("theirs", EDGE_ACTIONS)
+@pytest.mark.parametrize(("theirs", "ours", "compacted"), list(pairs(EDGE_ACTIONS)))
 def test_two_actions_on_one_edge_merge_as_the_model_says(
     edges: Table, theirs: str, ours: str, compacted: tuple[bool, bool]
 ) -> None:

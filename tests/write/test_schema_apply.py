@@ -118,6 +118,19 @@ def test_a_tuple_with_a_new_member_is_unique_over_all_rows(graph: og.Graph) -> N
     assert graph.schema.apply(wider, backfill={"Person.x": og.expr("$this.age")}).applied
 
 
+def test_an_expression_sees_the_row_as_it_was_before_renames_and_drops(graph: og.Graph) -> None:
+    text = (
+        CASES["rename_type"]
+        .text.replace("  age: I32?\n", "  past: I64?\n")
+        .replace("code: String", 'tag: String @rename_from("code")\n  label: String')
+    )
+    fill = {"Human.past": og.expr("$this.age"), "Human.label": og.expr("$this.code")}
+    graph.schema.apply(text, backfill=fill)
+    ann = graph.get("Human", "ann")
+    assert ann is not None
+    assert (ann["past"], ann["label"], ann["tag"]) == (20, "ANN", "ANN")
+
+
 def test_an_edge_is_backfilled_with_values_alone(graph: og.Graph) -> None:
     text = edited(("{ since: Date? }", "{ since: Date?  weight: F64 }"))
     error = refused(graph, InvalidInput, text, backfill={"Knows.weight": og.expr("1.5")})

@@ -22,7 +22,7 @@ INSERT, UPDATE, DELETE = 0, 1, 2
 KEYS = pa.schema([("id", pa.string()), ("after", pa.bool_()), ("address", pa.uint64())])
 
 # What a database may use while it sorts; each thread needs some of the memory, so there are few on any machine.
-SORT_MEMORY = "512MB"
+SORT_MEMORY = "256MB"
 SORT_THREADS = 4
 
 _TABLE = "keys"
@@ -82,7 +82,9 @@ def open_pairs(
 
     limits = Limits(memory=SORT_MEMORY, threads=SORT_THREADS)
     with Workspace(directory or Path(tempfile.gettempdir()), limits) as workspace:
-        workspace.append(_TABLE, chain(held, incoming))
+        for batch in chain(held, incoming):
+            # One by one: the memory of a transaction grows with its rows, whatever the limit.
+            workspace.append(_TABLE, [batch])
         held.clear()
         order = exp.select("*").from_(exp.to_identifier(_TABLE)).order_by("id", "after")
         yield pair_sorted(workspace.stream(order))

@@ -76,6 +76,11 @@ class Plan:
         """Every table whose change by others concerns this plan."""
         return self.reads | frozenset(self.writes) | self.drops
 
+    @property
+    def taken(self) -> tuple[TableWrite, ...]:
+        """The versions that other commits made, which this one takes over."""
+        return tuple(write for write in self.writes.values() if write.content is not None)
+
     def label(self, table: str) -> str:
         """What messages call a table."""
         return self.labels.get(table, table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omnigraph.errors import Conflict, NotFound, OmnigraphError, OutcomeUnknown, PreconditionFailed
 from omnigraph.graph.plan import Plan
@@ -72,8 +72,14 @@ def publish(
             rolled_forward = _enter_swap(manifest, plan, before_swap)
             if rolled_forward is not None:
                 return Receipt(rolled_forward, attempt + 1, replayed=True)
+        change = _change(plan, record, recovery)
+        if plan.taken:
+            # Whoever removes versions replaces the registry and then looks at the heads again. One of the two sees
+            # the other: either the versions are gone by now, or this swap fails, or the remover finds them in use.
+            change = replace(change, registry=manifest.registry(view).touched())
+            _check_taken(manifest, plan)
         try:
-            manifest.replace_head_if_equals(view, head, _change(plan, record, recovery))
+            manifest.replace_head_if_equals(view, head, change)
         except Superseded:
             continue
         except Uncertain as silence:
@@ -90,6 +96,18 @@ def publish(
         details={"branch": plan.branch, "expected": plan.base, "actual": None},
         hint="try again when fewer writers are busy",
     )
+
+
+def _check_taken(manifest: Manifest, plan: Plan) -> None:
+    for write in plan.taken:
+        try:
+            manifest.root.open(write.path, write.version)
+        except NotFound as error:
+            raise Conflict(
+                f"version {write.version} of {write.path} was removed while this {plan.operation} took it over",
+                details={"branch": plan.branch, "path": write.path, "version": str(write.version)},
+                hint="try again on what the branches are now",
+            ) from error
 
 
 def _enter_swap(manifest: Manifest, plan: Plan, before_swap: Callable[[], None]) -> CommitRecord | None:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from omnigraph.errors import NotFound
+from omnigraph.graph.intents import Intent
 from omnigraph.graph.repository import Repository
 from omnigraph.store.files import NeededFiles, TableFile, TableFiles
 from omnigraph.store.lance_io import version_file
@@ -52,10 +53,13 @@ class _Purge:
         self._path = path
 
     def run(self) -> Purged:
+        # Intents before the manifest: one that is not seen has ended, and then the manifest shows its commit.
+        intents = self._repository.intents
+        pending = [item for item in map(intents.read, intents.pending().ids) if item is not None]
         view = self._repository.manifest.refresh()
-        kept = self._heads(view) | self._pending(view)
+        heads, built_upon = self._heads(view), self._built_upon(pending, view)
         # The empty version that every table begins with holds nothing.
-        named = self._named(view) - kept - {EMPTY_VERSION}
+        named = self._named(view) - heads - built_upon - {EMPTY_VERSION}
         listing = self._files.table(self._path)
         doomed = {version: self._needs(version) for version in named if listing.has_version(version)}
         names = set(map(version_file, doomed))
@@ -67,8 +71,14 @@ class _Purge:
         for version in self._heads(self._repository.manifest.refresh()) & doomed.keys():
             name = version_file(version)
             self._repository.objects.put(f"{self._path}/{name}", contents.pop(name))
-            kept.add(version)
-        needed = NeededFiles.all_of(self._needs(version) for version in kept)
+            heads.add(version)
+        # What a branch stands at must be there: if it is not, nothing more is removed.
+        needed = NeededFiles.all_of(
+            [
+                *(self._files.needed_by(self._path, version) for version in heads),
+                *(self._needs(version) for version in built_upon),
+            ]
+        )
         unreadable = NeededFiles.all_of(doomed.values())
         data = [
             file
@@ -91,17 +101,15 @@ class _Purge:
         pins = (pin for head in heads if head is not None for pin in head.commit.tables.values())
         return {pin.version for pin in pins if pin.path == self._path}
 
-    def _pending(self, view: View) -> set[int]:
-        """The versions that bulk writes which are on their way build upon."""
-        intents = self._repository.intents
+    def _built_upon(self, pending: Iterable[Intent], view: View) -> set[int]:
+        """The versions that bulk writes which are on their way need."""
         found: set[int] = set()
-        for intent in filter(None, map(intents.read, intents.pending().ids)):
+        for intent in pending:
             base = self._repository.manifest.find_commit(view, intent.base)
             pins = [] if base is None else list(base.tables.values())
-            plan = intent.plan
-            if plan is not None:
-                pins += plan.base_tables.values()
-                found |= {item.version for item in plan.writes.values() if item.path == self._path}
+            if intent.plan is not None:
+                pins += intent.plan.base_tables.values()
+                found |= {item.version for item in intent.plan.writes.values() if item.path == self._path}
             found |= {pin.version for pin in pins if pin.path == self._path}
         return found
 

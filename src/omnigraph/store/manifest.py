@@ -236,11 +236,15 @@ class Manifest:
     # --- compare-and-swap --------------------------------------------------------------------------------
 
     def replace_head_if_equals(self, view: View, expected: HeadRecord, change: Change) -> View:
-        """Move a branch: succeeds only while its head is still the expected one, else `Superseded`."""
+        """Move a branch: succeeds only while its head is still the expected one, else `Superseded`.
+
+        With a registry in the change nobody may have replaced that either since the view.
+        """
         file = view.head_file(expected.incarnation)
         if file is None or HeadRecord.from_body(self._single(view, file)) != expected:
             raise Superseded
-        return self._swap(view, remove=[file], change=change)
+        removed = [file] if change.registry is None else [file, self._registry_file(view)]
+        return self._swap(view, remove=removed, change=change)
 
     def replace_registry_if_equals(
         self, view: View, expected: Registry, change: Change, remove_head: str | None = None

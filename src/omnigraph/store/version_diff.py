@@ -151,8 +151,11 @@ def _take_batches(
 ) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(addresses), _TAKEN_ROWS):
         part = addresses[start : start + _TAKEN_ROWS]
-        found = _take(dataset, part, columns).columns if columns else []
-        yield from pa.table([*found, pa.array(part)], names=[*columns, ADDRESS]).to_batches()
+        rows = pa.table({ADDRESS: part})
+        if columns:
+            # With fields as they are stored: what is taken and what is scanned has to fit into one table.
+            rows = _take(dataset, part, columns).append_column(ADDRESS, rows[ADDRESS])
+        yield from rows.to_batches()
 
 
 def _take(dataset: lance.LanceDataset, addresses: Addresses, columns: Sequence[str]) -> pa.Table:

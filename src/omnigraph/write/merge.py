@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 from omnigraph.catalog.catalog import Catalog, table_key
@@ -21,7 +22,7 @@ from omnigraph.write.merge_conflicts import Choice, MergeConflict, Resolutions, 
 from omnigraph.write.merge_schema import MergedSchema, Reserve, merge_schemas
 from omnigraph.write.merge_stage import Counts, stage_rows
 from omnigraph.write.merge_tables import Sides, TypeSides
-from omnigraph.write.three_way import KEEP, Delta, TableMerge
+from omnigraph.write.three_way import KEEP, TableMerge
 
 Progress: TypeAlias = Callable[[str, int], None]
 
@@ -115,7 +116,7 @@ class Merge:
             if choice == self.basis:
                 changed |= merge.take_under(ids)
             else:
-                changed |= merge.take_upper(ids, self._types[key].diff(self.basis))
+                changed |= merge.take_upper(ids, partial(self._types[key].delta, self.basis))
         return changed
 
     # --- what has to be read -----------------------------------------------------------------------------
@@ -180,8 +181,8 @@ class Merge:
         found = self._merges.get(key)
         if found is None:
             item = self._types[key]
-            upper = Delta.read(item.diff(self._upper), item.table)
-            under = Delta.read(item.diff(self.basis) if len(upper) else None, item.table, upper.ids)
+            upper = item.delta(self._upper)
+            under = item.delta(self.basis, upper.ids)
             self._tell("compare", len(upper))
             found = self._merges[key] = TableMerge(
                 item.table, upper, under, upper_is=self._upper, shared=item.shared_columns

@@ -84,7 +84,7 @@ def _delta(item: TypeSides, merge: TableMerge, basis: Choice, *, own: bool) -> T
     touched = merge.ids.filter(pa.array(merge.actions != KEEP))
     removed = merge.ids.filter(pa.array(merge.actions == REMOVE))
     if own:
-        changes = Delta.read(item.diff(basis), item.table)
+        changes = item.delta(basis)
         alone = pc.invert(pc.is_in(changes.ids, value_set=touched))
         kept = pc.and_(pa.array(changes.ops != DELETE), alone)
         rows = pa.concat_tables([rows, changes.after.filter(kept)])
@@ -185,7 +185,7 @@ def _states(item: TypeSides, ids: Sequence[str]) -> tuple[dict[str, Image], dict
 
 
 def _left_by(item: TypeSides, choice: Choice, ids: pa.Array) -> dict[str, Image]:
-    delta = Delta.read(item.diff(choice), item.table, ids)
+    delta = item.delta(choice, ids)
     alive = pa.array(delta.ops != DELETE)
     left = images(item.table, delta.after.filter(alive))
     return dict(zip(delta.ids.filter(alive).to_pylist(), left, strict=True))

@@ -14,7 +14,7 @@ from omnigraph.engine.table_diff import DELETE, INSERT
 from omnigraph.graph.transaction import Transaction
 from omnigraph.store.addresses import carry_addresses
 from omnigraph.store.records import HeadRecord, TablePin
-from omnigraph.store.tables import StagedTable, Tables
+from omnigraph.store.tables import StagedTable
 from omnigraph.store.version_diff import Addresses
 from omnigraph.write.merge_conflicts import Choice
 from omnigraph.write.merge_tables import TypeSides
@@ -35,7 +35,7 @@ def stage_rows(item: TypeSides, merge: TableMerge, basis: Choice) -> tuple[Stage
     put, removed = merge.actions == PUT, merge.actions == REMOVE
     schema = arrow_schema(item.table, physical=True)
     rows = merge.rows.take(pa.array(np.flatnonzero(put))).cast(schema)
-    wide = _widen(tables, pin, schema)
+    wide = _widen(item, basis, pin, schema)
     doomed = np.sort(addresses[known & (put | removed)])
     staged = tables.stage_rows(wide, rows.to_batches(), schema, doomed)
     counts = {
@@ -54,18 +54,38 @@ def _stage_new(item: TypeSides, merge: TableMerge, basis: Choice) -> tuple[Stage
     tables = item.sides.of(upper).tables
     schema = arrow_schema(item.table, physical=True)
     unwanted = np.sort(merge.upper.after_addresses[(merge.actions == KEEP) & (merge.upper.ops != DELETE)])
-    staged = tables.stage_rows(_widen(tables, pin, schema), (), schema, unwanted)
+    staged = tables.stage_rows(_widen(item, upper, pin, schema), (), schema, unwanted)
     return staged, {"inserted": staged.rows, "updated": 0, "deleted": 0}
 
 
-def _widen(tables: Tables, pin: TablePin, schema: pa.Schema) -> TablePin:
-    """The version with every column of the merged table; those that it lacks are null in its rows."""
-    present = tables.open(pin.path, pin.version).schema
-    missing = [item.with_nullable(True) for item in schema if item.name not in present.names]
-    if not missing:
-        return pin
-    staged = tables.stage_columns(pin, pa.schema([*present, *missing]))
-    return TablePin(pin.path, staged.version, staged.rows, pin.content)
+def _widen(item: TypeSides, side: Choice, pin: TablePin, schema: pa.Schema) -> TablePin:
+    """One side's version with every column of the merged table.
+
+    A property that both sides added on their own may be in another column there, which is copied beside it. Columns
+    of what the side does not know are null in its rows.
+    """
+    tables = item.sides.of(side).tables
+    present = tables.schema(pin)
+    missing = [field.with_nullable(True) for field in schema if field.name not in present.names]
+    elsewhere = item.columns_of(side)
+    copied = [field for field in missing if field.name in elsewhere]
+    empty = [field for field in missing if field.name not in elsewhere]
+    if empty:
+        pin = _pinned(tables.stage_columns(pin, pa.schema([*present, *empty])), pin)
+    if copied:
+        sources = [elsewhere[field.name] for field in copied]
+
+        def copy(rows: pa.RecordBatch) -> pa.RecordBatch:
+            return pa.RecordBatch.from_arrays(
+                [rows.column(name) for name in sources], schema=pa.schema(copied)
+            )
+
+        pin = _pinned(tables.stage_filled(pin, sources, pa.schema(copied), copy), pin)
+    return pin
+
+
+def _pinned(staged: StagedTable, before: TablePin) -> TablePin:
+    return TablePin(staged.path, staged.version, staged.rows, before.content)
 
 
 def _find_rows(item: TypeSides, merge: TableMerge, basis: Choice, pin: TablePin) -> tuple[Mask, Addresses]:

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+import pyarrow as pa
+
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.catalog.merge import MergedColumn, MergedTable
 from omnigraph.engine.table_diff import Side, TableDiff
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.records import TablePin
 from omnigraph.write.merge_conflicts import Choice
+from omnigraph.write.three_way import Delta
 
 
 @dataclass(frozen=True)
@@ -61,13 +64,13 @@ class TypeSides:
         pin = self.pin(side)
         if pin is None:
             return None
-        columns = {}
-        for item in self.merged.columns:
-            found = getattr(item, side)
-            if found is not None:
-                columns[item.column.physical] = found.physical
         snapshot: Snapshot = getattr(self.sides, side)
-        return Side(snapshot.tables, pin, columns)
+        return Side(snapshot.tables, pin, self.columns_of(side))
+
+    def columns_of(self, side: Literal["base", "ours", "theirs"]) -> dict[str, str]:
+        """The physical columns that one of the states has for those of the merged table, by theirs."""
+        found = ((item.column.physical, getattr(item, side)) for item in self.merged.columns)
+        return {physical: column.physical for physical, column in found if column is not None}
 
     @cached_property
     def _ours(self) -> TableDiff | None:
@@ -89,6 +92,11 @@ class TypeSides:
         found = TableDiff(self._side("base"), self._side(choice))
         return None if found.is_empty else found
 
+    def delta(self, choice: Choice, ids: pa.Array | None = None) -> Delta:
+        """The rows that one side changed, of some ids alone if they are given."""
+        known, base = self.columns_of(choice), self.columns_of("base")
+        return Delta.read(self.diff(choice), self.table, ids).without(base.keys() - known.keys())
+
     def changed(self, choice: Choice) -> bool:
         """Whether one side has other stored rows than the base."""
         return self.diff(choice) is not None
@@ -104,11 +112,11 @@ class TypeSides:
 
     def has_all_columns(self, choice: Choice) -> bool:
         """Whether one side's version is the merged table's own and can hold its rows as it is."""
-        table = self.known(choice)
+        table, columns = self.known(choice), self.columns_of(choice)
         return (
             table is not None
             and table.id == self.table.id
-            and all(getattr(item, choice) is not None for item in self.merged.columns)
+            and all(columns.get(item.column.physical) == item.column.physical for item in self.merged.columns)
         )
 
 

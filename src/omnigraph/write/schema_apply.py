@@ -77,8 +77,9 @@ def prepare_schema(
 ) -> Callable[[Transaction], OperationClass | None]:
     """The work of a schema change, to be run on a transaction, again if it must be; fills `outcome` each time.
 
-    `reserve` gives the first of so many fresh identities. Gives None when the schema is accepted already. A plan that
-    is not supported is `InvalidInput`, a backfill that breaks a rule `ConstraintViolation`: nothing is visible then.
+    `reserve` gives the first of so many fresh identities. Gives None when the schema is accepted already. A plan
+    that is not supported is `InvalidInput`, a backfill that breaks a rule `ConstraintViolation`: then nothing is
+    visible.
     """
 
     def prepare(transaction: Transaction) -> OperationClass | None:

@@ -6,7 +6,7 @@ changes what is read and written, never the outcome. Rows are compared by id and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -75,6 +75,29 @@ class Delta:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def without(self, columns: Collection[str]) -> Delta:
+        """The same of a side that does not have some of the columns: it says nothing about what they hold."""
+        if not columns or not len(self):
+            return self
+        after, changed = self.after, dict(self.changed)
+        for name in columns:
+            place = after.schema.get_field_index(name)
+            after = after.set_column(place, after.schema.field(place), self.before[name])
+            changed[name] = np.zeros(len(self), bool)
+        kept = (self.ops == INSERT) | (self.ops == DELETE)
+        for flags in changed.values():
+            kept |= flags
+        mask = pa.array(kept)
+        return Delta(
+            self.ids.filter(mask),
+            self.ops[kept],
+            self.before.filter(mask),
+            after.filter(mask),
+            {name: flags[kept] for name, flags in changed.items()},
+            self.before_addresses[kept],
+            self.after_addresses[kept],
+        )
 
     def joined(self, other: Delta) -> Delta:
         """These changes, then those of other ids."""
@@ -271,10 +294,11 @@ class TableMerge:
         self.is_pure &= not moved
         return moved
 
-    def take_upper(self, ids: Sequence[str], basis: TableDiff | None) -> bool:
+    def take_upper(self, ids: Sequence[str], basis: Callable[[pa.Array], Delta]) -> bool:
         """Make entities what the upper side has; whether that changes anything.
 
-        What that side left alone is what the common ancestor had, which the changes of the basis tell.
+        What that side left alone is what the common ancestor had, which the changes of the basis tell; `basis` gives
+        those of some ids.
         """
         # Only what the upper side changed has a state of its own here; restored rows come after those.
         places = self._places(ids, len(self.upper))
@@ -289,7 +313,7 @@ class TableMerge:
         self.actions[places] = wanted
         known = set(self.ids.to_pylist())
         rest = pa.array(sorted(set(ids) - known), pa.string())
-        restored = Delta.read(basis, self.table, rest) if len(rest) else None
+        restored = basis(rest) if len(rest) else None
         if restored is not None and len(restored):
             self.ids = pa.concat_arrays([self.ids, restored.ids])
             self.rows = pa.concat_tables([self.rows, _with_ids(restored.before, restored.ids)])
