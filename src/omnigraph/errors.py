@@ -163,8 +163,8 @@ class PreconditionFailed(OmnigraphError):
 class MergeConflicts(OmnigraphError):
     """Both sides of a merge changed the same thing differently.
 
-    `conflicts` lists them, each as data. Settle them with ordinary writes on one of the branches, then
-    merge again. Neither branch moved.
+    `conflicts` lists them, each as data. Settle them with `resolve`, or with ordinary writes on one of the
+    branches, then merge again. Neither branch moved.
     """
 
     code = "merge_conflicts"

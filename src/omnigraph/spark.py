@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from omnigraph.catalog.catalog import Table
     from omnigraph.lang import ir
+    from omnigraph.pipeline.change_options import DiffOptions, FeedOptions
+    from omnigraph.pipeline.change_readers import Diff, Feed
     from omnigraph.pipeline.datasource import Sink, Stream
     from omnigraph.pipeline.options import WriteOptions
 
@@ -27,7 +30,7 @@ def register(spark: Any) -> None:
     from omnigraph.pipeline.session import share_python
 
     share_python(spark)
-    spark.dataSource.register(data_source(exact_filter, open_sink, open_stream))
+    spark.dataSource.register(data_source(exact_filter, open_sink, open_stream, open_diff, open_feed))
 
 
 def open_sink(options: WriteOptions, names: Sequence[str]) -> Sink:
@@ -42,6 +45,25 @@ def open_stream(options: WriteOptions, names: Sequence[str]) -> Stream:
     from omnigraph.write import sink
 
     return sink.open_stream(options, names)
+
+
+def open_diff(options: DiffOptions) -> Diff:
+    """The difference of the two states that are meant now."""
+    from omnigraph.api.changes import find_diff
+    from omnigraph.graph.repository import Repository
+    from omnigraph.read.change_sources import DiffSource, wanted_changes
+
+    wanted = wanted_changes(options.choice)
+    with closing(Repository.open(options.uri, mode="r", options=options.storage)) as repository:
+        before, after = find_diff(repository, options.before, options.after, wanted).commits
+    return DiffSource(options.uri, options.storage, before, after, wanted, options.rows_per_partition)
+
+
+def open_feed(options: FeedOptions) -> Feed:
+    """The changes of a branch; it is not looked at yet."""
+    from omnigraph.read.change_sources import FeedSource
+
+    return FeedSource(options)
 
 
 def exact_filter(predicate: ir.Predicate, table: Table) -> str | None:

@@ -18,7 +18,7 @@ import omnigraph as og
 from omnigraph.errors import InvalidInput
 from omnigraph.pipeline.datasource import data_source
 from omnigraph.pipeline.options import WriteOptions
-from omnigraph.spark import exact_filter, open_sink, open_stream
+from omnigraph.spark import exact_filter, open_diff, open_feed, open_sink, open_stream
 from omnigraph.write.spool import LoadMode
 from tests.pipeline.loads import BEFORE, MODES, SCHEMA
 from tests.pipeline.test_datasource import SCHEMA as WIDE
@@ -39,7 +39,7 @@ DYING = """
 import os, sys
 from pyspark.sql import SparkSession
 from omnigraph.pipeline.datasource import data_source
-from omnigraph.spark import exact_filter, open_sink, open_stream
+from omnigraph.spark import exact_filter, open_diff, open_feed, open_sink, open_stream
 
 uri, folder = sys.argv[1:]
 
@@ -59,7 +59,9 @@ class Dying:
 
 
 spark = SparkSession.builder.remote("local[2,3]").getOrCreate()
-spark.dataSource.register(data_source(exact_filter, lambda *given: Dying(open_sink(*given)), open_stream))
+spark.dataSource.register(data_source(
+    exact_filter, lambda *given: Dying(open_sink(*given)), open_stream, open_diff, open_feed
+))
 people = spark.range(0, 40, 1, 2).selectExpr("concat('q', id) AS name", "CAST(id AS INT) AS age")
 write = people.write.format("omnigraph").options(uri=uri, type="Person", branch="etl", createFrom="main")
 write.mode("append").save()
@@ -293,7 +295,7 @@ class Killed:
 
 
 def test_a_batch_whose_committer_is_killed_right_after_it_is_there_once(feed: Feed) -> None:
-    class Killing(data_source(exact_filter, open_sink, Killed)):  # type: ignore[misc] # a class made by a function
+    class Killing(data_source(exact_filter, open_sink, Killed, open_diff, open_feed)):  # type: ignore[misc] # a class made by a function
         @classmethod
         def name(cls) -> str:
             return "killing"
@@ -332,7 +334,9 @@ def test_a_batch_that_tasks_say_nothing_about_is_not_taken_for_an_empty_one(grap
     """That is what continuous processing comes to, in which Spark hands over no rows."""
     from pyspark.sql.types import StringType, StructType
 
-    source = data_source(exact_filter, open_sink, open_stream)({"uri": graph.uri, "type": "Person"})
+    source = data_source(exact_filter, open_sink, open_stream, open_diff, open_feed)(
+        {"uri": graph.uri, "type": "Person"}
+    )
     writer = source.streamWriter(StructType().add("name", StringType()), False)
     with pytest.raises(InvalidInput, match="continuous processing"):
         writer.commit([None, None], 0)

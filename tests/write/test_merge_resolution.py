@@ -371,3 +371,17 @@ def test_many_broken_rules_are_settled_though_only_some_are_listed() -> None:
     assert f"and {count - 3} more" in caught.value.message
     graph.branches.merge("theirs", resolve="ours")
     assert {id_[0] for id_ in state(graph)["Person"]} == {"a", "p"}
+
+
+@larger
+@pytest.mark.parametrize("resolve", ["ours", "theirs"])
+def test_an_edge_that_is_an_orphan_at_both_ends_is_settled_once_for_both(resolve: str, larger: str) -> None:
+    graph = fork([person("Ann"), person("Bob")], larger)
+    change(graph, 'delete Person where name = "Ann"\n delete Person where name = "Bob"')
+    put(graph, edge("Knows", "k", "Ann", "Bob"), edge("Knows", "l", "Bob", "Bob"), branch="theirs")
+    assert kinds(refused(graph, "theirs")) == [
+        ("orphan_edge", "Knows", id_, end) for id_ in "kl" for end in ("from", "to")
+    ]
+    merge(graph, resolve)
+    assert without_filler(graph, "Person").keys() == (set() if resolve == "ours" else {"Ann", "Bob"})
+    assert without_filler(graph, "Knows").keys() == (set() if resolve == "ours" else {"k", "l"})

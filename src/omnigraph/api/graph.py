@@ -507,8 +507,8 @@ class Branches:
 
         Entities that both changed merge property by property. `resolve` settles conflicts: ``"ours"`` is what
         `into` has, ``"theirs"`` what `source` has; a mapping settles them one by one by their ids, with a side or
-        with ``{"value": ...}``, and ``"*"`` is for the rest. With `dry_run` nothing is committed and conflicts are told
-        in the outcome.
+        with ``{"value": ...}``, and ``"*"`` is for the rest. With `dry_run` nothing is committed and conflicts are
+        told in the outcome.
 
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-merge", schema="node City { name: String @key  mayor: String? }")

@@ -79,6 +79,19 @@ class ChangeBatch:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def filter(self, kept: Bools) -> ChangeBatch:
+        """Some of the changes."""
+        mask = pa.array(kept)
+        return ChangeBatch(
+            self.ids.filter(mask),
+            self.ops[kept],
+            self.before.filter(mask),
+            self.after.filter(mask),
+            {name: flags[kept] for name, flags in self.changed.items()},
+            self.before_addresses[kept],
+            self.after_addresses[kept],
+        )
+
 
 @dataclass(frozen=True)
 class TableDiff:
@@ -251,18 +264,7 @@ def _changed_only(batch: ChangeBatch) -> ChangeBatch:
     kept = batch.ops != UPDATE
     for flags in batch.changed.values():
         kept |= flags
-    if kept.all():
-        return batch
-    mask = pa.array(kept)
-    return ChangeBatch(
-        batch.ids.filter(mask),
-        batch.ops[kept],
-        batch.before.filter(mask),
-        batch.after.filter(mask),
-        {name: flags[kept] for name, flags in batch.changed.items()},
-        batch.before_addresses[kept],
-        batch.after_addresses[kept],
-    )
+    return batch if kept.all() else batch.filter(kept)
 
 
 def _cut(batch: ChangeBatch, rows: int) -> Iterator[ChangeBatch]:

@@ -13,23 +13,30 @@ is pickled with them, and what tasks report.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from omnigraph.errors import ConstraintViolation, InvalidInput, OmnigraphError
+from omnigraph.errors import InvalidInput
+from omnigraph.pipeline.change_options import (
+    DiffOptions,
+    FeedOptions,
+    change_ddl,
+    content_of,
+    diff_options,
+    feed_options,
+)
+from omnigraph.pipeline.change_readers import Diff, Feed, diff_reader, feed_reader
 from omnigraph.pipeline.options import WriteOptions, stream_options, write_options
 from omnigraph.pipeline.table_read import ExactFilter, TableRead, plan_read
+from omnigraph.pipeline.told import told_in_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import TaskContext
-    from pyspark.sql.datasource import DataSource
+    from pyspark.sql.datasource import DataSource, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
 FORMAT: Final = "omnigraph"
-# A traceback has room for so many.
-_VIOLATIONS_TOLD = 20
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 
@@ -63,9 +70,17 @@ class Stream(Protocol):
 # Given the options and the names of the columns.
 OpenSink: TypeAlias = Callable[[WriteOptions, Sequence[str]], Sink]
 OpenStream: TypeAlias = Callable[[WriteOptions, Sequence[str]], Stream]
+OpenDiff: TypeAlias = Callable[[DiffOptions], Diff]
+OpenFeed: TypeAlias = Callable[[FeedOptions], Feed]
 
 
-def data_source(exact_filter: ExactFilter, open_sink: OpenSink, open_stream: OpenStream) -> type[DataSource]:
+def data_source(
+    exact_filter: ExactFilter,
+    open_sink: OpenSink,
+    open_stream: OpenStream,
+    open_diff: OpenDiff,
+    open_feed: OpenFeed,
+) -> type[DataSource]:
     """The class to register with a session. It travels to other processes by value, the functions by name."""
     from pyspark.sql.datasource import (
         DataSource,
@@ -103,7 +118,7 @@ def data_source(exact_filter: ExactFilter, open_sink: OpenSink, open_stream: Ope
             return Staged(self._sink.stage(_task().partitionId(), iterator))
 
         def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-            with _told_in_words():
+            with told_in_words():
                 self._sink.commit(_all_parts(messages))
 
         def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -121,7 +136,7 @@ def data_source(exact_filter: ExactFilter, open_sink: OpenSink, open_stream: Ope
             return Staged(self._stream.stage(query, int(batch), task.partitionId(), iterator))
 
         def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-            with _told_in_words():
+            with told_in_words():
                 self._stream.commit(batchId, _all_parts(messages))
 
         def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -129,28 +144,52 @@ def data_source(exact_filter: ExactFilter, open_sink: OpenSink, open_stream: Ope
 
     class GraphSource(DataSource):
         _plan: TableRead | None = None
+        _diff: Diff | None = None
 
         @classmethod
         def name(cls) -> str:
             return FORMAT
 
         def schema(self) -> str:
-            # Spark keeps this object, so everything that is read through it later is of the same commit.
-            self._plan = plan_read(self.options, exact_filter)
-            return self._plan.ddl
+            # Spark keeps this object, so everything that is read through it later is of the same commits.
+            match content_of(self.options):
+                case "changes":
+                    return change_ddl(feed_options(self.options).columns)
+                case "diff":
+                    wanted = diff_options(self.options)
+                    self._diff = open_diff(wanted)
+                    return change_ddl(wanted.columns)
+                case "table":
+                    self._plan = plan_read(self.options, exact_filter)
+                    return self._plan.ddl
 
         def reader(self, schema: StructType) -> DataSourceReader:
-            plan = self._plan or plan_read(self.options, exact_filter)
-            return GraphReader(plan.selecting(schema), schema)
+            match content_of(self.options):
+                case "changes":
+                    raise InvalidInput(
+                        "the changes of a branch are read with readStream",
+                        hint="for those between two states, use the option 'diff'",
+                    )
+                case "diff":
+                    return diff_reader(self._diff or open_diff(diff_options(self.options)), schema)
+                case "table":
+                    plan = self._plan or plan_read(self.options, exact_filter)
+                    return GraphReader(plan.selecting(schema), schema)
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+            if content_of(self.options) != "changes":
+                raise InvalidInput("a stream is read from changes", hint="set the option 'changes' to true")
+            wanted = feed_options(self.options)
+            return feed_reader(open_feed(wanted), schema, wanted.max_commits)
 
         def writer(self, schema: StructType, overwrite: bool) -> GraphWriter:
-            with _told_in_words():
+            with told_in_words():
                 wanted = write_options(self.options, overwrite=overwrite)
                 return GraphWriter(open_sink(wanted, schema.fieldNames()))
 
         def streamWriter(self, schema: StructType, overwrite: bool) -> GraphStreamWriter:  # noqa: N802
             # Spark asks for one before each batch, and for another to commit it.
-            with _told_in_words():
+            with told_in_words():
                 wanted = stream_options(self.options, overwrite=overwrite)
                 return GraphStreamWriter(open_stream(wanted, schema.fieldNames()))
 
@@ -181,25 +220,3 @@ def _not_in_batches() -> InvalidInput:
         "a graph cannot be written by continuous processing",
         hint='use a trigger of micro-batches, such as processingTime="1 second"',
     )
-
-
-@contextmanager
-def _told_in_words() -> Iterator[None]:
-    """What goes wrong crosses to Spark as text: all of it, and as little else as can be."""
-    try:
-        yield
-    except OmnigraphError as error:
-        if isinstance(error, ConstraintViolation):
-            error = _with_violations(error)
-        raise error.with_traceback(None) from None
-
-
-def _with_violations(error: ConstraintViolation) -> ConstraintViolation:
-    """The error with its violations in the message."""
-    total = error.details.get("violations", len(error.violations))
-    if total < 2:
-        return error
-    shown = [f"  {item['message']}" for item in error.violations[:_VIOLATIONS_TOLD]]
-    more = [f"  and {total - len(shown)} more"] if total > len(shown) else []
-    message = "\n".join([f"{total} violations:", *shown, *more])
-    return ConstraintViolation(message, error.violations, details=error.details, hint=error.hint)

@@ -86,6 +86,18 @@ def required(given: Mapping[str, str], name: str) -> str:
     return given[name]
 
 
+def positive(given: Mapping[str, str], name: str, default: int) -> int:
+    """The number above zero that an option says.
+
+    >>> positive({"maxcommits": "7"}, "maxCommits", 128), positive({}, "maxCommits", 128)
+    (7, 128)
+    """
+    text = given.get(name.lower(), str(default))
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise InvalidInput(f"option '{name}' is '{text}', not a number above zero")
+    return int(text)
+
+
 def find_table(catalog: Catalog, name: str) -> Table:
     """The type of that name; `node:` or `edge:` before it tells two of the same name apart."""
     keys = (name, table_key("node", name), table_key("edge", name))

@@ -19,6 +19,7 @@ from omnigraph.pipeline.options import (
     find_table,
     graph_location,
     known_options,
+    positive,
     required,
     storage_options,
 )
@@ -135,7 +136,7 @@ def plan_read(options: Mapping[str, str], exact_filter: ExactFilter) -> TableRea
     storage = storage_options(given)
     location = graph_location(given)
     name = required(given, "type")
-    rows = _count(given.get("rowsperpartition", str(ROWS_PER_PARTITION)))
+    rows = positive(given, "rowsPerPartition", ROWS_PER_PARTITION)
     repository = Repository.open(location.uri, mode="r", options=storage)
     try:
         snapshot = _find_snapshot(repository, given)
@@ -225,9 +226,3 @@ def _filter(text: str, catalog: Catalog, table: Table, exact_filter: ExactFilter
 
 def _described(kind: str, nullable: bool) -> str:
     return kind if nullable else f"{kind} NOT NULL"
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise InvalidInput(f"option 'rowsPerPartition' is '{text}', not a number above zero")
-    return int(text)

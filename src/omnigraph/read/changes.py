@@ -78,14 +78,14 @@ class TypeDiff:
 
     def changes(self, ops: tuple[Op, ...] = (), after_id: str | None = None) -> Iterator[Change]:
         """The changes by id, of the wanted operations, after an id."""
-        if not self._possible.intersection(ops or OPS.values()):
+        if not self.possible.intersection(ops or OPS.values()):
             return
         wanted = [number for number, op in OPS.items() if not ops or op in ops]
         for batch in self.rows.batches(after_id=after_id):
             yield from self._changes_of(batch, np.isin(batch.ops, wanted))
 
     @property
-    def _possible(self) -> frozenset[Op]:
+    def possible(self) -> frozenset[Op]:
         """The operations that there may be, by what is stored where."""
         if not self.rows.removes:
             return frozenset({"insert"})
@@ -115,9 +115,9 @@ class TypeDiff:
     def _changed_names(
         self, batch: ChangeBatch, updated: np.ndarray[Any, np.dtype[np.bool_]]
     ) -> Iterator[tuple[str, ...]]:
-        columns = [column for column in self._names if column in batch.changed]
+        columns = [column for column in self.names if column in batch.changed]
         flags = np.array([batch.changed[column][updated] for column in columns])
-        names = [self._names[column] for column in columns]
+        names = [self.names[column] for column in columns]
         for row in flags.T.tolist():
             # Two properties that had one name at different times are one here.
             yield tuple(dict.fromkeys(name for name, flag in zip(names, row, strict=True) if flag))
@@ -130,7 +130,7 @@ class TypeDiff:
         }
         del columns["id"]
         ends = [columns.pop(name) for name in ENDS if name in columns]
-        names = [self._names[column] for column in columns]
+        names = [self.names[column] for column in columns]
         places = zip(*ends, strict=True) if ends else None
         values = zip(*columns.values(), strict=True) if columns else iter([()] * rows.num_rows)
         for row in values:
@@ -140,7 +140,7 @@ class TypeDiff:
             yield image
 
     @cached_property
-    def _names(self) -> dict[str, str]:
+    def names(self) -> dict[str, str]:
         """What every column is called in images of both sides: as it is after, where it is."""
         after = () if self.after is None else self.after.columns
         names = {column.physical: ENDS.get(column.name, column.name) for column in after}

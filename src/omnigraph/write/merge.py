@@ -20,7 +20,7 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.write.merge_check import broken_rules, has_new_rules
 from omnigraph.write.merge_conflicts import Choice, MergeConflict, Resolutions, in_order, refuse_conflicts
 from omnigraph.write.merge_schema import MergedSchema, Reserve, merge_schemas
-from omnigraph.write.merge_stage import Counts, stage_rows
+from omnigraph.write.merge_stage import Counts, count_rows, stage_rows
 from omnigraph.write.merge_tables import Sides, TypeSides
 from omnigraph.write.three_way import KEEP, TableMerge
 
@@ -102,22 +102,21 @@ class Merge:
                 return MergeResult(conflicts=tuple(in_order(open_)), total=total - settled)
 
     def _settle(self, conflict: MergeConflict) -> bool:
-        """Give the entities of a conflict the state of the side that was chosen; whether that changed anything."""
+        """Give the entities of a conflict the state of the side that was chosen, if one was, for the first time."""
         choice = self._resolutions.choose(conflict)
         if choice is None or conflict.id in self._settled:
             return False
         self._settled.add(conflict.id)
-        changed = False
         by_table: dict[str, list[str]] = {}
         for key, id_ in conflict.entities:
             by_table.setdefault(key, []).append(id_)
         for key, ids in by_table.items():
             merge = self._merge(key)
             if choice == self.basis:
-                changed |= merge.take_under(ids)
+                merge.take_under(ids)
             else:
-                changed |= merge.take_upper(ids, partial(self._types[key].delta, self.basis))
-        return changed
+                merge.take_upper(ids, partial(self._types[key].delta, self.basis))
+        return True
 
     # --- what has to be read -----------------------------------------------------------------------------
 
@@ -191,8 +190,11 @@ class Merge:
 
     # --- storing -----------------------------------------------------------------------------------------
 
-    def stage(self, transaction: Transaction) -> MergeResult:
-        """Put the merged state, which has been decided, into a transaction on our head."""
+    def stage(self, transaction: Transaction, *, dry: bool = False) -> MergeResult:
+        """Put the merged state, which has been decided, into a transaction on our head.
+
+        With `dry` rows are counted and not written, and the transaction is not fit to be published.
+        """
         result = MergeResult()
         taken = []
         for key, item in self._types.items():
@@ -200,6 +202,9 @@ class Merge:
             side = self._whole_side(item, merge)
             if side is None:
                 merge = self._merge(key)
+                if dry:
+                    result.affected[key] = count_rows(item, merge, self.basis)
+                    continue
                 transaction.hold()
                 self._tell("stage", int((merge.actions != KEEP).sum()))
                 staged, counts = stage_rows(item, merge, self.basis)

@@ -93,6 +93,7 @@ class Resolutions:
 
     default: Choice | None = None
     by_id: Mapping[str, Choice | Given] = field(default_factory=dict)
+    _asked: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
     def of(cls, resolve: Resolve) -> Resolutions:
@@ -121,6 +122,7 @@ class Resolutions:
 
     def choose(self, conflict: MergeConflict) -> Choice | Given | None:
         """What was decided about a conflict, or None."""
+        self._asked.add(conflict.id)
         found = self.by_id.get(conflict.id, self.default)
         if isinstance(found, Given) and not takes_value(conflict):
             raise InvalidInput(
@@ -129,6 +131,16 @@ class Resolutions:
                 hint="settle it with 'ours' or 'theirs'",
             )
         return found
+
+    def check_asked(self) -> None:
+        """Refuse answers to questions that nobody asked: a mistyped id would settle its conflict by the default."""
+        idle = sorted(self.by_id.keys() - self._asked)
+        if idle:
+            raise InvalidInput(
+                f"there is no conflict {', '.join(idle)} in this merge",
+                details={"unknown_conflicts": idle},
+                hint="look at the conflicts again with a dry run; one whose values changed has another id",
+            )
 
 
 def takes_value(conflict: MergeConflict) -> bool:

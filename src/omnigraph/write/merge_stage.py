@@ -38,12 +38,28 @@ def stage_rows(item: TypeSides, merge: TableMerge, basis: Choice) -> tuple[Stage
     wide = _widen(item, basis, pin, schema)
     doomed = np.sort(addresses[known & (put | removed)])
     staged = tables.stage_rows(wide, rows.to_batches(), schema, doomed)
-    counts = {
+    return staged, _counts(merge, known)
+
+
+def count_rows(item: TypeSides, merge: TableMerge, basis: Choice) -> Counts:
+    """What `stage_rows` would count; nothing is written."""
+    pin = item.pin(basis)
+    if pin is not None:
+        known, _ = _find_rows(item, merge, basis, pin)
+        return _counts(merge, known)
+    taken = item.pin("theirs" if basis == "ours" else "ours")
+    assert taken is not None
+    unwanted = int(((merge.actions == KEEP) & (merge.upper.ops != DELETE)).sum())
+    return {"inserted": taken.rows - unwanted, "updated": 0, "deleted": 0}
+
+
+def _counts(merge: TableMerge, known: Mask) -> Counts:
+    put, removed = merge.actions == PUT, merge.actions == REMOVE
+    return {
         "inserted": int((put & ~known).sum()),
         "updated": int((put & known).sum()),
         "deleted": int((removed & known).sum()),
     }
-    return staged, counts
 
 
 def _stage_new(item: TypeSides, merge: TableMerge, basis: Choice) -> tuple[StagedTable, Counts]:

@@ -78,7 +78,8 @@ def prepare_revert(
             outcome.outcome = "already_up_to_date"
             return None
         _bring_together(transaction, sides, resolutions, outcome, reserve, progress, dry=dry)
-        if transaction.is_unchanged and not dry and not outcome.result.conflicts:
+        result = outcome.result
+        if transaction.is_unchanged and not result.affected and not result.conflicts:
             outcome.outcome = "already_up_to_date"
             return None
         return None if dry else "insert"
@@ -106,11 +107,13 @@ def _bring_together(
     dry: bool,
 ) -> None:
     if outcome.outcome == "fast_forward":
+        resolutions.check_asked()
         outcome.result.taken = fast_forward(transaction, sides)
         return
     merge = Merge(sides, resolutions, reserve, progress)
     outcome.result = merge.decide()
-    if dry:
-        return
-    refuse(outcome.result)
-    outcome.result = merge.stage(transaction)
+    if not dry:
+        refuse(outcome.result)
+    if not outcome.result.conflicts:
+        resolutions.check_asked()
+        outcome.result = merge.stage(transaction, dry=dry)

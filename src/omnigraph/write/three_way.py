@@ -286,33 +286,23 @@ class TableMerge:
 
     # --- taking a side -----------------------------------------------------------------------------------
 
-    def take_under(self, ids: Sequence[str]) -> bool:
-        """Leave entities as the basis has them; whether that changes anything."""
+    def take_under(self, ids: Sequence[str]) -> None:
+        """Leave entities as the basis has them."""
         places = self._places(ids, len(self.ids))
-        moved = bool((self.actions[places] != KEEP).any())
+        self.is_pure &= not bool((self.actions[places] != KEEP).any())
         self.actions[places] = KEEP
-        self.is_pure &= not moved
-        return moved
 
-    def take_upper(self, ids: Sequence[str], basis: Callable[[pa.Array], Delta]) -> bool:
-        """Make entities what the upper side has; whether that changes anything.
+    def take_upper(self, ids: Sequence[str], basis: Callable[[pa.Array], Delta]) -> None:
+        """Make entities what the upper side has.
 
-        What that side left alone is what the common ancestor had, which the changes of the basis tell; `basis` gives
-        those of some ids.
+        What that side left alone is what the common ancestor had, which the changes of the basis tell: `basis`
+        gives those of some ids.
         """
         # Only what the upper side changed has a state of its own here; restored rows come after those.
         places = self._places(ids, len(self.upper))
-        wanted = np.where(self.upper.ops[places] == DELETE, REMOVE, PUT).astype(np.int8)
-        own = self.upper.after.take(pa.array(places))
-        held = self.rows.take(pa.array(places))
-        differs = np.zeros(len(places), bool)
-        for name in own.column_names[1:]:
-            differs |= differing(own[name], held[name])
-        moved = (self.actions[places] != wanted) | (differs & (wanted == PUT))
-        self._replace(places, own)
-        self.actions[places] = wanted
-        known = set(self.ids.to_pylist())
-        rest = pa.array(sorted(set(ids) - known), pa.string())
+        self._replace(places, self.upper.after.take(pa.array(places)))
+        self.actions[places] = np.where(self.upper.ops[places] == DELETE, REMOVE, PUT)
+        rest = pa.array(sorted(set(ids) - set(self.ids.to_pylist())), pa.string())
         restored = basis(rest) if len(rest) else None
         if restored is not None and len(restored):
             self.ids = pa.concat_arrays([self.ids, restored.ids])
@@ -321,8 +311,6 @@ class TableMerge:
             self.actions = np.concatenate([self.actions, actions])
             self.under = self.under.joined(restored)
             self.is_pure = False
-            return True
-        return bool(moved.any())
 
     def _places(self, ids: Sequence[str], end: int) -> Places:
         found = pc.index_in(pa.array(ids, pa.string()), value_set=self.ids).drop_null()
