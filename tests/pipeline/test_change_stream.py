@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,39 +51,28 @@ def fed(graph: og.Graph, **asked: Any) -> Counter[tuple[Any, ...]]:
 
 
 class Follower:
-    """A stream of changes with a checkpoint and a sink that keeps every batch as it came."""
+    """A stream of changes with a checkpoint, and a sink that keeps every batch as it came."""
 
-    def __init__(self, spark: SparkSession, graph: og.Graph, folder: Path, **options: str) -> None:
-        self._spark = spark
-        self._uri = graph.uri
-        self._folder = folder
-        self._options = options
+    def __init__(self, spark: SparkSession, graph: og.Graph, checkpoint: Path, **options: str) -> None:
+        source = spark.readStream.format("omnigraph").option("changes", "true")
+        self._frame = source.options(**options).load(graph.uri)
+        self._checkpoint = checkpoint
         self.batches: list[list[Row]] = []
-        self.parts: list[int] = []
-
-    @property
-    def frame(self) -> DataFrame:
-        source = self._spark.readStream.format("omnigraph").option("changes", "true")
-        return source.options(**self._options).load(self._uri)
 
     def run(self, *, dying: bool = False) -> list[Row]:
-        """Follow until everything that is there has come; what has. A dying sink fails when it has a batch."""
+        """Follow until everything that is there has come; what has. A dying sink fails when it has rows."""
+        from pyspark.sql.functions import spark_partition_id
+
         before = len(self.batches)
 
         def keep(batch: DataFrame, _: int) -> None:
-            self.parts.append(batch.rdd.getNumPartitions())
-            rows = batch.collect()
+            rows = batch.withColumn("part", spark_partition_id()).collect()
             if dying and rows:
                 raise RuntimeError("the sink died")
             self.batches.append(rows)
 
-        writer = self.frame.writeStream.foreachBatch(keep)
-        query = (
-            writer.option("checkpointLocation", str(self._folder / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination(120)
+        writer = self._frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(self._checkpoint))
+        writer.trigger(availableNow=True).start().awaitTermination(120)
         return [row for batch in self.batches[before:] for row in batch]
 
 
@@ -109,17 +98,102 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> og.Graph:
     return made
 
 
-def test_a_stream_tells_what_the_feed_tells_and_goes_on_from_its_checkpoint(
+@pytest.fixture
+def cities(tmp_path: Path) -> og.Graph:
+    made = og.init(str(tmp_path / "g"), schema=SMALL)
+    made.load({"City": [{"name": "Bern"}, {"name": "Rome"}]})
+    return made
+
+
+def test_a_stream_tells_what_the_feed_tells_with_the_commit_of_each_change(
     spark: SparkSession, graph: og.Graph, tmp_path: Path
 ) -> None:
-    follower = Follower(spark, graph, tmp_path, start="beginning", maxCommits="3")
+    follower = Follower(spark, graph, tmp_path, start="beginning", maxCommits="4", rowsPerPartition="10")
     rows = follower.run()
-    assert keyed(rows) == fed(graph, start="beginning")
-    assert len(follower.batches) == 3
-    assert follower.run() == []
+    expected = fed(graph, start="beginning")
+    assert keyed(rows) == expected
+    assert {op for _, _, _, _, _, op, *_ in expected} == {"insert", "update", "delete"}
     commits = {commit.id: commit for commit in graph.commits()}
     for row in rows:
         commit = commits[row.commit_id]
         facts = (row.parent_id, row.branch, row.actor, row.commit_sequence)
-        assert facts == (commit.parent_id, "main", "ana", commit.sequence)
+        assert facts == (commit.parents[0], "main", "ana", commit.sequence)
         assert row.committed_at.astimezone(UTC) == commit.created_at.astimezone(UTC)
+    # The eight commits that there are fill two batches, and one of 40 rows is read by four tasks at least.
+    assert [len({row.commit_id for row in batch}) for batch in follower.batches] == [4, 3]
+    people = [row for row in rows if row.op == "insert" and row.id.startswith("p")]
+    assert len({row.part for row in people}) >= 4
+
+
+def test_a_stream_goes_on_from_its_checkpoint_without_loss_or_repetition(
+    spark: SparkSession, cities: og.Graph, tmp_path: Path
+) -> None:
+    follower = Follower(spark, cities, tmp_path / "checkpoint", op="insert,update", columns="commit_id,op,id")
+    assert follower.run() == []
+    # Told once it was asked for, although nothing had come of it yet.
+    first = cities.load({"City": [{"name": "Oslo"}]}).commit.id
+    second = cities.mutate('query q() { update City set { mayor: "Ana" } where name = "Bern" }').commit.id
+    cities.mutate('query q() { delete City where name = "Rome" }')
+    with pytest.raises(Exception, match="the sink died"):
+        follower.run(dying=True)
+    assert sorted(tuple(row)[:3] for row in follower.run()) == sorted(
+        [(first, "insert", "Oslo"), (second, "update", "Bern")]
+    )
+    third = cities.load({"City": [{"name": "Lima"}]}).commit.id
+    assert [tuple(row)[:3] for row in follower.run()] == [(third, "insert", "Lima")]
+    with pytest.raises(Exception, match="change cursor rejected: it was made for another filter"):
+        Follower(spark, cities, tmp_path / "checkpoint", op="insert", columns="commit_id,op,id").run()
+
+
+def test_a_commit_that_cannot_be_told_ends_a_stream_with_the_way_on(
+    spark: SparkSession, cities: og.Graph, tmp_path: Path
+) -> None:
+    follower = Follower(spark, cities, tmp_path / "checkpoint", start="beginning")
+    cities.apply_schema("node City { name: String @key  mayor: String?  people: I64? }")
+    boundary = cities.commits()[0].id
+    cities.load({"City": [{"name": "Oslo"}]})
+    with pytest.raises(Exception, match=f"commit '{boundary}' changed the schema of 'City'") as refused:
+        follower.run()
+    assert f"start 'after:{boundary}'" in str(refused.value)
+    assert sorted(row.id for batch in follower.batches for row in batch) == ["Bern", "Rome"]
+    later = Follower(spark, cities, tmp_path / "later", start=f"after:{boundary}")
+    assert [row.id for row in later.run()] == ["Oslo"]
+
+
+def difference(spark: SparkSession, graph: og.Graph, states: str, **options: str) -> DataFrame:
+    return spark.read.format("omnigraph").options(diff=states, **options).load(graph.uri)
+
+
+def test_a_difference_on_spark_is_the_one_that_diff_tells(spark: SparkSession, graph: og.Graph) -> None:
+    first = graph.commits()[-1].id
+    everything = difference(spark, graph, f"{first}..main", rowsPerPartition="7")
+    assert "commit_id" not in everything.columns
+    assert Counter(map(shown, everything.collect())) == Counter(map(told, graph.diff(first, "main")))
+    assert everything.rdd.getNumPartitions() >= 6
+    some = difference(spark, graph, "main..trial", kind="node", type="Person,Thing", op="update")
+    expected = graph.diff("main", "trial", kinds=["node"], types=["Person", "Thing"], ops=["update"])
+    assert Counter(map(shown, some.collect())) == Counter(map(told, expected)) != Counter()
+    assert difference(spark, graph, "main..main").collect() == []
+
+
+def test_a_difference_stays_the_same_when_a_branch_moves(spark: SparkSession, cities: og.Graph) -> None:
+    cities.branches.create("trial")
+    cities.load({"City": [{"name": "Oslo"}]}, branch="trial")
+    found = difference(spark, cities, "main..trial", columns="id,op")
+    cities.load({"City": [{"name": "Lima"}]}, branch="trial")
+    assert [tuple(row) for row in found.collect()] == [("Oslo", "insert")]
+    assert difference(spark, cities, "main..trial").count() == 2
+
+
+def test_what_is_asked_for_wrongly_is_refused(spark: SparkSession, cities: og.Graph, tmp_path: Path) -> None:
+    for states in ("main", "main..", "a..b..c"):
+        with pytest.raises(Exception, match="the option 'diff' is"):
+            difference(spark, cities, states)
+    with pytest.raises(Exception, match="there is neither a branch nor a commit 'tral'"):
+        difference(spark, cities, "main..tral")
+    with pytest.raises(Exception, match="a change has no column 'commit_id'"):
+        difference(spark, cities, "main..main", columns="commit_id")
+    with pytest.raises(Exception, match="set the option 'changes' to true"):
+        spark.readStream.format("omnigraph").option("diff", "main..main").load(cities.uri).writeStream.option(
+            "checkpointLocation", str(tmp_path / "checkpoint")
+        ).foreachBatch(lambda *_: None).start().awaitTermination(60)

@@ -41,11 +41,22 @@ class MergeResult:
 
 
 class Merge:
-    """The merge of their state into ours. Nothing is written until `stage`."""
+    """The merge of their state into ours. Nothing is written until `stage`.
+
+    Their versions are taken over where that will do, unless `theirs_may_go`: a state that no branch stands at
+    belongs to cleanup, so its rows are written again.
+    """
 
     def __init__(
-        self, sides: Sides, resolutions: Resolutions, reserve: Reserve, progress: Progress | None = None
+        self,
+        sides: Sides,
+        resolutions: Resolutions,
+        reserve: Reserve,
+        progress: Progress | None = None,
+        *,
+        theirs_may_go: bool = False,
     ) -> None:
+        self._theirs_may_go = theirs_may_go
         self._sides = sides
         self._resolutions = resolutions
         self._progress = progress
@@ -128,7 +139,8 @@ class Merge:
         schemas = {
             state.catalog.fingerprint for state in (self._sides.base, self._sides.ours, self._sides.theirs)
         }
-        self._upper = "ours" if ours < theirs and len(schemas) == 1 else "theirs"
+        smaller = ours < theirs and len(schemas) == 1
+        self._upper = "ours" if smaller and not self._theirs_may_go else "theirs"
 
     def _to_read(self) -> list[str]:
         """The tables whose upper changes are read: those both sides changed, and what is checked with them."""
@@ -174,7 +186,9 @@ class Merge:
 
     def _is_by_row(self, item: TypeSides) -> bool:
         """Whether the upper side's version cannot simply be taken."""
-        return item.changed(self.basis) or not item.has_all_columns(self._upper)
+        if item.changed(self.basis) or not item.has_all_columns(self._upper):
+            return True
+        return self._theirs_may_go and item.known("ours") is not None
 
     def _merge(self, key: str) -> TableMerge:
         found = self._merges.get(key)

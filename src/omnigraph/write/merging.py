@@ -49,7 +49,12 @@ def prepare_merge(
             return None
         transaction.merged_parent = theirs.commit_id
         outcome.outcome = "fast_forward" if sides.base.commit_id == sides.ours.commit_id else "merged"
-        _bring_together(transaction, sides, resolutions, outcome, reserve, progress, dry=dry)
+        if outcome.outcome == "fast_forward":
+            resolutions.check_asked()
+            outcome.result.taken = fast_forward(transaction, sides)
+        else:
+            merge = Merge(sides, resolutions, reserve, progress)
+            _carry_out(merge, transaction, resolutions, outcome, dry=dry)
         return None if dry else "insert"
 
     return prepare
@@ -73,11 +78,12 @@ def prepare_revert(
     def prepare(transaction: Transaction) -> OperationClass | None:
         sides = Sides(undone, transaction.base, before)
         outcome.result = MergeResult()
-        outcome.outcome = "fast_forward" if undone.commit_id == sides.ours.commit_id else "merged"
+        outcome.outcome = "merged"
         if _is_same_state(undone, before):
             outcome.outcome = "already_up_to_date"
             return None
-        _bring_together(transaction, sides, resolutions, outcome, reserve, progress, dry=dry)
+        merge = Merge(sides, resolutions, reserve, progress, theirs_may_go=True)
+        _carry_out(merge, transaction, resolutions, outcome, dry=dry)
         result = outcome.result
         if transaction.is_unchanged and not result.affected and not result.conflicts:
             outcome.outcome = "already_up_to_date"
@@ -96,21 +102,9 @@ def _is_same_state(one: Snapshot, other: Snapshot) -> bool:
     return states[0] == states[1]
 
 
-def _bring_together(
-    transaction: Transaction,
-    sides: Sides,
-    resolutions: Resolutions,
-    outcome: MergeOutcome,
-    reserve: Reserve,
-    progress: Progress | None,
-    *,
-    dry: bool,
+def _carry_out(
+    merge: Merge, transaction: Transaction, resolutions: Resolutions, outcome: MergeOutcome, *, dry: bool
 ) -> None:
-    if outcome.outcome == "fast_forward":
-        resolutions.check_asked()
-        outcome.result.taken = fast_forward(transaction, sides)
-        return
-    merge = Merge(sides, resolutions, reserve, progress)
     outcome.result = merge.decide()
     if not dry:
         refuse(outcome.result)
