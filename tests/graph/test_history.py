@@ -24,8 +24,11 @@ class Lineage:
     commits: list[CommitRecord]
 
     def base(self, ours: int, theirs: int) -> str | None:
-        found = merge_base(self.manifest, self.manifest.view, self.commits[ours], self.commits[theirs])
+        found = merge_base(self.get, self.commits[ours], self.commits[theirs])
         return None if found is None else found.id
+
+    def get(self, id_: str) -> CommitRecord:
+        return get_commit(self.manifest, self.manifest.view, id_)
 
     def ancestors(self, start: CommitRecord) -> dict[str, int]:
         """Every ancestor with its shortest distance, by walking all edges."""
@@ -53,8 +56,10 @@ class Lineage:
     def expected_base(self, ours: int, theirs: int) -> str | None:
         one, two = self.ancestors(self.commits[ours]), self.ancestors(self.commits[theirs])
         by_id = {commit.id: commit for commit in self.commits}
-        common = [(-(one[id_] + two[id_]), by_id[id_].created_at, id_) for id_ in one.keys() & two.keys()]
-        return max(common)[2] if common else None
+        common = one.keys() & two.keys()
+        below = {id_ for other in common for id_ in self.ancestors(by_id[other]) if id_ != other}
+        best = [(-(one[id_] + two[id_]), by_id[id_].created_at, id_) for id_ in common - below]
+        return max(best)[2] if best else None
 
 
 def lineage(parents: list[tuple[int | None, int | None]], times: list[int]) -> Lineage:
@@ -111,10 +116,32 @@ def test_equal_times_still_give_one_answer_in_both_directions() -> None:
     assert found.base(3, 4) == found.base(4, 3) == found.commits[2].id
 
 
-def test_the_nearer_base_wins_over_the_newer_one() -> None:
-    # 3 is 0's child; 1 is old but one step from both, 0 is two steps from one of them.
-    found = lineage([(None, None), (0, None), (1, None), (1, None)], [9, 1, 10, 11])
-    assert found.base(2, 3) == found.commits[1].id
+def test_of_two_bases_the_nearer_wins_over_the_newer() -> None:
+    # 1 and 2 part from 0; one side merges both and goes on from 2, the other merges both at once.
+    shape: list[tuple[int | None, int | None]] = [
+        (None, None),
+        (0, None),
+        (0, None),
+        (1, 2),
+        (2, None),
+        (4, 1),
+    ]
+    found = lineage(shape, [1, 2, 3, 4, 5, 6])
+    assert found.base(3, 5) == found.base(5, 3) == found.commits[1].id
+
+
+def test_a_short_way_to_an_old_ancestor_does_not_hide_a_newer_one() -> None:
+    # 1 was merged into the trunk by 2, which went on to 5; 6 merges 3, a branch that left 0 long ago.
+    shape: list[tuple[int | None, int | None]] = [
+        (None, None),
+        (0, None),
+        (0, 1),
+        (0, None),
+        (2, None),
+        (4, None),
+    ]
+    found = lineage([*shape, (5, 3)], [1, 2, 3, 4, 5, 6, 7])
+    assert found.base(6, 1) == found.commits[1].id
 
 
 def test_histories_that_never_met_have_no_base() -> None:
@@ -124,7 +151,7 @@ def test_histories_that_never_met_have_no_base() -> None:
 
 def test_distances_are_shortest_over_both_parents() -> None:
     found = simple((None, None), (0, None), (1, None), (2, 0))
-    walked = distances(found.manifest, found.manifest.view, found.commits[3])
+    walked = distances(found.get, found.commits[3])
     assert [(distance, commit.id) for distance, commit in walked] == sorted(
         [
             (0, found.commits[3].id),
@@ -153,8 +180,11 @@ SHAPES = st.integers(1, 14).flatmap(
 def test_on_random_histories_the_base_is_what_a_search_of_everything_finds(
     shape: tuple[tuple[int | None, int | None], ...], data: st.DataObject
 ) -> None:
-    # Few different times make many ties.
-    times = [data.draw(st.integers(1, 4)) for _ in shape]
+    # A commit is younger than its parents, by so little that many are of one age.
+    times: list[int] = []
+    for parents in shape:
+        youngest = max((times[parent] for parent in parents if parent is not None), default=0)
+        times.append(youngest + data.draw(st.integers(1, 2)))
     found = lineage(list(shape), times)
     last = len(shape) - 1
     for ours in range(max(0, last - 5), last + 1):

@@ -142,9 +142,11 @@ class Repository:
         return self.heads[branch]
 
     def base(self, ours: int, theirs: int) -> int:
-        """The common ancestor with the smallest summed distance, and of several such the newest."""
+        """The common ancestor that no other one descends from; the nearest of several, then the newest."""
         near, far = self.distances(ours), self.distances(theirs)
-        return min(near.keys() & far.keys(), key=lambda number: (near[number] + far[number], -number))
+        common = near.keys() & far.keys()
+        below = {number for other in common for number in self.distances(other) if number != other}
+        return min(common - below, key=lambda number: (near[number] + far[number], -number))
 
     def distances(self, start: int) -> dict[int, int]:
         """Every ancestor of a commit, itself included, with its shortest distance over all parents."""

@@ -49,7 +49,8 @@ class Plan:
     """Everything `publish` needs. Recovery replays the same plan through the same function.
 
     The commit id is minted once and stays over every attempt; the parent is whatever the head is then. `base` is
-    the commit the work was prepared on, `base_tables` the pins of every table it read or wrote there.
+    the commit the work was prepared on, `base_tables` the pins of every table it read or wrote there. `merged_at`
+    is when the second parent was made.
     """
 
     commit_id: str
@@ -66,6 +67,7 @@ class Plan:
     schema: str | None = None
     schema_payload: str | None = None
     merged_parent: str | None = None
+    merged_at: int = 0
     actor: str | None = None
     message: str | None = None
     expected_head: str | None = None
@@ -103,8 +105,8 @@ class Plan:
             actor=self.actor,
             operation=self.operation,
             message=self.message,
-            # A clock that steps back must not make a child older than its parent.
-            created_at=max(now, head.created_at + 1),
+            # A clock that steps back must not make a child older than its parents: lineage is walked by age.
+            created_at=max(now, head.created_at + 1, self.merged_at + 1),
             schema=self.schema or head.schema,
             tables=tables,
             touched=tuple(sorted({*self.writes, *self.drops})),
@@ -128,6 +130,7 @@ class Plan:
             "schema": self.schema,
             "schema_payload": self.schema_payload,
             "merged_parent": self.merged_parent,
+            "merged_at": self.merged_at,
             "actor": self.actor,
             "message": self.message,
             "expected_head": self.expected_head,

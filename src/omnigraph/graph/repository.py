@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, TypeAlias, TypeVar
 
 from omnigraph.catalog.catalog import Catalog
@@ -23,7 +23,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.branches import MAIN, check_branch_name, check_movable
 from omnigraph.graph.format import CURRENT, FLOOR, MIGRATIONS, Step, check_format, pending_migrations
-from omnigraph.graph.history import commit_at, distances, first_parents, get_commit, merge_base
+from omnigraph.graph.history import GetCommit, commit_at, distances, first_parents, get_commit, merge_base
 from omnigraph.graph.idempotency import claim_key
 from omnigraph.graph.intents import HELD, Intent, Intents, OwnedIntent, Owner, hold_intent, this_process
 from omnigraph.graph.plan import OperationClass, Plan
@@ -274,7 +274,7 @@ class Repository:
 
     def merge_base(self, ours: Snapshot, theirs: Snapshot) -> Snapshot:
         """The state where two histories meet: the nearest common ancestor over both parents."""
-        found = merge_base(self.manifest, self.manifest.view, ours.commit, theirs.commit)
+        found = merge_base(self._commits_in(self.manifest.view), ours.commit, theirs.commit)
         if found is None:
             raise NotFound(
                 f"commits '{ours.commit_id}' and '{theirs.commit_id}' have no common ancestor",
@@ -286,7 +286,10 @@ class Repository:
         """Whether a commit is part of a branch's history, over both parents."""
         view = self.manifest.refresh()
         start = self._head(view, branch).commit
-        return any(commit.id == commit_id for _, commit in distances(self.manifest, view, start))
+        return any(commit.id == commit_id for _, commit in distances(self._commits_in(view), start))
+
+    def _commits_in(self, view: View) -> GetCommit:
+        return partial(get_commit, self.manifest, view)
 
     def recoveries(self) -> list[RecoveryRecord]:
         """What recovery has done, oldest first."""

@@ -11,7 +11,7 @@ from omnigraph.errors import Conflict
 from omnigraph.graph.plan import OperationClass, Plan, TableWrite
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.manifest_files import new_id
-from omnigraph.store.records import HeadRecord, TablePin
+from omnigraph.store.records import CommitRecord, HeadRecord, TablePin
 from omnigraph.store.tables import StagedTable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Transaction:
         self.head = head
         self.base = base
         self.commit_id = commit_id or new_id()
-        self.merged_parent: str | None = None
+        self.merged_parent: CommitRecord | None = None
         self._writes: dict[str, TableWrite] = {}
         self._reads: set[str] = set()
         self._drops: set[str] = set()
@@ -151,7 +151,8 @@ class Transaction:
             drops=frozenset(self._drops),
             schema=schema,
             schema_payload=payload,
-            merged_parent=self.merged_parent,
+            merged_parent=None if self.merged_parent is None else self.merged_parent.id,
+            merged_at=0 if self.merged_parent is None else self.merged_parent.created_at,
             actor=actor,
             message=message,
             expected_head=expected_head,

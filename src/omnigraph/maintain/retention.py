@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from itertools import combinations
 
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.branches import MAIN
-from omnigraph.graph.history import get_commit
+from omnigraph.graph.history import GetCommit, get_commit, merge_base
 from omnigraph.store.manifest import Manifest, View
 from omnigraph.store.records import CommitRecord, HeadRecord
 
@@ -96,100 +97,49 @@ def retained_commits(
     return list(found.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Link:
-    """What lineage needs of a commit."""
-
-    incarnation: str
-    created_at: int
-    parents: tuple[str, ...]
-
-
 class Lineage:
-    """Commits and their parents, each read from the manifest once, however often and from wherever it is met."""
+    """Commits, each read from the manifest once, however often and from wherever it is met."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._links: dict[str, _Link] = {}
-        self._bases: dict[tuple[str, str], str | None] = {}
+        self._commits: dict[str, CommitRecord] = {}
+        self._bases: dict[tuple[str, str], CommitRecord | None] = {}
 
     def merge_bases(self, view: View, heads: Sequence[HeadRecord]) -> list[CommitRecord]:
         """The merge bases of every two branches; among many only of those that are likely to be merged.
 
         Likely are a branch and main, and a branch and the one that it was made from.
         """
-        standing = {head.branch: head.commit.id for head in heads}
-        walks = {id_: _Walk(self, view, id_) for id_ in standing.values()}
-        bases = set()
-        for branch, other in self._pairs(view, heads):
-            pair = standing[branch], standing[other]
-            if pair not in self._bases:
-                self._bases[pair] = self._meet(view, *(walks[id_] for id_ in pair))
-            bases.add(self._bases[pair])
-        return [get_commit(self._manifest, view, id_) for id_ in bases if id_ is not None]
+        standing = {head.branch: head.commit for head in heads}
+        get = partial(self._get, view)
+        found: dict[str, CommitRecord] = {}
+        for branch, other in self._pairs(get, heads):
+            ours, theirs = standing[branch], standing[other]
+            if (ours.id, theirs.id) not in self._bases:
+                self._bases[ours.id, theirs.id] = merge_base(get, ours, theirs)
+            base = self._bases[ours.id, theirs.id]
+            if base is not None:
+                found[base.id] = base
+        return list(found.values())
 
-    def link(self, view: View, id_: str) -> _Link:
-        """A commit by its id."""
-        found = self._links.get(id_)
+    def _get(self, view: View, id_: str) -> CommitRecord:
+        found = self._commits.get(id_)
         if found is None:
-            commit = get_commit(self._manifest, view, id_)
-            parents = (commit.parent, commit.merged_parent)
-            found = _Link(commit.incarnation, commit.created_at, tuple(id_ for id_ in parents if id_))
-            self._links[id_] = found
+            found = self._commits[id_] = get_commit(self._manifest, view, id_)
         return found
 
-    def _pairs(self, view: View, heads: Sequence[HeadRecord]) -> Iterable[tuple[str, str]]:
+    def _pairs(self, get: GetCommit, heads: Sequence[HeadRecord]) -> Iterable[tuple[str, str]]:
         if len(heads) <= ALL_PAIRS:
             return combinations(sorted(head.branch for head in heads), 2)
         names = {head.incarnation: head.branch for head in heads}
         others = [head for head in heads if head.branch != MAIN]
-        origins = {head.branch: names.get(self._origin(view, head), MAIN) for head in others}
+        origins = {head.branch: names.get(_origin(get, head), MAIN) for head in others}
         return {*((head.branch, MAIN) for head in others), *origins.items()}
 
-    def _origin(self, view: View, head: HeadRecord) -> str:
-        """The incarnation of the branch at whose commit a branch began."""
-        link = self.link(view, head.commit.id)
-        while link.incarnation == head.incarnation and link.parents:
-            link = self.link(view, link.parents[0])
-        return link.incarnation
 
-    def _meet(self, view: View, ours: _Walk, theirs: _Walk) -> str | None:
-        """What `graph.history.merge_base` gives, of walks that are shared between pairs."""
-        best: tuple[int, int, str] | None = None
-        sides = [(ours, theirs), (theirs, ours)]
-        place = 0
-        while sides:
-            for side in tuple(sides):
-                walk, other = side
-                id_ = walk.at(place)
-                if id_ is None or (best is not None and walk.distances[id_] > -best[0]):
-                    sides.remove(side)
-                elif id_ in other.distances:
-                    apart = walk.distances[id_] + other.distances[id_]
-                    rank = -apart, self.link(view, id_).created_at, id_
-                    best = rank if best is None else max(best, rank)
-            place += 1
-        return None if best is None else best[2]
-
-
-class _Walk:
-    """The ancestors of a commit with their distances over both parents, nearest first, as far as was asked."""
-
-    def __init__(self, lineage: Lineage, view: View, start: str) -> None:
-        self.distances = {start: 0}
-        self._order = [start]
-        self._steps = self._go(lineage, view)
-
-    def at(self, place: int) -> str | None:
-        """The ancestor at a place in the order; None after the last."""
-        while place >= len(self._order) and next(self._steps, None) is not None:
-            pass
-        return self._order[place] if place < len(self._order) else None
-
-    def _go(self, lineage: Lineage, view: View) -> Iterator[str]:
-        for id_ in self._order:
-            for parent in lineage.link(view, id_).parents:
-                if parent not in self.distances:
-                    self.distances[parent] = self.distances[id_] + 1
-                    self._order.append(parent)
-            yield id_
+def _origin(get: GetCommit, head: HeadRecord) -> str:
+    """The incarnation of the branch at whose commit a branch began."""
+    commit = head.commit
+    while commit.incarnation == head.incarnation and commit.parent is not None:
+        commit = get(commit.parent)
+    return commit.incarnation

@@ -252,8 +252,12 @@ class Merge:
             transaction.read(key)
 
     def _related(self) -> set[str]:
-        """Every table of ours that a change of could have made another merge of this."""
-        changed = {key for key, item in self._types.items() if item.changed("ours") or item.changed("theirs")}
+        """Every table of ours that a change of could have made another merge of this.
+
+        What only ours changed is not among them, unless an edge type connects it with what theirs changed: a merge
+        must not wait for a writer of something else to pause.
+        """
+        changed = {key for key, item in self._types.items() if item.changed("theirs")}
         for edge in self.catalog.schema.edges:
             group = {
                 table_key("edge", edge.name),

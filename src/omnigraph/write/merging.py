@@ -47,7 +47,7 @@ def prepare_merge(
         outcome.outcome, outcome.result = "already_up_to_date", MergeResult()
         if sides.base.commit_id == theirs.commit_id:
             return None
-        transaction.merged_parent = theirs.commit_id
+        transaction.merged_parent = theirs.commit
         outcome.outcome = "fast_forward" if sides.base.commit_id == sides.ours.commit_id else "merged"
         if outcome.outcome == "fast_forward":
             resolutions.check_asked()
