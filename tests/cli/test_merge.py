@@ -144,19 +144,19 @@ class TestDryRun:
         before = heads(graph)
         outcome = merge("--dry-run")
         assert (outcome.code, outcome.stderr) == (0, "")
-        assert outcome.stdout == "would merge review into main: fast_forward\nPerson: taken over as it is\n"
+        assert outcome.stdout == "would merge review into main: fast_forward\nPerson: taken over\n"
         found = json.loads(merge("--dry-run", "--json").stdout)
         assert (found["dry_run"], found["commit"], found["taken"]) == (True, None, ["Person"])
         assert heads(graph) == before
 
-    def test_rows_that_would_be_written_are_counted(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_rows_that_would_change_are_counted(self, capsys: pytest.CaptureFixture[str]) -> None:
         counts = {"Person": {"inserted": 1, "updated": 2, "deleted": 4}}
         found = og.Merged("merged", affected=counts, taken=("Knows",), dry_run=True)
         say_preview("would merge a into b", found, SideNames("what b has", "what a has"))
         assert capsys.readouterr().out.splitlines() == [
             "would merge a into b: merged",
-            "Person: merged by row, 3 rows to write, 4 to remove",
-            "Knows: taken over as it is",
+            "Person: 1 inserted, 2 updated, 4 deleted",
+            "Knows: taken over",
         ]
 
     def test_a_dry_run_can_be_of_answers(self, graph: og.Graph) -> None:
@@ -221,10 +221,10 @@ class TestRevert:
         assert found == {
             "branch": "review",
             "reverted_commit_id": mistake,
-            "outcome": "fast_forward",
+            "outcome": "merged",
             "actor_id": "ann",
-            "affected": {},
-            "taken": ["Person"],
+            "affected": {"Person": {"inserted": 0, "updated": 1, "deleted": 0}},
+            "taken": [],
             "conflicts": [],
             "dry_run": False,
         }
@@ -234,9 +234,7 @@ class TestRevert:
         mistake = put(graph, "main", name="Ann", age=99)
         outcome = run("revert", mistake, "--dry-run", *TO, "--quiet")
         assert outcome.code == 0
-        assert (
-            outcome.stdout == f"would revert {mistake} on main: fast_forward\nPerson: taken over as it is\n"
-        )
+        assert outcome.stdout == f"would revert {mistake} on main: merged\nPerson: 1 updated\n"
         assert graph.snapshot().commit_id == mistake
 
     def test_what_was_changed_again_is_a_conflict_to_be_settled(self, graph: og.Graph) -> None:

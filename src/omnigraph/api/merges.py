@@ -22,10 +22,10 @@ Resolve: TypeAlias = str | Mapping[str, Any] | None
 class Merged:
     """What a merge or a revert did; with a dry run, what it would do.
 
-    `outcome` is ``already_up_to_date``, ``fast_forward`` or ``merged``. `affected` counts the rows that were
-    written, of types that were merged row by row; `taken` are the types that were taken over as they are, without
-    being read. `conflicts` are those of a dry run: anything else raises them. `branch_deleted` is None unless that
-    was asked for.
+    `outcome` is ``already_up_to_date``, ``fast_forward`` or ``merged``. `affected` counts the rows of the branch
+    that changed, of types that were merged row by row; `taken` are the types whose version was taken over, where
+    nobody counted. `conflicts` are those of a dry run: anything else raises them. `branch_deleted` is None unless
+    that was asked for.
     """
 
     outcome: str

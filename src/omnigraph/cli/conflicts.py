@@ -107,10 +107,9 @@ def say_preview(would: str, merged: Merged, sides: SideNames) -> None:
         return
     say(f"{would}: {merged.outcome}")
     for name, counts in merged.affected.items():
-        written = count(counts["inserted"] + counts["updated"], "row")
-        say(f"{name}: merged by row, {written} to write, {counts['deleted']} to remove")
+        say(f"{name}: {', '.join(f'{number} {what}' for what, number in counts.items() if number)}")
     for name in merged.taken:
-        say(f"{name}: taken over as it is")
+        say(f"{name}: taken over")
 
 
 # --- conflicts ----------------------------------------------------------------------------------------------

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,7 @@ from omnigraph.catalog.catalog import Column, Table
 from omnigraph.catalog.json_rows import json_values
 from omnigraph.engine.sameness import Bools
 from omnigraph.engine.table_diff import DELETE, INSERT, ChangeBatch
+from omnigraph.lang.temporal import days_of
 from omnigraph.lang.types import PropType, Scalar
 from omnigraph.read.change_records import Op
 from omnigraph.read.changes import OPS, TypeDiff
@@ -22,8 +25,33 @@ from omnigraph.read.record_lines import json_texts
 from omnigraph.store.records import CommitRecord
 
 _TEXT = pa.large_string()
-# Records of an export have these as numbers, images of a change as text.
-_SPELLED = frozenset({Scalar.DATE, Scalar.DATETIME})
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """A type that an export has as numbers and an image of a change as text."""
+
+    stored: pa.DataType
+    unit: str
+    a_day: int
+    ending: str
+
+    def texts(self, values: pa.Array) -> pa.Array | None:
+        """The texts of JSON, unless some value is outside of the years 1 to 9999."""
+        numbers = pc.fill_null(values.cast(self.stored), 0).to_numpy().astype(np.int64)
+        first, behind = days_of(date.min) * self.a_day, (days_of(date.max) + 1) * self.a_day
+        if ((numbers < first) | (numbers >= behind)).any():
+            return None
+        spelled = pa.array(np.datetime_as_string(numbers.astype(f"datetime64[{self.unit}]")), _TEXT)
+        before, after, between = (pa.scalar(mark, _TEXT) for mark in ('"', f'{self.ending}"', ""))
+        texts = pc.binary_join_element_wise(before, spelled, after, between)
+        return pc.if_else(values.is_valid(), texts, None)
+
+
+_MOMENTS: Final = {
+    Scalar.DATE: _Moments(pa.int32(), "D", 1, ""),
+    Scalar.DATETIME: _Moments(pa.int64(), "ms", 86_400_000, "Z"),
+}
 
 
 def read_change_rows(
@@ -111,8 +139,13 @@ def _members(diff: TypeDiff, rows: pa.Table, columns: list[Column]) -> Iterator[
 
 
 def _value_texts(values: pa.Array, prop_type: PropType) -> pa.Array:
-    if prop_type.scalar not in _SPELLED:
+    moments = _MOMENTS.get(prop_type.scalar)
+    if moments is None:
         return json_texts(values, prop_type)
+    if not prop_type.is_list:
+        texts = moments.texts(values)
+        if texts is not None:
+            return texts
     spelled = json_values(values, prop_type)
     return pa.array(
         [None if item is None else json.dumps(item, separators=(",", ":")) for item in spelled], _TEXT

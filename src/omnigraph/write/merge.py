@@ -29,9 +29,9 @@ Progress: TypeAlias = Callable[[str, int], None]
 
 @dataclass
 class MergeResult:
-    """What a merge came to. `affected` counts the rows of types that were merged row by row, by table key.
+    """What a merge came to. `affected` counts by table key the rows of ours that changed, of types merged by row.
 
-    `taken` are the types that became the other side's version as a whole.
+    `taken` are the types that became the other side's version, as a whole or with our own changes on top.
     """
 
     affected: dict[str, Counts] = field(default_factory=dict)
@@ -215,15 +215,12 @@ class Merge:
             merge = self._merges.get(key)
             side = self._whole_side(item, merge)
             if side is None:
-                merge = self._merge(key)
-                if dry:
-                    result.affected[key] = count_rows(item, merge, self.basis)
-                    continue
-                transaction.hold()
-                self._tell("stage", int((merge.actions != KEEP).sum()))
-                staged, counts = stage_rows(item, merge, self.basis)
-                transaction.take_staged(item.table, staged)
-                result.affected[key] = counts
+                counts = self._write(item, self._merge(key), transaction, dry=dry)
+                if self.basis == "ours":
+                    result.affected[key] = counts
+                else:
+                    # What was written are our own changes, on top of their version.
+                    taken.append(key)
                 continue
             pin, ours = item.pin(side), item.pin("ours")
             if pin is not None and (ours is None or (pin.path, pin.version) != (ours.path, ours.version)):
@@ -232,6 +229,15 @@ class Merge:
         result.taken = tuple(taken)
         self._finish(transaction)
         return result
+
+    def _write(self, item: TypeSides, merge: TableMerge, transaction: Transaction, *, dry: bool) -> Counts:
+        if dry:
+            return count_rows(item, merge, self.basis)
+        transaction.hold()
+        self._tell("stage", int((merge.actions != KEEP).sum()))
+        staged, counts = stage_rows(item, merge, self.basis)
+        transaction.take_staged(item.table, staged)
+        return counts
 
     def _whole_side(self, item: TypeSides, merge: TableMerge | None) -> Choice | None:
         """The side whose version is the merged table as it is; None where rows have to be written."""
