@@ -28,6 +28,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
 from omnigraph.aio_changes import AsyncChangeReads
 from omnigraph.api import entry
+from omnigraph.api.access import Policy
 from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Repair
 from omnigraph.api.exports import ExportFormat
 from omnigraph.api.graph import Branches, Graph
@@ -63,6 +64,8 @@ def init(
     durability: Literal["full", "os"] = "full",
     cache_bytes: int | None = None,
     embedder: Embedder | None = None,
+    policy: Policy | None = None,
+    graph_id: str | None = None,
 ) -> Opening:
     """Make a new graph, as `omnigraph.init` does; await it, or use it with ``async with``."""
     return Opening(
@@ -74,6 +77,8 @@ def init(
             durability=durability,
             cache_bytes=cache_bytes,
             embedder=embedder,
+            policy=policy,
+            graph_id=graph_id,
         )
     )
 
@@ -87,6 +92,8 @@ def open(  # noqa: A001 - the name is part of the API
     durability: Literal["full", "os"] = "full",
     cache_bytes: int | None = None,
     embedder: Embedder | None = None,
+    policy: Policy | None = None,
+    graph_id: str | None = None,
 ) -> Opening:
     """Open a graph, as `omnigraph.open` does; await it, or use it with ``async with``."""
     return Opening(
@@ -98,6 +105,8 @@ def open(  # noqa: A001 - the name is part of the API
             durability=durability,
             cache_bytes=cache_bytes,
             embedder=embedder,
+            policy=policy,
+            graph_id=graph_id,
         )
     )
 
@@ -108,10 +117,10 @@ class AsyncGraph(AsyncChangeReads):
     It may be shared between tasks and event loops, and pickles to its address.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(graph, _Threads())
+    def __init__(self, graph: Graph, threads: _Threads | None = None) -> None:
+        super().__init__(graph, _Threads() if threads is None else threads)
         self._graph = graph
-        self.actor = graph.actor
+        self._is_view = threads is not None
         self.branches = AsyncBranches(graph.branches, self._threads)
         self.schema = AsyncSchemaView(graph.schema, self._threads)
 
@@ -134,10 +143,21 @@ class AsyncGraph(AsyncChangeReads):
         """The graph's address in its one normal form."""
         return self._graph.uri
 
+    @property
+    def actor(self) -> str | None:
+        """Whom the handle acts for."""
+        return self._graph.actor
+
+    def acting_as(self, actor: str | None) -> AsyncGraph:
+        """The same handle for another actor, with the same threads; see `Graph.acting_as`. Nothing to wait for."""
+        return AsyncGraph(self._graph.acting_as(actor), self._threads)
+
     async def close(self) -> None:
         """Wait for the calls that were made, and let go of threads. Calls after this are refused."""
         import asyncio
 
+        if self._is_view:
+            return
         await asyncio.to_thread(self._threads.close)
         self._graph.close()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -15,6 +17,8 @@ from omnigraph.graph.plan import OperationClass, Plan
 from omnigraph.graph.publish import Receipt, publish
 from omnigraph.graph.repository import MAX_PREPARATIONS, Repository, WriteRequest
 from omnigraph.graph.transaction import Transaction
+from omnigraph.store.manifest import Manifest
+from omnigraph.store.records import TablePin
 from tests.graph.interrupted import Interrupted
 from tests.support.places import fresh_memory, together
 from tests.support.repositories import (
@@ -587,3 +591,61 @@ def test_strict_writers_on_one_base_end_in_one_success_and_conflicts(uri: str) -
     assert sum(isinstance(outcome, Receipt) for outcome in outcomes) == 1
     assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 4
     assert len(chain(graph)) == 3
+
+
+# --- versions that others made -----------------------------------------------------------------------------
+
+
+def taking(pin: TablePin) -> Callable[[Transaction], OperationClass]:
+    def prepare(transaction: Transaction) -> OperationClass:
+        transaction.take(transaction.base.table(PERSON), pin)
+        return "strict"
+
+    return prepare
+
+
+def test_a_version_that_a_commit_takes_over_keeps_the_commit_that_made_its_rows(uri: str) -> None:
+    graph = make_graph(uri)
+    graph.create_branch("side")
+    made = write(graph, staging({"a": "1"}), branch="side")
+
+    pin = graph.snapshot("side").pin(PERSON)
+    done = write(graph, taking(pin))
+    assert done.commit.id != made.commit.id
+    assert graph.snapshot().pin(PERSON) == pin
+    assert pin.content == made.commit.id
+    assert people(handle(graph)) == {"a": "1"}
+
+
+def test_a_commit_takes_over_nothing_that_was_removed_meanwhile(tmp_path: Path) -> None:
+    graph = make_graph(str(tmp_path / "graph"))
+    graph.create_branch("side")
+    write(graph, staging({"a": "1"}), branch="side")
+    pin = graph.snapshot("side").pin(PERSON)
+    before = graph.head()
+    (tmp_path / "graph" / pin.path / "_versions" / f"d{pin.version}.manifest").unlink()
+    with pytest.raises(Conflict, match="was removed while this mutate took it over"):
+        write(graph, taking(pin), operation="mutate")
+    assert graph.head() == before
+
+
+def test_whoever_removes_versions_and_whoever_takes_them_over_see_each_other(
+    graph: Repository, other: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph.create_branch("side")
+    write(graph, staging({"a": "1"}), branch="side")
+    pin = graph.snapshot("side").pin(PERSON)
+    looked: list[int] = []
+    usual = publish_module._check_taken
+
+    def looking(manifest: Manifest, plan: Plan) -> None:
+        usual(manifest, plan)
+        looked.append(len(looked))
+        if len(looked) == 1:
+            # What a remover does between taking versions away and looking at the heads again.
+            other.reserve_identities(0, 0)
+
+    monkeypatch.setattr(publish_module, "_check_taken", looking)
+    done = write(graph, taking(pin))
+    assert done.attempts == 2
+    assert looked == [0, 1]

@@ -267,6 +267,12 @@ class TestShares:
         ]
         assert [share.part for share in people] == [(0, 3), (1, 3), (2, 3)]
 
+    def test_a_type_is_cut_into_64_parts_at_most(self, moved: og.Graph) -> None:
+        before, after = (moved.snapshot(name).commit_id for name in ("main", "trial"))
+        people = ChangeFilter.of(types=["Person"])
+        parts = DiffSource(moved.uri, {}, before, after, people, 1).partitions()
+        assert [share.part for part in parts for share in part] == [(number, 64) for number in range(64)]
+
     def test_small_shares_are_read_together_but_not_all_of_them(self, graph: og.Graph) -> None:
         for number in range(39):
             put(graph, f"c{number}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from omnigraph.api.baselines import write_baseline
 from omnigraph.api.changes import ChangeFilter, Diff, Kind, Op, State, find_diff
 
 if TYPE_CHECKING:
+    from omnigraph.api.access import Guard
     from omnigraph.graph.repository import Repository
     from omnigraph.read.baseline import Baseline
     from omnigraph.read.change_pages import ChangePage
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
 class ChangeReads:
     """What a `Graph` can tell of changes: between states, of a commit, along a branch, and where to begin."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: Repository, guard: Guard) -> None:
         self._repository = repository
+        self._guard = guard
 
     def diff(
         self,
@@ -43,7 +46,10 @@ class ChangeReads:
         >>> [(change.op, change.id, change.changed) for change in g.diff("main", "trial")]
         [('update', 'Bern', ('mayor',))]
         """
-        return find_diff(self._repository, before, after, ChangeFilter.of(kinds, types, ops))
+        wanted = ChangeFilter.of(kinds, types, ops)
+        first, _ = self._guard.admit_state("read", before)
+        second, branch = self._guard.admit_state("read", after)
+        return replace(find_diff(self._repository, first, second, wanted), branch=branch)
 
     def changes(
         self,
@@ -68,6 +74,7 @@ class ChangeReads:
         """
         from omnigraph.read.change_pages import read_commit_page
 
+        self._guard.admit_commit("read", commit_id)
         wanted = ChangeFilter.of(kinds, types, ops)
         return read_commit_page(self._repository, commit_id, wanted, limit, page_token)
 
@@ -100,6 +107,7 @@ class ChangeReads:
         """
         from omnigraph.read.feed import FeedRequest, begin_poll
 
+        self._guard.admit("read", branch)
         wanted = ChangeFilter.of(kinds, types, ops)
         request = FeedRequest(branch, start, cursor, page_token, max_commits, wanted)
         return begin_poll(self._repository, request).read_page(limit)
@@ -118,4 +126,5 @@ class ChangeReads:
         Without the last record the rest is worth nothing; a file appears only when it is complete. `ops` count for
         the cursor alone.
         """
+        self._guard.admit("export", branch)
         return write_baseline(self._repository, target, branch, ChangeFilter.of(kinds, types, ops))

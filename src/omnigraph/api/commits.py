@@ -26,6 +26,7 @@ class Commit:
     created_at: datetime
     operation: str
     message: str | None
+    recovered: bool = False
 
     @classmethod
     def of(cls, record: CommitRecord) -> Commit:
@@ -40,6 +41,7 @@ class Commit:
             created_at=EPOCH_TIME + timedelta(microseconds=record.created_at),
             operation=record.operation,
             message=record.message,
+            recovered=record.recovered,
         )
 
 

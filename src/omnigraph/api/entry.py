@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from omnigraph.api.access import Policy, gate_of
 from omnigraph.api.graph import Graph
 
 if TYPE_CHECKING:
     from omnigraph.engine.embedding import Embedder
+    from omnigraph.policy.gate import Gate
 
 
 def init(
@@ -21,6 +23,8 @@ def init(
     durability: Literal["full", "os"] = "full",
     cache_bytes: int | None = None,
     embedder: Embedder | None = None,
+    policy: Policy | None = None,
+    graph_id: str | None = None,
 ) -> Graph:
     """Make a new graph at a path, ``file://``, ``s3://`` or ``memory://`` address.
 
@@ -28,6 +32,10 @@ def init(
     `Conflict`. A call that dies on the way leaves nothing that can be opened, and the next one completes it.
     Reads keep at most `cache_bytes` in memory (a quarter of the machine's by default); `embedder` turns texts
     that a query ranks by into vectors.
+
+    `policy` says who may do what with this handle: a bundle, what its file would hold, or the path of that file of
+    YAML or JSON. It knows the graph as `graph_id`, by default the last part of the address without ``.omni``.
+    What it does not allow is `PermissionDenied`, and without an actor that is everything.
 
     >>> import omnigraph as og
     >>> og.init("memory://docs-init", schema="node City { name: String @key }").branches.list()
@@ -41,9 +49,12 @@ def init(
 
     text, name = read_schema(schema)
     catalog = accept(load_schema(text, name), text)
+    gate = gate_of(policy, graph_id, uri, storage_options)
     repository = Repository.init(uri, catalog, options=storage_options, durability=durability, actor=actor)
-    opened = _opened(repository.location.uri, "rw", actor, storage_options, durability, cache_bytes, embedder)
-    return Graph(repository, Reader(cache_bytes, embedder), actor, opened)
+    opened = _opened(
+        repository.location.uri, "rw", actor, storage_options, durability, cache_bytes, embedder, gate
+    )
+    return Graph(repository, Reader(cache_bytes, embedder), actor, opened, gate)
 
 
 def open(  # noqa: A001 - the name is part of the API
@@ -55,8 +66,12 @@ def open(  # noqa: A001 - the name is part of the API
     durability: Literal["full", "os"] = "full",
     cache_bytes: int | None = None,
     embedder: Embedder | None = None,
+    policy: Policy | None = None,
+    graph_id: str | None = None,
 ) -> Graph:
     """Open a graph. ``rw`` heals what dead writers left; ``r`` never writes, not even that.
+
+    The other arguments are those of `init`.
 
     >>> import omnigraph as og
     >>> g = og.init("memory://docs-open", schema="node City { name: String @key }")
@@ -66,9 +81,12 @@ def open(  # noqa: A001 - the name is part of the API
     from omnigraph.graph.repository import Repository
     from omnigraph.read.reader import Reader
 
+    gate = gate_of(policy, graph_id, uri, storage_options)
     repository = Repository.open(uri, mode=mode, options=storage_options, durability=durability)
-    opened = _opened(repository.location.uri, mode, actor, storage_options, durability, cache_bytes, embedder)
-    return Graph(repository, Reader(cache_bytes, embedder), actor, opened)
+    opened = _opened(
+        repository.location.uri, mode, actor, storage_options, durability, cache_bytes, embedder, gate
+    )
+    return Graph(repository, Reader(cache_bytes, embedder), actor, opened, gate)
 
 
 def reopen(opened: Mapping[str, Any]) -> Graph:
@@ -84,6 +102,7 @@ def _opened(
     durability: str,
     cache_bytes: int | None,
     embedder: Embedder | None,
+    gate: Gate | None,
 ) -> dict[str, Any]:
     return {
         "uri": uri,
@@ -93,4 +112,6 @@ def _opened(
         "durability": durability,
         "cache_bytes": cache_bytes,
         "embedder": embedder,
+        "policy": None if gate is None else gate.bundle,
+        "graph_id": None if gate is None else gate.graph_id,
     }

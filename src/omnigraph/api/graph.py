@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
+from omnigraph.api.access import Guard
 from omnigraph.api.change_reads import ChangeReads
 from omnigraph.api.checked import CheckedQueries
 from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Repair, by_type_name
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.graph.transaction import Transaction
+    from omnigraph.policy.gate import Gate
     from omnigraph.read.reader import Reader
 
 
@@ -46,15 +48,21 @@ class Graph(ChangeReads):
     """
 
     def __init__(
-        self, repository: Repository, reader: Reader, actor: str | None, opened: Mapping[str, Any]
+        self,
+        repository: Repository,
+        reader: Reader,
+        actor: str | None,
+        opened: Mapping[str, Any],
+        gate: Gate | None = None,
     ) -> None:
-        super().__init__(repository)
+        guard = Guard(repository, actor, gate)
+        super().__init__(repository, guard)
         self._opened = dict(opened)
-        self.actor = actor
-        self.branches = Branches(repository, actor)
-        self.schema = SchemaView(repository, actor)
+        self.branches = Branches(repository, guard)
+        self.schema = SchemaView(repository, guard)
         self._checked = CheckedQueries()
         self._reader = reader
+        self._is_view = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         from omnigraph.api.entry import reopen
@@ -77,9 +85,32 @@ class Graph(ChangeReads):
         """The graph's address in its one normal form."""
         return self._repository.location.uri
 
+    @property
+    def actor(self) -> str | None:
+        """Whom the handle acts for: writes record it, and the policy decides about it."""
+        return self._guard.actor
+
+    def acting_as(self, actor: str | None) -> Graph:
+        """The same handle for another actor, with everything that this one keeps. It costs nothing to make.
+
+        Closing it does nothing: the handle is closed where it was opened.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-acting-as", schema="node City { name: String @key }")
+        >>> g.acting_as("bo").load({"City": [{"name": "Bern"}]}).commit.actor
+        'bo'
+        """
+        view = Graph(
+            self._repository, self._reader, actor, {**self._opened, "actor": actor}, self._guard.gate
+        )
+        view._checked = self._checked
+        view._is_view = True
+        return view
+
     def close(self) -> None:
         """Let go of threads. A graph needs no closing: every commit is complete when its call returns."""
-        self._repository.close()
+        if not self._is_view:
+            self._repository.close()
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -106,7 +137,7 @@ class Graph(ChangeReads):
         >>> g.query(big, {"n": 100_000}).rows()
         [{'c.name': 'Bern'}]
         """
-        snapshot = self._repository.snapshot(branch, at)
+        snapshot = self._snapshot(branch, at)
         query = self._read(source, name, snapshot)
         bindings = self._bindings(query, params)
         if is_for_spark(engine, self._repository, snapshot, query):
@@ -137,7 +168,7 @@ class Graph(ChangeReads):
         Rows are in order where the query orders them. Parameters and ``now()`` are those of this call. `spark` is
         as for `load`; the DataFrame belongs to that session.
         """
-        snapshot = self._repository.snapshot(branch, at)
+        snapshot = self._snapshot(branch, at)
         query = self._read(source, name, snapshot)
         bindings = self._bindings(query, params)
         return spark_frame(self._repository, self._reader, snapshot, query, bindings, spark)
@@ -152,7 +183,7 @@ class Graph(ChangeReads):
         at: str | datetime | Snapshot | None = None,
     ) -> str:
         """How a read would be run: scans and what is pushed into them, how edges are followed and why."""
-        snapshot = self._repository.snapshot(branch, at)
+        snapshot = self._snapshot(branch, at)
         query = self._read(source, name, snapshot)
         return self._reader.explain(snapshot, query, self._bindings(query, params))
 
@@ -174,7 +205,7 @@ class Graph(ChangeReads):
         """
         from omnigraph.read.entity import find_entity
 
-        return find_entity(self._reader.session(self._repository.snapshot(branch, at)), type_name, id)
+        return find_entity(self._reader.session(self._snapshot(branch, at)), type_name, id)
 
     def export(
         self,
@@ -200,8 +231,12 @@ class Graph(ChangeReads):
         write the files of a folder; ``auto`` takes Spark for very many rows. `spark` is as for `load`. What is
         written loads back unchanged.
         """
+        at = self._guard.admit_at("export", branch, at)
         request = ExportRequest(target, branch, at, types, progress, format, engine, spark, overwrite)
         return run_export(self._repository, request)
+
+    def _snapshot(self, branch: str, at: str | datetime | Snapshot | None) -> Snapshot:
+        return self._repository.snapshot(branch, self._guard.admit_at("read", branch, at))
 
     def _read(self, source: str, name: str | None, snapshot: Snapshot) -> ir.ReadQuery:
         query = self._checked.get(source, name, snapshot.catalog)
@@ -240,6 +275,7 @@ class Graph(ChangeReads):
         from omnigraph.graph.repository import WriteRequest
         from omnigraph.write.mutate import MutationOutcome, prepare_mutation
 
+        actor = self._guard.admit("change", branch, actor=actor)
         outcome = MutationOutcome()
         ran: list[str] = []
         now = time.time_ns() // 1_000_000
@@ -254,7 +290,7 @@ class Graph(ChangeReads):
 
         request = WriteRequest(
             "mutate",
-            actor=actor if actor is not None else self.actor,
+            actor=actor,
             message=message,
             expected_head=if_commit,
             idempotency_key=idempotency_key,
@@ -321,7 +357,7 @@ class Graph(ChangeReads):
         >>> g.load({"City": [{"name": "Bern", "inhabitants": 134_000}]}, mode="merge").affected
         {'City': {'inserted': 0, 'updated': 1, 'deleted': 0}}
         """
-
+        actor = self._guard.admit("change", branch, actor=actor)
         request = LoadRequest(
             source,
             mode,
@@ -333,13 +369,13 @@ class Graph(ChangeReads):
             message,
             if_commit,
             idempotency_key,
-            actor if actor is not None else self.actor,
+            actor,
             progress,
             spark,
             dry_run,
             mapping,
         )
-        return run_load(self._repository, request)
+        return run_load(self._repository, request, self._guard)
 
     def revert(
         self,
@@ -364,7 +400,7 @@ class Graph(ChangeReads):
         >>> g.revert(added.id).commit.operation, g.get("City", "Bern")
         ('revert', None)
         """
-        actor = actor if actor is not None else self.actor
+        actor = self._guard.admit("change", branch, actor=actor)
         request = MergeRequest(branch, resolve, dry_run, message, if_commit, actor, progress)
         return run_revert(self._repository, commit_id, request)
 
@@ -372,17 +408,19 @@ class Graph(ChangeReads):
 
     def commits(self, branch: str = "main", limit: int | None = 50, actor: str | None = None) -> list[Commit]:
         """A branch's history, newest first, the inherited part included."""
+        self._guard.admit("read", branch)
         found = (Commit.of(item) for item in self._repository.commits(branch))
         chosen = (item for item in found if actor is None or item.actor == actor)
         return list(islice(chosen, limit))
 
     def commit(self, id: str) -> Commit:  # noqa: A002 - the name is part of the API
         """A commit by its id."""
+        self._guard.admit("read")
         return Commit.of(self._repository.commit(id))
 
     def snapshot(self, branch: str = "main", at: str | datetime | Snapshot | None = None) -> Snapshot:
         """The state of a branch, or of a commit or moment; reading from it never changes."""
-        return self._repository.snapshot(branch, at)
+        return self._snapshot(branch, at)
 
     # --- maintenance -------------------------------------------------------------------------------------
 
@@ -392,6 +430,7 @@ class Graph(ChangeReads):
         """Remove data that only old commits need; without `confirm` only tell what would go."""
         from omnigraph.maintain.cleanup import cleanup
 
+        self._guard.admit("change", "main")
         report = cleanup(self._repository, keep=keep, older_than=older_than, confirm=confirm)
         return {"confirmed": report.confirmed, "datasets": [item.to_json() for item in report.datasets]}
 
@@ -422,13 +461,14 @@ class Graph(ChangeReads):
         """
         from omnigraph.maintain.optimize import optimize
 
+        actor = self._guard.admit("change", branch, actor=actor)
         done = optimize(
             self._repository,
             branch=branch,
             engine=engine,
             spark=spark,
             progress=progress,
-            actor=actor if actor is not None else self.actor,
+            actor=actor,
             message=message,
         )
         return Optimized(None if done.commit is None else Commit.of(done.commit), branch, done.datasets)
@@ -443,6 +483,7 @@ class Graph(ChangeReads):
         >>> og.init("memory://docs-repair", schema="node City { name: String @key }").repair(confirm=True)
         Repair(confirmed=True, pending=0, settled=())
         """
+        self._guard.admit("change", "main")
         pending = len(self._repository.intents.pending().ids)
         settled = self._repository.heal() if confirm else []
         return Repair(confirm, pending, tuple(item.to_body() for item in settled))
@@ -456,7 +497,7 @@ class Graph(ChangeReads):
         """
         from omnigraph.store.parts import list_indexes
 
-        snapshot = self._repository.snapshot(branch, at)
+        snapshot = self._snapshot(branch, at)
         found = []
         for key, table in snapshot.catalog.tables.items():
             pin = snapshot.pin(key)
@@ -470,24 +511,26 @@ class Graph(ChangeReads):
 class Branches:
     """The branches of a graph."""
 
-    def __init__(self, repository: Repository, actor: str | None) -> None:
+    def __init__(self, repository: Repository, guard: Guard) -> None:
         self._repository = repository
-        self._actor = actor
+        self._guard = guard
 
     def list(self) -> list[str]:
         """Names of all branches, sorted."""
+        self._guard.admit("read")
         return list(self._repository.branches())
 
     def create(
         self, name: str, source: str = "main", *, at: str | datetime | None = None, actor: str | None = None
     ) -> Branch:
         """Make a branch at another's head, or at a commit or moment. Costs one row."""
-        actor = actor if actor is not None else self._actor
+        actor = self._guard.admit("branch_create", source, name, actor=actor)
         head = self._repository.create_branch(name, source, at=at, actor=actor)
         return Branch(head.branch, head.commit.id)
 
     def delete(self, name: str) -> None:
         """Delete a branch; its name is free at once."""
+        self._guard.admit("branch_delete", target=name)
         self._repository.delete_branch(name)
 
     def merge(
@@ -519,6 +562,6 @@ class Branches:
         >>> g.get("City", "Bern")
         {'id': 'Bern', 'mayor': None, 'name': 'Bern'}
         """
-        actor = actor if actor is not None else self._actor
+        actor = self._guard.admit("branch_merge", source, into, actor=actor)
         request = MergeRequest(into, resolve, dry_run, message, if_commit, actor, progress)
-        return run_merge(self._repository, source, request, delete_source=delete_source)
+        return run_merge(self._repository, source, request, self._guard, delete_source=delete_source)

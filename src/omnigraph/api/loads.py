@@ -15,6 +15,7 @@ from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.pipeline.engines import Engine, check_engine, wants_spark
 
 if TYPE_CHECKING:
+    from omnigraph.api.access import Guard
     from omnigraph.graph.publish import Receipt as Done
     from omnigraph.graph.repository import Repository, WriteRequest
     from omnigraph.write.input import Reject, Rejecting
@@ -107,7 +108,7 @@ class LoadRequest:
         return self.branch if self.create_from is None or not self.dry_run else self.create_from
 
 
-def run_load(repository: Repository, request: LoadRequest) -> LoadReceipt:
+def run_load(repository: Repository, request: LoadRequest, guard: Guard) -> LoadReceipt:
     """Read the whole input, check everything, commit once; when anything fails nothing is visible.
 
     A branch that was made for the load stays also when the load then fails.
@@ -117,7 +118,7 @@ def run_load(repository: Repository, request: LoadRequest) -> LoadReceipt:
     _check(request)
     missing = request.branch.strip() not in repository.branches()
     if missing:
-        _make_branch(repository, request)
+        _make_branch(repository, request, guard)
     elif request.create_from is not None:
         request = replace(request, create_from=None)
     request = _mapped(repository, request)
@@ -254,13 +255,14 @@ def _check(request: LoadRequest) -> None:
         raise InvalidInput(f"unknown load mode '{request.mode}'", hint=f"one of {', '.join(MODES)}")
 
 
-def _make_branch(repository: Repository, request: LoadRequest) -> None:
+def _make_branch(repository: Repository, request: LoadRequest, guard: Guard) -> None:
     if request.create_from is None:
         raise NotFound(
             f"branch '{request.branch}' not found; pass `from` to create it",
             details={"branch": request.branch},
             hint="in Python the argument is `create_from`",
         )
+    guard.admit("branch_create", request.create_from, request.branch, actor=request.actor)
     if not request.dry_run:
         repository.create_branch(request.branch, request.create_from, actor=request.actor)
 

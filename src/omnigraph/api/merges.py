@@ -10,6 +10,7 @@ from omnigraph.api.commits import Commit, by_type_name
 from omnigraph.errors import Conflict, InvalidInput, OmnigraphError
 
 if TYPE_CHECKING:
+    from omnigraph.api.access import Guard
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.write.merging import MergeOutcome
@@ -51,8 +52,10 @@ class MergeRequest:
     progress: Callable[[str, int], None] | None = None
 
 
-def run_merge(repository: Repository, source: str, request: MergeRequest, *, delete_source: bool) -> Merged:
-    """Merge a branch into another; delete it afterwards if that is wanted and it has not moved on."""
+def run_merge(
+    repository: Repository, source: str, request: MergeRequest, guard: Guard, *, delete_source: bool
+) -> Merged:
+    """Merge a branch into another; delete it afterwards if that is wanted, allowed, and it has not moved on."""
     from omnigraph.graph.repository import WriteRequest
     from omnigraph.write.merge_conflicts import Resolutions
     from omnigraph.write.merging import MergeOutcome, prepare_merge
@@ -83,13 +86,10 @@ def run_merge(repository: Repository, source: str, request: MergeRequest, *, del
     merged = _merged(outcome, None if done is None else Commit.of(done.commit), request)
     if not delete_source or request.dry_run:
         return merged
-    return _delete_merged(repository, source, theirs.commit_id, merged)
-
-
-def _delete_merged(repository: Repository, source: str, merged_head: str, merged: Merged) -> Merged:
     try:
+        guard.admit("branch_delete", target=source, actor=request.actor)
         # A commit that came in meanwhile has not been merged: it must not go with the branch.
-        repository.delete_branch(source, expected_head=merged_head)
+        repository.delete_branch(source, expected_head=theirs.commit_id)
     except OmnigraphError as error:
         return replace(merged, branch_deleted=False, branch_delete_error=error.message)
     return replace(merged, branch_deleted=True)

@@ -12,6 +12,7 @@ from omnigraph.api.commits import Commit
 from omnigraph.errors import OmnigraphError
 
 if TYPE_CHECKING:
+    from omnigraph.api.access import Guard
     from omnigraph.catalog.steps import Plan
     from omnigraph.graph.repository import Repository
     from omnigraph.write.schema_apply import SchemaChange
@@ -44,12 +45,13 @@ class SchemaApplied:
 class SchemaView:
     """The schema of a graph."""
 
-    def __init__(self, repository: Repository, actor: str | None = None) -> None:
+    def __init__(self, repository: Repository, guard: Guard) -> None:
         self._repository = repository
-        self._actor = actor
+        self._guard = guard
 
     def source(self, branch: str = "main", at: str | datetime | None = None) -> str:
         """The text of the schema that was accepted."""
+        self._guard.admit("read")
         return self._repository.snapshot(branch, at).catalog.source
 
     def plan(
@@ -70,6 +72,7 @@ class SchemaView:
         >>> plan.supported, len(plan.steps)
         (True, 1)
         """
+        self._guard.admit("read", branch)
         change = _read_change(text, allow_data_loss, backfill)
         return change.plan(self._repository.snapshot(branch).catalog)
 
@@ -110,14 +113,10 @@ class SchemaView:
         from omnigraph.graph.repository import WriteRequest
         from omnigraph.write.schema_apply import SchemaOutcome, prepare_schema
 
+        actor = self._guard.admit("schema_apply", target=branch, actor=actor)
         change = _read_change(text, allow_data_loss, backfill)
         outcome = SchemaOutcome()
-        request = WriteRequest(
-            "schema_apply",
-            actor=actor if actor is not None else self._actor,
-            message=message,
-            expected_head=if_commit,
-        )
+        request = WriteRequest("schema_apply", actor=actor, message=message, expected_head=if_commit)
         repository = self._repository
         done = repository.write(
             branch, request, prepare_schema(change, outcome, repository.reserve_identities)

@@ -132,22 +132,11 @@ def changes(
 
 
 def describe_commit(record: CommitRecord) -> dict[str, Any]:
-    """A commit as JSON. One that recovery published for a dead writer says so; its actor stays the writer's."""
-    from omnigraph.graph.branches import MAIN
-    from omnigraph.graph.recovery import RECOVERY_ACTOR
+    """A commit as JSON."""
+    from omnigraph.api.bodies import commit_body
+    from omnigraph.api.commits import Commit
 
-    document: dict[str, Any] = {
-        "graph_commit_id": record.id,
-        "graph_branch": None if record.branch == MAIN else record.branch,
-        "graph_manifest_version": record.sequence,
-        "parent_commit_id": record.parent,
-        "merged_parent_commit_id": record.merged_parent,
-        "actor_id": record.actor,
-        "created_at": record.created_at,
-    }
-    if record.recovered:
-        document["recovered_by"] = RECOVERY_ACTOR
-    return document
+    return commit_body(Commit.of(record))
 
 
 def describe_recovery(record: RecoveryRecord) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def _run(
     **options: Any,
 ) -> tuple[LoadReceipt, dict[str, Any]]:
     """Load, and give what was done, also as JSON."""
-    from omnigraph.cli.commit import describe_commit
+    from omnigraph.api.bodies import load_body
     from omnigraph.graph.branches import MAIN
 
     name, actor = MAIN if branch is None else branch, target.chosen.actor
@@ -199,25 +199,9 @@ def _run(
         receipt = graph_on(repository, actor).load(
             source, mode=mode, branch=name, create_from=base, progress=report, **options
         )
-        commit = None if receipt.commit is None else describe_commit(repository.commit(receipt.commit.id))
     if receipt.superseded:
         note(f"{count(receipt.superseded, 'record')} superseded by later ones of the same id")
-    return receipt, {
-        "uri": target.uri,
-        "branch": receipt.branch,
-        "base_branch": base,
-        "branch_created": receipt.branch_created,
-        "mode": mode,
-        "nodes": _counts(receipt.nodes),
-        "edges": _counts(receipt.edges),
-        "total_entities": receipt.total,
-        "actor_id": actor,
-        "commit": commit,
-    }
-
-
-def _counts(types: Mapping[str, int]) -> list[dict[str, Any]]:
-    return [{"name": name, "entities_loaded": types[name]} for name in sorted(types)]
+    return receipt, load_body(receipt, target.uri, base, actor)
 
 
 def _read_source(data: Sequence[str], *, mapped: bool = False) -> str | BinaryIO | dict[str, str] | None:

@@ -25,6 +25,7 @@ from omnigraph.cli.lint import lint
 from omnigraph.cli.load import ingest, load
 from omnigraph.cli.mutate import mutate
 from omnigraph.cli.optimize import optimize
+from omnigraph.cli.policy import policy_commands
 from omnigraph.cli.query import query
 from omnigraph.cli.revert import revert
 from omnigraph.cli.schema import schema_commands
@@ -66,6 +67,7 @@ app.command(epilog=SHARED)(optimize)
 app.command(epilog=SHARED)(cleanup)
 app.command()(lint)
 app.add_typer(schema_commands, name="schema")
+app.add_typer(policy_commands, name="policy")
 app.command()(fmt)
 app.command()(version)
 

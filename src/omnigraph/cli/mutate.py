@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,10 +20,6 @@ from omnigraph.cli.params import (
 )
 from omnigraph.cli.scope import DurabilityOption, JsonOption, opened, resolve
 from omnigraph.errors import PreconditionFailed
-
-if TYPE_CHECKING:
-    from omnigraph.api.commits import Receipt
-    from omnigraph.graph.repository import Repository
 
 # A lost precondition is nobody's mistake: scripts tell it from a failure by this code.
 PRECONDITION_LOST = 4
@@ -57,6 +53,8 @@ def mutate(
     json: JsonOption = False,
 ) -> None:
     """Run a mutation as one commit: all of it happens, or nothing."""
+    from omnigraph.api.bodies import change_body
+
     warn_of_old_name(ctx, "mutate")
     target = resolve(ctx, None)
     request = read_request("mutation", name, query, query_string, params, params_file)
@@ -71,7 +69,7 @@ def mutate(
                 message=message,
                 if_commit=if_commit,
             )
-            document = _describe(receipt, branch, actor, repository)
+            document = change_body(receipt, branch, actor)
     except PreconditionFailed as error:
         if json:
             say_json({"error": error.message, "precondition_failure": dict(error.details)})
@@ -87,17 +85,3 @@ def mutate(
     )
     if actor is not None:
         say(f"actor_id: {actor}")
-
-
-def _describe(receipt: Receipt, branch: str, actor: str | None, repository: Repository) -> dict[str, Any]:
-    from omnigraph.cli.commit import describe_commit
-
-    commit = None if receipt.commit is None else describe_commit(repository.commit(receipt.commit.id))
-    return {
-        "branch": branch,
-        "query_name": receipt.query_name,
-        "affected_nodes": receipt.affected_nodes,
-        "affected_edges": receipt.affected_edges,
-        "actor_id": actor,
-        "commit": commit,
-    }

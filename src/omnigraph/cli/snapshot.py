@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from omnigraph.cli.moment import read_moment
 from omnigraph.cli.output import say, say_json
 from omnigraph.cli.scope import JsonOption, Uri, opened, resolve
-from omnigraph.cli.version import INTERNAL_SCHEMA
-
-if TYPE_CHECKING:
-    from omnigraph.graph.snapshot import Snapshot
 
 
 def snapshot(
@@ -28,6 +24,7 @@ def snapshot(
     json: JsonOption = False,
 ) -> None:
     """Show each type of a branch with the version of its data and its number of entities."""
+    from omnigraph.api.bodies import snapshot_body
     from omnigraph.graph.branches import MAIN, check_branch_name
 
     target = resolve(ctx, uri)
@@ -38,35 +35,11 @@ def snapshot(
     with opened(target, "r") as repository:
         found = repository.snapshot(name, moment)
     # A commit was made on a branch of its own, whichever the default is.
-    document = describe(found, found.commit.branch if isinstance(moment, str) else name)
+    document = snapshot_body(found, found.commit.branch if isinstance(moment, str) else name)
     if json:
         say_json(document)
     else:
         _print(document)
-
-
-def describe(found: Snapshot, branch: str) -> dict[str, Any]:
-    """A snapshot as JSON. Versions of tables use all 64 bits, so they are strings."""
-    datasets = []
-    for key, table in found.catalog.tables.items():
-        pin = found.pin(key)
-        datasets.append(
-            {
-                "entity_kind": table.kind,
-                "type_name": table.name,
-                "dataset_path": pin.path,
-                "published_dataset_version": str(pin.version),
-                # No table has branches of its own: any version can be the base of any other.
-                "native_dataset_branch": None,
-                "entity_count": pin.rows,
-            }
-        )
-    return {
-        "graph_branch": branch,
-        "graph_manifest_version": found.commit.sequence,
-        "internal_schema_version": INTERNAL_SCHEMA,
-        "datasets": datasets,
-    }
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import typer
 
 from omnigraph import __version__
+from omnigraph.api.bodies import INTERNAL_SCHEMA
 from omnigraph.cli.output import say
-
-# The version of the layout of a graph in storage, which old graphs are checked against.
-INTERNAL_SCHEMA = 6
 
 
 def version() -> None:

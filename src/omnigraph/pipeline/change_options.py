@@ -13,7 +13,7 @@ from omnigraph.pipeline.options import graph_location, known_options, positive, 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-# Each share of a difference looks at all of its ids, so that there should not be very many.
+# Parts of one type each look at all of its ids, so that they should not be small.
 ROWS_PER_PARTITION: Final = 500_000
 COMMITS_PER_BATCH: Final = 128
 

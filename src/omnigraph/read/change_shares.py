@@ -19,6 +19,8 @@ from omnigraph.store.tables import Tables
 
 # So many shares, however small, are one partition: to open the versions of a table takes its time too.
 _SMALL_SHARES = 16
+# Each share looks at all ids of its type, so that many more would cost more than they take from one another.
+_MOST_PARTS = 64
 
 
 @dataclass(frozen=True)
@@ -68,16 +70,16 @@ class Share:
 
 
 def plan_shares(before: Snapshot, after: Snapshot, wanted: ChangeFilter, share_rows: int) -> Iterator[Share]:
-    """The changes from one state to another, each in one share, with about `share_rows` rows or fewer to look at.
+    """The changes from one state to another, each in one share, with about `share_rows` rows or fewer in each.
 
-    What versions of tables consist of is looked up; their rows are not read.
+    A type is cut into 64 shares at most. What versions of tables consist of is looked up; their rows are not read.
     """
     parent, commit = _without_tables(before.commit), _without_tables(after.commit)
     for diff in compare_states(before, after, wanted):
         rows = diff.rows.rows
         if not rows or (wanted.ops and not diff.possible.intersection(wanted.ops)):
             continue
-        parts = -(-rows // share_rows)
+        parts = min(-(-rows // share_rows), _MOST_PARTS)
         for number in range(parts):
             yield Share(
                 _version(diff.before, diff.rows.before),

@@ -1,0 +1,124 @@
+"""The one gate of the API: who acts, and whether the policy of the graph lets them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from omnigraph.errors import NotFound
+
+if TYPE_CHECKING:
+    from omnigraph.api.changes import State
+    from omnigraph.graph.repository import At, Repository
+    from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.policy.bundle import Binding, PolicyBundle
+    from omnigraph.policy.gate import Gate
+    from omnigraph.store.options import StorageOptions
+
+# A bundle, what its file would hold, or the path of that file.
+Policy: TypeAlias = "PolicyBundle | Mapping[str, Any] | str | Path"
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Whom a handle acts for, and the policy that it obeys; without one everybody may do everything."""
+
+    repository: Repository
+    actor: str | None = None
+    gate: Gate | None = None
+
+    def admit(
+        self, action: str, branch: str | None = None, target: str | None = None, *, actor: str | None = None
+    ) -> str | None:
+        """Who acts: `actor`, else whom the handle is for. `PermissionDenied` when the policy does not let them."""
+        acting = self.actor if actor is None else actor
+        if self.gate is not None:
+            from omnigraph.policy.gate import Access
+
+            self.gate.check(acting, Access(action, _stored(branch), _stored(target)))
+        return acting
+
+    def admit_at(self, action: str, branch: str, at: At) -> At:
+        """Where to read: `at`, once that is allowed. A commit or snapshot belongs to the branch it was made on."""
+        if self.gate is None or at is None or isinstance(at, datetime):
+            self.admit(action, branch)
+            return at
+        try:
+            found = self.repository.snapshot(branch, at)
+        except NotFound:
+            # Only those may learn what there is not who could read it anywhere.
+            self.admit(action)
+            raise
+        self.admit(action, found.commit.branch)
+        # Looked up once: what is read is what was asked about.
+        return found
+
+    def admit_commit(self, action: str, commit_id: str) -> None:
+        """Return when what a commit holds may be read."""
+        if self.gate is not None:
+            self.admit_at(action, "main", commit_id)
+
+    def admit_state(self, action: str, named: State) -> tuple[Snapshot, str | None]:
+        """The state that is meant, once it may be read, and the branch when it was named by one."""
+        from omnigraph.api.changes import find_state
+
+        try:
+            found, branch = find_state(self.repository, named)
+        except NotFound:
+            self.admit(action)
+            raise
+        on_main = isinstance(named, datetime)
+        self.admit(action, branch or ("main" if on_main else found.commit.branch))
+        return found, branch
+
+
+def gate_of(
+    policy: Policy | None, graph_id: str | None, uri: str, options: StorageOptions | None
+) -> Gate | None:
+    """The gate of the graph at an address; None without a policy. Nothing of the graph is looked at."""
+    if policy is None:
+        return None
+    from omnigraph.policy.gate import Gate
+    from omnigraph.store.location import Location
+
+    bundle = read_policy(policy, options or {}, binding="graph")
+    return Gate(bundle, name_of(Location.parse(uri).uri) if graph_id is None else graph_id)
+
+
+def read_policy(
+    policy: Policy, options: StorageOptions | None = None, *, binding: Binding | None = None
+) -> PolicyBundle:
+    """The bundle that is meant, or `InvalidInput`; a file may be YAML or JSON, here or in a store.
+
+    >>> read_policy({"version": 1, "groups": {"team": ["act-ann"]}}).actors
+    frozenset({'act-ann'})
+    """
+    from omnigraph.policy.bundle import PolicyBundle, read_bundle
+
+    if isinstance(policy, PolicyBundle):
+        return policy
+    if isinstance(policy, Mapping):
+        return read_bundle(policy, binding=binding)
+    from omnigraph.write.mapping_document import read_document
+
+    document, _ = read_document(policy, options or {})
+    found = document.checked((), lambda: read_bundle(document.value, binding=binding))
+    assert isinstance(found, PolicyBundle)
+    return found
+
+
+def name_of(uri: str) -> str:
+    """What policies call the graph at an address, when nothing else is said.
+
+    >>> name_of("s3://bucket/team/knowledge.omni"), name_of("memory://scratch")
+    ('knowledge', 'scratch')
+    """
+    return uri.rstrip("/").rpartition("/")[2].removesuffix(".omni")
+
+
+def _stored(branch: str | None) -> str | None:
+    """A branch as it is stored: one that is spelled with spaces around it must not pass for another."""
+    return None if branch is None else branch.strip()
