@@ -251,6 +251,17 @@ class TestShares:
         ]
         assert sorted(_read(diff)) == sorted(expected)
 
+    def test_days_and_moments_after_the_year_9999_are_the_numbers_that_they_are_elsewhere(self) -> None:
+        made = og.init(fresh_memory(), schema="node Day { name: String @key  day: Date?  t: DateTime? }")
+        far = {
+            "day": pa.array([2_932_897], pa.int32()).cast(pa.date32()),
+            "t": pa.array([253_402_300_800_000], pa.timestamp("ms")),
+        }
+        made.load({"Day": pa.table({"name": ["far"], **far})})
+        last, first = (made.commits()[place].id for place in (0, -1))
+        [(*_, after, _)] = _read(DiffSource(made.uri, {}, first, last, EVERYTHING, 1_000))
+        assert after == '{"properties":{"day":"2932897","name":"far","t":"253402300800000"}}'
+
     def test_a_part_has_no_more_rows_than_asked_for_or_one_share(self, moved: og.Graph) -> None:
         before, after = (moved.snapshot(name).commit_id for name in ("main", "trial"))
         planned = {

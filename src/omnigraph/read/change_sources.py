@@ -1,7 +1,7 @@
 """What Spark reads changes from: the feed of a branch as a stream, and the difference of two states.
 
-Who plans knows commits and the versions of tables, never rows; who reads a part opens these versions alone. A place in a
-stream is a cursor of the feed, in the open: Spark keeps it in its checkpoint and shows it.
+Who plans knows commits and the versions of tables, never rows; who reads a part opens these versions alone. A place
+in a stream is a cursor of the feed, in the open: Spark keeps it in its checkpoint and shows it.
 """
 
 from __future__ import annotations
