@@ -23,6 +23,7 @@ PAGES = (
     "docs/guide/loading.md",
     "docs/guide/queries.md",
     "docs/guide/merging.md",
+    "docs/guide/policy.md",
 )
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)

@@ -28,7 +28,7 @@ from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.scratch import PREFIX, Scratch
 from omnigraph.graph.transaction import Transaction
 from omnigraph.maintain.cleanup import cleanup
-from omnigraph.store import fragments
+from omnigraph.store import appending
 from omnigraph.store.fragments import read_fragments
 from omnigraph.store.parts import list_indexes
 from omnigraph.write import set_queries as queries
@@ -139,7 +139,7 @@ def test_the_last_record_of_an_id_counts_over_all_splits(shared: Repository, tmp
 def test_superseded_records_are_found_in_every_fragment_of_a_split(
     shared: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split_bytes: int
 ) -> None:
-    monkeypatch.setattr(fragments, "write_fragments", partial(write_fragments, max_rows_per_file=2))
+    monkeypatch.setattr(appending, "write_fragments", partial(write_fragments, max_rows_per_file=2))
     path = tmp_path / "in.jsonl"
     people = [person(f"q{number % 7}", age=number) for number in range(15)]
     path.write_text(text_of(people), encoding="utf-8")

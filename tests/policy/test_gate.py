@@ -95,6 +95,22 @@ def test_the_smallest_of_several_rules_is_named() -> None:
     assert gate.decide("ann", Access("read", "main")).matched_rule_id == "r00"
 
 
+def test_a_gate_that_is_asked_again_answers_each_request_by_itself() -> None:
+    bundle = read_bundle(DOCUMENT)
+    gate = Gate(bundle, "knowledge")
+    actors = ("act-ann", "act-bob", "act-eve")
+    places = [(branch, target) for branch in (None, "main", "dev") for target in (None, "main", "dev")]
+    asked = [
+        (actor, Access(action, *place))
+        for actor in actors
+        for action in ("read", "change", "branch_merge")
+        for place in places
+    ]
+    for _ in range(2):
+        for actor, access in asked:
+            assert gate.decide(actor, access).matched_rule_id == by_the_book(bundle, actor, access)
+
+
 @pytest.mark.parametrize(
     "name", ['a"b', "a\\", "a\nb", "a\0b", "é😀", '") permit(principal,action,resource);//']
 )

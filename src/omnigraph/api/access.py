@@ -49,7 +49,7 @@ class Guard:
         try:
             found = self.repository.snapshot(branch, at)
         except NotFound:
-            # Only those may learn what there is not who could read it anywhere.
+            # That a commit does not exist is told only to those who might have read it on any branch.
             self.admit(action)
             raise
         self.admit(action, found.commit.branch)

@@ -30,6 +30,7 @@ from omnigraph.cli.query import query
 from omnigraph.cli.revert import revert
 from omnigraph.cli.schema import schema_commands
 from omnigraph.cli.scope import SHARED, GlobalOptions, refuse_graph_options
+from omnigraph.cli.serve import serve
 from omnigraph.cli.shell import CommandLine
 from omnigraph.cli.snapshot import snapshot
 from omnigraph.cli.version import print_version_and_exit, version
@@ -69,6 +70,7 @@ app.command()(lint)
 app.add_typer(schema_commands, name="schema")
 app.add_typer(policy_commands, name="policy")
 app.command()(fmt)
+app.command()(serve)
 app.command()(version)
 
 

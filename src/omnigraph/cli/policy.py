@@ -45,8 +45,8 @@ def validate(
     say(f"policy valid: bundle '{readable(Path(file).stem)}' [{len(bundle.actors)} actors]")
 
 
-@policy_commands.command()
-def test(
+@policy_commands.command("test")
+def run_cases(
     file: FileOption,
     tests: Annotated[str, typer.Option("--tests", metavar="FILE", help="The cases: YAML or JSON.")],
 ) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import cedarpy
 
 from omnigraph.errors import PermissionDenied
 from omnigraph.policy.bundle import PolicyBundle, Rule
+
+_KEPT_DECISIONS = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,14 @@ class Gate:
 
     def decide(self, actor: str | None, access: Access) -> Decision:
         """What the bundle says; of several rules that allow it the one with the smallest id is named."""
+        return self._decided(actor, access)
+
+    @cached_property
+    def _decided(self) -> Callable[[str | None, Access], Decision]:
+        # A bundle never changes its mind, and asking Cedar takes longer than many a read.
+        return lru_cache(_KEPT_DECISIONS)(self._decide)
+
+    def _decide(self, actor: str | None, access: Access) -> Decision:
         if actor is None or actor not in self.bundle.actors:
             shown = "no actor" if actor is None else f"unknown actor '{actor}'"
             return Decision(False, None, f"policy denied action '{access.action}' for {shown}")

@@ -106,7 +106,9 @@ def _status(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
         case Conflict():
             return 409, _conflict(details)
         case PreconditionFailed():
-            return 412, {"precondition_failure": {key: details[key] for key in _PRECONDITION if key in details}}
+            return 412, {
+                "precondition_failure": {key: details[key] for key in _PRECONDITION if key in details}
+            }
         case ChangeFeedGap():
             return 410, {"change_feed_gap": details.get("change_feed_gap", {})}
         case ResourceLimit():
@@ -127,7 +129,7 @@ def _violated(error: ConstraintViolation) -> tuple[int, dict[str, Any]]:
     first = error.violations[0] if error.violations else {}
     if first.get("rule") != "key" or "already has id" not in str(first.get("message")):
         return 400, {}
-    return 409, {"key_conflict": {**_type_of(str(first["table_key"])), "entity_id": first.get("id")}}
+    return 409, {"key_conflict": {**_type_of(str(first["type"])), "entity_id": first.get("id")}}
 
 
 def _conflict(details: Mapping[str, Any]) -> dict[str, Any]:

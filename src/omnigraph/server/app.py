@@ -1,0 +1,122 @@
+"""The application: all routes over the graphs that are hosted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from anyio import to_thread
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from omnigraph import __version__
+from omnigraph.errors import OmnigraphError
+from omnigraph.server import branches, exports, history, loads, reads, service, stored, writes
+from omnigraph.server.admission import Admission
+from omnigraph.server.failures import CODES, failure, http_failure
+from omnigraph.server.hosting import Hosted
+from omnigraph.server.logs import LOGGER
+from omnigraph.server.metrics import Metrics
+from omnigraph.server.observing import Observed
+from omnigraph.server.pipes import Streams
+
+_OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+_SHOWN_PROBLEMS = 3
+
+
+def create_app(hosted: Hosted) -> FastAPI:
+    """An application that serves what is hosted. It opens nothing and, in the end, closes nothing."""
+    metrics = Metrics()
+    app = FastAPI(
+        title="OmniGraph",
+        version=__version__,
+        description="A typed property-graph database that branches, merges and time-travels.",
+        # The pages that would show the document load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        # Generated clients name their calls by it.
+        generate_unique_id_function=lambda route: route.name,
+        lifespan=_lifespan,
+    )
+    app.state.hosted = hosted
+    app.state.metrics = metrics
+    app.state.admission = Admission(hosted.limits)
+    app.state.streams = Streams(hosted.limits.exports)
+    for module in (service, reads, writes, loads, branches, history, stored, exports):
+        app.include_router(module.router)
+    app.add_exception_handler(OmnigraphError, _refuse)
+    app.add_exception_handler(HTTPException, _refuse_by_http)
+    app.add_exception_handler(RequestValidationError, _refuse_shape)
+    app.add_middleware(Observed, metrics=metrics)
+    _describe(app, secured=bool(hosted.identities))
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    to_thread.current_default_thread_limiter().total_tokens = app.state.hosted.limits.threads
+    yield
+    app.state.streams.close()
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, OmnigraphError)
+    status, body = failure(error)
+    if status >= 500:
+        fields = {
+            "request_id": request.scope.get("request_id"),
+            "error": str(error),
+            "details": error.details,
+        }
+        LOGGER.error("failure", extra={"fields": fields}, exc_info=error)
+    return JSONResponse(body, status)
+
+
+async def _refuse_by_http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status, body = http_failure(error)
+    return JSONResponse(body, status, error.headers)
+
+
+async def _refuse_shape(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    problems = [_problem(item) for item in error.errors()]
+    more = len(problems) - _SHOWN_PROBLEMS
+    text = "; ".join(problems[:_SHOWN_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
+    return JSONResponse({"error": text, "code": CODES[400]}, 400)
+
+
+def _problem(item: dict[str, Any]) -> str:
+    """Where a request is wrong and how, without repeating what was sent."""
+    place = ".".join(str(part)[:80] for part in item["loc"])
+    return f"{place}: {item['msg']}"
+
+
+def _describe(app: FastAPI, *, secured: bool) -> None:
+    """Have the OpenAPI document say how callers prove who they are, where they have to."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            found = get_openapi(
+                title=app.title, version=app.version, description=app.description, routes=app.routes
+            )
+            if secured:
+                _secure(found)
+            app.openapi_schema = found
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _secure(document: dict[str, Any]) -> None:
+    document["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            operation["security"] = [] if path in _OPEN_PATHS else [{"bearer": []}]

@@ -1,0 +1,106 @@
+"""Routes that load many records as one commit."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from tempfile import SpooledTemporaryFile
+from typing import IO, Annotated, Any, TypeAlias, cast
+
+from fastapi import Query
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from omnigraph.api.bodies import load_body
+from omnigraph.api.graph import Graph
+from omnigraph.errors import PermissionDenied
+from omnigraph.server import answers
+from omnigraph.server.bodies import Branch, LoadRequest, Mode
+from omnigraph.server.failures import Refused
+from omnigraph.server.requests import BATCH_BYTES, BATCH_RESOURCE, Call, Called, bounded
+from omnigraph.server.routing import deprecated, graph_router
+
+router = graph_router("loads")
+
+NDJSON = "application/x-ndjson"
+_IN_MEMORY = 1 << 20
+_BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string", "format": "binary"}}}}
+}
+FromQuery: TypeAlias = Annotated[Branch | None, Query(alias="from")]
+
+
+@router.post("/load", response_model=answers.Load)
+async def load(call: Called, body: LoadRequest) -> Response:
+    """Load the records of a text, which need not be laid out in lines."""
+    return await _load_text(call, body)
+
+
+@router.post("/ingest", response_model=answers.Load, deprecated=True)
+async def ingest(call: Called, body: LoadRequest) -> Response:
+    """What `/load` used to be."""
+    return deprecated(await _load_text(call, body), "load")
+
+
+@router.post("/load/ndjson", response_model=answers.Load, openapi_extra=_BODY)
+async def load_ndjson(
+    call: Called, branch: Branch = "main", from_: FromQuery = None, mode: Mode = "merge"
+) -> Response:
+    """Load the lines of the body. Nothing of it is read before it is known that the caller may."""
+    kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    await _allow(call, branch, from_)
+    if kind != NDJSON:
+        raise Refused(415, f"Content-Type must be {NDJSON}")
+    # A body of unknown length counts as the largest one.
+    with (
+        call.admission.admit(call.actor, call.size or BATCH_BYTES),
+        SpooledTemporaryFile(max_size=_IN_MEMORY) as file,
+    ):
+        async for chunk in bounded(call.request, BATCH_BYTES, BATCH_RESOURCE):
+            file.write(chunk)
+        file.seek(0)
+        source = cast(IO[bytes], file)
+        return await call.read(lambda graph: _run(call, graph, source, branch, from_, mode, permissive=False))
+
+
+async def _load_text(call: Call, body: LoadRequest) -> Response:
+    await _allow(call, body.branch, body.from_)
+
+    def work(graph: Graph) -> dict[str, Any]:
+        data = BytesIO(body.data.encode())
+        return _run(call, graph, data, body.branch, body.from_, body.mode, permissive=True)
+
+    return await call.write(work)
+
+
+async def _allow(call: Call, branch: str, base: str | None) -> None:
+    call.allow("change", branch)
+    if base is None:
+        return
+    try:
+        call.allow("branch_create", base, branch)
+    except PermissionDenied:
+        # It is needed only when the branch has to be made.
+        if await run_in_threadpool(_is_missing, call, branch):
+            raise
+
+
+def _is_missing(call: Call, branch: str) -> bool:
+    try:
+        return branch not in call.graph.branches.list()
+    except PermissionDenied:
+        # The caller may write where they may not look: the handle finds out, with the same gate.
+        return False
+
+
+def _run(
+    call: Call,
+    graph: Graph,
+    source: IO[bytes],
+    branch: str,
+    base: str | None,
+    mode: Mode,
+    *,
+    permissive: bool,
+) -> dict[str, Any]:
+    receipt = graph.load(source, mode, branch=branch, create_from=base, engine="local", permissive=permissive)
+    return load_body(receipt, graph.uri if permissive else None, base, call.actor)

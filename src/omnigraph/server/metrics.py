@@ -1,0 +1,68 @@
+"""Counts of requests, in the text that Prometheus reads."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """What one process has answered. Safe to share between threads.
+
+    >>> metrics = Metrics()
+    >>> metrics.begin()
+    >>> metrics.end("GET", "/healthz", 200, 0.002)
+    >>> 'omnigraph_requests_total{method="GET",route="/healthz",status="200"} 1' in metrics.render()
+    True
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._in_flight = 0
+        self._requests: Counter[tuple[str, str, int]] = Counter()
+        self._buckets: dict[tuple[str, str], list[int]] = {}
+        self._seconds: Counter[tuple[str, str]] = Counter()
+
+    def begin(self) -> None:
+        """A request has come in."""
+        with self._lock:
+            self._in_flight += 1
+
+    def end(self, method: str, route: str, status: int, seconds: float) -> None:
+        """It has been answered. `route` is the pattern and not the path: paths are without number."""
+        with self._lock:
+            self._in_flight -= 1
+            self._requests[method, route, status] += 1
+            buckets = self._buckets.setdefault((method, route), [0] * (len(BUCKETS) + 1))
+            buckets[bisect_left(BUCKETS, seconds)] += 1
+            self._seconds[method, route] += seconds  # type: ignore[assignment]
+
+    def render(self) -> str:
+        """Everything so far."""
+        with self._lock:
+            return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        yield "# TYPE omnigraph_requests_in_flight gauge"
+        yield f"omnigraph_requests_in_flight {self._in_flight}"
+        yield "# TYPE omnigraph_requests_total counter"
+        for (method, route, status), count in sorted(self._requests.items()):
+            labels = f'{_labels(method, route)},status="{status}"'
+            yield f"omnigraph_requests_total{{{labels}}} {count}"
+        yield "# TYPE omnigraph_request_seconds histogram"
+        for (method, route), buckets in sorted(self._buckets.items()):
+            labels, total = _labels(method, route), 0
+            for bound, count in zip((*BUCKETS, "+Inf"), buckets, strict=True):
+                total += count
+                yield f'omnigraph_request_seconds_bucket{{{labels},le="{bound}"}} {total}'
+            yield f"omnigraph_request_seconds_sum{{{labels}}} {self._seconds[method, route]:.6f}"
+            yield f"omnigraph_request_seconds_count{{{labels}}} {total}"
+
+
+def _labels(method: str, route: str) -> str:
+    return f'method="{method}",route="{route}"'

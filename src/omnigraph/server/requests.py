@@ -1,0 +1,193 @@
+"""What a request is before its route sees it: who calls, which graph, and a body of bounded size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import unquote
+
+from anyio import move_on_after
+from fastapi import Depends
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from pydantic import AfterValidator
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope
+
+from omnigraph.errors import NotFound
+from omnigraph.policy.gate import Access
+from omnigraph.server.failures import Refused, too_large
+from omnigraph.server.hosting import Hosted, HostedGraph, check_graph_id
+
+if TYPE_CHECKING:
+    from omnigraph.api.graph import Graph
+    from omnigraph.server.admission import Admission
+
+BODY_BYTES = 1 << 20
+BATCH_BYTES = 32 << 20
+BODY_RESOURCE, BATCH_RESOURCE = "request_body_bytes", "graph_batch_request_bytes"
+BATCH_ROUTES = ("/load", "/ingest")
+# Parsing as much takes about a millisecond, for which the loop can wait.
+_PARSED_AT_ONCE = 64 << 10
+_PATIENCE = 5.0
+
+
+def decode_segment(text: str) -> str:
+    """A segment of a path as it was meant: ``feature%2Fx`` is one name."""
+    return unquote(text, errors="strict")
+
+
+# Paths are matched before they are decoded, so that no name can reach into the next segment.
+Segment = Annotated[str, AfterValidator(decode_segment)]
+
+
+class BoundedRequest(Request):
+    """A request with a JSON body that is refused when it is too large, or something else."""
+
+    def __init__(self, scope: Scope, receive: Receive, limit: int, resource: str) -> None:
+        super().__init__(scope, receive)
+        self._limit = limit
+        self._resource = resource
+        self._whole: bytes | None = None
+
+    async def body(self) -> bytes:
+        """The bytes of the body."""
+        if self._whole is None:
+            self._whole = b"".join([chunk async for chunk in bounded(self, self._limit, self._resource)])
+            kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if self._whole and kind != "application/json" and not kind.endswith("+json"):
+                raise Refused(415, "Content-Type must be application/json")
+        return self._whole
+
+    async def json(self) -> Any:
+        """The document; large ones are parsed aside, so that nobody waits for them."""
+        data = await self.body()
+        return parse_json(data) if len(data) < _PARSED_AT_ONCE else await run_in_threadpool(parse_json, data)
+
+
+async def bounded(request: Request, limit: int, resource: str) -> AsyncIterator[bytes]:
+    """The chunks of a body; a 413 as soon as it is known to be too large."""
+    stream = request.stream()
+    declared = request.headers.get("content-length", "")
+    actual = int(declared) if declared.isdigit() else 0
+    size = 0
+    while actual <= limit:
+        chunk = await anext(stream, None)
+        if chunk is None:
+            return
+        size += len(chunk)
+        actual = max(actual, size)
+        if size <= limit:
+            yield chunk
+    await _discard(stream, limit)
+    raise too_large(resource, limit, actual)
+
+
+async def _discard(stream: AsyncIterator[bytes], most: int) -> None:
+    """Read some of what nobody wants: who is still sending would not see the answer before the end of it."""
+    with move_on_after(_PATIENCE):
+        async for chunk in stream:
+            most -= len(chunk)
+            if most < 0:
+                return
+
+
+def parse_json(data: bytes) -> Any:
+    """A JSON document of which every text is one: escapes can spell half a character."""
+    found = json.loads(data)
+    if b"\\u" in data:
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise Refused(400, "the body has a text that is not valid Unicode") from error
+    return found
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request to a graph, by somebody who is known by now."""
+
+    request: Request
+    actor: str | None
+    hosted: HostedGraph
+    admission: Admission
+
+    @property
+    def graph(self) -> Graph:
+        """The graph on behalf of the caller."""
+        return self.hosted.graph.acting_as(self.actor)
+
+    def allow(self, action: str, branch: str | None = None, target: str | None = None) -> None:
+        """Return when the caller may do it, else `PermissionDenied`."""
+        if self.hosted.gate is not None:
+            self.hosted.gate.check(self.actor, Access(action, branch, target))
+
+    async def read(self, work: Callable[[Graph], Any]) -> Response:
+        """Do the work aside and answer with what it gives, which is rendered there too."""
+        graph = self.graph
+        return await run_in_threadpool(lambda: JSONResponse(work(graph)))
+
+    async def write(self, work: Callable[[Graph], Any], size: int | None = None) -> Response:
+        """The same for what changes the graph, of which each actor may have so much in flight."""
+        with self.admission.admit(self.actor, self.size if size is None else size):
+            return await self.read(work)
+
+    @property
+    def size(self) -> int:
+        """How large the body says it is."""
+        declared = self.request.headers.get("content-length", "")
+        return int(declared) if declared.isdigit() else 0
+
+
+class GraphRoute(APIRoute):
+    """A route below a graph: the token and the graph are looked at before anything that was sent."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler with what comes first."""
+        handle = super().get_route_handler()
+        batch = self.path.endswith(BATCH_ROUTES)
+        limit, resource = (BATCH_BYTES, BATCH_RESOURCE) if batch else (BODY_BYTES, BODY_RESOURCE)
+
+        async def handle_call(request: Request) -> Response:
+            call = _identify(request)
+            request.state.call = call
+            if self.body_field is None:
+                return await handle(request)
+            return await handle(BoundedRequest(request.scope, request.receive, limit, resource))
+
+        return handle_call
+
+
+def authenticate(request: Request) -> str | None:
+    """The actor of a request, by its token alone; None on an open server."""
+    hosted: Hosted = request.app.state.hosted
+    if not hosted.identities:
+        return None
+    actor = hosted.identities.authenticate(request.headers.getlist("authorization"))
+    request.scope["actor"] = actor
+    return actor
+
+
+def _identify(request: Request) -> Call:
+    actor = authenticate(request)
+    hosted: Hosted = request.app.state.hosted
+    try:
+        id_ = check_graph_id(decode_segment(request.path_params["graph_id"]))
+    except UnicodeDecodeError as error:
+        raise Refused(400, "the graph id is not valid text") from error
+    found = hosted.graphs.get(id_)
+    if found is None:
+        raise NotFound(f"graph '{id_}' not found", details={"graph_id": id_})
+    return Call(request, actor, found, request.app.state.admission)
+
+
+def _call(request: Request) -> Call:
+    found: Call = request.state.call
+    return found
+
+
+Called = Annotated[Call, Depends(_call)]

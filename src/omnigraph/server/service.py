@@ -1,0 +1,58 @@
+"""Routes of the server itself: is it alive, what does it serve, what has it done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import Response
+
+from omnigraph import __version__
+from omnigraph.api.bodies import INTERNAL_SCHEMA
+from omnigraph.errors import PermissionDenied
+from omnigraph.policy.gate import Access
+from omnigraph.server import answers
+from omnigraph.server.hosting import Hosted
+from omnigraph.server.metrics import MEDIA_TYPE, Metrics
+from omnigraph.server.requests import authenticate
+from omnigraph.server.routing import FAILURES
+
+router = APIRouter(tags=["server"], responses=FAILURES)
+LIST = Access("graph_list")
+
+
+@router.get("/healthz", response_model=answers.Health)
+async def healthz() -> Response:
+    """That the process is alive."""
+    return JSONResponse({"status": "ok", "version": __version__, "internal_schema_version": INTERNAL_SCHEMA})
+
+
+@router.get("/readyz", response_model=answers.Ready)
+async def readyz() -> Response:
+    """That graphs are open: a server does not begin to listen before they are."""
+    return JSONResponse({"status": "ready"})
+
+
+@router.get("/graphs", response_model=answers.Graphs)
+async def graphs(request: Request) -> Response:
+    """The graphs that are served. Without a policy for the server nobody may ask, not even of an open one."""
+    actor = authenticate(request)
+    hosted: Hosted = request.app.state.hosted
+    if hosted.server_gate is None:
+        shown = "no actor" if actor is None else f"actor '{actor}'"
+        raise PermissionDenied(f"policy denied action '{LIST.action}' for {shown}")
+    hosted.server_gate.check(actor, LIST)
+    found: list[dict[str, Any]] = [
+        {"graph_id": id_, "uri": hosted.graphs[id_].graph.uri} for id_ in sorted(hosted.graphs)
+    ]
+    return JSONResponse({"graphs": found})
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+async def metrics(request: Request) -> Response:
+    """Counts of requests, for Prometheus; with tokens, for those who have one."""
+    authenticate(request)
+    found: Metrics = request.app.state.metrics
+    return Response(found.render(), media_type=MEDIA_TYPE)

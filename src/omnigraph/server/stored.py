@@ -1,0 +1,78 @@
+"""Routes of stored queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from omnigraph.api.graph import Graph
+from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
+from omnigraph.server import answers
+from omnigraph.server.bodies import StoredRequest
+from omnigraph.server.reads import check_state, run_read
+from omnigraph.server.requests import Call, Called, Segment
+from omnigraph.server.routing import expected_commit, graph_router, refuse_condition
+from omnigraph.server.stored_queries import StoredQuery
+from omnigraph.server.writes import run_mutation
+
+router = graph_router("stored queries")
+
+UNKNOWN = "stored query not found"
+
+
+@router.get("/queries", response_model=answers.Queries, response_model_exclude_none=True)
+async def list_queries(call: Called) -> Response:
+    """Every stored query of the graph, with its parameters."""
+    call.allow("read", "main")
+    return await call.read(lambda _: {"queries": [item.to_json() for item in call.hosted.queries.values()]})
+
+
+@router.post("/queries/{name}", response_model=answers.Read | answers.Change)
+async def invoke_query(call: Called, name: Segment, body: StoredRequest | None = None) -> Response:
+    """Run a stored query."""
+    refuse_condition(call.request)
+    return await _invoke(call, name, body or StoredRequest())
+
+
+@router.post("/queries/{name}/if-graph-commit", response_model=answers.Change)
+async def invoke_query_if(call: Called, name: Segment, body: StoredRequest | None = None) -> Response:
+    """Run a stored mutation if the branch still stands at the commit of `Omnigraph-If-Graph-Commit`."""
+    return await _invoke(call, name, body or StoredRequest(), expected_commit(call.request))
+
+
+async def _invoke(call: Call, name: str, body: StoredRequest, if_commit: str | None = None) -> Response:
+    query = _find(call, name)
+    if body.expect_mutation is not None and body.expect_mutation != query.mutates:
+        kind, verb = ("mutation", "mutate") if query.mutates else ("read", "query")
+        raise InvalidInput(f"'{name}' is a {kind} — use omnigraph {verb} {name}")
+    if query.mutates:
+        return await _mutate(call, query, body, if_commit)
+    if if_commit is not None:
+        raise InvalidInput(f"'{name}' is a read: it takes no condition")
+    check_state(call, body.branch, body.snapshot)
+    return await call.read(lambda graph: run_read(graph, query.text, name, body))
+
+
+async def _mutate(call: Call, query: StoredQuery, body: StoredRequest, if_commit: str | None) -> Response:
+    if body.snapshot is not None:
+        raise InvalidInput(f"'{query.name}' is a mutation: it takes no snapshot")
+    branch = body.branch or "main"
+    call.allow("change", branch)
+
+    def work(graph: Graph) -> dict[str, Any]:
+        return run_mutation(call, graph, query.text, query.name, body.params, branch, if_commit)
+
+    return await call.write(work)
+
+
+def _find(call: Call, name: str) -> StoredQuery:
+    """The query, for those who may invoke any; to others no name is different from another."""
+    try:
+        call.allow("invoke_query")
+    except PermissionDenied as error:
+        raise NotFound(UNKNOWN) from error
+    query = call.hosted.queries.get(name)
+    if query is None:
+        raise NotFound(UNKNOWN)
+    return query

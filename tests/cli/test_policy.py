@@ -1,0 +1,156 @@
+"""`omnigraph policy`: bundles are checked, tested and questioned as files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run, write
+from tests.policy.test_gate import DOCUMENT
+
+CASES = """\
+version: 1
+cases:
+  - { id: bob-main, actor: act-bob, action: change, branch: main, expect: deny }
+  - { id: ann-merge, actor: act-ann, action: branch_merge, branch: dev, target_branch: main, expect: allow }
+"""
+SERVER = """\
+version: 1
+groups: { ops: [act-ann] }
+rules:
+  - { id: list, allow: { actors: { group: ops }, actions: [graph_list] } }
+"""
+
+
+@pytest.fixture(autouse=True)
+def _with_a_bundle(folder: Path) -> None:
+    write(folder / "base.json", json.dumps(DOCUMENT))
+    write(folder / "cases.yaml", CASES)
+    write(folder / "server.yaml", SERVER)
+
+
+class TestValidate:
+    def test_a_good_bundle_is_told_with_its_name_and_its_actors(self) -> None:
+        outcome = run("policy", "validate", "--file", "base.json")
+        assert (outcome.code, outcome.stdout, outcome.stderr) == (
+            0,
+            "policy valid: bundle 'base' [2 actors]\n",
+            "",
+        )
+
+    def test_what_is_wrong_is_one_sentence_with_the_file(self, folder: Path) -> None:
+        write(folder / "bad.yaml", "version: 1\ngroups: { g: [] }\n")
+        outcome = run("policy", "validate", "--file", "bad.yaml")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert outcome.stderr == "error: bad.yaml: policy group 'g' must not be empty\n"
+
+    @pytest.mark.parametrize("text", ["rules: [", "version: 1\nversion: 1\n", ""])
+    def test_what_cannot_be_a_bundle_is_refused(self, folder: Path, text: str) -> None:
+        write(folder / "bad.yaml", text)
+        outcome = run("policy", "validate", "--file", "bad.yaml")
+        assert outcome.code == 1
+        assert outcome.stderr.startswith("error: bad.yaml")
+
+    def test_a_bundle_is_about_graphs_or_about_the_server(self) -> None:
+        assert run("policy", "validate", "--file", "server.yaml", "--cluster-scope").code == 0
+        for args in (["server.yaml"], ["base.json", "--cluster-scope"]):
+            outcome = run("policy", "validate", "--file", *args)
+            assert outcome.code == 1
+            assert "the bundle is bound to" in outcome.stderr
+
+    def test_a_file_that_is_not_there_is_an_error(self) -> None:
+        outcome = run("policy", "validate", "--file", "missing.yaml")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert "missing.yaml" in outcome.stderr
+
+
+class TestTests:
+    def test_cases_that_are_decided_as_expected_are_counted(self) -> None:
+        outcome = run("policy", "test", "--file", "base.json", "--tests", "cases.yaml")
+        assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "policy tests passed: 2 cases\n", "")
+
+    def test_every_case_that_is_decided_otherwise_has_a_line_and_it_fails(self, folder: Path) -> None:
+        turned = (
+            CASES.replace("expect: deny", "expect: x").replace("allow }", "deny }").replace("x }", "allow }")
+        )
+        write(folder / "cases.yaml", turned)
+        outcome = run("policy", "test", "--file", "base.json", "--tests", "cases.yaml")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert outcome.stderr == (
+            "error: policy tests failed:\n"
+            "bob-main: expected Allow but got deny\n"
+            "ann-merge: expected Deny but got allow\n"
+        )
+
+    def test_cases_of_another_shape_are_refused_with_the_file(self, folder: Path) -> None:
+        write(folder / "cases.yaml", "version: 2\n")
+        outcome = run("policy", "test", "--file", "base.json", "--tests", "cases.yaml")
+        assert (outcome.code, outcome.stderr) == (1, "error: cases.yaml: policy test version must be 1\n")
+
+    def test_a_bundle_about_the_server_can_be_tested_too(self, folder: Path) -> None:
+        case = "{ id: ann, actor: act-ann, action: graph_list, expect: allow }"
+        write(folder / "cases.yaml", f"version: 1\ncases:\n  - {case}\n")
+        assert run("policy", "test", "--file", "server.yaml", "--tests", "cases.yaml").code == 0
+
+
+class TestExplain:
+    def test_a_decision_is_told_line_by_line(self) -> None:
+        asked = (
+            "--actor",
+            "act-ann",
+            "--action",
+            "branch_merge",
+            "--branch",
+            "dev",
+            "--target-branch",
+            "main",
+        )
+        outcome = run("policy", "explain", "--file", "base.json", *asked, "--graph", "knowledge")
+        assert (outcome.code, outcome.stderr) == (0, "")
+        assert outcome.stdout == (
+            "decision: allow\n"
+            "actor: act-ann\n"
+            "action: branch_merge\n"
+            "branch: dev\n"
+            "target_branch: main\n"
+            "matched_rule: admins-merge\n"
+            "message: policy allowed action 'branch_merge' for actor 'act-ann'\n"
+        )
+
+    def test_a_denial_is_an_answer_and_not_a_failure(self) -> None:
+        asked = ("--actor", "act-eve", "--action", "read")
+        outcome = run("policy", "explain", "--file", "base.json", *asked)
+        assert (outcome.code, outcome.stdout.splitlines()) == (
+            0,
+            [
+                "decision: deny",
+                "actor: act-eve",
+                "action: read",
+                "branch: null",
+                "target_branch: null",
+                "matched_rule: null",
+                "message: policy denied action 'read' for unknown actor 'act-eve'",
+            ],
+        )
+
+    def test_an_action_that_there_is_not_is_refused(self) -> None:
+        outcome = run("policy", "explain", "--file", "base.json", "--actor", "act-ann", "--action", "reed")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert outcome.stderr.startswith("error: unknown policy action 'reed', did you mean `read`?\n")
+
+
+@pytest.mark.parametrize("option", ["--store", "--server", "--cluster", "--profile", "--as", "--graph"])
+def test_what_names_a_graph_does_not_apply(option: str) -> None:
+    outcome = run("policy", "validate", "--file", "base.json", option, "x")
+    assert (outcome.code, outcome.stdout) == (1, "")
+    expected = f"error: `policy validate` looks at the bundle in --file; {option} does not apply.\n"
+    assert outcome.stderr == expected
+
+
+@pytest.mark.parametrize(
+    "args", [["validate"], ["test", "--file", "base.json"], ["explain", "--file", "base.json"]]
+)
+def test_a_missing_option_is_a_usage_error(args: list[str]) -> None:
+    assert run("policy", *args).code == 2

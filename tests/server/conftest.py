@@ -1,0 +1,48 @@
+"""Servers that tests share, and graphs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from omnigraph.server.identity import Identities
+from tests.server.running import LISTING, POLICY, STORED, TOKENS, Running, host, host_graph, running
+
+
+@pytest.fixture(scope="session")
+def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of stored queries."""
+    folder = tmp_path_factory.mktemp("queries")
+    (folder / "people.gq").write_text(STORED, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def guarded(queries: Path) -> Iterator[Running]:
+    """A server with tokens and policies; tests that share it leave the graph as it is."""
+    hosted = host(POLICY, tokens=TOKENS, server_policy=LISTING, queries=queries)
+    with running(hosted) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def open_server(queries: Path) -> Iterator[Running]:
+    """A server without tokens."""
+    with running(host(queries=queries)) as found:
+        yield found
+
+
+@pytest.fixture
+def client(open_server: Running, queries: Path) -> Iterator[httpx.Client]:
+    """A client of a graph that nobody else uses, on a server that is open to all."""
+    id_ = uuid4().hex
+    graphs = open_server.hosted.graphs
+    assert isinstance(graphs, dict)
+    graphs[id_] = host_graph(id_, None, Identities(), queries)
+    with open_server.client(prefix=f"/graphs/{id_}") as found:
+        yield found
+    del graphs[id_]

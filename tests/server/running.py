@@ -1,0 +1,177 @@
+"""Servers for tests: real ones, on a port of their own, over graphs in memory."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+import omnigraph as og
+from omnigraph.policy.bundle import PolicyBundle, read_bundle
+from omnigraph.server.admission import Limits
+from omnigraph.server.answers import Failure
+from omnigraph.server.app import create_app
+from omnigraph.server.hosting import GraphSource, Hosted, HostedGraph, Hosting, open_hosted
+from omnigraph.server.identity import Identities
+from omnigraph.server.serving import listening, make_server
+
+SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"
+ALL = "query all() { match { $p: Person } return { $p.name as name, $p.age as age } order { name asc } }"
+ADD = "query add($n: String, $a: I32?) { insert Person { name: $n, age: $a } }"
+STORED = """\
+query everybody() @description("All people.") { match { $p: Person } return { $p.name as name } order { name asc } }
+query older($a: I32, $names: [String]?, $big: I64?) { match { $p: Person  $p.age > $a } return { $p.name as name } }
+query hire($n: String) { insert Person { name: $n } }
+"""
+PEOPLE = (
+    '{"type":"Person","data":{"name":"Ann","age":30}}\n{"type":"Person","data":{"name":"Bob","age":25}}\n'
+)
+TOKENS = {"ann": "token-of-ann", "bob": "token-of-bob", "eve": "token-of-eve", "dan": "token-of-dan"}
+
+
+def everything(*actors: str, actions: list[str] | None = None) -> dict[str, Any]:
+    """A policy that allows some actors all that one can do with a graph."""
+    allowed = actions or ["read", "export", "change", "invoke_query"]
+    branches = ["schema_apply", "branch_create", "branch_delete", "branch_merge"]
+    return {
+        "version": 1,
+        "groups": {"all": list(actors)},
+        "rules": [
+            {"id": "data", "allow": {"actors": {"group": "all"}, "actions": allowed}},
+            {"id": "branches", "allow": {"actors": {"group": "all"}, "actions": branches}},
+        ],
+    }
+
+
+# Ann may do everything; Bob reads and invokes, and writes beside main; Eve is in no group of the graph.
+POLICY = {
+    "version": 1,
+    "groups": {"admins": ["ann"], "team": ["ann", "bob"], "writers": ["bob"]},
+    "protected_branches": ["main"],
+    "rules": [
+        {"id": "a", "allow": {"actors": {"group": "team"}, "actions": ["read", "invoke_query"]}},
+        {
+            "id": "b",
+            "allow": {"actors": {"group": "writers"}, "actions": ["change"], "branch_scope": "unprotected"},
+        },
+        {"id": "c", "allow": {"actors": {"group": "admins"}, "actions": ["change", "export"]}},
+        {
+            "id": "d",
+            "allow": {
+                "actors": {"group": "admins"},
+                "actions": ["schema_apply", "branch_create", "branch_delete", "branch_merge"],
+            },
+        },
+    ],
+}
+LISTING = {
+    "version": 1,
+    "groups": {"admins": ["ann"]},
+    "rules": [{"id": "l", "allow": {"actors": {"group": "admins"}, "actions": ["graph_list"]}}],
+}
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that is running, and clients of it."""
+
+    url: str
+    hosted: Hosted
+    app: FastAPI
+
+    def client(self, actor: str | None = None, prefix: str = "/graphs/team") -> httpx.Client:
+        """A client with the token of an actor."""
+        headers = {} if actor is None else {"Authorization": f"Bearer {TOKENS[actor]}"}
+        return httpx.Client(base_url=self.url + prefix, headers=headers, timeout=30)
+
+
+@contextmanager
+def running(hosted: Hosted) -> Iterator[Running]:
+    """Serve what is hosted for as long as the context lasts."""
+    app = create_app(hosted)
+    server = make_server(app)
+    with listening("127.0.0.1", 0) as bound:
+        thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
+        thread.start()
+        try:
+            while not server.started:
+                assert thread.is_alive()
+                thread.join(0.005)
+            yield Running(f"http://127.0.0.1:{bound.getsockname()[1]}", hosted, app)
+        finally:
+            server.should_exit = True
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def bundle(document: Mapping[str, Any] | None) -> PolicyBundle | None:
+    """A policy as it is hosted."""
+    return None if document is None else read_bundle(document)
+
+
+def host(
+    policy: Mapping[str, Any] | None = None,
+    *,
+    tokens: Mapping[str, str] | None = None,
+    server_policy: Mapping[str, Any] | None = None,
+    queries: Path | None = None,
+    limits: Limits | None = None,
+) -> Hosted:
+    """One graph of people, called `team`, in memory."""
+    identities = Identities.of(tokens or {})
+    hosting = Hosting((people_graph("team", policy, queries),), bundle(server_policy))
+    return open_hosted(hosting, identities, limits=limits)
+
+
+def host_graph(
+    id_: str, policy: Mapping[str, Any] | None, identities: Identities, queries: Path | None = None
+) -> HostedGraph:
+    """One more graph of people."""
+    return open_hosted(Hosting((people_graph(id_, policy, queries),)), identities).graphs[id_]
+
+
+def people_graph(id_: str, policy: Mapping[str, Any] | None, queries: Path | None = None) -> GraphSource:
+    """A new graph with two people."""
+    uri = f"memory://server-{uuid4().hex}"
+    with og.init(uri, SCHEMA) as graph:
+        graph.load([json.loads(line) for line in PEOPLE.splitlines()])
+    return GraphSource(id_, uri, queries, bundle(policy))
+
+
+def rows(client: httpx.Client, **body: Any) -> list[dict[str, Any]]:
+    """Everybody, on a branch or at a commit."""
+    response = client.post("/query", json={"query": ALL, **body})
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()["rows"]
+    return found
+
+
+def names(client: httpx.Client, **body: Any) -> list[str]:
+    """The names of everybody."""
+    return [row["name"] for row in rows(client, **body)]
+
+
+def answer(response: httpx.Response, model: type[BaseModel]) -> dict[str, Any]:
+    """The body of a success, which has the members of a model and no others."""
+    assert response.status_code == 200, response.text
+    model.model_validate(response.json())
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def refusal(response: httpx.Response, status: int) -> dict[str, Any]:
+    """The body of a refusal, which has the one shape."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    Failure.model_validate(response.json())
+    found: dict[str, Any] = response.json()
+    return found

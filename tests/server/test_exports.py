@@ -1,0 +1,133 @@
+"""Exports: streams that wait for whoever reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from typing import IO
+
+import httpx
+import pytest
+
+from omnigraph.errors import ResourceLimit, StorageError
+from omnigraph.server.pipes import PipedResponse, Streams
+from tests.server.running import Running, refusal
+
+LINE = "x" * 1023 + "\n"
+
+
+def test_an_export_is_every_record(client: httpx.Client) -> None:
+    response = client.post("/export", json={"type_names": ["Person"]})
+    assert response.headers["content-type"] == "application/x-ndjson; charset=utf-8"
+    assert response.headers["transfer-encoding"] == "chunked"
+    assert [json.loads(line)["data"]["id"] for line in response.text.splitlines()] == ["Ann", "Bob"]
+    assert client.post("/export", json={"type_names": ["Knows"]}).text == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"branch": "nowhere"}, 404),
+        ({"type_names": ["Nobody"]}, 400),
+        ({"types": ["Person"]}, 400),
+        ({"type_names": "Person"}, 400),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_streamed(
+    client: httpx.Client, body: dict[str, object], status: int
+) -> None:
+    refusal(client.post("/export", json=body), status)
+
+
+def test_who_may_read_may_not_export(guarded: Running) -> None:
+    with guarded.client("bob") as client:
+        refusal(client.post("/export"), 403)
+        refusal(client.post("/changes/baseline"), 403)
+    with guarded.client("ann") as client:
+        assert client.post("/export").status_code == 200
+
+
+def run(test: Callable[[Streams], object]) -> None:
+    async def body() -> None:
+        streams = Streams(1)
+        try:
+            await test(streams)  # type: ignore[misc]
+        finally:
+            streams.close()
+
+    asyncio.run(body())
+
+
+def test_a_writer_waits_for_its_reader() -> None:
+    written = 0
+
+    def produce(file: IO[str]) -> None:
+        nonlocal written
+        for _ in range(10_000):
+            file.write(LINE)
+            written += 1
+
+    async def test(streams: Streams) -> None:
+        response = await streams.begin(produce, "text/plain")
+        await asyncio.sleep(0.2)
+        waiting = written
+        assert 0 < waiting < 1_000
+        size = sum([len(chunk) async for chunk in response.body_iterator])
+        assert (written, size) == (10_000, 10_000 * len(LINE))
+
+    run(test)
+
+
+def test_a_writer_stops_when_its_reader_leaves_and_its_place_is_free() -> None:
+    ended = threading.Event()
+
+    def produce(file: IO[str]) -> None:
+        try:
+            while True:
+                file.write(LINE)
+        finally:
+            ended.set()
+
+    async def leave(response: PipedResponse) -> None:
+        async def receive() -> dict[str, str]:
+            return {"type": "http.disconnect"}
+
+        async def send(_: object) -> None:
+            raise OSError
+
+        scope = {"type": "http", "asgi": {"spec_version": "2.4"}}
+        with pytest.raises(Exception):  # noqa: B017, PT011 - whichever way the library says it
+            await response(scope, receive, send)
+
+    async def test(streams: Streams) -> None:
+        response = await streams.begin(produce, "text/plain")
+        with pytest.raises(ResourceLimit):
+            await streams.begin(produce, "text/plain")
+        await leave(response)
+        assert await asyncio.to_thread(ended.wait, 10)
+        ended.clear()
+        while True:
+            try:
+                await leave(await streams.begin(produce, "text/plain"))
+                break
+            except ResourceLimit:
+                await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(ended.wait, 10)
+
+    run(test)
+
+
+def test_a_failure_in_the_middle_breaks_the_stream() -> None:
+    def produce(file: IO[str]) -> None:
+        for _ in range(200):
+            file.write(LINE)
+        raise StorageError("the disk is gone")
+
+    async def test(streams: Streams) -> None:
+        response = await streams.begin(produce, "text/plain")
+        with pytest.raises(StorageError):
+            _ = [chunk async for chunk in response.body_iterator]
+
+    run(test)

@@ -1,0 +1,95 @@
+"""Commits and changes over HTTP."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+
+from omnigraph.server import answers
+from tests.server.running import ADD, Running, answer, refusal
+
+
+def add(client: httpx.Client, name: str) -> str:
+    response = client.post("/mutate", json={"query": ADD, "params": {"n": name}})
+    found: str = response.json()["commit"]["graph_commit_id"]
+    return found
+
+
+def test_the_history_of_a_branch_is_newest_first(client: httpx.Client) -> None:
+    made = add(client, "Cid")
+    found = answer(client.get("/commits"), answers.Commits)["commits"]
+    assert found[0]["graph_commit_id"] == made
+    assert [item["graph_manifest_version"] for item in found] == [3, 2, 1]
+    assert found[-1]["parent_commit_id"] is None
+    assert answer(client.get(f"/commits/{made}"), answers.Commit) == found[0]
+    refusal(client.get("/commits?branch=nowhere"), 404)
+    assert refusal(client.get("/commits/nope"), 404)["error"] == "commit 'nope' not found"
+
+
+def test_the_changes_of_a_commit_come_in_pages(client: httpx.Client) -> None:
+    loaded = client.get("/commits").json()["commits"][0]["graph_commit_id"]
+    first = answer(client.get(f"/commits/{loaded}/changes?limit=1"), answers.CommitChanges)
+    assert [item["id"] for item in first["changes"]] == ["Ann"]
+    token = first["next_page_token"]
+    last = answer(
+        client.get(f"/commits/{loaded}/changes", params={"page_token": token}), answers.CommitChanges
+    )
+    assert [item["id"] for item in last["changes"]] == ["Bob"]
+    assert "next_page_token" not in last
+    none = client.get(f"/commits/{loaded}/changes?kind=edge&kind=edge&op=delete")
+    assert answer(none, answers.CommitChanges)["changes"] == []
+
+
+def test_the_first_commit_has_no_changes_to_tell(client: httpx.Client) -> None:
+    genesis = client.get("/commits").json()["commits"][-1]["graph_commit_id"]
+    body = refusal(client.get(f"/commits/{genesis}/changes"), 409)
+    assert body["change_diff_refusal"] == {"reason": "parentless_commit", "graph_commit_id": genesis}
+
+
+def test_a_feed_goes_on_from_its_cursor(client: httpx.Client) -> None:
+    start = answer(client.get("/changes"), answers.Feed)
+    assert (start["blocks"], start["caught_up"]) == ([], True)
+    made = add(client, "Cid")
+    page = answer(client.get("/changes", params={"cursor": start["cursor"]}), answers.Feed)
+    assert [block["cause"]["graph_commit_id"] for block in page["blocks"]] == [made]
+    assert [item["id"] for item in page["blocks"][0]["changes"]] == ["Cid"]
+
+
+def test_a_baseline_ends_with_the_cursor_from_which_changes_go_on(client: httpx.Client) -> None:
+    response = client.post("/changes/baseline", json={"kind": ["node"]})
+    assert response.headers["content-type"] == "application/x-ndjson; charset=utf-8"
+    *records, last = map(json.loads, response.text.splitlines())
+    assert [record["data"]["id"] for record in records] == ["Ann", "Bob"]
+    made = add(client, "Cid")
+    cursor = last["baseline"]["resume_cursor"]
+    page = answer(client.get("/changes", params={"cursor": cursor, "kind": "node"}), answers.Feed)
+    assert [block["cause"]["graph_commit_id"] for block in page["blocks"]] == [made]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("/changes?limit=0", 400, "change page limit must be greater than zero"),
+        ("/changes?limit=x", 400, "limit"),
+        ("/changes?limit=999999", 413, "at most"),
+        ("/changes?start=yesterday", 400, "start"),
+        ("/changes?start=now&cursor=x", 400, "exclude"),
+        ("/changes?cursor=rubbish", 400, "change cursor rejected:"),
+        ("/changes?cursor=a&cursor=b", 400, "more than once"),
+        ("/changes?what=x", 400, "unknown query parameter 'what'"),
+        ("/changes?kind=interface", 400, "kind"),
+        ("/changes?branch=nowhere", 404, "branch 'nowhere' not found"),
+        ("/commits/x/changes?branch=main", 400, "unknown query parameter 'branch'"),
+        ("/commits/x/changes", 404, "commit 'x' not found"),
+    ],
+)
+def test_a_request_for_changes_that_makes_no_sense_is_refused(
+    guarded: Running, path: str, status: int, text: str
+) -> None:
+    with guarded.client("bob") as client:
+        body = refusal(client.get(path), status)
+    assert text in body["error"]
+    if status == 413:
+        assert body["resource_limit"]["resource"] == "commit_changes_page_changes"

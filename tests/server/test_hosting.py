@@ -1,0 +1,148 @@
+"""Which graphs are served: configuration, quarantine, and the rules of starting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import omnigraph as og
+from omnigraph.errors import InvalidInput, OmnigraphError
+from omnigraph.server.hosting import open_hosted, read_hosting
+from omnigraph.server.identity import Identities
+from omnigraph.server.serving import check_start, parse_bind, read_limits
+from tests.server.running import LISTING, POLICY, SCHEMA, STORED, TOKENS, names, refusal, running
+
+KNOWN = Identities.of(TOKENS)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration of one healthy graph and some that cannot be served."""
+    og.init(str(tmp_path / "data" / "team.omni"), SCHEMA).close()
+    og.init(str(tmp_path / "data" / "odd.omni"), "node Other { name: String @key }").close()
+    (tmp_path / "queries").mkdir()
+    (tmp_path / "queries" / "people.gq").write_text(STORED, encoding="utf-8")
+    (tmp_path / "team.policy.yaml").write_text(yaml.safe_dump(POLICY), encoding="utf-8")
+    (tmp_path / "server.policy.yaml").write_text(yaml.safe_dump(LISTING), encoding="utf-8")
+    return write(
+        tmp_path,
+        {
+            "graphs": {
+                "team": {"uri": "data/team.omni", "queries": "queries", "policy": "team.policy.yaml"},
+                "odd": {"uri": "data/odd.omni", "queries": "queries"},
+                "gone": {"uri": "data/gone.omni"},
+            },
+            "policy": "server.policy.yaml",
+        },
+    )
+
+
+def write(folder: Path, document: Any) -> Path:
+    path = folder / "serve.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+def test_a_graph_that_cannot_be_served_is_left_out_and_the_rest_is_served(config: Path) -> None:
+    hosted = open_hosted(read_hosting(config), KNOWN)
+    assert set(hosted.graphs) == {"team"}
+    assert set(hosted.quarantined) == {"odd", "gone"}
+    with running(hosted) as server:
+        with server.client("ann") as client:
+            assert names(client) == []
+        for id_ in ("odd", "gone"):
+            with server.client("ann", prefix=f"/graphs/{id_}") as client:
+                assert refusal(client.get("/snapshot"), 404)["error"] == f"graph '{id_}' not found"
+        with server.client("ann", prefix="") as client:
+            assert [item["graph_id"] for item in client.get("/graphs").json()["graphs"]] == ["team"]
+    hosted.close()
+
+
+def test_when_all_graphs_are_required_one_is_enough_to_stop(config: Path) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        open_hosted(read_hosting(config), KNOWN, require_all=True)
+    assert "odd" in str(caught.value)
+    assert "gone" in str(caught.value)
+
+
+def test_without_a_graph_that_can_be_served_there_is_no_server(tmp_path: Path) -> None:
+    for document in ({"graphs": {"gone": {"uri": "gone.omni"}}}, {"graphs": {}}):
+        with pytest.raises(InvalidInput, match="no graph"):
+            open_hosted(read_hosting(write(tmp_path, document)), KNOWN)
+
+
+def test_a_folder_serves_the_graphs_in_it(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        og.init(str(tmp_path / f"{name}.omni"), SCHEMA).close()
+    (tmp_path / "other").mkdir()
+    assert [item.id for item in read_hosting(tmp_path).graphs] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        [],
+        {"graphs": []},
+        {"graphs": {"a_b": {"uri": "x"}}},
+        {"graphs": {"policies": {"uri": "x"}}},
+        {"graphs": {"a": {}}},
+        {"graphs": {"a": {"uri": 7}}},
+        {"graphs": {"a": {"uri": "x", "schema": "y"}}},
+        {"graphs": {}, "other": 1},
+        {"graphs": {"a": {"uri": "x", "policy": "nowhere.yaml"}}},
+        {"graphs": {"a": {"uri": "x", "policy": "server.yaml"}}},
+        {"graphs": {}, "policy": "graph.yaml"},
+    ],
+)
+def test_a_configuration_that_is_not_understood_is_refused(tmp_path: Path, document: Any) -> None:
+    (tmp_path / "server.yaml").write_text(yaml.safe_dump(LISTING), encoding="utf-8")
+    (tmp_path / "graph.yaml").write_text(yaml.safe_dump(POLICY), encoding="utf-8")
+    with pytest.raises(OmnigraphError):
+        read_hosting(write(tmp_path, document))
+
+
+def test_a_name_that_two_stored_queries_have_is_refused(config: Path) -> None:
+    (config.parent / "queries" / "more.gq").write_text(STORED, encoding="utf-8")
+    with pytest.raises(InvalidInput):
+        open_hosted(read_hosting(config), KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "policy", "unauthenticated", "starts"),
+    [
+        (False, False, False, False),
+        (False, False, True, True),
+        (False, True, False, False),
+        (False, True, True, False),
+        (True, False, False, True),
+        (True, True, False, True),
+        (True, True, True, True),
+    ],
+)
+def test_nothing_is_open_by_accident(
+    config: Path, tokens: bool, policy: bool, unauthenticated: bool, starts: bool
+) -> None:
+    hosting = read_hosting(config if policy else config.parent / "data")
+    identities = KNOWN if tokens else Identities()
+    if starts:
+        check_start(hosting, identities, unauthenticated=unauthenticated)
+        return
+    with pytest.raises(InvalidInput):
+        check_start(hosting, identities, unauthenticated=unauthenticated)
+
+
+@pytest.mark.parametrize("text", ["", "8080", ":8080", "host:", "host:x", "host:70000", "host:-1"])
+def test_an_address_is_a_host_and_a_port(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse_bind(text)
+
+
+def test_caps_come_from_the_environment() -> None:
+    found = read_limits({"OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "3", "OMNIGRAPH_PER_ACTOR_BYTES_MAX": ""})
+    assert (found.requests, found.bytes) == (3, 4 << 30)
+    with pytest.raises(InvalidInput):
+        read_limits({"OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "0"})

@@ -1,0 +1,56 @@
+"""Request ids, the log and the counts."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from omnigraph.server.logs import JsonLines
+from tests.server.running import ALL, TOKENS, Running
+
+
+def test_every_answer_has_an_id_which_a_client_may_choose(guarded: Running) -> None:
+    with guarded.client("bob") as client:
+        given = client.get("/schema", headers={"X-Request-Id": "mine-7"})
+        odd = client.get("/schema", headers={"X-Request-Id": "a b\t{x}"})
+        refused = client.get("/nothing")
+    assert given.headers["x-request-id"] == "mine-7"
+    assert len(odd.headers["x-request-id"]) == 26
+    assert len(refused.headers["x-request-id"]) == 26
+
+
+def test_a_request_is_one_line_of_json_without_secrets(
+    guarded: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "omnigraph.server"), guarded.client("bob") as client:
+        client.post("/query", json={"query": ALL, "params": {"private": "value"}}, params={"token": "sEcReT"})
+    (record,) = [item for item in caplog.records if item.message == "request"]
+    line = JsonLines().format(record)
+    found = json.loads(line)
+    assert "\n" not in line
+    assert {key: found[key] for key in ("method", "route", "status", "actor")} == {
+        "method": "POST",
+        "route": "/graphs/{graph_id}/query",
+        "status": 200,
+        "actor": "bob",
+    }
+    assert found["ms"] > 0
+    assert len(found["request_id"]) == 26
+    assert not any(secret in line for secret in (TOKENS["bob"], "sEcReT", "private", "value"))
+
+
+def test_requests_are_counted_by_route_and_status(guarded: Running) -> None:
+    with guarded.client("bob") as client:
+        client.get("/commits/nothing-1")
+        client.get("/commits/nothing-2")
+        with guarded.client("bob", prefix="") as outside:
+            text = outside.get("/metrics").text
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    labels = 'method="GET",route="/graphs/{graph_id}/commits/{commit_id}"'
+    count = int(lines[f'omnigraph_requests_total{{{labels},status="404"}}'])
+    assert count >= 2
+    assert int(lines[f'omnigraph_request_seconds_bucket{{{labels},le="+Inf"}}']) >= count
+    assert int(lines["omnigraph_requests_in_flight"]) == 1
+    assert "nothing-1" not in text

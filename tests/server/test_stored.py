@@ -1,0 +1,92 @@
+"""Stored queries over HTTP."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from omnigraph.server import answers
+from omnigraph.server.routing import IF_COMMIT
+from tests.server.running import TOKENS, Running, answer, everything, host, names, refusal, running
+
+
+def test_the_catalogue_tells_every_query_and_its_parameters(guarded: Running) -> None:
+    with guarded.client("bob") as client:
+        found = answer(client.get("/queries"), answers.Queries)["queries"]
+    assert [item["name"] for item in found] == ["everybody", "hire", "older"]
+    assert found[0] == {
+        "name": "everybody",
+        "tool_name": "everybody",
+        "description": "All people.",
+        "mutation": False,
+        "params": [],
+    }
+    assert found[2]["params"] == [
+        {"name": "a", "kind": "int", "nullable": False},
+        {"name": "names", "kind": "list", "item_kind": "string", "nullable": True},
+        {"name": "big", "kind": "bigint", "nullable": True},
+    ]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"null", b"{}"])
+def test_a_stored_read_needs_no_body(guarded: Running, content: bytes | None) -> None:
+    with guarded.client("bob") as client:
+        headers = {"Content-Type": "application/json"}
+        response = client.post("/queries/everybody", content=content, headers=headers)
+    assert [row["name"] for row in answer(response, answers.Read)["rows"]] == ["Ann", "Bob"]
+
+
+def test_a_stored_query_takes_parameters(guarded: Running) -> None:
+    with guarded.client("bob") as client:
+        body = {"params": {"a": 26, "big": "9007199254740993"}}
+        found = answer(client.post("/queries/older", json=body), answers.Read)
+        assert found["rows"] == [{"name": "Ann"}]
+        refusal(client.post("/queries/older", json={"params": {"a": "x"}}), 400)
+
+
+def test_a_stored_mutation_writes(client: httpx.Client) -> None:
+    found = answer(client.post("/queries/hire", json={"params": {"n": "Cid"}}), answers.Change)
+    assert found["query_name"] == "hire"
+    assert names(client) == ["Ann", "Bob", "Cid"]
+    body = {"params": {"n": "Dan"}}
+    then = found["commit"]["graph_commit_id"]
+    answer(client.post("/queries/hire/if-graph-commit", json=body, headers={IF_COMMIT: then}), answers.Change)
+    refusal(client.post("/queries/hire/if-graph-commit", json=body, headers={IF_COMMIT: then}), 412)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "text"),
+    [
+        ("hire", {"params": {"n": "x"}, "snapshot": "y"}, "snapshot"),
+        ("hire", {"expect_mutation": False}, "'hire' is a mutation — use omnigraph mutate hire"),
+        ("everybody", {"expect_mutation": True}, "'everybody' is a read — use omnigraph query everybody"),
+        ("everybody/if-graph-commit", {}, "read"),
+    ],
+)
+def test_a_stored_query_is_used_for_what_it_is(
+    client: httpx.Client, path: str, body: dict[str, object], text: str
+) -> None:
+    headers = {IF_COMMIT: "01M7F68NRJJYA661PHN2PSXM9J"} if "if-" in path else {}
+    assert text in refusal(client.post(f"/queries/{path}", json=body, headers=headers), 400)["error"]
+
+
+def test_who_may_not_invoke_cannot_tell_a_query_from_none(guarded: Running) -> None:
+    with guarded.client("eve") as client:
+        found = [client.post(f"/queries/{name}") for name in ("everybody", "hire", "nothing")]
+    assert {(item.status_code, item.text) for item in found} == {
+        (404, '{"error":"stored query not found","code":"not_found"}')
+    }
+    with guarded.client("bob") as client:
+        assert client.post("/queries/nothing").text == found[0].text
+
+
+def test_who_may_invoke_and_not_write_is_told_so(guarded: Running) -> None:
+    with guarded.client("bob") as client:
+        body = refusal(client.post("/queries/hire", json={"params": {"n": "x"}}), 403)
+    assert body["error"] == "policy denied action 'change' on branch 'main' for actor 'bob'"
+
+
+def test_who_may_invoke_and_not_read_is_told_so() -> None:
+    policy = everything("ann", actions=["invoke_query"])
+    with running(host(policy, tokens=TOKENS)) as server, server.client("ann") as client:
+        refusal(client.get("/queries"), 403)

@@ -1,0 +1,110 @@
+"""Mutations and schema changes over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from omnigraph.server import answers
+from omnigraph.server.routing import IF_COMMIT
+from tests.server.running import ADD, ALL, TOKENS, answer, everything, host, names, refusal, running
+
+DEL = "query gone($n: String) { delete Person where name = $n }"
+
+
+def add(name: str, **more: Any) -> dict[str, Any]:
+    return {"query": ADD, "params": {"n": name}, **more}
+
+
+def head(client: httpx.Client, branch: str = "main") -> str:
+    found: str = client.get(f"/commits?branch={branch}").json()["commits"][0]["graph_commit_id"]
+    return found
+
+
+def test_a_mutation_is_one_commit_of_its_actor() -> None:
+    with running(host(everything("ann"), tokens=TOKENS)) as server, server.client("ann") as client:
+        found = answer(client.post("/mutate", json=add("Cid")), answers.Change)
+        assert (found["branch"], found["query_name"], found["affected_nodes"]) == ("main", "add", 1)
+        assert (found["actor_id"], found["commit"]["actor_id"]) == ("ann", "ann")
+        assert found["commit"]["graph_branch"] is None
+        assert found["commit"] == client.get("/commits").json()["commits"][0]
+
+
+def test_a_mutation_that_matches_nothing_makes_no_commit(client: httpx.Client) -> None:
+    before = head(client)
+    found = answer(client.post("/mutate", json={"query": DEL, "params": {"n": "Zoe"}}), answers.Change)
+    assert found["commit"] is None
+    assert head(client) == before
+
+
+def test_the_old_route_and_the_old_members_still_work(client: httpx.Client) -> None:
+    body = {"query_source": ADD, "query_name": "add", "params": {"n": "Cid"}}
+    response = client.post("/change", json=body)
+    answer(response, answers.Change)
+    assert response.headers["deprecation"] == "true"
+    assert response.headers["link"] == '<mutate>; rel="successor-version"'
+    assert "Cid" in names(client)
+
+
+def test_a_read_is_no_mutation(client: httpx.Client) -> None:
+    error = refusal(client.post("/mutate", json={"query": ALL}), 400)["error"]
+    assert error == "mutation execution called on a read query; use query instead"
+
+
+def test_a_conditional_write_needs_the_head_that_it_names(client: httpx.Client) -> None:
+    before = head(client)
+    found = client.post("/mutate/if-graph-commit", json=add("Cid"), headers={IF_COMMIT: before})
+    now = answer(found, answers.Change)["commit"]["graph_commit_id"]
+    lost = client.post("/mutate/if-graph-commit", json=add("Dan"), headers={IF_COMMIT: before})
+    body = refusal(lost, 412)
+    assert "code" not in body
+    assert body["precondition_failure"] == {"expected": before, "actual": now}
+    assert names(client) == ["Ann", "Bob", "Cid"]
+
+
+@pytest.mark.parametrize("value", ["*", '"abc"', 'W/"abc"', "a,b", "", "a b"])
+def test_a_condition_is_one_plain_commit_id(client: httpx.Client, value: str) -> None:
+    refusal(client.post("/mutate/if-graph-commit", json=add("Cid"), headers={IF_COMMIT: value}), 400)
+    assert names(client) == ["Ann", "Bob"]
+
+
+def test_a_condition_is_given_once_where_it_counts_and_nowhere_else(client: httpx.Client) -> None:
+    now = head(client)
+    route = "/mutate/if-graph-commit"
+    refusal(client.post(route, json=add("Cid")), 400)
+    refusal(client.post(route, json=add("Cid"), headers=[(IF_COMMIT, now), (IF_COMMIT, now)]), 400)
+    for plain in ("/mutate", "/change", "/queries/hire"):
+        refusal(client.post(plain, json=add("Cid"), headers={IF_COMMIT: now}), 400)
+    assert names(client) == ["Ann", "Bob"]
+
+
+def test_an_id_that_is_taken_is_a_conflict_with_what_is_there(client: httpx.Client) -> None:
+    line = '{"type":"Person","data":{"name":"Ann"}}'
+    body = refusal(client.post("/load", json={"data": line, "mode": "append"}), 409)
+    assert body["error"] == "node type 'Person' already has id 'Ann'"
+    assert body["code"] == "conflict"
+    assert body["key_conflict"] == {"entity_kind": "node", "type_name": "Person", "entity_id": "Ann"}
+
+
+def test_a_constraint_that_data_breaks_is_a_bad_request(client: httpx.Client) -> None:
+    link = 'query link() { insert Knows { from: "Ann", to: "Nobody" } }'
+    assert "key_conflict" not in refusal(client.post("/mutate", json={"query": link}), 400)
+
+
+def test_a_schema_is_applied_as_one_commit(client: httpx.Client) -> None:
+    text = "node Person { name: String @key  age: I32?  city: String? }\nedge Knows: Person -> Person\n"
+    found = answer(client.post("/schema/apply", json={"schema_source": text}), answers.SchemaApplied)
+    assert (found["applied"], found["supported"], found["step_count"]) == (True, True, 1)
+    assert client.get("/schema").json() == {"schema_source": text}
+    again = answer(client.post("/schema/apply", json={"schema_source": text}), answers.SchemaApplied)
+    assert again["applied"] is False
+
+
+def test_the_text_of_a_schema_is_never_taken_for_a_path(client: httpx.Client, tmp_path: Path) -> None:
+    path = tmp_path / "secret.pg"
+    path.write_text("node Secret { name: String @key }\n", encoding="utf-8")
+    refusal(client.post("/schema/apply", json={"schema_source": str(path)}), 400)
+    assert "Secret" not in client.get("/schema").text
