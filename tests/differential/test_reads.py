@@ -22,7 +22,7 @@ from tests.differential.queries import reads
 from tests.differential.stored import LAYOUTS, stored_graph
 from tests.support.places import fresh_memory
 
-EXAMPLES = int(os.environ.get("OMNIGRAPH_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("OMNIGRAPH_EXAMPLES", "15"))
 READS = 8
 SLOW_PHASES = () if os.environ.get("OMNIGRAPH_SHRINK") == "1" else (Phase.shrink, Phase.explain)
 # What generated moments are compared with: after all of them but the last, as the clock is.

@@ -31,7 +31,7 @@ class Cuts:
     count: int = 0
     violations: list[str] = field(default_factory=list)
 
-    def chosen(self, changes: Sequence[str], sample: int = 2, *, including: Sequence[int] = ()) -> list[int]:
+    def chosen(self, changes: Sequence[str], sample: int = 1, *, including: Sequence[int] = ()) -> list[int]:
         """The numbers of the cuts to run out of a whole run's changes.
 
         A sample has those that it must include, the cut before the swap that makes things visible, and others that

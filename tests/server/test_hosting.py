@@ -69,7 +69,8 @@ def test_when_all_graphs_are_required_one_is_enough_to_stop(config: Path) -> Non
 
 
 def test_without_a_graph_that_can_be_served_there_is_no_server(tmp_path: Path) -> None:
-    for document in ({"graphs": {"gone": {"uri": "gone.omni"}}}, {"graphs": {}}):
+    documents: list[Any] = [{"graphs": {"gone": {"uri": "gone.omni"}}}, {"graphs": {}}]
+    for document in documents:
         with pytest.raises(InvalidInput, match="no graph"):
             open_hosted(read_hosting(write(tmp_path, document)), KNOWN)
 
