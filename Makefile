@@ -5,7 +5,9 @@
 BIN := .venv/bin
 STAMP := .venv/.installed
 PYTEST := $(BIN)/python -m pytest
-WORKERS ?= 2
+# More than cores: many tests wait for disks and processes. Spark has threads of its own.
+WORKERS ?= 3
+SPARK_WORKERS ?= 2
 
 .PHONY: help demo test test-spark faults sensitivity bench tables check format clean
 
@@ -20,7 +22,7 @@ demo: $(STAMP) ## Walk through what works today on a small example
 # Spark starts by forking, which a process that has opened thousands of graphs may be refused: it goes first, alone.
 test: $(STAMP) ## Run every test (WORKERS=n sets how many at a time)
 	@scripts/bootstrap java strace
-	$(PYTEST) -m "spark and not long" --numprocesses $(WORKERS) --dist loadfile
+	$(PYTEST) -m "spark and not long" --numprocesses $(SPARK_WORKERS) --dist loadfile
 	$(PYTEST) -m "not spark and not long" --numprocesses $(WORKERS) --dist loadfile --durations 15
 
 test-spark: $(STAMP) ## Run only the tests that need Spark

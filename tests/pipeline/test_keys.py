@@ -188,7 +188,11 @@ ASKED: dict[str, Select] = {
 }
 
 
-@pytest.mark.parametrize("name", ASKED)
+# Every second query is asked each time, the others with all that takes long.
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (number % 2)) for number, name in enumerate(ASKED)],
+)
 def test_a_query_has_one_answer(both: tuple[KeyTables, KeyTables], name: str) -> None:
     wanted, found = (answer(tables, ASKED[name]) for tables in both)
     assert wanted.num_rows
@@ -447,6 +451,7 @@ def test_keys_are_joined_elsewhere_beyond_a_number_of_them(
     assert bool(opened) is elsewhere
 
 
+@pytest.mark.long
 def test_a_graph_in_a_bucket_has_its_keys_joined_too(
     s3: Bucket, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,8 +75,8 @@ def test_one_actor_may_have_so_many_writes_in_flight() -> None:
     write = {"query": ADD, "params": {"n": "Cid"}}
     with running(hosted) as server, ExitStack() as stack:
         ann, bob = (stack.enter_context(server.client(actor)) for actor in ("ann", "bob"))
-        app_admission = _admission(server)
-        with app_admission.admit("ann", 1):
+        admission = _admission(server)
+        with admission.admit("ann", 1):
             response = ann.post("/mutate", json=write)
             assert refusal(response, 429) == {
                 "error": "actor in-flight count cap 1 exceeded",
@@ -94,8 +94,11 @@ def test_one_actor_may_have_so_many_writes_in_flight() -> None:
                 refusal(busy, 429)
             assert names(ann) == ["Ann", "Bob"]
             assert bob.post("/mutate", json=write).status_code == 200
-            with server.client("eve") as eve:
+            with server.client("eve") as eve, admission.admit("eve", 1):
+                # What they may not do at all is said first.
                 refusal(eve.post("/mutate", json=write), 403)
+                refusal(eve.post("/load", json={"data": ""}), 403)
+                refusal(eve.delete("/branches/x"), 403)
         assert ann.post("/mutate", json=write).status_code == 200
         refusal(ann.post("/load", json={"data": " " * 1000}), 429)
 

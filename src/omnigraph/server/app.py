@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from omnigraph import __version__
 from omnigraph.errors import OmnigraphError
-from omnigraph.server import branches, exports, history, loads, reads, service, stored, writes
+from omnigraph.server import blobs, branches, exports, history, loads, reads, service, stored, writes
 from omnigraph.server.admission import Admission
 from omnigraph.server.failures import CODES, failure, http_failure
 from omnigraph.server.hosting import Hosted
@@ -49,7 +49,7 @@ def create_app(hosted: Hosted) -> FastAPI:
     app.state.metrics = metrics
     app.state.admission = Admission(hosted.limits)
     app.state.streams = Streams(hosted.limits.exports)
-    for module in (service, reads, writes, loads, branches, history, stored, exports):
+    for module in (service, reads, blobs, writes, loads, branches, history, stored, exports):
         app.include_router(module.router)
     app.add_exception_handler(OmnigraphError, _refuse)
     app.add_exception_handler(HTTPException, _refuse_by_http)

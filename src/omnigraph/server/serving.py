@@ -135,6 +135,8 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
     except OSError as error:
         raise InvalidInput(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     with bound:
+        # Connections inherit it. Without it an answer of two writes waits 40 ms for the client to acknowledge one.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield bound
 
 

@@ -1,0 +1,165 @@
+"""Single values of bytes over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import omnigraph as og
+from omnigraph.server.byte_ranges import Unsatisfiable, parse_range
+from omnigraph.server.hosting import GraphSource, Hosting, open_hosted
+from omnigraph.server.identity import Identities
+from tests.server.running import Running, refusal, running
+
+SCHEMA = "node Doc { name: String @key  body: Blob?  size: I32? }\nedge Cites: Doc -> Doc { note: Blob? }\n"
+RECORDS = [
+    {"type": "Doc", "data": {"name": "a/b?", "body": "base64:MDEyMzQ1Njc4OQ=="}},
+    {"type": "Doc", "data": {"name": "empty", "body": "base64:"}},
+    {"type": "Doc", "data": {"name": "none"}},
+    {"type": "Doc", "data": {"name": "far", "body": "s3://bucket/a b.bin"}},
+]
+TEN = b"0123456789"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    uri = f"memory://blobs-{uuid4().hex}"
+    with og.init(uri, SCHEMA) as graph:
+        graph.load(RECORDS)
+    with running(open_hosted(Hosting((GraphSource("team", uri),)), Identities())) as found:
+        yield found
+
+
+@pytest.fixture
+def client(server: Running) -> Iterator[httpx.Client]:
+    with server.client() as found:
+        yield found
+
+
+def ask(client: httpx.Client, id_: str = "a/b?", method: str = "GET", **given: str) -> httpx.Response:
+    headers = {name.replace("_", "-"): value for name, value in given.items()}
+    params = {"entity": "node", "type": "Doc", "id": id_, "property": "body"}
+    return client.request(method, "/blob", params=params, headers=headers)
+
+
+def test_the_whole_value_comes_with_what_caches_need(client: httpx.Client) -> None:
+    found = ask(client)
+    assert (found.status_code, found.content) == (200, TEN)
+    assert found.headers["content-type"] == "application/octet-stream"
+    assert found.headers["content-length"] == "10"
+    assert found.headers["accept-ranges"] == "bytes"
+    assert found.headers["omnigraph-snapshot-id"] == "manifest:main:v2"
+    assert found.headers["etag"].startswith('"')
+    assert ask(client, "empty").content == b""
+    assert ask(client, "empty").headers["etag"] != found.headers["etag"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "content", "range_"),
+    [
+        ("bytes=0-3", b"0123", "0-3"),
+        ("bytes=7-", b"789", "7-9"),
+        ("bytes=-2", b"89", "8-9"),
+        ("bytes=-99", TEN, "0-9"),
+        ("bytes=8-99", b"89", "8-9"),
+    ],
+)
+def test_one_range_is_answered_with_those_bytes(
+    client: httpx.Client, asked: str, content: bytes, range_: str
+) -> None:
+    found = ask(client, Range=asked)
+    assert (found.status_code, found.content) == (206, content)
+    assert found.headers["content-range"] == f"bytes {range_}/10"
+
+
+@pytest.mark.parametrize("asked", ["bytes=0-1,4-5", "items=0-1", "bytes=x-y", "bytes=5-2", "bytes=-", "0-1"])
+def test_what_is_no_single_range_is_ignored(client: httpx.Client, asked: str) -> None:
+    found = ask(client, Range=asked)
+    assert (found.status_code, found.content) == (200, TEN)
+
+
+@pytest.mark.parametrize(
+    ("id_", "asked"), [("a/b?", "bytes=10-"), ("a/b?", "bytes=-0"), ("empty", "bytes=0-")]
+)
+def test_a_range_behind_the_end_cannot_be_satisfied(client: httpx.Client, id_: str, asked: str) -> None:
+    found = ask(client, id_, Range=asked)
+    length = 0 if id_ == "empty" else 10
+    assert refusal(found, 416)["blob_range"]["length"] == length
+    assert found.headers["content-range"] == f"bytes */{length}"
+
+
+def test_conditions_are_looked_at_in_their_order(client: httpx.Client) -> None:
+    etag = ask(client).headers["etag"]
+    assert refusal(ask(client, If_Match='"other"'), 412)["code"] == "conflict"
+    refusal(ask(client, If_Match=f"W/{etag}"), 412)
+    refusal(ask(client, If_Match='"other"', If_None_Match=etag), 412)
+    for matching in (etag, "*", f'"other", {etag}'):
+        assert ask(client, If_Match=matching).status_code == 200
+    for known in (etag, f"W/{etag}", "*", f'"other",{etag}'):
+        found = ask(client, If_None_Match=known, Range="bytes=0-1")
+        assert (found.status_code, found.content, found.headers["etag"]) == (304, b"", etag)
+    assert ask(client, If_None_Match='"other"').status_code == 200
+    assert ask(client, If_Range=etag, Range="bytes=0-1").status_code == 206
+    for stale in ('"other"', f"W/{etag}", "Sun, 15 Nov 2026 19:00:00 GMT"):
+        assert ask(client, If_Range=stale, Range="bytes=0-1").status_code == 200
+
+
+def test_a_head_request_has_the_headers_alone(client: httpx.Client) -> None:
+    found = ask(client, method="HEAD", Range="bytes=0-1", If_Range='"x"')
+    assert (found.status_code, found.content, found.headers["content-length"]) == (200, b"", "10")
+    assert found.headers["etag"] == ask(client).headers["etag"]
+
+
+def test_what_is_kept_elsewhere_is_pointed_at_and_never_fetched(client: httpx.Client) -> None:
+    found = ask(client, "far")
+    assert (found.status_code, found.headers["location"]) == (302, "s3://bucket/a%20b.bin")
+    assert found.headers["cache-control"] == "no-store"
+    assert "omnigraph-snapshot-id" in found.headers
+    assert "etag" not in found.headers
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"id": "nobody"}, 404),
+        ({"id": "none"}, 404),
+        ({"id": "' OR 1=1 --"}, 404),
+        ({"type": "Nothing"}, 400),
+        ({"type": "Cites"}, 400),
+        ({"property": "size"}, 400),
+        ({"property": "id"}, 400),
+        ({"property": "nothing"}, 400),
+        ({"entity": "interface"}, 400),
+        ({"branch": "main", "snapshot": "x"}, 400),
+        ({"branch": "nowhere"}, 404),
+        ({"snapshot": "nothing"}, 404),
+    ],
+)
+def test_a_value_that_is_not_there_is_refused(
+    client: httpx.Client, change: dict[str, str], status: int
+) -> None:
+    params = {"entity": "node", "type": "Doc", "id": "a/b?", "property": "body", **change}
+    refusal(client.get("/blob", params=params), status)
+
+
+@given(st.integers(0, 30), st.integers(0, 40), st.none() | st.integers(0, 40))
+@settings(max_examples=200, deadline=None)
+def test_a_range_is_what_slicing_gives(length: int, start: int, end: int | None) -> None:
+    data = bytes(range(length))
+    text = f"bytes={start}-{'' if end is None else end}"
+    if end is not None and end < start:
+        assert parse_range([text], length) is None
+        return
+    wanted = data[start:] if end is None else data[start : end + 1]
+    if not wanted:
+        with pytest.raises(Unsatisfiable):
+            parse_range([text], length)
+        return
+    span = parse_range([text], length)
+    assert span is not None
+    assert data[span.start : span.end + 1] == wanted
