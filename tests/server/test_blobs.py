@@ -110,7 +110,7 @@ def test_conditions_are_looked_at_in_their_order(client: httpx.Client) -> None:
 
 
 def test_a_head_request_has_the_headers_alone(client: httpx.Client) -> None:
-    found = ask(client, method="HEAD", Range="bytes=0-1", If_Range='"x"')
+    found = ask(client, method="HEAD", Range="bytes=0-1")
     assert (found.status_code, found.content, found.headers["content-length"]) == (200, b"", "10")
     assert found.headers["etag"] == ask(client).headers["etag"]
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 import logging
-from typing import Any
+from typing import Any, cast
 
-import httpx
 import pytest
 
+import omnigraph as og
 from omnigraph import errors
 from omnigraph.server.answers import Failure
 from omnigraph.server.failures import failure
+from omnigraph.server.hosting import HostedGraph
 from tests.server.running import Running, refusal
 
 CASES: list[tuple[errors.OmnigraphError, int, dict[str, Any]]] = [
@@ -96,18 +97,23 @@ def test_every_class_of_errors_is_thought_of() -> None:
 
 
 def test_a_defect_becomes_a_500_that_tells_its_request_and_nothing_else(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    open_server: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def break_down(*_: object) -> None:
-        raise RuntimeError("secret of ours")
-
-    # The one thing that no request can bring about.
-    monkeypatch.setattr("omnigraph.server.reads.snapshot_body", break_down)
-    with caplog.at_level(logging.ERROR, "omnigraph.server"):
-        response = client.get("/snapshot", headers={"X-Request-Id": "mine-1"})
+    # No request can bring one about, so something is hosted that is no graph at all.
+    graphs = open_server.hosted.graphs
+    assert isinstance(graphs, dict)
+    graphs["broken"] = HostedGraph("broken", cast(og.Graph, object()))
+    try:
+        with (
+            caplog.at_level(logging.ERROR, "omnigraph.server"),
+            open_server.client(prefix="/graphs/broken") as client,
+        ):
+            response = client.get("/snapshot", headers={"X-Request-Id": "mine-1"})
+    finally:
+        del graphs["broken"]
     body = refusal(response, 500)
     assert body == {"error": "internal error", "code": "internal", "request_id": "mine-1"}
-    assert "secret of ours" in caplog.text
+    assert "acting_as" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,11 @@ def test_a_policy_looks_at_the_branch_however_it_is_spelled(guarded: Running) ->
         lines = {"Content-Type": "application/x-ndjson"}
         load = client.post("/load/ndjson?branch=dev&from=main", content=b"", headers=lines)
         assert "branch_create" in refusal(load, 403)["error"]
+        # All of it is decided before anything is said about what was sent.
+        odd = client.post(
+            "/load/ndjson?branch=dev&from=main", content=b"", headers={"Content-Type": "text/plain"}
+        )
+        assert "branch_create" in refusal(odd, 403)["error"]
         assert names(client) == ["Ann", "Bob"]
 
 

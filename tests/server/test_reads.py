@@ -57,6 +57,7 @@ def test_a_query_by_a_commit_reads_that_state(client: httpx.Client) -> None:
             400,
             "query 'add' contains mutations (insert/update/delete); use POST /mutate for write queries",
         ),
+        ({"query": ALL, "branch": " "}, 400, "branch name cannot be empty"),
         ({"query": "query x("}, 400, ""),
         ({"query": ""}, 400, ""),
         ({}, 400, "body.query: Field required"),

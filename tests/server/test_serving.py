@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import httpx
 import pytest
 
 import omnigraph as og
+from omnigraph.server.serving import listening
 from tests.cli.running import run
 from tests.server.running import SCHEMA, TOKENS
 
@@ -65,6 +67,13 @@ def test_a_server_says_where_it_listens_and_ends_when_told_to(graphs: Path) -> N
     requests = [item for item in lines if item["message"] == "request"]
     assert [item["route"] for item in requests] == ["/healthz", "/graphs/{graph_id}/branches"]
     assert TOKENS["ann"] not in err
+
+
+def test_small_answers_are_not_held_back() -> None:
+    with listening("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
+        connection, _ = bound.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 @pytest.mark.parametrize(

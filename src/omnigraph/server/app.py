@@ -96,7 +96,7 @@ async def _refuse_shape(_: Request, error: Exception) -> Response:
 def _problem(item: dict[str, Any]) -> str:
     """Where a request is wrong and how, without repeating what was sent."""
     place = ".".join(str(part)[:80] for part in item["loc"])
-    return f"{place}: {item['msg']}"
+    return f"{place}: {item['msg'].removeprefix('Value error, ')}"
 
 
 def _describe(app: FastAPI, *, secured: bool) -> None:

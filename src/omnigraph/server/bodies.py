@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 
 from omnigraph.api.changes import Kind, Op
 
+
+def _trimmed(name: str) -> str:
+    if not name.strip():
+        raise ValueError("branch name cannot be empty")
+    return name.strip()
+
+
 # Spelled with spaces around it, a branch is still the same one to everybody who is asked about it.
-Branch: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True)]
+Branch: TypeAlias = Annotated[str, AfterValidator(_trimmed)]
 Mode: TypeAlias = Literal["append", "merge", "overwrite"]
 
 QUERY = AliasChoices("query", "query_source")
