@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from unicodedata import normalize
 
 K1 = 1.2
 B = 0.75
@@ -13,12 +14,12 @@ _TOKEN = re.compile(r"[^\W_]+")
 
 
 def tokens(text: str) -> list[str]:
-    """The lower-cased runs of letters and digits.
+    """The runs of letters and digits, however their case and their accents are written.
 
-    >>> tokens("Graph-databases, 2nd_edition: É!")
+    >>> tokens("Graph-databases, 2nd_edition: E\u0301!")
     ['graph', 'databases', '2nd', 'edition', 'é']
     """
-    return _TOKEN.findall(text.lower())
+    return _TOKEN.findall(normalize("NFKC", normalize("NFKC", text).casefold()))
 
 
 def any_token(text: str, query: str) -> bool:
