@@ -444,6 +444,7 @@ def test_folding_in_threads_while_others_publish_loses_nothing() -> None:
     assert len(list(first.all_commits(view))) == 181
 
 
+@pytest.mark.long
 def test_fragments_stay_few_over_fifteen_hundred_commits() -> None:
     manifest = make_manifest(fresh_memory())
     records = []
