@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from omnigraph.catalog.catalog import Column, Table
+from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.json_rows import json_values
 
 if TYPE_CHECKING:
@@ -14,24 +14,26 @@ if TYPE_CHECKING:
 # {"properties": {...}}, for an edge with {"endpoints": {"from": ..., "to": ...}} beside it.
 Image: TypeAlias = dict[str, Any]
 
+# What an edge's ends are called outside the tables.
+ENDS: Mapping[str, str] = {"src": "from", "dst": "to"}
 
-def images(table: Table, rows: pa.Table, columns: Sequence[tuple[Column, str]] | None = None) -> list[Image]:
-    """One image a row: every declared property in the order of its name, and the ends of an edge.
 
-    `columns` pairs each property with the column that it has in `rows`; without it that is the physical one.
+def images(table: Table, rows: pa.Table, names: Mapping[str, str] | None = None) -> Iterator[Image]:
+    """One image a row of physical columns: every declared property in the order of its name, and an edge's ends.
+
+    `names` says what properties are called by their physical columns, where that is not what the table says.
     """
-    pairs = columns or [(item, item.physical) for item in table.columns if item.property_id is not None]
-    names = [column.name for column, _ in pairs]
-    values = [json_values(rows[name], column.type) for column, name in pairs]
-    properties = (
-        [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
-        if values
-        else [{} for _ in range(rows.num_rows)]
-    )
+    properties = [column for column in table.columns if column.property_id is not None]
+    shown = [column.name if names is None else names[column.physical] for column in properties]
+    columns = [json_values(rows[column.physical], column.type) for column in properties]
+    values = zip(*columns, strict=True) if columns else iter([()] * rows.num_rows)
     if table.kind == "node":
-        return [{"properties": item} for item in properties]
-    ends = zip(rows["src"].to_pylist(), rows["dst"].to_pylist(), strict=True)
-    return [
-        {"properties": item, "endpoints": {"from": source, "to": target}}
-        for item, (source, target) in zip(properties, ends, strict=True)
-    ]
+        for row in values:
+            yield {"properties": dict(zip(shown, row, strict=True))}
+        return
+    ends = zip(*(rows[name].to_pylist() for name in ENDS), strict=True)
+    for row, places in zip(values, ends, strict=True):
+        yield {
+            "properties": dict(zip(shown, row, strict=True)),
+            "endpoints": dict(zip(ENDS.values(), places, strict=True)),
+        }

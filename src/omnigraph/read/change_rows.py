@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Column, Table
+from omnigraph.catalog.images import ENDS
 from omnigraph.catalog.json_rows import json_values
 from omnigraph.engine.sameness import Bools
 from omnigraph.engine.table_diff import DELETE, INSERT, ChangeBatch
@@ -20,7 +21,6 @@ from omnigraph.lang.temporal import days_of
 from omnigraph.lang.types import PropType, Scalar
 from omnigraph.read.change_records import Op
 from omnigraph.read.changes import OPS, TypeDiff
-from omnigraph.read.entity import ENDS
 from omnigraph.read.record_lines import json_texts
 from omnigraph.store.records import CommitRecord
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Table
-from omnigraph.catalog.json_rows import json_values
+from omnigraph.catalog.images import ENDS, images
 from omnigraph.engine.table_diff import DELETE, INSERT, UPDATE, ChangeBatch, Side, TableDiff
 from omnigraph.errors import ChangeFeedGap, Conflict, NotFound
 from omnigraph.graph.history import get_commit
@@ -25,7 +25,6 @@ from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot, reclaimed
 from omnigraph.read.change_records import Change, ChangeFilter, Image, Kind, Op
 from omnigraph.read.cursors import Place
-from omnigraph.read.entity import ENDS
 from omnigraph.store.records import CommitRecord
 
 OPS: Final[Mapping[int, Op]] = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
@@ -123,21 +122,7 @@ class TypeDiff:
             yield tuple(dict.fromkeys(name for name, flag in zip(names, row, strict=True) if flag))
 
     def _images(self, table: Table | None, rows: pa.Table) -> Iterator[Image]:
-        if table is None or not rows.num_rows:
-            return
-        columns = {
-            column.physical: json_values(rows[column.physical], column.type) for column in table.columns
-        }
-        del columns["id"]
-        ends = [columns.pop(name) for name in ENDS if name in columns]
-        names = [self.names[column] for column in columns]
-        places = zip(*ends, strict=True) if ends else None
-        values = zip(*columns.values(), strict=True) if columns else iter([()] * rows.num_rows)
-        for row in values:
-            image: Image = {"properties": dict(zip(names, row, strict=True))}
-            if places is not None:
-                image["endpoints"] = dict(zip(ENDS.values(), next(places), strict=True))
-            yield image
+        return iter(()) if table is None else images(table, rows, self.names)
 
     @cached_property
     def names(self) -> dict[str, str]:

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 
 from omnigraph.catalog.catalog import Catalog, Table
+from omnigraph.catalog.images import ENDS
 from omnigraph.catalog.json_rows import json_values
 from omnigraph.errors import NotFound
 from omnigraph.lang.source import did_you_mean
 from omnigraph.read.session import ReadSession
-
-# What an edge's ends are called outside the tables.
-ENDS = {"src": "from", "dst": "to"}
 
 
 def find_entity(session: ReadSession, type_name: str, id_: str) -> dict[str, Any] | None:

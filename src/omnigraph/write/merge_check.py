@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Catalog, Table, table_key
-from omnigraph.catalog.images import Image, images
+from omnigraph.catalog.images import ENDS, Image, images
 from omnigraph.engine.table_diff import DELETE
 from omnigraph.lang.schema import Cardinality, EdgeType, NodeType
 from omnigraph.write.delta import TableDelta, Violation
@@ -141,7 +141,7 @@ def _conflicts(
             types[key].table.name,
             item.id if kind in ("unique_violation", "orphan_edge") else None,
             item.message,
-            {"src": "from", "dst": "to"}.get(item.property or "", item.property),
+            ENDS.get(item.property or "", item.property),
             None,
             ours,
             theirs,

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Column, Table
 from omnigraph.catalog.columns import arrow_schema
-from omnigraph.catalog.images import Image, images
+from omnigraph.catalog.images import ENDS, Image, images
 from omnigraph.catalog.json_rows import json_values
 from omnigraph.engine.sameness import differing
 from omnigraph.engine.table_diff import DELETE, INSERT, ChangeBatch, TableDiff
@@ -34,7 +34,6 @@ KEEP: Final = 0
 PUT: Final = 1
 REMOVE: Final = 2
 
-_SHOWN = {"src": "from", "dst": "to"}
 _SAYS = {
     "divergent_insert": "divergent insert for id '{}'",
     "divergent_update": "divergent update for id '{}'",
@@ -247,7 +246,7 @@ class TableMerge:
         for row, before, above, below in zip(rows.tolist(), *values, strict=True):
             place = int(upper[row])
             kind = "divergent_insert" if self.upper.ops[place] == INSERT else "divergent_update"
-            yield row, self._conflict(kind, place, _SHOWN.get(column.name, column.name), before, above, below)
+            yield row, self._conflict(kind, place, ENDS.get(column.name, column.name), before, above, below)
 
     def _conflict(
         self, kind: Any, place: int, name: str | None, base: Any, above: Any, below: Any
