@@ -629,6 +629,23 @@ def test_a_commit_takes_over_nothing_that_was_removed_meanwhile(tmp_path: Path) 
     assert graph.head() == before
 
 
+def test_a_commit_builds_on_nothing_of_another_branch_that_was_removed_meanwhile(tmp_path: Path) -> None:
+    graph = make_graph(str(tmp_path / "graph"))
+    graph.create_branch("side")
+    write(graph, staging({"a": "1"}), branch="side")
+    pin, before = graph.snapshot("side").pin(PERSON), graph.head()
+
+    def building(transaction: Transaction) -> OperationClass:
+        staged = graph.tables.stage(pin, delete_ids=["a"])
+        transaction.take_staged(transaction.base.table(PERSON), staged, pin.version)
+        (tmp_path / "graph" / pin.path / "_versions" / f"d{pin.version}.manifest").unlink()
+        return "strict"
+
+    with pytest.raises(Conflict, match=f"version {pin.version} .* was removed while"):
+        write(graph, building)
+    assert graph.head() == before
+
+
 def test_whoever_removes_versions_and_whoever_takes_them_over_see_each_other(
     graph: Repository, other: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import omnigraph as og
 from omnigraph.api.merges import Merged
-from omnigraph.errors import ConstraintViolation, MergeConflicts
+from omnigraph.errors import Conflict, ConstraintViolation, MergeConflicts
 from omnigraph.graph.intents import Intents
 from omnigraph.store.objects import ObjectStore
 from tests.write.merges import (
@@ -192,3 +193,18 @@ def test_progress_tells_what_is_compared_checked_and_stored() -> None:
     told: list[tuple[str, int]] = []
     graph.branches.merge("theirs", progress=lambda stage, rows: told.append((stage, rows)))
     assert told == [("compare", 1), ("check", 1), ("stage", 1)]
+
+
+def test_a_merge_builds_on_no_version_of_theirs_that_was_removed_meanwhile(tmp_path: Path) -> None:
+    graph = og.init(str(tmp_path / "graph"), schema=SCHEMA)
+    graph.load(base_rows())
+    graph.branches.create("theirs")
+    put(graph, person("base0", age=2))
+    # Theirs is the larger side, so that ours is laid over its version.
+    put(graph, *(person(f"more{number}") for number in range(20)), branch="theirs")
+    pin = graph.snapshot("theirs").pin("node:Person")
+    version = tmp_path / "graph" / pin.path / "_versions" / f"d{pin.version}.manifest"
+    before = head(graph)
+    with pytest.raises(Conflict, match="was removed while this merge took it over"):
+        graph.branches.merge("theirs", progress=Meanwhile("stage", version.unlink))
+    assert head(graph) == before

@@ -18,6 +18,7 @@ class TableWrite:
     """One table's new version and the one that the base has; `expected` is None for a table that is new.
 
     `content` names the commit that made the rows, where that is not this one: the version is another branch's.
+    `built_on` is the version of another branch that this one shares its files with.
     """
 
     path: str
@@ -25,6 +26,7 @@ class TableWrite:
     version: int
     rows: int
     content: str | None = None
+    built_on: int | None = None
 
     def to_body(self) -> Body:
         """The JSON form."""
@@ -35,13 +37,18 @@ class TableWrite:
             "version": str(self.version),
             "rows": self.rows,
             "content": self.content,
+            "built_on": None if self.built_on is None else str(self.built_on),
         }
 
     @classmethod
     def from_body(cls, body: Body) -> TableWrite:
         """Read the JSON form."""
         expected = None if body["expected"] is None else int(body["expected"])
-        return cls(body["path"], expected, int(body["version"]), int(body["rows"]), body.get("content"))
+        found = body.get("built_on")
+        built_on = None if found is None else int(found)
+        return cls(
+            body["path"], expected, int(body["version"]), int(body["rows"]), body.get("content"), built_on
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +86,13 @@ class Plan:
         return self.reads | frozenset(self.writes) | self.drops
 
     @property
-    def taken(self) -> tuple[TableWrite, ...]:
-        """The versions that other commits made, which this one takes over."""
-        return tuple(write for write in self.writes.values() if write.content is not None)
+    def taken(self) -> tuple[tuple[str, int], ...]:
+        """The versions of other branches that this commit takes over or builds on, each with its table's path."""
+        found = [
+            (write.path, write.version if write.content is not None else write.built_on)
+            for write in self.writes.values()
+        ]
+        return tuple((path, version) for path, version in found if version is not None)
 
     def label(self, table: str) -> str:
         """What messages call a table."""

@@ -99,13 +99,13 @@ def publish(
 
 
 def _check_taken(manifest: Manifest, plan: Plan) -> None:
-    for write in plan.taken:
+    for path, version in plan.taken:
         try:
-            manifest.root.open(write.path, write.version)
+            manifest.root.open(path, version)
         except NotFound as error:
             raise Conflict(
-                f"version {write.version} of {write.path} was removed while this {plan.operation} took it over",
-                details={"branch": plan.branch, "path": write.path, "version": str(write.version)},
+                f"version {version} of {path} was removed while this {plan.operation} took it over",
+                details={"branch": plan.branch, "path": path, "version": str(version)},
                 hint="try again on what the branches are now",
             ) from error
 

@@ -82,10 +82,13 @@ class Transaction:
             pin.path, self._expected(table), pin.version, pin.rows, pin.content
         )
 
-    def take_staged(self, table: Table, staged: StagedTable) -> None:
-        """Take over a version of a table whatever it was staged on: this commit changes its rows."""
+    def take_staged(self, table: Table, staged: StagedTable, built_on: int | None = None) -> None:
+        """Take over a version of a table whatever it was staged on: this commit changes its rows.
+
+        `built_on` is that version, where it is another branch's.
+        """
         self._writes[str(table.id)] = TableWrite(
-            staged.path, self._expected(table), staged.version, staged.rows
+            staged.path, self._expected(table), staged.version, staged.rows, built_on=built_on
         )
 
     def _expected(self, table: Table) -> int | None:

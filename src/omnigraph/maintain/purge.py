@@ -68,10 +68,12 @@ class _Purge:
         self._remove(versions)
         # Nobody asks for a number; what counts is that the registry is another one from here on.
         self._repository.reserve_identities(0, 0)
-        for version in self._heads(self._repository.manifest.refresh()) & doomed.keys():
+        standing = self._heads(self._repository.manifest.refresh())
+        for version in standing & doomed.keys():
             name = version_file(version)
             self._repository.objects.put(f"{self._path}/{name}", contents.pop(name))
-            heads.add(version)
+        # Also those that were never doomed: a merge may have built one on files of a version that is.
+        heads |= standing
         # What a branch stands at must be there: if it is not, nothing more is removed.
         needed = NeededFiles.all_of(
             [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -26,7 +26,7 @@ class Metrics:
         self._in_flight = 0
         self._requests: Counter[tuple[str, str, int]] = Counter()
         self._buckets: dict[tuple[str, str], list[int]] = {}
-        self._seconds: Counter[tuple[str, str]] = Counter()
+        self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
 
     def begin(self) -> None:
         """A request has come in."""
@@ -40,7 +40,7 @@ class Metrics:
             self._requests[method, route, status] += 1
             buckets = self._buckets.setdefault((method, route), [0] * (len(BUCKETS) + 1))
             buckets[bisect_left(BUCKETS, seconds)] += 1
-            self._seconds[method, route] += seconds  # type: ignore[assignment]
+            self._seconds[method, route] += seconds
 
     def render(self) -> str:
         """Everything so far."""

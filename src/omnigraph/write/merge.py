@@ -8,7 +8,7 @@ is laid over; tables that cannot have come into contradiction are not read at al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
@@ -17,8 +17,17 @@ from omnigraph.catalog.catalog import Catalog, table_key
 from omnigraph.errors import NotFound
 from omnigraph.graph.snapshot import reclaimed
 from omnigraph.graph.transaction import Transaction
+from omnigraph.lang.schema import EdgeType
 from omnigraph.write.merge_check import broken_rules, has_new_rules
-from omnigraph.write.merge_conflicts import Choice, MergeConflict, Resolutions, in_order, refuse_conflicts
+from omnigraph.write.merge_conflicts import (
+    CHOICES,
+    Choice,
+    MergeConflict,
+    Resolutions,
+    in_order,
+    other_side,
+    refuse_conflicts,
+)
 from omnigraph.write.merge_schema import MergedSchema, Reserve, merge_schemas
 from omnigraph.write.merge_stage import Counts, count_rows, stage_rows
 from omnigraph.write.merge_tables import Sides, TypeSides
@@ -74,7 +83,7 @@ class Merge:
     @property
     def basis(self) -> Choice:
         """The side whose tables stay where both changed them."""
-        return "ours" if self._upper == "theirs" else "theirs"
+        return other_side(self._upper)
 
     # --- deciding ----------------------------------------------------------------------------------------
 
@@ -151,35 +160,27 @@ class Merge:
             if self._is_by_row(self._types[key]) or has_new_rules(self.catalog, self._types[key], self._upper)
         }
         for edge in self.catalog.schema.edges:
-            group = {
-                table_key("edge", edge.name),
-                table_key("node", edge.source),
-                table_key("node", edge.target),
-            }
-            if group & upper and self._may_contradict(edge.name, (edge.source, edge.target)):
+            group = _connected(edge)
+            if group & upper and self._may_contradict(edge):
                 wanted |= group & upper
         # What is checked is checked with everything around it: an edge that went with its node is no orphan.
         return sorted(self._closure(wanted, upper))
 
     def _closure(self, wanted: set[str], upper: set[str]) -> set[str]:
-        groups = [
-            {table_key("edge", edge.name), table_key("node", edge.source), table_key("node", edge.target)}
-            & upper
-            for edge in self.catalog.schema.edges
-        ]
+        groups = [_connected(edge) & upper for edge in self.catalog.schema.edges]
         while True:
             grown = wanted.union(*(group for group in groups if group & wanted))
             if grown == wanted:
                 return wanted
             wanted = grown
 
-    def _may_contradict(self, edge: str, nodes: Iterable[str]) -> bool:
+    def _may_contradict(self, edge: EdgeType) -> bool:
         """Whether one side may have added edges to nodes that the other removed."""
-        edges = self._types[table_key("edge", edge)]
-        for node in nodes:
+        edges = self._types[table_key("edge", edge.name)]
+        for node in (edge.source, edge.target):
             ends = self._types[table_key("node", node)]
-            for side, other in (("ours", "theirs"), ("theirs", "ours")):
-                added, removed = edges.diff(_choice(side)), ends.diff(_choice(other))
+            for side in CHOICES:
+                added, removed = edges.diff(side), ends.diff(other_side(side))
                 if added is not None and removed is not None and added.adds and removed.removes:
                     return True
         return False
@@ -236,7 +237,9 @@ class Merge:
         transaction.hold()
         self._tell("stage", int((merge.actions != KEEP).sum()))
         staged, counts = stage_rows(item, merge, self.basis)
-        transaction.take_staged(item.table, staged)
+        # Where ours does not have the type the rows are theirs too.
+        theirs = item.pin("theirs") if "theirs" in (self.basis, item.only_side) else None
+        transaction.take_staged(item.table, staged, None if theirs is None else theirs.version)
         return counts
 
     def _whole_side(self, item: TypeSides, merge: TableMerge | None) -> Choice | None:
@@ -264,12 +267,7 @@ class Merge:
         must not wait for a writer of something else to pause.
         """
         changed = {key for key, item in self._types.items() if item.changed("theirs")}
-        for edge in self.catalog.schema.edges:
-            group = {
-                table_key("edge", edge.name),
-                table_key("node", edge.source),
-                table_key("node", edge.target),
-            }
+        for group in map(_connected, self.catalog.schema.edges):
             if group & changed:
                 changed |= group
         known = (self._types[key].known("ours") for key in changed)
@@ -292,8 +290,9 @@ def _is_pure(merge: TableMerge | None) -> bool:
     return merge is None or merge.is_pure
 
 
-def _choice(side: str) -> Choice:
-    return "ours" if side == "ours" else "theirs"
+def _connected(edge: EdgeType) -> set[str]:
+    """An edge type and the types that it connects."""
+    return {table_key("edge", edge.name), table_key("node", edge.source), table_key("node", edge.target)}
 
 
 def fast_forward(transaction: Transaction, sides: Sides) -> tuple[str, ...]:

@@ -16,14 +16,19 @@ from omnigraph.write.merge_tables import TypeSides
 from omnigraph.write.overlay import Overlay
 
 
+def rows_of(snapshot: Snapshot) -> Overlay:
+    """The rows of a state, as a write that changes nothing sees them."""
+    head = HeadRecord(snapshot.branch, snapshot.commit.incarnation, snapshot.commit)
+    return Overlay(Transaction(head, snapshot), Bindings())
+
+
 class MergeBasis:
     """Answers for one side of a merge. A type that it does not have is empty, a property is null."""
 
     def __init__(self, types: Mapping[str, TypeSides], choice: Choice, snapshot: Snapshot) -> None:
         self._types = types
         self._choice: Choice = choice
-        head = HeadRecord(snapshot.branch, snapshot.commit.incarnation, snapshot.commit)
-        self._overlay = Overlay(Transaction(head, snapshot), Bindings())
+        self._overlay = rows_of(snapshot)
 
     def find(self, key: str, column: str, values: pa.Array, columns: list[str]) -> pa.Table:
         """Rows of a table whose column has one of the values, by logical column name."""

@@ -15,7 +15,7 @@ from omnigraph.lang.schema import Cardinality, EdgeType, NodeType
 from omnigraph.write.delta import TableDelta, Violation
 from omnigraph.write.findings import Findings
 from omnigraph.write.merge_basis import MergeBasis
-from omnigraph.write.merge_conflicts import Choice, ConflictKind, MergeConflict
+from omnigraph.write.merge_conflicts import Choice, ConflictKind, MergeConflict, other_side
 from omnigraph.write.merge_tables import Sides, TypeSides
 from omnigraph.write.row_rules import row_violations
 from omnigraph.write.set_rules import entity_of, held_twice
@@ -72,7 +72,7 @@ def _card(entity: NodeType | EdgeType) -> Cardinality | None:
 
 
 def _nothing(item: TypeSides, basis: Choice) -> TableMerge:
-    upper: Choice = "theirs" if basis == "ours" else "ours"
+    upper: Choice = other_side(basis)
     none = Delta.read(None, item.table)
     return TableMerge(item.table, none, none, upper_is=upper, shared=item.shared_columns)
 

@@ -25,7 +25,7 @@ ConflictKind: TypeAlias = Literal[
 # A side, or by the id of a conflict a side or {"value": ...}.
 Resolve: TypeAlias = str | Mapping[str, Any] | None
 
-CHOICES: Final = ("ours", "theirs")
+CHOICES: Final[tuple[Choice, ...]] = ("ours", "theirs")
 _NAMED = 3
 
 
@@ -141,6 +141,11 @@ class Resolutions:
                 details={"unknown_conflicts": idle},
                 hint="look at the conflicts again with a dry run; one whose values changed has another id",
             )
+
+
+def other_side(choice: Choice) -> Choice:
+    """The side across."""
+    return "ours" if choice == "theirs" else "theirs"
 
 
 def takes_value(conflict: MergeConflict) -> bool:

@@ -9,16 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import arrow_schema
-from omnigraph.engine.bindings import Bindings
 from omnigraph.engine.table_diff import DELETE, INSERT
-from omnigraph.graph.transaction import Transaction
 from omnigraph.store.addresses import carry_addresses
-from omnigraph.store.records import HeadRecord, TablePin
+from omnigraph.store.records import TablePin
 from omnigraph.store.tables import StagedTable
 from omnigraph.store.version_diff import Addresses
-from omnigraph.write.merge_conflicts import Choice
+from omnigraph.write.merge_basis import rows_of
+from omnigraph.write.merge_conflicts import Choice, other_side
 from omnigraph.write.merge_tables import TypeSides
-from omnigraph.write.overlay import ADDRESS, Overlay
+from omnigraph.write.overlay import ADDRESS
 from omnigraph.write.three_way import KEEP, PUT, REMOVE, Mask, TableMerge
 
 # Rows that were inserted, updated and deleted.
@@ -47,7 +46,7 @@ def count_rows(item: TypeSides, merge: TableMerge, basis: Choice) -> Counts:
     if pin is not None:
         known, _ = _find_rows(item, merge, basis, pin)
         return _counts(merge, known)
-    taken = item.pin("theirs" if basis == "ours" else "ours")
+    taken = item.pin(other_side(basis))
     assert taken is not None
     unwanted = int(((merge.actions == KEEP) & (merge.upper.ops != DELETE)).sum())
     return {"inserted": taken.rows - unwanted, "updated": 0, "deleted": 0}
@@ -64,7 +63,7 @@ def _counts(merge: TableMerge, known: Mask) -> Counts:
 
 def _stage_new(item: TypeSides, merge: TableMerge, basis: Choice) -> tuple[StagedTable, Counts]:
     """A type that the basis does not have: the other side's version, less what is not to be there."""
-    upper: Choice = "theirs" if basis == "ours" else "ours"
+    upper: Choice = other_side(basis)
     pin = item.pin(upper)
     assert pin is not None
     tables = item.sides.of(upper).tables
@@ -136,9 +135,8 @@ def _look_up(
 ) -> None:
     snapshot, table = item.sides.of(basis), item.known(basis)
     assert table is not None
-    head = HeadRecord(snapshot.branch, snapshot.commit.incarnation, snapshot.commit)
     ids = merge.ids.take(pa.array(places))
-    rows = Overlay(Transaction(head, snapshot), Bindings()).find(table.key, "id", ids, ["id", ADDRESS])
+    rows = rows_of(snapshot).find(table.key, "id", ids, ["id", ADDRESS])
     where = pc.index_in(ids, value_set=rows["id"].combine_chunks()).fill_null(-1).to_numpy()
     found = where >= 0
     known[places[found]] = True

@@ -13,7 +13,7 @@ from omnigraph.catalog.merge import MergedColumn, MergedTable
 from omnigraph.engine.table_diff import Side, TableDiff
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.records import TablePin
-from omnigraph.write.merge_conflicts import Choice
+from omnigraph.write.merge_conflicts import CHOICES, Choice
 from omnigraph.write.three_way import Delta
 
 
@@ -51,6 +51,12 @@ class TypeSides:
         """The table of the type as one of the states has it."""
         found: Table | None = getattr(self.merged, side)
         return found
+
+    @property
+    def only_side(self) -> Choice | None:
+        """The one side that has the type, if the other has not."""
+        sides: list[Choice] = [side for side in CHOICES if self.known(side) is not None]
+        return sides[0] if len(sides) == 1 else None
 
     def pin(self, side: Literal["base", "ours", "theirs"]) -> TablePin | None:
         """The version that one of the states pins."""
