@@ -30,6 +30,11 @@ class Snapshot:
         return self.commit.id
 
     @property
+    def schema(self) -> str:
+        """The text of the schema that the state obeys."""
+        return self.catalog.source
+
+    @property
     def types(self) -> Mapping[str, TablePin]:
         """Every table by its key, ``node:Person``, with its pin."""
         return {key: self.pin(key) for key in self.catalog.tables}
