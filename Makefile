@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 3
 SPARK_WORKERS ?= 2
 
-.PHONY: help demo test test-spark faults sensitivity bench tables check format clean
+.PHONY: help demo test test-spark faults sensitivity bench traffic tables check format clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -44,6 +44,9 @@ bench: $(STAMP) ## Compare with peers on a generated graph and print the ratios
 	$(BIN)/python -m bench.run
 	@scripts/bootstrap java
 	$(BIN)/python -m bench.loads
+
+traffic: $(STAMP) ## Clients of other processes against a server, undisturbed and with kills, and the proof
+	$(BIN)/python -m bench.traffic
 
 tables: $(STAMP) ## Compute the parser tables anew after a change of a grammar or of lark
 	@scripts/parser-tables

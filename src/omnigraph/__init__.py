@@ -1,13 +1,14 @@
 """OmniGraph: a typed property-graph database on Lance tables that branches, merges and time-travels."""
 
 from omnigraph import aio, errors
-from omnigraph.api.commits import Branch, Commit, Index, Receipt, Repair
+from omnigraph.api.commits import Branch, Commit, Index, Receipt, Recovery, Repair
 from omnigraph.api.entry import init, open  # noqa: A004 - the name is part of the API
 from omnigraph.api.graph import Graph
 from omnigraph.api.loads import LoadReceipt
 from omnigraph.api.merges import Merged
 from omnigraph.api.result import Result
 from omnigraph.api.schemas import SchemaApplied
+from omnigraph.client.entry import connect
 from omnigraph.errors import OmnigraphError
 from omnigraph.write.expression import expr
 
@@ -20,11 +21,13 @@ __all__ = [
     "Merged",
     "OmnigraphError",
     "Receipt",
+    "Recovery",
     "Repair",
     "Result",
     "SchemaApplied",
     "__version__",
     "aio",
+    "connect",
     "errors",
     "expr",
     "init",

@@ -27,28 +27,31 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
 from omnigraph.aio_changes import AsyncChangeReads
+from omnigraph.aio_schemas import AsyncSchemaView
 from omnigraph.api import entry
 from omnigraph.api.access import Policy
-from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Repair
+from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Recovery, Repair
 from omnigraph.api.exports import ExportFormat
 from omnigraph.api.graph import Branches, Graph
 from omnigraph.api.loads import LoadMode, LoadReceipt, Rejects
 from omnigraph.api.merges import Merged, Resolve
 from omnigraph.api.result import Result
-from omnigraph.api.schemas import SchemaApplied, SchemaView
+from omnigraph.client.entry import PATIENCE
 from omnigraph.errors import InvalidInput
 from omnigraph.pipeline.engines import Engine
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    from omnigraph.catalog.steps import Plan
+    from omnigraph.aio_client import AsyncRemoteGraph
     from omnigraph.engine.embedding import Embedder
     from omnigraph.graph.snapshot import Snapshot
 
-__all__ = ["AsyncBranches", "AsyncGraph", "AsyncSchemaView", "Opening", "init", "open"]
+__all__ = ["AsyncBranches", "AsyncGraph", "AsyncSchemaView", "Opening", "connect", "init", "open"]
 
 T = TypeVar("T")
+G = TypeVar("G", bound=Graph)
+A = TypeVar("A", bound="AsyncGraph")
 
 _READERS = 16
 # Writers of one branch take turns in the end; more of them at once would only prepare their work more often.
@@ -66,7 +69,7 @@ def init(
     embedder: Embedder | None = None,
     policy: Policy | None = None,
     graph_id: str | None = None,
-) -> Opening:
+) -> Opening[AsyncGraph]:
     """Make a new graph, as `omnigraph.init` does; await it, or use it with ``async with``."""
     return Opening(
         lambda: entry.init(
@@ -79,7 +82,8 @@ def init(
             embedder=embedder,
             policy=policy,
             graph_id=graph_id,
-        )
+        ),
+        AsyncGraph,
     )
 
 
@@ -94,7 +98,7 @@ def open(  # noqa: A001 - the name is part of the API
     embedder: Embedder | None = None,
     policy: Policy | None = None,
     graph_id: str | None = None,
-) -> Opening:
+) -> Opening[AsyncGraph]:
     """Open a graph, as `omnigraph.open` does; await it, or use it with ``async with``."""
     return Opening(
         lambda: entry.open(
@@ -107,8 +111,19 @@ def open(  # noqa: A001 - the name is part of the API
             embedder=embedder,
             policy=policy,
             graph_id=graph_id,
-        )
+        ),
+        AsyncGraph,
     )
+
+
+def connect(
+    url: str, graph: str, *, token: str | None = None, timeout: float | None = PATIENCE
+) -> Opening[AsyncRemoteGraph]:
+    """Connect to a server, as `omnigraph.connect` does; await it, or use it with ``async with``."""
+    from omnigraph.aio_client import AsyncRemoteGraph
+    from omnigraph.client.entry import connect
+
+    return Opening(lambda: connect(url, graph, token=token, timeout=timeout), AsyncRemoteGraph)
 
 
 class AsyncGraph(AsyncChangeReads):
@@ -125,7 +140,7 @@ class AsyncGraph(AsyncChangeReads):
         self.schema = AsyncSchemaView(graph.schema, self._threads)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AsyncGraph, (self._graph,)
+        return type(self), (self._graph,)
 
     async def __aenter__(self) -> AsyncGraph:
         return self
@@ -136,7 +151,7 @@ class AsyncGraph(AsyncChangeReads):
         await self.close()
 
     def __repr__(self) -> str:
-        return f"AsyncGraph({self.uri!r})"
+        return f"{type(self).__name__}({self.uri!r})"
 
     @property
     def uri(self) -> str:
@@ -356,6 +371,10 @@ class AsyncGraph(AsyncChangeReads):
         """A commit by its id."""
         return await self._threads.read(lambda: self._graph.commit(id))
 
+    async def recoveries(self) -> list[Recovery]:
+        """What became of bulk writes that were interrupted; see `Graph.recoveries`."""
+        return await self._threads.read(lambda: self._graph.recoveries())
+
     async def snapshot(self, branch: str = "main", at: str | datetime | Snapshot | None = None) -> Snapshot:
         """The state of a branch, or of a commit or moment; see `Graph.snapshot`."""
         return await self._threads.read(lambda: self._graph.snapshot(branch, at))
@@ -446,63 +465,14 @@ class AsyncBranches:
         )
 
 
-class AsyncSchemaView:
-    """The schema of a graph, for coroutines."""
-
-    def __init__(self, schema: SchemaView, threads: _Threads) -> None:
-        self._schema = schema
-        self._threads = threads
-
-    async def source(self, branch: str = "main", at: str | datetime | None = None) -> str:
-        """The text of the schema that was accepted."""
-        return await self._threads.read(lambda: self._schema.source(branch, at))
-
-    async def plan(
-        self,
-        text: str | Path,
-        *,
-        allow_data_loss: bool = False,
-        branch: str = "main",
-        backfill: Mapping[str, Any] | None = None,
-    ) -> Plan:
-        """The steps from a branch's schema to another; see `SchemaView.plan`."""
-        return await self._threads.read(
-            lambda: self._schema.plan(text, allow_data_loss=allow_data_loss, branch=branch, backfill=backfill)
-        )
-
-    async def apply(
-        self,
-        text: str | Path,
-        *,
-        allow_data_loss: bool = False,
-        branch: str = "main",
-        backfill: Mapping[str, Any] | None = None,
-        message: str | None = None,
-        if_commit: str | None = None,
-        actor: str | None = None,
-    ) -> SchemaApplied:
-        """Make a schema the accepted one of a branch, as one commit; see `SchemaView.apply`."""
-        return await self._threads.write(
-            lambda: self._schema.apply(
-                text,
-                allow_data_loss=allow_data_loss,
-                branch=branch,
-                backfill=backfill,
-                message=message,
-                if_commit=if_commit,
-                actor=actor,
-            )
-        )
-
-
-class Opening(Coroutine[Any, Any, AsyncGraph]):
+class Opening(Coroutine[Any, Any, A]):
     """A graph that is being opened: await it for the handle, or let ``async with`` open and close it."""
 
-    def __init__(self, open_graph: Callable[[], Graph]) -> None:
-        self._coroutine = _open(open_graph)
-        self._graph: AsyncGraph | None = None
+    def __init__(self, open_graph: Callable[[], G], twin: Callable[[G], A]) -> None:
+        self._coroutine = _open(open_graph, twin)
+        self._graph: A | None = None
 
-    def __await__(self) -> Generator[Any, Any, AsyncGraph]:
+    def __await__(self) -> Generator[Any, Any, A]:
         return self._coroutine.__await__()
 
     def send(self, value: Any) -> Any:
@@ -517,7 +487,7 @@ class Opening(Coroutine[Any, Any, AsyncGraph]):
         """Give up; for event loops."""
         self._coroutine.close()
 
-    async def __aenter__(self) -> AsyncGraph:
+    async def __aenter__(self) -> A:
         self._graph = await self
         return self._graph
 
@@ -528,10 +498,10 @@ class Opening(Coroutine[Any, Any, AsyncGraph]):
             await self._graph.close()
 
 
-async def _open(open_graph: Callable[[], Graph]) -> AsyncGraph:
+async def _open(open_graph: Callable[[], G], twin: Callable[[G], A]) -> A:
     threads = _Threads()
     try:
-        return AsyncGraph(await threads.write(open_graph))
+        return twin(await threads.write(open_graph))
     finally:
         threads.close()
 

@@ -111,6 +111,7 @@ TABLE: dict[str, Ask] = {
     "Graph.get": Ask(lambda g: g.get("Person", "Ana", branch="dev"), "read", "dev"),
     "Graph.commits": Ask(lambda g: g.commits("dev"), "read", "dev"),
     "Graph.commit": Ask(lambda g: g.commit(newest(g)), "read", looks_up=True),
+    "Graph.recoveries": Ask(lambda g: g.recoveries(), "read"),
     "Graph.snapshot": Ask(lambda g: g.snapshot("dev"), "read", "dev"),
     "Graph.indexes": Ask(lambda g: g.indexes(branch="dev"), "read", "dev"),
     "Graph.diff": Ask(lambda g: g.diff("dev", "dev"), "read", "dev", looks_up=True),

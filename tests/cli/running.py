@@ -6,8 +6,11 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from omnigraph.cli.main import app
@@ -49,10 +52,24 @@ class Outcome:
 
 def run(*args: str, stdin: str | bytes = "", env: dict[str, str | None] | None = None) -> Outcome:
     """Run the command line in this process."""
-    found = CliRunner(env={**SETTLED, **(env or {})}).invoke(
-        app, list(args), input=stdin, prog_name="omnigraph"
-    )
-    return Outcome(found.exit_code, found.stdout, found.stderr, found.output)
+    runner = CliRunner(env={**SETTLED, **(env or {})})
+    command = _command_line()
+    with runner.isolation(input=stdin) as (stdout, stderr, output):
+        try:
+            command.main(list(args), prog_name="omnigraph")
+            code: Any = 0
+        except SystemExit as ended:
+            code = ended.code or 0
+        sys.stdout.flush()
+        sys.stderr.flush()
+        texts = [stream.getvalue().decode("utf-8", "replace") for stream in (stdout, stderr, output)]
+    return Outcome(code, *texts)
+
+
+@cache
+def _command_line() -> Any:
+    """The commands as the program has them; to put them together takes longer than to run most of them."""
+    return get_command(app)
 
 
 def run_process(*args: str | bytes, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:

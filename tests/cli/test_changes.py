@@ -205,6 +205,31 @@ class TestPoll:
         assert found["blocks"][0]["cause"]["authored_branch"] == "dev"
         assert document("changes", "poll", "--start", "beginning")["blocks"] == []
 
+    def test_small_pages_tell_the_same_as_large_ones(self, folder: Path) -> None:
+        load(folder, *(person(name) for name in ("Ann", "Bob", "Cid")))
+        load(folder, person("Dan"))
+        load(folder, person("Dan"))
+        load(folder, person("Eve"), knows("Ann", "Eve", id="e1"))
+        whole = document("changes", "poll", "--start", "beginning")
+        assert [len(block["changes"]) for block in whole["blocks"]] == [3, 1, 0, 2]
+        for limit in ("1", "2"):
+            assert document("changes", "poll", "--start", "beginning", "--limit", limit) == whole
+        text = printed("changes", "poll", "--start", "beginning")
+        assert printed("changes", "poll", "--start", "beginning", "--limit", "2") == text
+
+    def test_what_cannot_be_told_is_left_to_the_next_poll(self, folder: Path) -> None:
+        import omnigraph as og
+
+        commit = load(folder, person("Ann"))
+        with og.open("g.omni", durability="os") as graph:
+            graph.schema.apply(graph.schema.source().replace("age: I32?", "age: I32?\n  town: String?"))
+        load(folder, person("Bob"))
+        found = document("changes", "poll", "--start", "beginning")
+        assert [block["cause"]["graph_commit_id"] for block in found["blocks"]] == [commit]
+        assert found["caught_up"] is False
+        assert "changed the schema" in refused("changes", "poll", "--cursor", found["cursor"])
+        assert refused("changes", "poll", "--cursor", found["cursor"], "--json")
+
     def test_a_wrong_place_is_told(self) -> None:
         assert refused("changes", "poll", "--cursor", "nonsense").startswith(
             "error: change cursor rejected: "

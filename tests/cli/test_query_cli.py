@@ -205,7 +205,7 @@ class TestSettings:
         settle("defaults: { server: prod }")
         outcome = run("query", "-e", ALL)
         assert outcome.code == 1
-        assert outcome.stderr.startswith("error: defaults.server is set, but servers are not available")
+        assert outcome.stderr.startswith("error: no server is called 'prod'\n")
         assert run("query", "-e", ALL, *STORE).code == 0
 
     def test_an_empty_file_settles_nothing(self) -> None:

@@ -47,7 +47,7 @@ class TestWithoutAGraph:
     def test_a_profile_in_the_environment_is_not_ignored(self) -> None:
         outcome = run("snapshot", env={"OMNIGRAPH_PROFILE": "staging"})
         assert outcome.code == 1
-        assert outcome.stderr.startswith("error: OMNIGRAPH_PROFILE is set, but profiles are not available")
+        assert outcome.stderr.startswith("error: no profile is called 'staging'\n")
 
     @pytest.mark.parametrize(
         "args",
@@ -66,26 +66,52 @@ class TestWithoutAGraph:
             "URL no longer dispatches to a server.\n"
         )
 
-    @pytest.mark.parametrize("option", ["--server", "--graph", "--profile", "--cluster"])
-    def test_a_way_that_is_not_there_yet_says_so(self, option: str) -> None:
-        outcome = run("snapshot", "g.omni", option, "prod")
+    @pytest.mark.parametrize("args", [*COMMANDS[:-1], ["query", "-e", "x"], ["export"]], ids=name)
+    def test_a_cluster_is_no_address_for_data(self, args: list[str]) -> None:
+        outcome = run(*args, "--cluster", "prod")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr == (
-            f"error: {option} is not available for now: this version opens a graph directly in its storage.\n"
-            "hint: pass a storage URI, or --store <uri>\n"
+            f"error: `{command_of(args)}` works on the data of a graph; --cluster addresses a cluster and does not "
+            "apply. Pass --server <name> --graph <id>, or --store <uri>.\n"
         )
 
-    @pytest.mark.parametrize("args", [["cleanup", "--keep", "1"], ["init", "--schema", "people.pg", "g"]])
-    def test_a_direct_command_cannot_go_through_a_server(self, args: list[str]) -> None:
+    @pytest.mark.parametrize(
+        ("args", "way"),
+        [
+            (["cleanup", "--keep", "1"], ", or --cluster <dir> --graph <id>"),
+            (["optimize"], ", or --cluster <dir> --graph <id>"),
+            (["init", "--schema", "people.pg", "g"], ""),
+        ],
+    )
+    def test_a_direct_command_cannot_go_through_a_server(self, args: list[str], way: str) -> None:
         outcome = run(*args, "--server", "prod")
         assert outcome.code == 1
         assert outcome.stderr == (
             f"error: `{args[0]}` is a direct (storage-native) command; --server addresses a served graph and "
-            "does not apply. Pass a storage URI.\n"
+            f"does not apply. Pass a storage URI{way}.\n"
+        )
+
+    @pytest.mark.parametrize("option", ["--cluster", "--graph"])
+    def test_a_new_graph_is_made_in_no_cluster_yet(self, option: str) -> None:
+        outcome = run("init", "--schema", "people.pg", "g", option, "x")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert outcome.stderr == (
+            f"error: `init` takes one graph by its storage; {option} does not apply. Pass a storage URI.\n"
         )
 
     @pytest.mark.parametrize(
-        "args", [["lint"], ["fmt", "."], ["schema", "check", "."], ["version"]], ids=name
+        "args",
+        [
+            ["lint"],
+            ["fmt", "."],
+            ["schema", "check", "."],
+            ["version"],
+            ["login", "prod"],
+            ["logout", "prod"],
+            ["alias", "x"],
+            ["profile", "list"],
+        ],
+        ids=name,
     )
     def test_a_command_without_a_graph_refuses_the_address_of_one(self, args: list[str]) -> None:
         outcome = run(*args, "--store", "g.omni")
@@ -151,6 +177,26 @@ class TestWithAGraph:
         assert outcome.stderr == (
             "error: two graphs addressed: g.omni and --store g.omni; pass exactly one.\n"
         )
+
+    @pytest.mark.parametrize("option", ["--server", "--cluster"])
+    def test_a_graph_and_a_scope_are_two_addresses(self, option: str) -> None:
+        outcome = run("cleanup" if option == "--cluster" else "snapshot", "g.omni", option, "prod")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert outcome.stderr == (
+            f"error: two graphs addressed: g.omni and {option} prod; pass exactly one.\n"
+        )
+
+    @pytest.mark.parametrize("args", [["snapshot", "g.omni"], ["snapshot", "--store", "g.omni"]], ids=name)
+    def test_nothing_is_chosen_within_one_graph(self, args: list[str]) -> None:
+        outcome = run(*args, "--graph", "team")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert outcome.stderr.splitlines()[0] == (
+            "error: --graph chooses within a server or a cluster; g.omni is one graph already."
+        )
+
+    def test_an_address_outranks_a_profile(self) -> None:
+        outcome = run("branch", "list", "--uri", "g.omni", env={"OMNIGRAPH_PROFILE": "nowhere"})
+        assert (outcome.code, outcome.stdout) == (0, "main\n")
 
     def test_an_option_that_is_given_twice_is_a_usage_error(self) -> None:
         outcome = run("--store", "g.omni", "snapshot", "--store", "other.omni")

@@ -218,5 +218,5 @@ def test_a_build_that_fails_leaves_nothing_and_the_next_one_is_tried() -> None:
         with pytest.raises(StorageError):
             cache.make("f", version, fail)
     assert cache.stats().entries == 0
-    assert not cache._making
+    assert not cache._memory._making
     assert cache.make("f", 1, making(10)) is cache.newest("f")

@@ -16,12 +16,13 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 import omnigraph as og
+from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.policy.bundle import PolicyBundle, read_bundle
-from omnigraph.server.admission import Limits
 from omnigraph.server.answers import Failure
 from omnigraph.server.app import create_app
-from omnigraph.server.hosting import GraphSource, Hosted, HostedGraph, Hosting, open_hosted
+from omnigraph.server.hosting import Hosted, HostedGraph, open_hosted
 from omnigraph.server.identity import Identities
+from omnigraph.server.limits import Limits
 from omnigraph.server.serving import listening, make_server
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"

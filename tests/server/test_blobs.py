@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import gc
+import random
 from collections.abc import Iterator
+from contextlib import ExitStack
 from uuid import uuid4
 
 import httpx
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
+from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.errors import ResourceLimit
+from omnigraph.read.blobs import BlobsInUse
 from omnigraph.server.byte_ranges import Unsatisfiable, parse_range
-from omnigraph.server.hosting import GraphSource, Hosting, open_hosted
+from omnigraph.server.hosting import open_hosted
 from omnigraph.server.identity import Identities
 from tests.server.running import Running, refusal, running
 
@@ -24,6 +31,7 @@ RECORDS = [
     {"type": "Doc", "data": {"name": "far", "body": "s3://bucket/a b.bin"}},
 ]
 TEN = b"0123456789"
+LARGE = 4 << 20
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +153,78 @@ def test_a_value_that_is_not_there_is_refused(
 ) -> None:
     params = {"entity": "node", "type": "Doc", "id": "a/b?", "property": "body", **change}
     refusal(client.get("/blob", params=params), status)
+
+
+def test_the_tag_of_a_value_stays_while_others_are_written_and_changes_with_its_own(
+    server: Running, client: httpx.Client
+) -> None:
+    graph = server.hosted.graphs["team"].graph
+    graph.load([{"type": "Doc", "data": {"name": "mine", "body": "base64:AAAA"}}])
+    first = ask(client, "mine").headers["etag"]
+    graph.load([{"type": "Doc", "data": {"name": "other", "body": "base64:AAAA"}}])
+    assert ask(client, "mine").headers["etag"] == first != ask(client, "other").headers["etag"]
+    graph.load([{"type": "Doc", "data": {"name": "mine", "body": "base64:AAAB"}}], "merge")
+    assert ask(client, "mine").headers["etag"] != first
+    refusal(ask(client, "mine", If_Match=first), 412)
+
+
+def test_whoever_has_the_value_is_told_so_without_its_being_read(
+    server: Running, client: httpx.Client
+) -> None:
+    item = server.hosted.graphs["team"]
+    item.graph.load([{"type": "Doc", "data": {"name": "known", "body": "base64:" + "A" * 4_000}}])
+    etag = ask(client, "known").headers["etag"]
+    item.reader.cache.clear()
+    gc.collect()
+    assert ask(client, "known", If_None_Match=etag).status_code == 304
+    assert server.hosted.blobs.nbytes < 3_000
+    assert ask(client, "known", If_None_Match="*").status_code == 304
+    refusal(ask(client, "none", If_None_Match="*"), 404)
+
+
+def test_a_value_is_read_alone_and_shared_by_all_who_take_it_at_the_same_time(
+    server: Running, client: httpx.Client
+) -> None:
+    item = server.hosted.graphs["team"]
+    large = [random.Random(number).randbytes(LARGE) for number in range(3)]
+    rows = [{"name": f"large{number}", "body": data} for number, data in enumerate(large)]
+    item.graph.load({"Doc": rows})
+    item.reader.cache.clear()
+    gc.collect()
+    assert server.hosted.blobs.nbytes < LARGE
+    params = {"entity": "node", "type": "Doc", "id": "large1", "property": "body"}
+    with ExitStack() as open_:
+        answers = [open_.enter_context(client.stream("GET", "/blob", params=params)) for _ in range(4)]
+        assert {answer.headers["content-length"] for answer in answers} == {str(LARGE)}
+        # The readers have taken little yet, and what is kept for all of them is one value.
+        assert LARGE <= server.hosted.blobs.nbytes < 2 * LARGE
+        item.reader.cache.clear()
+        assert ask(client, "large1", Range="bytes=5-9").content == large[1][5:10]
+        assert server.hosted.blobs.nbytes < 2 * LARGE
+        assert [answer.read() for answer in answers] == [large[1]] * 4
+    assert ask(client, "large2", Range=f"bytes={LARGE - 7}-").content == large[2][-7:]
+    assert item.reader.stats().nbytes < 3 * LARGE
+
+
+def test_beyond_a_limit_no_further_value_is_read() -> None:
+    in_use = BlobsInUse(3)
+    first = in_use.share("a", lambda: pa.py_buffer(b"abcd"))
+    assert in_use.share("a", lambda: None) is first
+    with pytest.raises(ResourceLimit) as error:
+        in_use.share("b", lambda: pa.py_buffer(b"x"))
+    assert error.value.details == {"resource": "blob_bytes_in_use", "limit": 3, "actual": 4}
+    del first
+    assert in_use.share("b", lambda: pa.py_buffer(b"x")) is not None
+
+
+def test_an_entity_without_its_bytes_is_found_without_the_bytes_of_the_others(server: Running) -> None:
+    item = server.hosted.graphs["team"]
+    item.graph.load({"Doc": [{"name": "heavy", "body": bytes(LARGE)}]})
+    item.reader.cache.clear()
+    found = item.graph.get("Doc", "a/b?")
+    assert found is not None
+    assert found["body"] == "base64:MDEyMzQ1Njc4OQ=="
+    assert item.reader.stats().nbytes < LARGE
 
 
 @given(st.integers(0, 30), st.integers(0, 40), st.none() | st.integers(0, 40))

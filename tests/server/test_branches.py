@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from omnigraph.server import answers
-from tests.server.running import ADD, answer, names, refusal
+from tests.server.running import ADD, Running, answer, names, refusal
 
 
 def add(client: httpx.Client, name: str, age: int | None = None, branch: str = "main") -> None:
@@ -82,3 +82,58 @@ def test_every_conflict_of_a_merge_is_told(client: httpx.Client) -> None:
     assert {item["kind"] for item in body["merge_conflicts"]} == {"divergent_insert"}
     assert body["error"].startswith("merge conflicts: node type 'Person', entity id 'Cid' (divergent_insert)")
     assert body["error"].endswith("; and 1 more")
+
+
+def test_a_branch_begins_at_a_commit_or_a_moment(client: httpx.Client) -> None:
+    then = client.get("/commits").json()["commits"][0]
+    add(client, "Cid")
+    made = {"name": "old", "snapshot": then["graph_commit_id"]}
+    assert answer(client.post("/branches", json=made), answers.BranchCreated)["from"] == "main"
+    assert names(client, branch="old") == ["Ann", "Bob"]
+    refusal(client.post("/branches", json={**made, "name": "x", "at": "2026-05-04T12:00:00Z"}), 400)
+    refusal(client.post("/branches", json={"name": "x", "snapshot": "nope"}), 404)
+    refusal(client.post("/branches", json={"name": "x", "at": "1971-01-01T00:00:00Z"}), 404)
+
+
+def test_a_merge_is_tried_and_settled(client: httpx.Client) -> None:
+    client.post("/branches", json={"name": "dev"})
+    add(client, "Cid", 1)
+    add(client, "Cid", 2, "dev")
+    head = client.get("/commits").json()["commits"][0]["graph_commit_id"]
+    body = {"source": "dev", "dry_run": True}
+    tried = answer(client.post("/branches/merge", json=body), answers.Merge)
+    assert tried["dry_run"] is True
+    assert [item["entity_id"] for item in tried["conflicts"]] == ["Cid"]
+    assert client.get("/commits").json()["commits"][0]["graph_commit_id"] == head
+    refusal(client.post("/branches/merge", json={"source": "dev", "resolve": "mine"}), 400)
+    refusal(client.post("/branches/merge", json={"source": "dev", "if_commit": "other"}), 412)
+    chosen = {tried["conflicts"][0]["id"]: "theirs"}
+    settled = {"source": "dev", "resolve": chosen, "message": "settled", "if_commit": head}
+    found = answer(client.post("/branches/merge", json=settled), answers.Merge)
+    assert found == {"source": "dev", "target": "main", "outcome": "merged", "actor_id": None}
+    assert client.get("/entity?type=Person&id=Cid").json()["entity"]["age"] == 2
+
+
+def test_a_commit_is_undone_by_a_new_one(client: httpx.Client) -> None:
+    add(client, "Cid")
+    made = client.get("/commits").json()["commits"][0]["graph_commit_id"]
+    add(client, "Dan")
+    path = f"/commits/{made}/revert"
+    tried = answer(client.post(path, json={"dry_run": True}), answers.Reverted)
+    assert (tried["commit"], tried["dry_run"], tried["conflicts"]) == (None, True, [])
+    assert names(client) == ["Ann", "Bob", "Cid", "Dan"]
+    found = answer(client.post(path), answers.Reverted)
+    assert list(found) == ["outcome", "branch", "actor_id", "commit"]
+    assert found["commit"] == client.get("/commits").json()["commits"][0]
+    assert names(client) == ["Ann", "Bob", "Dan"]
+    refusal(client.post("/commits/nope/revert"), 404)
+    genesis = client.get("/commits").json()["commits"][-1]["graph_commit_id"]
+    refusal(client.post(f"/commits/{genesis}/revert"), 409)
+    refusal(client.post(path, json={"if_commit": made}), 412)
+    refusal(client.post(path, json={"branch": "nowhere"}), 404)
+
+
+def test_undoing_a_commit_takes_the_right_to_change_the_branch(guarded: Running) -> None:
+    with guarded.client("bob") as client:
+        made = client.get("/commits").json()["commits"][0]["graph_commit_id"]
+        refusal(client.post(f"/commits/{made}/revert", json={"dry_run": True}), 403)

@@ -1,40 +1,112 @@
-"""Many at a time: nobody waits for a slow one, and writers that meet are told so."""
+"""Many at a time: nobody waits for a slow one, reads have an end, and writers that meet or die are told so."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.server.running import Running, names, refusal, rows
+import omnigraph as og
+from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.server.hosting import Hosted, open_hosted
+from omnigraph.server.identity import Identities
+from omnigraph.server.limits import Limits
+from tests.server.running import ADD, PEOPLE, SCHEMA, host, names, refusal, rows, running
+from tests.support.abandoned import outcome_of, swap_of
+from tests.support.crash import copy_graph, run_traced
+from tests.support.s3 import Bucket
+from tests.support.workload import Task, prepare_setting
+
+pytest_plugins = ["tests.support.s3_fixtures"]
 
 AGE = 'query age($a: I32) { update Person set { age: $a } where name = "Ann" }'
 
 
-def test_a_request_that_takes_long_keeps_nobody_waiting(
-    client: httpx.Client, open_server: Running, monkeypatch: pytest.MonkeyPatch
+@dataclass
+class SlowStorage:
+    """Storage whose first answer is held back until it is let go."""
+
+    bucket: Bucket
+    asked: threading.Event = field(default_factory=threading.Event)
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Hold an answer back for as long as the context lasts."""
+        with self.bucket.seam.cut(self._wait, nth=1, applied=True):
+            try:
+                yield
+            finally:
+                self.go_on.set()
+
+    def _wait(self) -> None:
+        self.asked.set()
+        assert self.go_on.wait(30)
+
+
+@pytest.fixture
+def distant(s3: Bucket) -> Hosted:
+    """A graph in a bucket, of which nothing has been read yet, and one in memory."""
+    og.init(f"{s3.uri}/far", SCHEMA, storage_options=s3.options).load(BytesIO(PEOPLE.encode()))
+    far = open_hosted(Hosting((GraphSource("far", f"{s3.uri}/far"),)), Identities(), options=s3.options)
+    near = host(limits=Limits(read_seconds=0.2))
+    return Hosted({**far.graphs, **near.graphs}, limits=near.limits)
+
+
+def test_a_read_that_waits_for_storage_keeps_nobody_waiting_and_has_an_end(
+    distant: Hosted, s3: Bucket
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    storage = SlowStorage(s3)
+    with (
+        running(distant) as server,
+        server.client(prefix="/graphs/far") as far,
+        server.client() as near,
+        ThreadPoolExecutor(1) as pool,
+        storage.holding(),
+    ):
+        slow = pool.submit(names, far)
+        assert storage.asked.wait(30)
+        assert httpx.get(f"{server.url}/healthz").status_code == 200
+        assert names(near) == ["Ann", "Bob"]
+        # It is answered although the storage is not, and its thread counts until it is done.
+        with pytest.raises(AssertionError, match="read_seconds"):
+            slow.result(30)
+        assert server.app.state.capacity.in_hand == 1
+        storage.go_on.set()
+        assert near.post("/mutate", json={"query": ADD, "params": {"n": "Cid"}}).status_code == 200
 
-    def wait(*_: object) -> dict[str, str]:
-        begun.set()
-        assert go_on.wait(30)
-        return {}
 
-    # A slow disk, which cannot be asked for.
-    monkeypatch.setattr("omnigraph.server.reads.snapshot_body", wait)
-    with ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(httpx.get, f"{client.base_url}snapshot", timeout=60)
-        assert begun.wait(30)
-        try:
-            assert httpx.get(f"{open_server.url}/healthz").status_code == 200
-            assert names(client) == ["Ann", "Bob"]
-        finally:
-            go_on.set()
-        assert slow.result().status_code == 200
+def test_a_write_has_no_end_but_its_own(distant: Hosted, s3: Bucket) -> None:
+    storage = SlowStorage(s3)
+    with (
+        running(distant) as server,
+        server.client(prefix="/graphs/far") as far,
+        ThreadPoolExecutor(1) as pool,
+        storage.holding(),
+    ):
+        slow = pool.submit(far.post, "/mutate", json={"query": ADD, "params": {"n": "Cid"}})
+        assert storage.asked.wait(30)
+        with pytest.raises(TimeoutError):
+            slow.result(1.5)
+        storage.go_on.set()
+        assert slow.result(30).status_code == 200
+
+
+def test_a_read_that_looks_at_the_clock_says_how_long_it_took() -> None:
+    with running(host(limits=Limits(read_seconds=0.001))) as server, server.client() as client:
+        wide = "query wide() { match { $a: Person $b: Person $c: Person } return { $a.name as name } }"
+        found = client.post("/query", json={"query": wide}).json()["resource_limit"]
+        assert client.post("/mutate", json={"query": ADD, "params": {"n": "Cid"}}).status_code == 200
+    assert (found["resource"], found["limit"]) == ("read_seconds", 0.001)
+    assert found["actual"] >= 0.001
 
 
 def test_of_writers_that_meet_each_is_done_or_told_of_the_other(client: httpx.Client) -> None:
@@ -59,3 +131,28 @@ def test_of_writers_that_meet_each_is_done_or_told_of_the_other(client: httpx.Cl
     assert len(client.get("/commits").json()["commits"]) == before + statuses[200]
     done = {100 + place for place, response in enumerate(found) if response.status_code == 200}
     assert rows(client)[0]["age"] in done
+
+
+@pytest.mark.faults
+def test_what_a_dead_loader_left_is_settled_by_the_next_write_without_a_restart(tmp_path: Path) -> None:
+    template = tmp_path / "template"
+    prepare_setting("small", str(template))
+    uris = {id_: copy_graph(template, tmp_path / id_) for id_ in ("whole", "confirmed", "begun")}
+    changes = run_traced(Task("bulk", uris["whole"])).changes
+    hosted = open_hosted(Hosting(tuple(GraphSource(*item) for item in uris.items())), Identities())
+    with running(hosted) as server:
+        with server.client(prefix="/graphs/whole") as client:
+            whole = set(names(client))
+        for id_, at in (("confirmed", swap_of(changes)), ("begun", outcome_of(changes) - 1)):
+            with server.client(prefix=f"/graphs/{id_}") as client:
+                before = set(names(client))
+                assert run_traced(Task("bulk", uris[id_]), at).killed
+                assert set(names(client)) == before != whole
+                assert client.post("/mutate", json={"query": ADD, "params": {"n": "zoe"}}).status_code == 200
+                # Work that was whole is published first; work that was not is nowhere.
+                is_whole = id_ == "confirmed"
+                assert set(names(client)) == {"zoe", *(whole if is_whole else before)}
+                commits = client.get("/commits").json()["commits"]
+                settled = [item["recovered_by"] for item in commits if item.get("recovered_by")]
+                assert settled == ["omnigraph:recovery"] * is_whole
+    hosted.close()

@@ -7,7 +7,7 @@ import json
 import httpx
 import pytest
 
-from omnigraph.server import answers
+from omnigraph.server import answers, maintenance_answers
 from tests.server.running import ADD, Running, answer, refusal
 
 
@@ -26,6 +26,20 @@ def test_the_history_of_a_branch_is_newest_first(client: httpx.Client) -> None:
     assert answer(client.get(f"/commits/{made}"), answers.Commit) == found[0]
     refusal(client.get("/commits?branch=nowhere"), 404)
     assert refusal(client.get("/commits/nope"), 404)["error"] == "commit 'nope' not found"
+
+
+def test_a_history_is_cut_off_or_of_one_actor(client: httpx.Client) -> None:
+    made = add(client, "Cid")
+    found = answer(client.get("/commits?limit=1"), answers.Commits)["commits"]
+    assert [item["graph_commit_id"] for item in found] == [made]
+    assert answer(client.get("/commits?limit=0"), answers.Commits) == {"commits": []}
+    assert answer(client.get("/commits?actor=nobody"), answers.Commits) == {"commits": []}
+    refusal(client.get("/commits?limit=-1"), 400)
+    refusal(client.get(f"/commits?limit={2**70}"), 400)
+
+
+def test_nothing_was_recovered_where_nothing_was_interrupted(client: httpx.Client) -> None:
+    assert answer(client.get("/recoveries"), maintenance_answers.Recoveries) == {"recoveries": []}
 
 
 def test_the_changes_of_a_commit_come_in_pages(client: httpx.Client) -> None:
@@ -57,6 +71,14 @@ def test_a_feed_goes_on_from_its_cursor(client: httpx.Client) -> None:
     assert [item["id"] for item in page["blocks"][0]["changes"]] == ["Cid"]
 
 
+def test_a_poll_tells_so_many_commits_at_most(client: httpx.Client) -> None:
+    start = client.get("/changes").json()["cursor"]
+    made = [add(client, name) for name in ("Cid", "Dan")]
+    page = answer(client.get("/changes", params={"cursor": start, "max_commits": 1}), answers.Feed)
+    assert [block["cause"]["graph_commit_id"] for block in page["blocks"]] == made[:1]
+    assert page["caught_up"] is False
+
+
 def test_a_baseline_ends_with_the_cursor_from_which_changes_go_on(client: httpx.Client) -> None:
     response = client.post("/changes/baseline", json={"kind": ["node"]})
     assert response.headers["content-type"] == "application/x-ndjson; charset=utf-8"
@@ -74,6 +96,8 @@ def test_a_baseline_ends_with_the_cursor_from_which_changes_go_on(client: httpx.
         ("/changes?limit=0", 400, "change page limit must be greater than zero"),
         ("/changes?limit=x", 400, "limit"),
         ("/changes?limit=999999", 413, "at most"),
+        ("/changes?max_commits=0", 400, "at least one commit"),
+        ("/changes?max_commits=513", 413, "at most"),
         ("/changes?start=yesterday", 400, "start"),
         ("/changes?start=now&cursor=x", 400, "exclude"),
         ("/changes?cursor=rubbish", 400, "change cursor rejected:"),
@@ -92,4 +116,5 @@ def test_a_request_for_changes_that_makes_no_sense_is_refused(
         body = refusal(client.get(path), status)
     assert text in body["error"]
     if status == 413:
-        assert body["resource_limit"]["resource"] == "commit_changes_page_changes"
+        what = "change_feed_commits_per_poll" if "max_commits" in path else "commit_changes_page_changes"
+        assert body["resource_limit"]["resource"] == what

@@ -9,10 +9,12 @@ import pytest
 import yaml
 
 import omnigraph as og
+from omnigraph.api.hosting import read_hosting
 from omnigraph.errors import InvalidInput, OmnigraphError
-from omnigraph.server.hosting import open_hosted, read_hosting
+from omnigraph.server.hosting import open_hosted
 from omnigraph.server.identity import Identities
-from omnigraph.server.serving import check_start, parse_bind, read_limits
+from omnigraph.server.limits import read_limits
+from omnigraph.server.serving import check_start, parse_bind
 from tests.server.running import LISTING, POLICY, SCHEMA, STORED, TOKENS, names, refusal, running
 
 KNOWN = Identities.of(TOKENS)

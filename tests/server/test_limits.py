@@ -1,17 +1,25 @@
-"""Bodies that are too large or malformed, and actors that ask for too much at a time."""
+"""Bodies that are too large or malformed, and clients that ask for too much at a time."""
 
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields
+from pathlib import Path
 
 import httpx
 import pytest
 
-from omnigraph.server.admission import Admission, Limits
+from omnigraph.errors import InvalidInput
+from omnigraph.server.admission import Admission
 from omnigraph.server.failures import Refused
+from omnigraph.server.limits import Limits, read_limits, variables
 from omnigraph.server.requests import BATCH_BYTES, BODY_BYTES
 from tests.server.running import ADD, ALL, TOKENS, Running, everything, host, names, refusal, running
+from tests.server.sockets import connected, exchange, head, is_open, rest
 
 JSON = {"Content-Type": "application/json"}
 LINES = {"Content-Type": "application/x-ndjson"}
@@ -114,6 +122,104 @@ def test_places_are_given_back_and_counted_by_actor() -> None:
     with pytest.raises(Refused, match="byte budget 10"), admission.admit("ann", 11):
         pass
     assert admission.in_flight == 0
+
+
+# --- what the whole server takes on ------------------------------------------------------------------------
+
+
+def test_requests_that_are_too_many_are_refused_and_the_others_answered() -> None:
+    with running(host(limits=Limits(waiting=2))) as server, server.client() as client:
+        with half_a_request(server), half_a_request(server) as second:
+            until(lambda: server.app.state.capacity.in_hand == 2)
+            response = client.post("/query", json={"query": ALL})
+            assert refusal(response, 503) == {"error": "the server has 2 requests in hand"}
+            assert (response.headers["retry-after"], response.headers["connection"]) == ("5", "close")
+            for path in ("/healthz", "/readyz", "/metrics"):
+                assert httpx.get(server.url + path).status_code == 200
+            second.sendall(b" " * (HALF - len(QUERY)) + QUERY)
+            assert rest(second).status == 200
+            assert names(client) == ["Ann", "Bob"]
+        until(lambda: server.app.state.capacity.in_hand == 0)
+
+
+def test_bodies_that_would_not_fit_in_memory_together_are_refused() -> None:
+    with running(host(limits=Limits(bodies=HALF + 500))) as server, server.client() as client:
+        with half_a_request(server):
+            until(lambda: server.app.state.capacity.held == HALF)
+            assert names(client) == ["Ann", "Bob"]
+            large = {"query": ALL, "padding": " " * 500}
+            refusal(client.post("/query", json=large), 503)
+        until(lambda: server.app.state.capacity.held == 0)
+        assert client.post("/query", json=large).status_code == 200
+
+
+def test_a_connection_that_is_one_too_many_takes_the_place_of_an_idle_one() -> None:
+    with (
+        running(host(limits=Limits(connections=2))) as server,
+        connected(server.url) as oldest,
+        connected(server.url) as newer,
+    ):
+        assert exchange(server.url, head("GET", "/healthz", "Connection: close")).status == 200
+        assert (rest(oldest).status, is_open(newer)) == (None, True)
+
+
+def test_when_all_connections_are_in_use_one_more_is_refused_and_many_more_are_ended() -> None:
+    with running(host(limits=Limits(connections=2))) as server, ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(half_a_request(server))
+        until(lambda: server.app.state.capacity.in_hand == 2)
+        found = exchange(server.url, head("GET", "/healthz"))
+        assert found.refusal(503) == {"error": "the server has too many connections"}
+        assert ("retry-after", "5") in found.headers
+        busy = [stack.enter_context(connected(server.url)) for _ in range(40)]
+        until(lambda: not is_open(busy[-1]))
+        busy[0].sendall(head("GET", "/healthz"))
+        rest(busy[0]).refusal(503)
+
+
+HALF = 4_000
+QUERY = json.dumps({"query": ALL}).encode()
+
+
+@contextmanager
+def half_a_request(server: Running) -> Iterator[socket.socket]:
+    """A request that is being answered for as long as the rest of it does not come."""
+    with connected(server.url) as found:
+        found.sendall(head("POST", "/graphs/team/query", "Connection: close", length=2 * HALF))
+        found.sendall(b" " * HALF)
+        yield found
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+# --- where limits come from --------------------------------------------------------------------------------
+
+
+def test_every_limit_can_be_set_and_is_described() -> None:
+    guide = (Path(__file__).parents[2] / "docs/guide/server.md").read_text(encoding="utf-8")
+    for name, default in variables().items():
+        assert f"| `{name}` | {default} |" in guide, name
+    found = read_limits(dict.fromkeys(variables(), " 7 "))
+    assert {getattr(found, item.name) for item in fields(Limits)} == {7}
+    assert read_limits(dict.fromkeys(variables(), "")) == Limits()
+
+
+@pytest.mark.parametrize("name", variables())
+@pytest.mark.parametrize("text", ["-1", "x", "1_0", "nan", "inf", "１", "1e999", "0x1"])
+def test_a_limit_that_is_none_is_refused(name: str, text: str) -> None:
+    with pytest.raises(InvalidInput, match=name):
+        read_limits({name: text})
+
+
+@pytest.mark.parametrize("name", [name for name, default in variables().items() if default])
+def test_nothing_is_no_limit(name: str) -> None:
+    with pytest.raises(InvalidInput, match=name):
+        read_limits({name: "0"})
 
 
 def _admission(server: Running) -> Admission:

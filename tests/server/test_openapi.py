@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from omnigraph.api.wire import ARROW, EXACT
 from omnigraph.server.app import create_app
 from omnigraph.server.hosting import Hosted
 from omnigraph.server.identity import Identities
+from omnigraph.server.routing import IF_COMMIT
 from tests.server.running import TOKENS
 
 PAGE = Path(__file__).parents[2] / "docs" / "openapi.json"
@@ -38,12 +40,56 @@ def test_every_route_is_described(document: dict[str, Any]) -> None:
     assert {("post", "/load/ndjson"), ("delete", "/branches/{branch}"), ("get", "/changes")} <= routes
 
 
-def test_refusals_have_one_shape_and_none_is_a_422(document: dict[str, Any]) -> None:
+def test_refusals_have_one_shape_and_each_status_is_named(document: dict[str, Any]) -> None:
     for item in document["paths"].values():
         for operation in item.values():
-            assert "422" not in operation["responses"]
-            shape = operation["responses"]["default"]["content"]["application/json"]["schema"]
-            assert shape == {"$ref": "#/components/schemas/Failure"}
+            statuses = set(operation["responses"])
+            assert {"default", "422"}.isdisjoint(statuses)
+            assert {"500", "503"} <= statuses
+            for status in statuses:
+                if int(status) >= 400:
+                    shape = operation["responses"][status]["content"]["application/json"]["schema"]
+                    assert shape == {"$ref": "#/components/schemas/Failure"}
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "there", "absent"),
+    [
+        ("post", "/query", {"400", "403", "404", "413", "415"}, {"409", "412", "429"}),
+        ("post", "/mutate", {"409", "415", "429"}, {"410", "412"}),
+        ("post", "/mutate/if-graph-commit", {"409", "412", "429"}, {"410"}),
+        ("get", "/changes", {"409", "410"}, {"415", "429"}),
+        ("get", "/blob", {"206", "302", "304", "412", "416"}, {"409", "415"}),
+        ("head", "/blob", {"302", "304", "412"}, {"416"}),
+        ("post", "/load/ndjson", {"409", "415", "429"}, {"410"}),
+        ("get", "", {"400", "401", "404"}, {"403", "413"}),
+    ],
+)
+def test_a_route_documents_the_statuses_that_it_can_give(
+    document: dict[str, Any], method: str, path: str, there: set[str], absent: set[str]
+) -> None:
+    statuses = set(document["paths"][f"/graphs/{{graph_id}}{path}"][method]["responses"])
+    assert there <= statuses
+    assert statuses.isdisjoint(absent)
+
+
+def test_the_other_forms_of_answers_are_documented_where_they_exist(document: dict[str, Any]) -> None:
+    def forms(method: str, path: str) -> set[str]:
+        found = document["paths"][f"/graphs/{{graph_id}}{path}"][method]["responses"]["200"]["content"]
+        return set(found)
+
+    assert forms("post", "/query") == {"application/json", EXACT, ARROW}
+    assert forms("get", "/commits") == {"application/json", EXACT}
+    assert forms("get", "/diff") == {"application/x-ndjson"}
+
+
+def test_the_condition_of_a_write_is_a_header_that_has_to_be_given(document: dict[str, Any]) -> None:
+    for path in ("/mutate/if-graph-commit", "/queries/{name}/if-graph-commit"):
+        operation = document["paths"][f"/graphs/{{graph_id}}{path}"]["post"]
+        assert {"name": IF_COMMIT, "in": "header", "required": True}.items() <= operation["parameters"][
+            -1
+        ].items()
 
 
 def test_tokens_are_part_of_it_only_where_they_are_asked_for(document: dict[str, Any]) -> None:

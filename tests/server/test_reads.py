@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 import httpx
+import pyarrow as pa
 import pytest
 
+from omnigraph.api.wire import ARROW
+from omnigraph.lang.temporal import EPOCH_TIME
 from omnigraph.server import answers
 from tests.server.running import ADD, ALL, SCHEMA, Running, answer, names, refusal
 
@@ -44,10 +48,72 @@ def test_a_query_by_a_commit_reads_that_state(client: httpx.Client) -> None:
     assert found["target"] == {"branch": None, "snapshot": before}
 
 
+def test_a_branch_is_read_as_it_was_at_a_moment(client: httpx.Client) -> None:
+    made = client.get("/commits").json()["commits"][0]
+    moment = EPOCH_TIME + timedelta(microseconds=made["created_at"])
+    later = client.post("/mutate", json={"query": ADD, "params": {"n": "Cid"}}).json()["commit"]
+    # Moments count whole milliseconds.
+    assert later["created_at"] // 1000 > made["created_at"] // 1000
+    state = {"branch": "main", "at": moment.isoformat()}
+    assert names(client, **state) == ["Ann", "Bob"]
+    assert client.get("/entity", params={"type": "Person", "id": "Cid", **state}).json() == {"entity": None}
+    counts = answer(client.get("/snapshot", params=state), answers.Snapshot)["datasets"]
+    assert [item["entity_count"] for item in counts if item["type_name"] == "Person"] == [2]
+    early = {"query": ALL, "at": datetime(1, 1, 1, tzinfo=EPOCH_TIME.tzinfo).isoformat()}
+    refusal(client.post("/query", json=early), 404)
+
+
+@pytest.mark.parametrize("at", ["2026-05-04T12:00:00", "yesterday", "", "2026-13-01T00:00:00Z", 7, None])
+def test_a_moment_is_a_time_with_its_zone(reader: httpx.Client, at: object) -> None:
+    response = reader.post("/query", json={"query": ALL, "at": at})
+    if at is None:
+        answer(response, answers.Read)
+    else:
+        assert "body.at: a time" in refusal(response, 400)["error"]
+        refusal(reader.get("/snapshot", params={"at": str(at)}), 400)
+
+
+def test_rows_come_as_arrow_to_those_who_accept_it(reader: httpx.Client) -> None:
+    response = reader.post("/query", json={"query": ALL}, headers={"Accept": f"text/html, {ARROW};q=0.9"})
+    assert response.headers["content-type"] == ARROW
+    table = pa.ipc.open_stream(response.content).read_all()
+    assert table.to_pydict() == {"name": ["Ann", "Bob"], "age": [30, 25]}
+    assert table.schema.field("age").type == pa.int32()
+    refused = reader.post("/query", json={"query": ALL}, headers={"Accept": f"{ARROW};q=0"})
+    assert refused.headers["content-type"] == "application/json"
+
+
+def test_a_plan_tells_how_a_read_would_be_run(reader: httpx.Client) -> None:
+    found = answer(reader.post("/explain", json={"query": ALL}), answers.Explained)
+    assert "Person" in found["plan"]
+    refusal(reader.post("/explain", json={"query": ADD, "params": {"n": "x"}}), 400)
+
+
+def test_one_entity_is_found_by_its_id_or_is_null(reader: httpx.Client) -> None:
+    found = answer(reader.get("/entity?type=Person&id=Ann"), answers.Entity)
+    assert found == {"entity": {"id": "Ann", "age": 30, "name": "Ann"}}
+    assert answer(reader.get("/entity?type=Person&id=Nobody"), answers.Entity) == {"entity": None}
+    refusal(reader.get("/entity?type=Nothing&id=Ann"), 404)
+    refusal(reader.get("/entity?type=Person"), 400)
+    refusal(reader.get("/entity?type=Person&id=Ann&branch=main&snapshot=x"), 400)
+
+
+def test_a_token_alone_learns_the_graph_and_whom_it_is_taken_for(guarded: Running) -> None:
+    graph = f"{guarded.url}/graphs/team"
+    with guarded.client("eve") as client:
+        found = answer(client.get(graph), answers.GraphInfo)
+        assert (found["graph_id"], found["actor_id"]) == ("team", "eve")
+        refusal(client.get("/schema"), 403)
+        refusal(client.get(f"{guarded.url}/graphs/other"), 404)
+    with guarded.client() as nobody:
+        refusal(nobody.get(graph), 401)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "text"),
     [
         ({"query": ALL, "branch": "main", "snapshot": "x"}, 400, "exclude"),
+        ({"query": ALL, "at": "2026-05-04T12:00:00Z", "snapshot": "x"}, 400, "exclude"),
         ({"query": ALL, "snapshot": "01M7F68NRJJYA661PHN2PSXM9J"}, 404, "not found"),
         ({"query": ALL, "branch": "nowhere"}, 404, "branch 'nowhere' not found"),
         ({"query": TWO}, 400, "query file contains multiple queries; pass --name"),
@@ -94,3 +160,15 @@ def test_a_snapshot_lists_every_type(reader: httpx.Client) -> None:
 
 def test_the_schema_is_the_text_that_was_accepted(reader: httpx.Client) -> None:
     assert answer(reader.get("/schema"), answers.Schema) == {"schema_source": SCHEMA}
+
+
+def test_a_branch_has_its_own_schema_and_so_has_a_commit(client: httpx.Client) -> None:
+    before = client.get("/commits").json()["commits"][0]["graph_commit_id"]
+    client.post("/branches", json={"name": "dev"})
+    text = f"{SCHEMA}node City {{ name: String @key }}\n"
+    assert client.post("/schema/apply", json={"schema_source": text, "branch": "dev"}).status_code == 200
+    assert client.get("/schema?branch=dev").json() == {"schema_source": text}
+    assert client.get("/schema").json() == {"schema_source": SCHEMA}
+    assert client.get(f"/schema?snapshot={before}").json() == {"schema_source": SCHEMA}
+    head = client.get("/commits?branch=dev").json()["commits"][0]["graph_commit_id"]
+    assert client.get(f"/snapshot?snapshot={head}").json()["graph_branch"] == "dev"

@@ -8,8 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import httpx
@@ -18,9 +20,13 @@ import pytest
 import omnigraph as og
 from omnigraph.server.serving import listening
 from tests.cli.running import run
-from tests.server.running import SCHEMA, TOKENS
+from tests.server.running import ADD, SCHEMA, TOKENS, names, refusal
+from tests.support.s3 import Bucket
+
+pytest_plugins = ["tests.support.s3_fixtures"]
 
 VARIABLES = [name for name in os.environ if name.startswith("OMNIGRAPH")]
+NAMES = "query names() { match { $p: Person } return { $p.name as name } }"
 MAIN = "from omnigraph.cli.serve import main; main()"
 
 
@@ -47,14 +53,19 @@ def process(*args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
             found.kill()
 
 
+def address(server: subprocess.Popen[str]) -> str:
+    """Where a server listens, as it says itself."""
+    assert server.stdout is not None
+    line = server.stdout.readline()
+    assert line.startswith("OMNIGRAPH_LISTEN_ADDR=127.0.0.1:"), line
+    return f"http://{line.strip().partition('=')[2]}"
+
+
 def test_a_server_says_where_it_listens_and_ends_when_told_to(graphs: Path) -> None:
     tokens = json.dumps({"ann": TOKENS["ann"]})
     args = (str(graphs), "--bind", "127.0.0.1:0")
     with process(*args, OMNIGRAPH_SERVER_BEARER_TOKENS_JSON=tokens) as server:
-        assert server.stdout is not None
-        line = server.stdout.readline()
-        assert line.startswith("OMNIGRAPH_LISTEN_ADDR=127.0.0.1:")
-        url = f"http://{line.strip().partition('=')[2]}"
+        url = address(server)
         assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
         headers = {"Authorization": f"Bearer {TOKENS['ann']}"}
         found = httpx.get(f"{url}/graphs/team/branches", headers=headers)
@@ -84,6 +95,7 @@ def test_small_answers_are_not_held_back() -> None:
         (("--bind", "nonsense"), {}, "HOST:PORT"),
         (("--store", "x"), {}, "--store"),
         ((), {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": '{"ann": "sEcReT" "x"}'}, "JSON object"),
+        (("--unauthenticated",), {"OMNIGRAPH_READ_SECONDS_MAX": "soon"}, "OMNIGRAPH_READ_SECONDS_MAX"),
     ],
 )
 def test_a_server_that_would_be_unsafe_does_not_start(
@@ -93,3 +105,122 @@ def test_a_server_that_would_be_unsafe_does_not_start(
     assert (found.code, found.stdout) == (1, "")
     assert text in found.stderr
     assert "sEcReT" not in found.output
+
+
+# --- the end -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def far(s3: Bucket, tmp_path: Path) -> Path:
+    """A configuration of one graph in a bucket, whose writes take as long as the bucket does."""
+    og.init(f"{s3.uri}/team", SCHEMA, storage_options=s3.options).close()
+    path = tmp_path / "serve.yaml"
+    path.write_text(f"graphs: {{team: {{uri: '{s3.uri}/team'}}}}\n", encoding="utf-8")
+    return path
+
+
+def serving(
+    config: Path, s3: Bucket | None = None, **env: str
+) -> AbstractContextManager[subprocess.Popen[str]]:
+    storage = (
+        {
+            "AWS_ACCESS_KEY_ID": s3.options["access_key_id"],
+            "AWS_SECRET_ACCESS_KEY": s3.options["secret_access_key"],
+            "AWS_REGION": s3.options["region"],
+            "AWS_ENDPOINT_URL": s3.options["endpoint"],
+            "AWS_ALLOW_HTTP": "true",
+        }
+        if s3
+        else {}
+    )
+    return process(str(config), "--bind", "127.0.0.1:0", "--unauthenticated", **storage, **env)
+
+
+def add(url: str, name: str) -> httpx.Response:
+    return httpx.post(f"{url}/graphs/team/mutate", json={"query": ADD, "params": {"n": name}}, timeout=60)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@contextmanager
+def writing(url: str, s3: Bucket, seconds: float) -> Iterator[Future[httpx.Response]]:
+    """A write that is under way and takes at least so long."""
+    with ThreadPoolExecutor(1) as pool, s3.seam.delay(seconds, times=1, method="PUT") as slow:
+        found = pool.submit(add, url, "Ann")
+        until(lambda: slow.hits == 1)
+        yield found
+
+
+def test_a_server_that_is_told_to_stop_says_so_and_finishes_what_it_has_in_hand(
+    far: Path, s3: Bucket
+) -> None:
+    with serving(far, s3) as server:
+        url = address(server)
+        assert httpx.get(f"{url}/readyz").status_code == 200
+        with writing(url, s3, 2.0) as write:
+            server.send_signal(signal.SIGTERM)
+            until(lambda: httpx.get(f"{url}/readyz").status_code == 503)
+            assert refusal(httpx.get(f"{url}/readyz"), 503) == {"error": "the server is stopping"}
+            assert httpx.get(f"{url}/healthz").status_code == 200
+            until(lambda: httpx.get(f"{url}/graphs/team/branches").status_code == 503)
+            late = add(url, "Bob")
+            assert (refusal(late, 503)["error"], late.headers["retry-after"]) == (
+                "the server is stopping",
+                "5",
+            )
+            assert write.result().status_code == 200
+        assert server.wait(30) == 0
+    with og.open(f"{s3.uri}/team", storage_options=s3.options) as graph:
+        assert [row["name"] for row in graph.query(NAMES)] == ["Ann"]
+
+
+@pytest.mark.parametrize(("again", "code"), [(False, 1), (True, 128 + signal.SIGTERM)])
+def test_a_write_that_takes_too_long_is_cut_off_and_leaves_nothing_half_done(
+    far: Path, s3: Bucket, again: bool, code: int
+) -> None:
+    patience = "60" if again else "0.3"
+    with serving(far, s3, OMNIGRAPH_STOP_SECONDS_MAX=patience) as server:
+        url = address(server)
+        with writing(url, s3, 4.0) as write:
+            server.send_signal(signal.SIGTERM)
+            if again:
+                until(lambda: httpx.get(f"{url}/readyz").status_code == 503)
+                server.send_signal(signal.SIGTERM)
+            assert server.wait(30) == code
+            # It is not told of a failure, because it may be none.
+            assert isinstance(write.exception(), httpx.TransportError)
+    with og.open(f"{s3.uri}/team", storage_options=s3.options) as graph:
+        assert [row["name"] for row in graph.query(NAMES)] in ([], ["Ann"])
+        graph.mutate(ADD, {"n": "Bob"})
+
+
+def test_a_server_that_is_killed_has_kept_every_write_that_it_answered(graphs: Path) -> None:
+    done: list[str] = []
+
+    def write(url: str, worker: int) -> None:
+        for number in range(1000):
+            try:
+                response = add(url, f"{worker}-{number}")
+            except httpx.TransportError:
+                return
+            if response.status_code == 200:
+                done.append(f"{worker}-{number}")
+
+    with serving(graphs) as server, ThreadPoolExecutor(3) as pool:
+        url = address(server)
+        for worker in range(3):
+            pool.submit(write, url, worker)
+        until(lambda: len(done) > 5)
+        server.kill()
+    with serving(graphs) as server, httpx.Client(base_url=f"{address(server)}/graphs/team") as client:
+        found = names(client)
+        assert set(done) <= set(found)
+        # Each of the three may have had one more under way.
+        assert len(found) == len(set(found)) <= len(done) + 3
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0

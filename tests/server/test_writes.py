@@ -49,6 +49,16 @@ def test_the_old_route_and_the_old_members_still_work(client: httpx.Client) -> N
     assert "Cid" in names(client)
 
 
+def test_a_write_that_is_sent_again_with_its_key_happens_once(client: httpx.Client) -> None:
+    body = add("Cid", idempotency_key="k-1", message="hello")
+    first = answer(client.post("/mutate", json=body), answers.Change)
+    again = answer(client.post("/mutate", json=body), answers.Change)
+    assert (again["commit"], again["query_name"]) == (first["commit"], "add")
+    assert (first["affected_nodes"], again["affected_nodes"]) == (1, 0)
+    assert head(client) == first["commit"]["graph_commit_id"]
+    refusal(client.post("/mutate", json=add("Dan", idempotency_key="k-1")), 409)
+
+
 def test_a_read_is_no_mutation(client: httpx.Client) -> None:
     error = refusal(client.post("/mutate", json={"query": ALL}), 400)["error"]
     assert error == "mutation execution called on a read query; use query instead"
@@ -101,6 +111,48 @@ def test_a_schema_is_applied_as_one_commit(client: httpx.Client) -> None:
     assert client.get("/schema").json() == {"schema_source": text}
     again = answer(client.post("/schema/apply", json={"schema_source": text}), answers.SchemaApplied)
     assert again["applied"] is False
+
+
+WITH_CITY = (
+    "node Person { name: String @key  age: I32?  city: String  rank: I32 }\nedge Knows: Person -> Person\n"
+)
+FILLED = [{"property": "Person.city", "expr": "$this.name"}, {"property": "Person.rank", "value": 7}]
+
+
+def test_a_schema_is_planned_and_changes_nothing(client: httpx.Client) -> None:
+    body: dict[str, Any] = {"schema_source": WITH_CITY}
+    found = answer(client.post("/schema/plan", json=body), answers.Plan)
+    assert (found["supported"], len(found["steps"])) == (False, 2)
+    found = answer(client.post("/schema/plan", json={**body, "backfill": FILLED}), answers.Plan)
+    assert found["supported"] is True
+    assert "city" not in client.get("/schema").text
+    refusal(client.post("/schema/plan", json={**body, "branch": "nowhere"}), 404)
+
+
+def test_a_schema_is_applied_to_a_branch_with_values_for_what_is_new(client: httpx.Client) -> None:
+    client.post("/branches", json={"name": "dev"})
+    now = head(client, "dev")
+    body = {"schema_source": WITH_CITY, "branch": "dev", "backfill": FILLED, "if_commit": now}
+    found = answer(client.post("/schema/apply", json=body), answers.SchemaApplied)
+    assert (found["applied"], found["step_count"]) == (True, 2)
+    entity = client.get("/entity?type=Person&id=Ann&branch=dev").json()["entity"]
+    assert entity == {"id": "Ann", "age": 30, "city": "Ann", "name": "Ann", "rank": 7}
+    assert "city" not in client.get("/schema").text
+    refusal(client.post("/schema/apply", json={**body, "allow_data_loss": True}), 412)
+
+
+@pytest.mark.parametrize(
+    "backfill",
+    [
+        [{"property": "Person.city", "value": 1, "expr": "$this.name"}],
+        [{"property": "Person.city"}],
+        [{"value": 1}],
+        {"Person.city": 1},
+        [{"property": "Person.city", "value": "x"}, {"property": "Person.city", "value": "y"}],
+    ],
+)
+def test_a_backfill_has_one_value_or_one_expression(client: httpx.Client, backfill: object) -> None:
+    refusal(client.post("/schema/apply", json={"schema_source": WITH_CITY, "backfill": backfill}), 400)
 
 
 def test_the_text_of_a_schema_is_never_taken_for_a_path(client: httpx.Client, tmp_path: Path) -> None:

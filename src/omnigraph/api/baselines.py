@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.repository import Repository
     from omnigraph.read.baseline import Baseline
     from omnigraph.read.change_records import ChangeFilter
+    from omnigraph.store.options import StorageOptions
 
 
 def write_baseline(
@@ -25,25 +26,31 @@ def write_baseline(
     `Conflict`: its cursor would not belong to what is in the file.
     """
     from omnigraph.read.baseline import begin_baseline
+
+    found, lines = begin_baseline(repository, branch, wanted)
+    write_lines(target, lines, repository.objects.options)
+    return found
+
+
+def write_lines(target: str | Path | IO[str], lines: Iterable[bytes], options: StorageOptions) -> None:
+    """Write the lines of a baseline where they are to go; `options` are for a target in a store."""
     from omnigraph.store.location import Location
     from omnigraph.store.objects import ObjectStore
 
-    found, lines = begin_baseline(repository, branch, wanted)
     if not isinstance(target, str | Path):
         for line in lines:
             target.write(line.decode())
-        return found
+        return
     if isinstance(target, str) and "://" in target:
         location = Location.parse(target)
         if not location.is_local:
-            store, key = ObjectStore.holding(target, repository.objects.options)
+            store, key = ObjectStore.holding(target, options)
             with store.writing(key) as file:
                 for line in lines:
                     file.write(line)
-            return found
+            return
         target = location.path
     _write_file(Path(target), lines)
-    return found
 
 
 def _write_file(path: Path, lines: Iterable[bytes]) -> None:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.lang.temporal import EPOCH_TIME
 
 if TYPE_CHECKING:
-    from omnigraph.api.commits import Commit, Receipt
+    from datetime import datetime
+
+    from omnigraph.api.commits import Commit, Receipt, Recovery
     from omnigraph.api.loads import LoadReceipt
     from omnigraph.api.merges import Merged
     from omnigraph.graph.snapshot import Snapshot
@@ -31,11 +33,27 @@ def commit_body(commit: Commit) -> dict[str, Any]:
         "parent_commit_id": parent,
         "merged_parent_commit_id": merged,
         "actor_id": commit.actor,
-        "created_at": (commit.created_at - EPOCH_TIME) // timedelta(microseconds=1),
+        "created_at": _micros(commit.created_at),
     }
     if commit.recovered:
         found["recovered_by"] = RECOVERY_ACTOR
     return found
+
+
+def recovery_body(recovery: Recovery) -> dict[str, Any]:
+    """What recovery did with one interrupted write; the actor is the one whose write it was."""
+    from omnigraph.graph.branches import MAIN
+
+    return {
+        "operation_id": recovery.id,
+        "outcome": recovery.outcome,
+        "graph_branch": None if recovery.branch == MAIN else recovery.branch,
+        "operation": recovery.operation,
+        "actor_id": recovery.actor,
+        "graph_commit_id": recovery.commit_id,
+        "reason": recovery.reason,
+        "created_at": _micros(recovery.created_at),
+    }
 
 
 def change_body(receipt: Receipt, branch: str, actor: str | None) -> dict[str, Any]:
@@ -107,3 +125,7 @@ def snapshot_body(found: Snapshot, branch: str) -> dict[str, Any]:
 
 def _counts(types: Mapping[str, int]) -> list[dict[str, Any]]:
     return [{"name": name, "entities_loaded": types[name]} for name in sorted(types)]
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - EPOCH_TIME) // timedelta(microseconds=1)

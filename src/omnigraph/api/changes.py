@@ -28,6 +28,7 @@ __all__ = [
     "State",
     "find_diff",
     "find_state",
+    "outline",
 ]
 
 # A branch, a commit id, a moment on main, or a snapshot.
@@ -81,14 +82,16 @@ class Diff:
                 )
                 for change in diff.changes(self.wanted.ops):
                     counted[change.op] += 1
-                    changes.append(_outline(change, diff))
+                    changes.append(outline(change, str(diff.version)))
+        return {**self.heading(), "changes": changes, "stats": _by_type(counts)}
+
+    def heading(self) -> dict[str, Any]:
+        """Which states these are, in the JSON form."""
         found: dict[str, Any] = {
             "from_graph_manifest_version": self.before.commit.sequence,
             "to_graph_manifest_version": self.after.commit.sequence,
         }
-        if self.branch is not None:
-            found["graph_branch"] = self.branch
-        return {**found, "changes": changes, "stats": _by_type(counts)}
+        return found if self.branch is None else {**found, "graph_branch": self.branch}
 
     def _types(self) -> list[TypeDiff]:
         from omnigraph.read.changes import compare_states
@@ -125,13 +128,14 @@ def _by_type(counts: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, 
     return by_type_name({key: dict(found) for key, found in counts.items() if any(found.values())})
 
 
-def _outline(change: Change, diff: TypeDiff) -> dict[str, Any]:
+def outline(change: Change, version: str) -> dict[str, Any]:
+    """A change without its values; `version` is that of the type's data."""
     found = {
         "kind": change.kind,
         "type_name": change.type_name,
         "id": change.id,
         "op": change.op,
-        "published_dataset_version": str(diff.version),
+        "published_dataset_version": version,
     }
     image = change.after or change.before or {}
     if "endpoints" not in image:

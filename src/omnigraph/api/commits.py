@@ -11,7 +11,7 @@ from omnigraph.lang.temporal import EPOCH_TIME
 
 if TYPE_CHECKING:
     from omnigraph.maintain.optimize import TypeOptimization
-    from omnigraph.store.records import CommitRecord
+    from omnigraph.store.records import CommitRecord, RecoveryRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,37 @@ class Repair:
     confirmed: bool
     pending: int
     settled: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What became of one bulk write that was interrupted: `rolled_forward`, `discarded` or `orphaned`.
+
+    `actor` is whose write it was, `commit_id` the commit that it was published as.
+    """
+
+    id: str
+    outcome: str
+    branch: str
+    operation: str
+    actor: str | None
+    commit_id: str | None
+    reason: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, record: RecoveryRecord) -> Recovery:
+        """The outcome of a manifest row."""
+        return cls(
+            id=record.id,
+            outcome=record.outcome,
+            branch=record.branch,
+            operation=record.operation,
+            actor=record.actor,
+            commit_id=record.commit_id,
+            reason=record.reason,
+            created_at=EPOCH_TIME + timedelta(microseconds=record.created_at),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from omnigraph.api.graph import Graph
 if TYPE_CHECKING:
     from omnigraph.engine.embedding import Embedder
     from omnigraph.policy.gate import Gate
+    from omnigraph.read.reader import Reader
 
 
 def init(
@@ -87,6 +88,25 @@ def open(  # noqa: A001 - the name is part of the API
         repository.location.uri, mode, actor, storage_options, durability, cache_bytes, embedder, gate
     )
     return Graph(repository, Reader(cache_bytes, embedder), actor, opened, gate)
+
+
+def open_with(
+    reader: Reader,
+    uri: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    policy: Policy | None = None,
+    graph_id: str | None = None,
+) -> Graph:
+    """Open a graph whose reads share what a reader has, such as memory with other graphs."""
+    from omnigraph.graph.repository import Repository
+
+    gate = gate_of(policy, graph_id, uri, storage_options)
+    repository = Repository.open(uri, options=storage_options)
+    opened = _opened(
+        repository.location.uri, "rw", None, storage_options, "full", None, reader.embedder, gate
+    )
+    return Graph(repository, reader, None, opened, gate)
 
 
 def reopen(opened: Mapping[str, Any]) -> Graph:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.read.export_parts import ExportJob, ExportPart, PartReport
+    from omnigraph.store.options import StorageOptions
 
 ExportFormat: TypeAlias = Literal["ndjson", "parquet"]
 
@@ -43,22 +44,23 @@ class ExportRequest:
 
 def run_export(repository: Repository, request: ExportRequest) -> int:
     """Write a state where it was asked for; the number of records. A file or a folder is complete or not there."""
-    _check(request)
+    check_export(request)
     snapshot = repository.snapshot(request.branch, request.at)
-    folder = _folder(request)
+    folder = folder_of(request)
     if folder is None:
         return _write_one(repository, request, snapshot)
     return _write_many(repository, request, snapshot, folder)
 
 
-def _check(request: ExportRequest) -> None:
+def check_export(request: ExportRequest) -> None:
+    """Refuse an engine and a format that do not exist."""
     check_engine(request.engine)
     if request.format not in get_args(ExportFormat):
         known = ", ".join(get_args(ExportFormat))
         raise InvalidInput(f"unknown format '{request.format}'", hint=f"one of {known}")
 
 
-def _folder(request: ExportRequest) -> str | None:
+def folder_of(request: ExportRequest) -> str | None:
     """The address of the folder that many files are meant to go to; None for one file or a stream."""
     target = request.target
     why = "Parquet" if request.format == "parquet" else "Spark" if request.engine == "spark" else None
@@ -90,17 +92,24 @@ def _local_path(target: str | Path) -> Path:
 
 
 def _write_one(repository: Repository, request: ExportRequest, snapshot: Snapshot) -> int:
-    from omnigraph.api.files import replacing
     from omnigraph.read.export import export_lines
+
+    chunks = export_lines(snapshot, request.types, request.progress)
+    return write_one(request.target, chunks, repository.objects.options)
+
+
+def write_one(
+    target: str | Path | IO[str], chunks: Iterable[tuple[int, bytes]], options: StorageOptions
+) -> int:
+    """Write chunks of whole lines, each with how many, to a stream or to a file that is whole or not there."""
+    from omnigraph.api.files import replacing
     from omnigraph.store.location import Location
     from omnigraph.store.objects import ObjectStore
 
-    chunks = export_lines(snapshot, request.types, request.progress)
-    target = request.target
     if not isinstance(target, str | Path):
         return _write_text(target, chunks)
     if isinstance(target, str) and "://" in target and not Location.parse(target).is_local:
-        store, key = ObjectStore.holding(target, repository.objects.options)
+        store, key = ObjectStore.holding(target, options)
         count = 0
         with store.writing(key) as file:
             for rows, data in chunks:

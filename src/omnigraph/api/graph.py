@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from omnigraph.api.access import Guard
 from omnigraph.api.change_reads import ChangeReads
 from omnigraph.api.checked import CheckedQueries
-from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Repair, by_type_name
+from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Recovery, Repair, by_type_name
 from omnigraph.api.exports import ExportFormat, ExportRequest, run_export
 from omnigraph.api.loads import LoadMode, LoadReceipt, LoadRequest, Rejects, run_load
 from omnigraph.api.merges import Merged, MergeRequest, Resolve, run_merge, run_revert
@@ -417,6 +417,16 @@ class Graph(ChangeReads):
         """A commit by its id."""
         self._guard.admit("read")
         return Commit.of(self._repository.commit(id))
+
+    def recoveries(self) -> list[Recovery]:
+        """What became of bulk writes that were interrupted, on any branch, newest first.
+
+        >>> import omnigraph as og
+        >>> og.init("memory://docs-recoveries", schema="node City { name: String @key }").recoveries()
+        []
+        """
+        self._guard.admit("read")
+        return [Recovery.of(item) for item in reversed(self._repository.recoveries())]
 
     def snapshot(self, branch: str = "main", at: str | datetime | Snapshot | None = None) -> Snapshot:
         """The state of a branch, or of a commit or moment; reading from it never changes."""

@@ -115,7 +115,7 @@ def run_load(repository: Repository, request: LoadRequest, guard: Guard) -> Load
     """
     from omnigraph.write.load import LoadOutcome
 
-    _check(request)
+    check_load(request)
     missing = request.branch.strip() not in repository.branches()
     if missing:
         _make_branch(repository, request, guard)
@@ -126,7 +126,7 @@ def run_load(repository: Repository, request: LoadRequest, guard: Guard) -> Load
     size = _input_bytes(repository, request)
     on_spark = _wants_spark(repository, request, size)
     with ExitStack() as opened:
-        rejected = None if request.rejects is None else _Rejected(request.rejects, opened)
+        rejected = None if request.rejects is None else RejectedRecords(request.rejects, opened)
         take = None if rejected is None else rejected.take
         load = _load_on_spark if on_spark else _load_here
         done = load(repository, request, outcome, take)
@@ -249,7 +249,8 @@ def _write_request(request: LoadRequest, content: str, *, bulk: bool) -> WriteRe
     )
 
 
-def _check(request: LoadRequest) -> None:
+def check_load(request: LoadRequest) -> None:
+    """Refuse an engine and a mode that do not exist."""
     check_engine(request.engine)
     if request.mode not in MODES:
         raise InvalidInput(f"unknown load mode '{request.mode}'", hint=f"one of {', '.join(MODES)}")
@@ -267,7 +268,7 @@ def _make_branch(repository: Repository, request: LoadRequest, guard: Guard) -> 
         repository.create_branch(request.branch, request.create_from, actor=request.actor)
 
 
-class _Rejected:
+class RejectedRecords:
     """Counts rejected records and passes them on; a file is made for the first one."""
 
     def __init__(self, target: Rejects, opened: ExitStack) -> None:
@@ -277,12 +278,17 @@ class _Rejected:
         self._file: IO[str] | None = None
 
     def take(self, reject: Reject) -> None:
+        """Pass on what a reader left out."""
+        self.tell(reject.to_json())
+
+    def tell(self, reject: Mapping[str, Any]) -> None:
+        """Pass on what the line of a file of rejects says."""
         self.count += 1
         if not isinstance(self._target, str | Path):
-            self._target(reject.to_json())
+            self._target(reject)
             return
         if self._file is None:
             path = Path(self._target)
             path = path / REJECTS if path.is_dir() else path
             self._file = self._opened.enter_context(path.open("w", encoding="utf-8", newline="\n"))
-        self._file.write(json.dumps(reject.to_json(), ensure_ascii=False, default=str) + "\n")
+        self._file.write(json.dumps(reject, ensure_ascii=False, default=str) + "\n")

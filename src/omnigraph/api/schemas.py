@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from omnigraph.errors import OmnigraphError
 
 if TYPE_CHECKING:
     from omnigraph.api.access import Guard
+    from omnigraph.catalog.catalog import Catalog
     from omnigraph.catalog.steps import Plan
     from omnigraph.graph.repository import Repository
     from omnigraph.write.schema_apply import SchemaChange
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 class SchemaApplied:
     """What a schema change did. `commit` is None when the schema was accepted already.
 
-    `graph_manifest_version` is that of the branch afterwards.
+    `graph_manifest_version` is that of the branch afterwards, `before` the schema that the plan begins from.
     """
 
     applied: bool
     commit: Commit | None
     plan: Plan
     graph_manifest_version: int
+    before: Catalog | None = field(default=None, repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """The wire shape."""
@@ -73,7 +75,7 @@ class SchemaView:
         (True, 1)
         """
         self._guard.admit("read", branch)
-        change = _read_change(text, allow_data_loss, backfill)
+        change = read_change(text, allow_data_loss, backfill)
         return change.plan(self._repository.snapshot(branch).catalog)
 
     def apply(
@@ -114,7 +116,7 @@ class SchemaView:
         from omnigraph.write.schema_apply import SchemaOutcome, prepare_schema
 
         actor = self._guard.admit("schema_apply", target=branch, actor=actor)
-        change = _read_change(text, allow_data_loss, backfill)
+        change = read_change(text, allow_data_loss, backfill)
         outcome = SchemaOutcome()
         request = WriteRequest("schema_apply", actor=actor, message=message, expected_head=if_commit)
         repository = self._repository
@@ -122,10 +124,10 @@ class SchemaView:
             branch, request, prepare_schema(change, outcome, repository.reserve_identities)
         )
         if done is None:
-            return SchemaApplied(False, None, outcome.plan, outcome.sequence)
+            return SchemaApplied(False, None, outcome.plan, outcome.sequence, outcome.before)
         if outcome.purged:
             self._purge(outcome.purged)
-        return SchemaApplied(True, Commit.of(done.commit), outcome.plan, done.commit.sequence)
+        return SchemaApplied(True, Commit.of(done.commit), outcome.plan, done.commit.sequence, outcome.before)
 
     def _purge(self, paths: frozenset[str]) -> None:
         from omnigraph.maintain.purge import purge
@@ -137,7 +139,8 @@ class SchemaView:
             self._repository.warnings.append(f"earlier versions of dropped data are left: {error.message}")
 
 
-def _read_change(text: str | Path, allow_data_loss: bool, backfill: Mapping[str, Any] | None) -> SchemaChange:
+def read_change(text: str | Path, allow_data_loss: bool, backfill: Mapping[str, Any] | None) -> SchemaChange:
+    """The change that is asked for: a schema from a text, or from the file that it names."""
     from omnigraph.api.files import read_schema
     from omnigraph.lang.compile import load_schema
     from omnigraph.write.schema_apply import SchemaChange

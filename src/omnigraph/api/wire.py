@@ -180,11 +180,11 @@ def write_result(result: Result) -> bytes:
         "snapshot": result.snapshot,
         "types": [encode_type(item) for item in result.types],
     }
-    metadata = {**(result.table.schema.metadata or {}), _ABOUT: json.dumps(about).encode()}
-    table = result.table.replace_schema_metadata(metadata)
+    schema = result.table.schema
+    metadata = {**(schema.metadata or {}), _ABOUT: json.dumps(about).encode()}
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
+    with pa.ipc.new_stream(sink, schema.with_metadata(metadata)) as stream:
+        stream.write_table(result.table)
     found: bytes = sink.getvalue().to_pybytes()
     return found
 
@@ -196,11 +196,11 @@ def read_result(data: bytes) -> Result:
     from omnigraph.api.result import Result
 
     with pa.ipc.open_stream(data) as stream:
-        table = stream.read_all()
-    metadata = dict(table.schema.metadata or {})
+        schema, batches = stream.schema, list(stream)
+    metadata = dict(schema.metadata)
     about = json.loads(metadata.pop(_ABOUT))
     return Result(
-        table.replace_schema_metadata(metadata or None),
+        pa.Table.from_batches(batches, schema.with_metadata(metadata or None)),
         about["commit_id"],
         about["query_name"],
         branch=about["branch"],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from omnigraph.cli.completion import complete_branch
 from omnigraph.cli.conflicts import (
     DryRunOption,
     IfCommitOption,
@@ -19,10 +20,10 @@ from omnigraph.cli.conflicts import (
 )
 from omnigraph.cli.moment import read_moment
 from omnigraph.cli.output import say, say_json, warn
-from omnigraph.cli.params import complete_branch, graph_on
+from omnigraph.cli.params import refuse_local_options
 from omnigraph.cli.progress import shown_progress
 from omnigraph.cli.safety import announce, require_consent
-from omnigraph.cli.scope import SHARED, DurabilityOption, JsonOption, UriOption, opened, resolve
+from omnigraph.cli.scope import SHARED, DurabilityOption, JsonOption, UriOption, opened_graph, resolve
 from omnigraph.cli.shell import FAILURE
 
 if TYPE_CHECKING:
@@ -54,27 +55,27 @@ def create(
     from omnigraph.graph.branches import MAIN, check_branch_name
 
     target = resolve(ctx, uri)
+    refuse_local_options(ctx, target)
     moment = read_moment(at)
     if isinstance(moment, str) and from_ is not None:
         raise typer.BadParameter("a commit id says where to start by itself", param_hint="'--from'")
     source = check_branch_name(MAIN if from_ is None else from_, "branch create")
     announce(target)
-    actor = target.chosen.actor
-    with opened(target, "rw", durability) as repository:
-        head = repository.create_branch(name, source, at=moment, actor=actor)
+    with opened_graph(target, "rw", durability) as graph:
+        made, actor = graph.branches.create(name, source, at=moment), graph.actor
     start = moment if isinstance(moment, str) else source
     if json:
-        say_json({"uri": target.uri, "from": start, "name": head.branch, "actor_id": actor})
+        say_json({"uri": target.uri, "from": start, "name": made.name, "actor_id": actor})
     else:
-        say(f"created branch {head.branch} from {start}")
+        say(f"created branch {made.name} from {start}")
 
 
 @branch_commands.command("list", epilog=SHARED)
 def list_(ctx: typer.Context, uri: UriOption = None, json: JsonOption = False) -> None:
     """List the branches by name."""
     target = resolve(ctx, uri)
-    with opened(target, "r") as repository:
-        names = list(repository.branches())
+    with opened_graph(target, "r") as graph:
+        names = graph.branches.list()
     if json:
         say_json({"branches": names})
         return
@@ -95,12 +96,14 @@ def delete(
     On storage that is not local this needs --yes, or an answer on a terminal.
     """
     target = resolve(ctx, uri)
+    refuse_local_options(ctx, target)
     announce(target)
     require_consent(target, json=json)
-    with opened(target, "rw", durability) as repository:
-        repository.delete_branch(name)
+    with opened_graph(target, "rw", durability) as graph:
+        graph.branches.delete(name)
+        actor = graph.actor
     if json:
-        say_json({"uri": target.uri, "name": name.strip(), "actor_id": target.chosen.actor})
+        say_json({"uri": target.uri, "name": name.strip(), "actor_id": actor})
     else:
         say(f"deleted branch {name.strip()}")
 
@@ -143,16 +146,17 @@ def merge(
     listed; --resolve settles them.
     """
     target = resolve(ctx, uri)
+    refuse_local_options(ctx, target)
     answers = read_resolve(resolve_)
     source, into = source.strip(), into.strip()
     sides = SideNames(f"what {into} has", f"what {source} has")
     announce(target)
     with (
         told_refusals(sides, json=json),
-        opened(target, "rw", durability) as repository,
+        opened_graph(target, "rw", durability) as graph,
         shown_progress("merging", silent=json or target.chosen.quiet) as report,
     ):
-        merged = graph_on(repository, target.chosen.actor).branches.merge(
+        merged = graph.branches.merge(
             source,
             into,
             delete_source=delete_branch,
@@ -166,9 +170,9 @@ def merge(
             "source": source,
             "target": into,
             "outcome": merged.outcome,
-            "actor_id": target.chosen.actor,
+            "actor_id": graph.actor,
             **_deletion(merged),
-            **describe_merged(merged, repository),
+            **describe_merged(merged),
         }
     if merged.branch_deleted is False:
         warn(f"merged, but could not delete branch '{source}': {merged.branch_delete_error}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 import typer
 
@@ -13,7 +13,7 @@ from omnigraph.cli.moment import format_moment
 from omnigraph.cli.output import data_stdout, readable
 
 if TYPE_CHECKING:
-    from omnigraph.read.change_records import Cause, Change, ChangeFilter, Image
+    from omnigraph.read.change_records import Cause, Change, Image, Kind, Op
 
 
 class KindName(StrEnum):
@@ -46,17 +46,21 @@ OpOption: TypeAlias = Annotated[
 _ABSENT = object()
 
 
-def read_filter(
-    kinds: list[KindName] | None, types: list[str] | None, ops: list[OpName] | None
-) -> ChangeFilter:
-    """The filter that the options say."""
-    from omnigraph.read.change_records import ChangeFilter
+class Wanted(TypedDict):
+    """Which changes are wanted, as the calls of a graph take it."""
 
-    return ChangeFilter.of(
-        [item.value for item in kinds] if kinds else None,
-        types or None,
-        [item.value for item in ops] if ops else None,
-    )
+    kinds: list[Kind] | None
+    types: list[str] | None
+    ops: list[Op] | None
+
+
+def read_filter(kinds: list[KindName] | None, types: list[str] | None, ops: list[OpName] | None) -> Wanted:
+    """The filter that the options say."""
+    return {
+        "kinds": [item.value for item in kinds] if kinds else None,
+        "types": types or None,
+        "ops": [item.value for item in ops] if ops else None,
+    }
 
 
 def print_pieces(pieces: Iterable[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,12 +18,10 @@ from omnigraph.cli.change_lines import (
     print_pieces,
     read_filter,
 )
+from omnigraph.cli.change_pages import Poll
 from omnigraph.cli.output import say, say_json, writing
 from omnigraph.cli.params import BranchOption
-from omnigraph.cli.scope import SHARED, JsonOption, UriOption, opened, resolve
-
-if TYPE_CHECKING:
-    from omnigraph.read.feed import Poll
+from omnigraph.cli.scope import SHARED, JsonOption, UriOption, opened_graph, resolve
 
 change_commands = typer.Typer(help="Follow what changes on a branch.", no_args_is_help=True)
 
@@ -56,21 +54,13 @@ def poll(
     once: keep the cursor when its changes have been dealt with.
     """
     from omnigraph.graph.branches import MAIN
-    from omnigraph.read.change_pages import Room
-    from omnigraph.read.feed import FeedRequest, begin_poll
 
     if cursor is not None and start is not None:
         raise typer.BadParameter("a cursor says where to begin by itself", param_hint="'--start'")
-    Room.of(limit)
-    request = FeedRequest(
-        MAIN if branch is None else branch,
-        "now" if start is None else start,
-        cursor,
-        wanted=read_filter(kinds, types, ops),
-    )
     target = resolve(ctx, uri)
-    with opened(target, "r") as repository:
-        found = begin_poll(repository, request)
+    wanted = read_filter(kinds, types, ops)
+    with opened_graph(target, "r") as graph:
+        found = Poll(graph, MAIN if branch is None else branch, wanted, limit, cursor=cursor, start=start)
         print_pieces(_document(found) if json else _lines(found))
 
 
@@ -90,13 +80,12 @@ def baseline(
     The file appears when it is complete and on disk; its last record has the cursor too. --op counts for the cursor
     alone. Meanwhile PATH.lock keeps others from writing the same file.
     """
-    from omnigraph.api.baselines import write_baseline
     from omnigraph.graph.branches import MAIN
 
     target = resolve(ctx, uri)
     wanted = read_filter(kinds, types, ops)
-    with opened(target, "r") as repository, writing(out):
-        found = write_baseline(repository, out, MAIN if branch is None else branch, wanted)
+    with opened_graph(target, "r") as graph, writing(out):
+        found = graph.baseline(out, branch=MAIN if branch is None else branch, **wanted)
     if json:
         say_json(found.to_json())
         return
@@ -105,11 +94,9 @@ def baseline(
 
 
 def _lines(poll: Poll) -> Iterator[str]:
-    from omnigraph.read.change_records import Cause
-
-    for block in poll.stream():
-        yield from cause_lines(Cause.of(block.commit))
-        for change in block.stream():
+    for cause, changes in poll.blocks():
+        yield from cause_lines(cause)
+        for change in changes:
             yield from change_lines(change)
         yield "\n"
     yield f"cursor: {poll.cursor}\n"
@@ -129,8 +116,5 @@ def _members(poll: Poll) -> Iterator[tuple[str, Any]]:
 
 
 def _blocks(poll: Poll) -> Iterator[Members]:
-    from omnigraph.read.change_records import Cause
-
-    for block in poll.stream():
-        changes = (change.to_json() for change in block.stream())
-        yield Members([("cause", Cause.of(block.commit).to_json()), ("changes", changes)])
+    for cause, changes in poll.blocks():
+        yield Members([("cause", cause.to_json()), ("changes", (change.to_json() for change in changes))])

@@ -18,13 +18,15 @@ from omnigraph.cli.change_lines import (
     print_pieces,
     read_filter,
 )
+from omnigraph.cli.change_pages import stream_commit
 from omnigraph.cli.moment import format_moment
 from omnigraph.cli.output import readable, say, say_json
-from omnigraph.cli.scope import SHARED, JsonOption, Uri, UriOption, opened, resolve
+from omnigraph.cli.scope import SHARED, JsonOption, Uri, UriOption, opened_graph, resolve
 
 if TYPE_CHECKING:
+    from omnigraph.api.commits import Commit
+    from omnigraph.api.graph import Graph
     from omnigraph.read.change_records import Cause, Change
-    from omnigraph.store.records import CommitRecord, RecoveryRecord
 
 commit_commands = typer.Typer(help="Look at the history of a branch.", no_args_is_help=True)
 
@@ -54,20 +56,19 @@ def list_(
     With `--filter actor=omnigraph:recovery` also the interrupted writes that recovery discarded, on any branch
     unless --branch names one: they are in no history.
     """
+    from omnigraph.api.bodies import commit_body, recovery_body
     from omnigraph.graph.branches import MAIN, check_branch_name
     from omnigraph.graph.recovery import RECOVERY_ACTOR
 
     actors = _wanted_actors(filter_ or ())
     target = resolve(ctx, uri)
     name = check_branch_name(MAIN if branch is None else branch, "commit list")
-    with opened(target, "r") as repository:
-        found = (item for item in repository.commits(name) if not actors or _is_by(item, actors))
-        commits = list(islice(found, limit))
-        document: dict[str, Any] = {"commits": [describe_commit(item) for item in commits]}
+    with opened_graph(target, "r") as graph:
+        commits = _commits(graph, name, actors, limit)
+        document: dict[str, Any] = {"commits": [commit_body(item) for item in commits]}
         if RECOVERY_ACTOR in actors:
-            outcomes = repository.recoveries()[::-1]
-            mine = (item for item in outcomes if branch is None or item.branch == name)
-            document["recoveries"] = [describe_recovery(item) for item in islice(mine, limit)]
+            mine = (item for item in graph.recoveries() if branch is None or item.branch == name)
+            document["recoveries"] = [recovery_body(item) for item in islice(mine, limit)]
     if json:
         say_json(document)
     else:
@@ -83,17 +84,19 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """Show one commit."""
+    from omnigraph.api.bodies import commit_body
+
     target = resolve(ctx, uri)
-    with opened(target, "r") as repository:
-        found = repository.commit(id_)
-    document = describe_commit(found)
+    with opened_graph(target, "r") as graph:
+        found = graph.commit(id_)
+    document = commit_body(found)
     if json:
         say_json(document)
         return
     shown = {
         **document,
         "graph_branch": found.branch,
-        "created_at": f"{found.created_at} ({format_moment(found.created_at)})",
+        "created_at": f"{document['created_at']} ({format_moment(document['created_at'])})",
     }
     for key, value in shown.items():
         say(f"{key}: {'null' if value is None else readable(str(value))}")
@@ -116,43 +119,15 @@ def changes(
     json: JsonOption = False,
 ) -> None:
     """Print what a commit changed against its first parent: nodes before edges, type by type, by id."""
-    from omnigraph.read.change_pages import Room, open_commit_changes, read_commit_page
-    from omnigraph.read.change_records import Cause
-
-    Room.of(limit)
     target = resolve(ctx, uri)
     wanted = read_filter(kinds, types, ops)
-    with opened(target, "r") as repository:
+    with opened_graph(target, "r") as graph:
         if page_token is not None:
-            page = read_commit_page(repository, id_, wanted, limit, page_token)
+            page = graph.changes(id_, **wanted, limit=limit, page_token=page_token)
             _print_changes(page.cause, iter(page.changes), page.next_page_token, json=json)
         else:
-            found = open_commit_changes(repository, id_, wanted)
-            _print_changes(Cause.of(found.commit), found.stream(), None, json=json)
-
-
-def describe_commit(record: CommitRecord) -> dict[str, Any]:
-    """A commit as JSON."""
-    from omnigraph.api.bodies import commit_body
-    from omnigraph.api.commits import Commit
-
-    return commit_body(Commit.of(record))
-
-
-def describe_recovery(record: RecoveryRecord) -> dict[str, Any]:
-    """What recovery did with one interrupted write, as JSON; the actor is the one whose write it was."""
-    from omnigraph.graph.branches import MAIN
-
-    return {
-        "operation_id": record.id,
-        "outcome": record.outcome,
-        "graph_branch": None if record.branch == MAIN else record.branch,
-        "operation": record.operation,
-        "actor_id": record.actor,
-        "graph_commit_id": record.commit_id,
-        "reason": record.reason,
-        "created_at": record.created_at,
-    }
+            cause, found = stream_commit(graph, id_, wanted, limit)
+            _print_changes(cause, found, None, json=json)
 
 
 def _print_changes(cause: Cause, found: Iterator[Change], token: str | None, *, json: bool) -> None:
@@ -188,11 +163,19 @@ def _wanted_actors(filters: Sequence[str]) -> frozenset[str]:
     return frozenset(wanted)
 
 
-def _is_by(record: CommitRecord, actors: frozenset[str]) -> bool:
+def _commits(graph: Graph, branch: str, actors: frozenset[str], limit: int | None) -> list[Commit]:
+    """The newest commits by any of the actors; by anybody when there are none."""
+    if not actors:
+        return graph.commits(branch, limit)
+    found = (item for item in graph.commits(branch, None) if _is_by(item, actors))
+    return list(islice(found, limit))
+
+
+def _is_by(commit: Commit, actors: frozenset[str]) -> bool:
     from omnigraph.graph.recovery import RECOVERY_ACTOR
 
     # An empty name finds the commits of nobody.
-    return (record.actor or "") in actors or (record.recovered and RECOVERY_ACTOR in actors)
+    return (commit.actor or "") in actors or (commit.recovered and RECOVERY_ACTOR in actors)
 
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:

@@ -19,7 +19,6 @@ from omnigraph.errors import InvalidInput, MergeConflicts, NotFound, Preconditio
 
 if TYPE_CHECKING:
     from omnigraph.api.merges import Merged, Resolve
-    from omnigraph.graph.repository import Repository
 
 SIDES = ("ours", "theirs")
 COLUMNS = ("id", "kind", "entity", "property", "base", "ours", "theirs")
@@ -84,13 +83,12 @@ def told_refusals(sides: SideNames, *, json: bool) -> Iterator[None]:
         raise typer.Exit(PRECONDITION_LOST) from error
 
 
-def describe_merged(merged: Merged, repository: Repository) -> dict[str, Any]:
+def describe_merged(merged: Merged) -> dict[str, Any]:
     """What a merge or a revert did, or would do, as JSON."""
-    from omnigraph.cli.commit import describe_commit
+    from omnigraph.api.bodies import commit_body
 
-    commit = None if merged.commit is None else describe_commit(repository.commit(merged.commit.id))
     return {
-        "commit": commit,
+        "commit": None if merged.commit is None else commit_body(merged.commit),
         "affected": {name: dict(counts) for name, counts in merged.affected.items()},
         "taken": list(merged.taken),
         "conflicts": [dict(item) for item in merged.conflicts],

@@ -17,10 +17,13 @@ from omnigraph.cli.change_lines import (
     read_filter,
 )
 from omnigraph.cli.moment import read_moment
-from omnigraph.cli.scope import JsonOption, UriOption, opened, resolve
+from omnigraph.cli.scope import JsonOption, UriOption, opened_graph, resolve
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from omnigraph.api.changes import Diff
+    from omnigraph.api.graph import Graph
 
 
 def diff(
@@ -35,15 +38,17 @@ def diff(
     json: JsonOption = False,
 ) -> None:
     """Print what happened on the way from A to B, entity by entity: nodes before edges, type by type, by id."""
-    from omnigraph.api.changes import find_diff
-
     target = resolve(ctx, uri)
     wanted = read_filter(kinds, types, ops)
-    with opened(target, "r") as repository:
-        known = repository.branches()
-        states = [text if text.strip() in known else read_moment(text) or text for text in (before, after)]
-        found = find_diff(repository, states[0], states[1], wanted)
+    with opened_graph(target, "r") as graph:
+        found = graph.diff(_read_state(graph, before), _read_state(graph, after), **wanted)
         print_pieces(_document(found, stat) if json else _lines(found, stat))
+
+
+def _read_state(graph: Graph, text: str) -> str | datetime:
+    """What names a state: a time when it reads as one and no branch is called so."""
+    moment = read_moment(text)
+    return text if moment is None or (moment != text and text.strip() in graph.branches.list()) else moment
 
 
 def _lines(diff: Diff, stat: bool) -> Iterator[str]:

@@ -13,11 +13,10 @@ from omnigraph.cli.params import (
     QueryOption,
     QueryStringOption,
     SnapshotOption,
-    graph_on,
     read_request,
     read_state,
 )
-from omnigraph.cli.scope import opened, resolve
+from omnigraph.cli.scope import opened_graph, resolve
 
 
 def explain(
@@ -34,8 +33,6 @@ def explain(
     target = resolve(ctx, None)
     request = read_request("query", name, query, query_string, params, params_file)
     line, commit = read_state(branch, snapshot)
-    with opened(target, "r") as repository:
-        text = graph_on(repository).explain(
-            request.source, request.params, name=request.name, branch=line, at=commit
-        )
+    with opened_graph(target, "r") as graph:
+        text = graph.explain(request.source, request.params, name=request.name, branch=line, at=commit)
     say(text.rstrip("\n"))

@@ -9,9 +9,16 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from omnigraph.cli.output import data_stdout, note, warn, writing
-from omnigraph.cli.params import BranchOption, EngineOption, SnapshotOption, SparkOption, graph_on, read_state
+from omnigraph.cli.params import (
+    BranchOption,
+    EngineOption,
+    SnapshotOption,
+    SparkOption,
+    read_state,
+    refuse_local_options,
+)
 from omnigraph.cli.progress import Report, shown_progress
-from omnigraph.cli.scope import Uri, opened, resolve
+from omnigraph.cli.scope import Uri, opened_graph, resolve
 
 Format: TypeAlias = Literal["ndjson", "parquet"]
 
@@ -50,12 +57,12 @@ def export(
     if out is None and (format == "parquet" or engine == "spark"):
         raise typer.BadParameter("many files need a folder", param_hint="'--out'")
     target = resolve(ctx, uri)
+    refuse_local_options(ctx, target)
     line, commit = read_state(branch, snapshot)
     quiet = target.chosen.quiet
     # On a terminal the records themselves show how far it has come.
     silent = quiet or (out is None and sys.stdout is not None and sys.stdout.isatty())
-    with opened(target, "r") as repository, shown_progress("exporting", silent=silent) as report:
-        graph = graph_on(repository)
+    with opened_graph(target, "r") as graph, shown_progress("exporting", silent=silent) as report:
         progress = None if report is None else _summed(report)
         if out is None:
             graph.export(data_stdout(), branch=line, at=commit, types=types, progress=progress)

@@ -8,8 +8,8 @@ import typer
 
 from omnigraph.cli.formats import key_value_lines
 from omnigraph.cli.output import say, say_json
-from omnigraph.cli.params import BranchOption, SnapshotOption, graph_on, read_state
-from omnigraph.cli.scope import JsonOption, opened, resolve
+from omnigraph.cli.params import BranchOption, SnapshotOption, read_state
+from omnigraph.cli.scope import JsonOption, opened_graph, resolve
 from omnigraph.errors import NotFound
 
 
@@ -24,8 +24,8 @@ def get(
     """Show a node or edge with all its properties. Fails when there is none of that id."""
     target = resolve(ctx, None)
     line, commit = read_state(branch, snapshot)
-    with opened(target, "r") as repository:
-        found = graph_on(repository).get(type_name, id_, branch=line, at=commit)
+    with opened_graph(target, "r") as graph:
+        found = graph.get(type_name, id_, branch=line, at=commit)
     if found is None:
         place = f"branch {line}" if commit is None else f"snapshot {commit}"
         raise NotFound(

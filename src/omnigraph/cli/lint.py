@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.addresses import SERVER_URL
 from omnigraph.cli.files import STDIN, find_sources, read_source, refuse_stdin_twice, source_name
 from omnigraph.cli.output import count, diagnostic_lines, indented, say, say_json, say_status
-from omnigraph.cli.scope import SERVER_URL
 from omnigraph.cli.shell import FAILURE
 from omnigraph.errors import InvalidInput
 

@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TypeAlias
 
 import typer
 
+from omnigraph.cli.completion import complete_branch
 from omnigraph.cli.files import STDIN
 from omnigraph.cli.load_report import report_lines
 from omnigraph.cli.output import count, note, say, say_json, warn
-from omnigraph.cli.params import BranchOption, EngineOption, SparkOption, complete_branch, graph_on
+from omnigraph.cli.params import (
+    BranchOption,
+    EngineOption,
+    SparkOption,
+    refuse_local_options,
+)
 from omnigraph.cli.progress import shown_progress
 from omnigraph.cli.safety import announce, require_consent
-from omnigraph.cli.scope import Durability, DurabilityOption, JsonOption, Target, Uri, opened, resolve
+from omnigraph.cli.scope import Durability, DurabilityOption, JsonOption, Target, Uri, opened_graph, resolve
 from omnigraph.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -95,6 +101,7 @@ def load(
     Overwriting on storage that is not local needs --yes, or an answer on a terminal.
     """
     target = resolve(ctx, uri)
+    refuse_local_options(ctx, target)
     source = _read_source(data or [], mapped=mapping is not None)
     if rejects is not None and not Path(rejects).parent.is_dir():
         raise NotFound(f"no such folder: {Path(rejects).parent}", details={"path": rejects})
@@ -157,6 +164,7 @@ def ingest(
     """Load records that need not be laid out in lines; `load` takes its place."""
     warn("`omnigraph ingest` is deprecated; use `omnigraph load`")
     target = resolve(ctx, uri)
+    refuse_local_options(ctx, target)
     source = _read_source(data)
     announce(target)
     if mode == "overwrite":
@@ -191,17 +199,16 @@ def _run(
     from omnigraph.api.bodies import load_body
     from omnigraph.graph.branches import MAIN
 
-    name, actor = MAIN if branch is None else branch, target.chosen.actor
+    name = MAIN if branch is None else branch
     with (
-        opened(target, "rw", durability) as repository,
+        opened_graph(target, "rw", durability) as graph,
         shown_progress("loading", silent=json or target.chosen.quiet) as report,
     ):
-        receipt = graph_on(repository, actor).load(
-            source, mode=mode, branch=name, create_from=base, progress=report, **options
-        )
+        receipt = graph.load(source, mode, branch=name, create_from=base, progress=report, **options)
+        document = load_body(receipt, target.uri, base, graph.actor)
     if receipt.superseded:
         note(f"{count(receipt.superseded, 'record')} superseded by later ones of the same id")
-    return receipt, load_body(receipt, target.uri, base, actor)
+    return receipt, document
 
 
 def _read_source(data: Sequence[str], *, mapped: bool = False) -> str | BinaryIO | dict[str, str] | None:

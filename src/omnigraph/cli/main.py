@@ -11,6 +11,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from omnigraph.cli.alias import alias
+from omnigraph.cli.blob import blob_commands
 from omnigraph.cli.branch import branch_commands
 from omnigraph.cli.changes import change_commands
 from omnigraph.cli.cleanup import cleanup
@@ -20,23 +22,25 @@ from omnigraph.cli.explain import explain
 from omnigraph.cli.export import export
 from omnigraph.cli.fmt import fmt
 from omnigraph.cli.get import get
+from omnigraph.cli.graphs import graph_commands
 from omnigraph.cli.init import init
 from omnigraph.cli.lint import lint
 from omnigraph.cli.load import ingest, load
+from omnigraph.cli.login import login, logout
 from omnigraph.cli.mutate import mutate
 from omnigraph.cli.optimize import optimize
+from omnigraph.cli.options import GlobalOptions, capability, refuse_options
 from omnigraph.cli.policy import policy_commands
+from omnigraph.cli.profile import profile_commands
+from omnigraph.cli.queries import query_commands
 from omnigraph.cli.query import query
 from omnigraph.cli.revert import revert
 from omnigraph.cli.schema import schema_commands
-from omnigraph.cli.scope import SHARED, GlobalOptions, refuse_graph_options
+from omnigraph.cli.scope import SHARED
 from omnigraph.cli.serve import serve
 from omnigraph.cli.shell import CommandLine
 from omnigraph.cli.snapshot import snapshot
 from omnigraph.cli.version import print_version_and_exit, version
-
-WITHOUT_GRAPH = frozenset({"lint", "fmt", "version"})
-LATER = "Not available for now."
 
 app = typer.Typer(
     name="omnigraph",
@@ -58,6 +62,8 @@ app.command("read", hidden=True, epilog=SHARED)(query)
 app.command(epilog=SHARED)(explain)
 app.command(epilog=SHARED)(get)
 app.command(epilog=SHARED)(export)
+app.command()(alias)
+app.add_typer(blob_commands, name="blob")
 app.add_typer(branch_commands, name="branch")
 app.add_typer(commit_commands, name="commit")
 app.add_typer(change_commands, name="changes")
@@ -68,9 +74,14 @@ app.command(epilog=SHARED)(optimize)
 app.command(epilog=SHARED)(cleanup)
 app.command()(lint)
 app.add_typer(schema_commands, name="schema")
+app.add_typer(query_commands, name="queries")
 app.add_typer(policy_commands, name="policy")
 app.command()(fmt)
 app.command()(serve)
+app.add_typer(graph_commands, name="graphs")
+app.command()(login)
+app.command()(logout)
+app.add_typer(profile_commands, name="profile")
 app.command()(version)
 
 
@@ -83,12 +94,20 @@ def root(
     ctx: typer.Context,
     as_: Annotated[Once, typer.Option("--as", metavar="ACTOR", help="On whose behalf to write.")] = None,
     store: Annotated[Once, typer.Option("--store", metavar="URI", help="The graph, by its storage.")] = None,
-    server: Annotated[Once, typer.Option("--server", metavar="NAME|URL", help=LATER)] = None,
-    graph: Annotated[Once, typer.Option("--graph", metavar="ID", help=LATER)] = None,
-    profile: Annotated[Once, typer.Option("--profile", metavar="NAME", help=LATER)] = None,
-    cluster: Annotated[Once, typer.Option("--cluster", metavar="DIR|URI", help=LATER)] = None,
+    server: Annotated[
+        Once, typer.Option("--server", metavar="NAME|URL", help="The server of the graph.")
+    ] = None,
+    graph: Annotated[
+        Once, typer.Option("--graph", metavar="ID", help="The graph, by its id on the server.")
+    ] = None,
+    profile: Annotated[
+        Once, typer.Option("--profile", metavar="NAME", help="A scope that your settings name.")
+    ] = None,
+    cluster: Annotated[
+        Once, typer.Option("--cluster", metavar="CONFIG", help="What is served, by its file or folder.")
+    ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Agree to a destructive write to storage that is not local.")
+        bool, typer.Option("--yes", help="Agree to a destructive write to what is not local.")
     ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Do not say which graph is about to be written.")
@@ -116,8 +135,8 @@ def root(
         yes=yes,
         quiet=quiet,
     )
-    if ctx.invoked_subcommand in WITHOUT_GRAPH:
-        refuse_graph_options(ctx.invoked_subcommand, chosen)
+    if ctx.invoked_subcommand is not None and capability(ctx.invoked_subcommand) == "local":
+        refuse_options(ctx.invoked_subcommand, chosen)
     ctx.obj = chosen
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.completion import complete_branch
 from omnigraph.cli.output import complain, say, say_json
 from omnigraph.cli.params import (
     NameArgument,
@@ -13,13 +14,13 @@ from omnigraph.cli.params import (
     ParamsOption,
     QueryOption,
     QueryStringOption,
-    complete_branch,
-    graph_on,
     read_request,
+    refuse_local_options,
     warn_of_old_name,
 )
-from omnigraph.cli.scope import DurabilityOption, JsonOption, opened, resolve
-from omnigraph.errors import PreconditionFailed
+from omnigraph.cli.scope import DurabilityOption, JsonOption, opened_graph, resolve
+from omnigraph.cli.stored import mutate_stored
+from omnigraph.errors import InvalidInput, PreconditionFailed
 
 # A lost precondition is nobody's mistake: scripts tell it from a failure by this code.
 PRECONDITION_LOST = 4
@@ -57,19 +58,26 @@ def mutate(
 
     warn_of_old_name(ctx, "mutate")
     target = resolve(ctx, None)
-    request = read_request("mutation", name, query, query_string, params, params_file)
-    actor = target.chosen.actor
+    refuse_local_options(ctx, target)
+    request = read_request(
+        "mutation", name, query, query_string, params, params_file, stored=target.is_served
+    )
+    if request.is_stored and message is not None:
+        raise InvalidInput("a stored mutation has no message; --message does not apply.")
     try:
-        with opened(target, "rw", durability) as repository:
-            receipt = graph_on(repository, actor).mutate(
-                request.source,
-                request.params,
-                name=request.name,
-                branch=branch,
-                message=message,
-                if_commit=if_commit,
-            )
-            document = change_body(receipt, branch, actor)
+        with opened_graph(target, "rw", durability) as graph:
+            if request.is_stored:
+                receipt = mutate_stored(graph, request, branch, if_commit)
+            else:
+                receipt = graph.mutate(
+                    request.source,
+                    request.params,
+                    name=request.name,
+                    branch=branch,
+                    message=message,
+                    if_commit=if_commit,
+                )
+            document = change_body(receipt, branch, graph.actor)
     except PreconditionFailed as error:
         if json:
             say_json({"error": error.message, "precondition_failure": dict(error.details)})
@@ -83,5 +91,5 @@ def mutate(
         f"changed {branch} via {document['query_name']}:"
         f" {document['affected_nodes']} nodes, {document['affected_edges']} edges"
     )
-    if actor is not None:
-        say(f"actor_id: {actor}")
+    if document["actor_id"] is not None:
+        say(f"actor_id: {document['actor_id']}")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.output import complain, count, say, say_json
-from omnigraph.cli.params import BranchOption, EngineOption, SparkOption, graph_on
+from omnigraph.cli.params import BranchOption, EngineOption, SparkOption
 from omnigraph.cli.progress import shown_progress
 from omnigraph.cli.safety import announce
-from omnigraph.cli.scope import DurabilityOption, JsonOption, Uri, opened, resolve
+from omnigraph.cli.scope import DurabilityOption, JsonOption, Uri, opened_graph, resolve
 from omnigraph.cli.shell import FAILURE
 from omnigraph.errors import StorageError
 
@@ -40,10 +40,10 @@ def optimize(
     target = resolve(ctx, uri)
     announce(target)
     with (
-        opened(target, "rw", durability) as repository,
+        opened_graph(target, "rw", durability) as graph,
         shown_progress("optimizing", silent=json or target.chosen.quiet) as report,
     ):
-        done = graph_on(repository, target.chosen.actor).optimize(
+        done = graph.optimize(
             branch=MAIN if branch is None else branch,
             engine=engine,
             spark=spark,

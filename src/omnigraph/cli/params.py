@@ -3,55 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import shlex
-from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from omnigraph.cli.completion import complete_branch
 from omnigraph.cli.files import read_source, refuse_stdin_twice
 from omnigraph.cli.output import warn
-from omnigraph.cli.shell import hoist_globals
-from omnigraph.errors import InvalidInput, OmnigraphError
+from omnigraph.errors import InvalidInput
 from omnigraph.pipeline.engines import Engine
 
 if TYPE_CHECKING:
-    from omnigraph.api.graph import Graph
-    from omnigraph.graph.repository import Repository
-
-
-def complete_branch(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The branches of the graph that the unfinished command line addresses; none when it addresses none."""
-    # The parser gives up where a value is still missing, so the words themselves are looked at. Bash takes them
-    # apart at these two signs.
-    typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
-    typed = re.sub(r"\s*([=:])\s*", r"\1", typed)
-    try:
-        words = hoist_globals(shlex.split(typed)[1:])
-    except ValueError:
-        return []
-    stores = [word.partition("=")[2] for word in words if word.startswith("--store=")]
-    if any(item.name == "uri" for item in ctx.command.params):
-        stores += [word for word in words if "://" in word or Path(word).is_dir()]
-    try:
-        return [name for name in _branches(stores[0]) if name.startswith(incomplete)] if stores else []
-    except OmnigraphError:
-        # Half a command line may mean anything; whoever types it sees errors when it is run.
-        return []
-
-
-def _branches(uri: str) -> list[str]:
-    from omnigraph.graph.repository import Repository
-    from omnigraph.store.location import Location
-    from omnigraph.store.options import s3_options
-
-    options = None if Location.parse(uri).is_local else s3_options(os.environ)
-    with closing(Repository.open(uri, mode="r", options=options)) as repository:
-        return list(repository.branches())
+    from omnigraph.cli.scope import Target
 
 
 EngineOption: TypeAlias = Annotated[
@@ -87,13 +51,21 @@ SnapshotOption: TypeAlias = Annotated[
 ]
 
 
+# What a server decides itself.
+_NOT_SERVED = {"engine": "--engine", "spark": "--spark", "durability": "--durability"}
+
+
 @dataclass(frozen=True)
 class Request:
-    """A query to run: its source, its name where the source has several, and the values of its parameters."""
+    """A query to run: its source, its name where the source has several, and the values of its parameters.
+
+    Without a source, which `read_request` only lets pass where it is allowed, the name is that of a stored query.
+    """
 
     source: str
     name: str | None
     params: Any
+    is_stored: bool = False
 
 
 def read_request(
@@ -103,16 +75,19 @@ def read_request(
     query_string: str | None,
     params: str | None,
     params_file: str | None,
+    *,
+    stored: bool = False,
 ) -> Request:
     """What the options say is to be run; `kind` is what messages call it.
 
-    Raises `InvalidInput` when there is no source: a name alone means a stored query, which only servers have.
+    A name alone means a stored query. Only servers have those: elsewhere, without `stored`, it is `InvalidInput`.
     """
     if query is not None and query_string is not None:
         raise typer.BadParameter("pass one of --query and -e", param_hint="'-e'")
     if params is not None and params_file is not None:
         raise typer.BadParameter("pass one of --params and --params-file", param_hint="'--params-file'")
-    if query is None and query_string is None:
+    is_stored = query is None and query_string is None
+    if is_stored and (name is None or not stored):
         raise InvalidInput(
             f"no {kind} given"
             if name is None
@@ -122,7 +97,7 @@ def read_request(
     refuse_stdin_twice([query or "", params_file or ""])
     source = read_source(query) if query is not None else query_string or ""
     text = read_source(params_file) if params_file is not None else params
-    return Request(source, name, None if text is None else _parse_params(text))
+    return Request(source, name, None if text is None else _parse_params(text), is_stored)
 
 
 def read_state(branch: str | None, snapshot: str | None) -> tuple[str, str | None]:
@@ -134,12 +109,16 @@ def read_state(branch: str | None, snapshot: str | None) -> tuple[str, str | Non
     return MAIN if branch is None else branch, snapshot
 
 
-def graph_on(repository: Repository, actor: str | None = None) -> Graph:
-    """The graph that a command has opened, with everything one can do with it."""
-    from omnigraph.api.graph import Graph
-    from omnigraph.read.reader import Reader
-
-    return Graph(repository, Reader(), actor, {})
+def refuse_local_options(ctx: typer.Context, target: Target) -> None:
+    """On a served graph, refuse the options that say how this machine would do the work."""
+    if not target.is_served:
+        return
+    for name, option in _NOT_SERVED.items():
+        given = ctx.get_parameter_source(name)
+        if given is not None and given.name == "COMMANDLINE":
+            raise InvalidInput(
+                f"a server decides itself how it does `{target.command}`; {option} does not apply."
+            )
 
 
 def warn_of_old_name(ctx: typer.Context, name: str) -> None:

@@ -21,12 +21,13 @@ from omnigraph.cli.params import (
     QueryStringOption,
     SnapshotOption,
     SparkOption,
-    graph_on,
     read_request,
     read_state,
+    refuse_local_options,
     warn_of_old_name,
 )
-from omnigraph.cli.scope import JsonOption, opened, resolve
+from omnigraph.cli.scope import JsonOption, opened_graph, resolve
+from omnigraph.cli.stored import read_stored
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -58,29 +59,34 @@ def query(
     """Run a read on one consistent state: the newest of a branch, or that of a commit."""
     warn_of_old_name(ctx, "query")
     target = resolve(ctx, None)
-    request = read_request("query", name, query_, query_string, params, params_file)
+    refuse_local_options(ctx, target)
+    request = read_request("query", name, query_, query_string, params, params_file, stored=target.is_served)
     line, commit = read_state(branch, snapshot)
     config = config_of(ctx)
     chosen: Format = "json" if json else format_ or config.output
     if chosen == "arrow" and out is None:
         _refuse_terminal()
-    with opened(target, "r") as repository:
-        result = graph_on(repository).query(
-            request.source,
-            request.params,
-            name=request.name,
-            branch=line,
-            at=commit,
-            engine=engine,
-            spark=spark,
-        )
+    with opened_graph(target, "r") as graph:
+        if request.is_stored:
+            result = read_stored(graph, request, line, commit)
+        else:
+            result = graph.query(
+                request.source,
+                request.params,
+                name=request.name,
+                branch=line,
+                at=commit,
+                engine=engine,
+                spark=spark,
+            )
     if out is not None:
         _write(result, chosen, config, out)
     else:
-        _print(result, chosen, config)
+        print_result(result, chosen, config)
 
 
-def _print(result: Result, chosen: Format, config: Config) -> None:
+def print_result(result: Result, chosen: Format, config: Config) -> None:
+    """Print the rows of a read in a format."""
     if chosen == "json":
         say_json(result.to_json())
     elif chosen == "arrow":

@@ -18,10 +18,10 @@ from omnigraph.cli.conflicts import (
     told_refusals,
 )
 from omnigraph.cli.output import say, say_json
-from omnigraph.cli.params import BranchOption, graph_on
+from omnigraph.cli.params import BranchOption, refuse_local_options
 from omnigraph.cli.progress import shown_progress
 from omnigraph.cli.safety import announce
-from omnigraph.cli.scope import DurabilityOption, JsonOption, UriOption, opened, resolve
+from omnigraph.cli.scope import DurabilityOption, JsonOption, UriOption, opened_graph, resolve
 from omnigraph.cli.shell import FAILURE
 
 
@@ -45,16 +45,17 @@ def revert(
     from omnigraph.graph.branches import MAIN, check_branch_name
 
     target = resolve(ctx, uri)
+    refuse_local_options(ctx, target)
     answers = read_resolve(resolve_)
     name = check_branch_name(MAIN if branch is None else branch, "revert")
     sides = SideNames(f"what {name} has", f"what was there before {commit}")
     announce(target)
     with (
         told_refusals(sides, json=json),
-        opened(target, "rw", durability) as repository,
+        opened_graph(target, "rw", durability) as graph,
         shown_progress("reverting", silent=json or target.chosen.quiet) as report,
     ):
-        merged = graph_on(repository, target.chosen.actor).revert(
+        merged = graph.revert(
             commit,
             branch=name,
             resolve=answers,
@@ -67,8 +68,8 @@ def revert(
             "branch": name,
             "reverted_commit_id": commit,
             "outcome": merged.outcome,
-            "actor_id": target.chosen.actor,
-            **describe_merged(merged, repository),
+            "actor_id": graph.actor,
+            **describe_merged(merged),
         }
     if json:
         say_json(document)

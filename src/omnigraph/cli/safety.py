@@ -12,12 +12,12 @@ from omnigraph.errors import InvalidInput
 def announce(target: Target) -> None:
     """Say which graph is about to be written, unless asked to be quiet."""
     if not target.chosen.quiet:
-        where = "local" if target.is_local else "remote"
-        note(f"omnigraph {target.command} → {target.uri} (direct, {where})")
+        where = "served" if target.is_served else f"direct, {'local' if target.is_local else 'remote'}"
+        note(f"omnigraph {target.command} → {target.uri} ({where})")
 
 
 def require_consent(target: Target, *, json: bool) -> None:
-    """Go on only if the user agrees to a destructive write to storage that is not on this machine.
+    """Go on only if the user agrees to a destructive write to what is not on this machine, or is served.
 
     `--yes` agrees in advance. On a terminal the user is asked; a program, which `--json` is for, is not.
     """

@@ -11,6 +11,7 @@ import typer
 
 from omnigraph.cli.files import find_sources, read_source, refuse_stdin_twice, source_name
 from omnigraph.cli.init import refuse_cluster
+from omnigraph.cli.options import GlobalOptions, refuse_graph_options
 from omnigraph.cli.output import (
     complain,
     count,
@@ -21,16 +22,14 @@ from omnigraph.cli.output import (
     say_json,
     say_status,
 )
-from omnigraph.cli.params import BranchOption, graph_on
+from omnigraph.cli.params import BranchOption, refuse_local_options
 from omnigraph.cli.safety import announce
 from omnigraph.cli.scope import (
     SHARED,
     DurabilityOption,
-    GlobalOptions,
     JsonOption,
     Uri,
-    opened,
-    refuse_graph_options,
+    opened_graph,
     resolve,
 )
 from omnigraph.cli.shell import FAILURE
@@ -79,8 +78,8 @@ def root(ctx: typer.Context) -> None:
 def show(ctx: typer.Context, uri: Uri = None, json: JsonOption = False) -> None:
     """Print the schema of a graph, as it was written."""
     target = resolve(ctx, uri)
-    with opened(target, "r") as repository:
-        source = repository.snapshot().catalog.source
+    with opened_graph(target, "r") as graph:
+        source = graph.schema.source()
     if json:
         say_json({"schema_source": source})
     else:
@@ -150,8 +149,8 @@ def plan(
 
         target = resolve(ctx, uri)
         text = _read_wanted(schema)
-        with opened(target, "r") as repository:
-            found = graph_on(repository).schema.plan(
+        with opened_graph(target, "r") as graph:
+            found = graph.schema.plan(
                 text,
                 allow_data_loss=allow_data_loss,
                 branch=MAIN if branch is None else branch,
@@ -188,16 +187,17 @@ def apply(
     from omnigraph.graph.branches import MAIN
 
     target = resolve(ctx, uri)
+    refuse_local_options(ctx, target)
     values = _read_backfills(backfill or [], backfill_expr or [])
     text = _read_wanted(schema)
-    refuse_cluster(target)
+    if not target.is_served:
+        refuse_cluster(target)
     announce(target)
     name = MAIN if branch is None else branch
     refusal: InvalidInput | None = None
-    with opened(target, "rw", durability) as repository:
-        view = graph_on(repository, target.chosen.actor).schema
+    with opened_graph(target, "rw", durability) as graph:
         try:
-            done = view.apply(
+            done = graph.schema.apply(
                 text, allow_data_loss=allow_data_loss, branch=name, backfill=values, message=message
             )
             found, document = done.plan, done.to_json()
@@ -205,8 +205,8 @@ def apply(
             if "steps" not in error.details:
                 raise
             refusal = error
-            found = view.plan(text, allow_data_loss=allow_data_loss, branch=name, backfill=values)
-            version = repository.head(name).commit.sequence
+            found = graph.schema.plan(text, allow_data_loss=allow_data_loss, branch=name, backfill=values)
+            version = graph.snapshot(name).commit.sequence
             steps = error.details["steps"]
             document = {
                 "supported": False,

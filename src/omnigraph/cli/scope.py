@@ -3,46 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
+from omnigraph.cli.addresses import Scope, find_scope
 from omnigraph.cli.config import config_of
+from omnigraph.cli.options import (
+    CLUSTERED,
+    WITH_ACTOR,
+    GlobalOptions,
+    capability,
+    not_data,
+    not_direct,
+    refuse_options,
+)
 from omnigraph.cli.output import warn
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
 
 if TYPE_CHECKING:
+    from omnigraph.api.graph import Graph
     from omnigraph.graph.repository import Mode, Repository
     from omnigraph.store.location import Location
 
-NO_GRAPH = (
-    "no graph addressed — pass a positional URI, --store <uri>, --server <name>, --profile <name>, "
-    "or set a default scope in ~/.omnigraph/config.yaml"
-)
-SERVER_URL = (
-    "a remote graph must be addressed with --server <url> — a positional (or --uri) http(s):// URL "
-    "no longer dispatches to a server."
-)
-DIRECT = frozenset({"init", "cleanup", "optimize", "schema plan"})
-WITH_ACTOR = frozenset(
-    {
-        "init",
-        "load",
-        "ingest",
-        "mutate",
-        "change",
-        "optimize",
-        "branch create",
-        "branch delete",
-        "branch merge",
-        "revert",
-        "schema apply",
-    }
-)
 # Below the help of a command, which would otherwise not mention them.
 SHARED = "The options that omnigraph --help lists may stand here too."
 
@@ -63,79 +50,121 @@ DurabilityOption: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True)
-class GlobalOptions:
-    """What the options that may stand anywhere say."""
+class Served:
+    """A graph on a server."""
 
-    actor: str | None = None
-    store: str | None = None
-    server: str | None = None
-    graph: str | None = None
-    profile: str | None = None
-    cluster: str | None = None
-    yes: bool = False
-    quiet: bool = False
+    url: str
+    graph: str
+    token: str | None = field(default=None, repr=False)
 
-    def given(self) -> list[str]:
-        """The options that say something about a graph, by name."""
-        values = {
-            "--store": self.store,
-            "--server": self.server,
-            "--graph": self.graph,
-            "--profile": self.profile,
-            "--cluster": self.cluster,
-            "--as": self.actor,
-        }
-        return [name for name, value in values.items() if value is not None]
+
+@dataclass(frozen=True)
+class Stored:
+    """A graph in its storage; `options` are what the storage needs."""
+
+    location: Location
+    options: dict[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Target:
-    """The graph that a command is about. `uri` is as the user wrote it, `options` what its storage needs."""
+    """The graph that a command is about. `uri` is what is shown: as the user wrote it, or where it is served."""
 
     command: str
     uri: str
-    location: Location
-    options: dict[str, str]
+    place: Stored | Served
     chosen: GlobalOptions
 
     @property
+    def is_served(self) -> bool:
+        """Whether a server stands between the command and the storage."""
+        return isinstance(self.place, Served)
+
+    @property
     def is_local(self) -> bool:
-        """Whether the graph is on a disk of this machine."""
-        return self.location.is_local
+        """Whether the graph is on a disk of this machine, as far as the command line can see."""
+        return isinstance(self.place, Stored) and self.place.location.is_local
+
+    @property
+    def location(self) -> Location:
+        """Where the storage of a graph is that is not served."""
+        return self._stored.location
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What the storage of a graph needs that is not served."""
+        return self._stored.options
+
+    @property
+    def _stored(self) -> Stored:
+        assert isinstance(self.place, Stored), "a command that reads storage takes direct targets only"
+        return self.place
 
 
 def resolve(ctx: typer.Context, uri: str | None) -> Target:
     """The graph that the command line addresses.
 
-    Raises `InvalidInput` when it addresses none, or two, or one that this version cannot reach, and for an
+    Raises `InvalidInput` when it addresses none, or two, or one that this command cannot reach, and for an
     option that says nothing to this command.
     """
     command = ctx.command_path.partition(" ")[2]
     chosen = ctx.find_object(GlobalOptions) or GlobalOptions()
-    _refuse_scopes(command, chosen)
-    if chosen.actor is not None:
-        _check_actor(command, chosen.actor)
-    elif command in WITH_ACTOR:
+    refuse_options(command, chosen)
+    if command == "init" and chosen.store is not None:
+        raise InvalidInput("`init` takes the place of the new graph as a positional URI, not --store.")
+    scope = find_scope(lambda: config_of(ctx), uri, chosen, os.environ)
+    if scope.kind == "server":
+        if capability(command) == "direct":
+            raise InvalidInput(not_direct(command, scope.origin))
+        if chosen.actor is not None:
+            raise InvalidInput(f"the token decides who acts on {scope.origin}; --as does not apply.")
+        return served_target(ctx, command, scope)
+    if chosen.actor is None and command in WITH_ACTOR:
         chosen = replace(chosen, actor=config_of(ctx).actor)
-    return _target(command, _one_address(ctx, command, uri, chosen), chosen)
+    if scope.kind == "cluster":
+        return _clustered(ctx, command, scope, chosen)
+    return _stored(command, scope.value, chosen)
 
 
-def refuse_graph_options(command: str, chosen: GlobalOptions) -> None:
-    """A command that needs no graph would ignore what names one; silence would look like obedience."""
-    for option in chosen.given():
-        raise InvalidInput(f"`{command}` works without a graph; {option} does not apply.")
+def served_target(ctx: typer.Context, command: str, scope: Scope) -> Target:
+    """The graph that a scope means on its server, with the token that the operator has for it."""
+    from omnigraph.cli.credentials import token_for
+    from omnigraph.cli.served import choose_graph
+    from omnigraph.cli.servers import find_server
+
+    server = find_server(config_of(ctx), scope.value)
+    token = token_for(server, os.environ)
+    url, graph = choose_graph(server, scope, token)
+    chosen = ctx.find_object(GlobalOptions) or GlobalOptions()
+    return Target(command, f"{url}/graphs/{graph}", Served(url, graph, token), chosen)
+
+
+@contextmanager
+def opened_graph(target: Target, mode: Mode, durability: Durability = "full") -> Iterator[Graph]:
+    """The graph of a target, open for one command, on behalf of whoever runs it.
+
+    Read directly it acts for the actor of the command line, and what it has to warn of is printed at the end; a
+    server knows the actor by the token. A branch that does not exist is refused with the nearest name.
+    """
+    opening = _connected(target.place, durability) if isinstance(target.place, Served) else None
+    with opening or _opened_here(target, mode, durability) as graph:
+        try:
+            yield graph
+        except NotFound as error:
+            _suggest_branch(error, graph.branches.list)
+            raise
 
 
 @contextmanager
 def opened(target: Target, mode: Mode, durability: Durability = "full") -> Iterator[Repository]:
-    """The graph, open for one command; what it has to warn of is printed at the end."""
+    """The storage of a graph, open for one command; what it has to warn of is printed at the end."""
     from omnigraph.graph.repository import Repository
 
     repository = Repository.open(target.uri, mode=mode, options=target.options or None, durability=durability)
     try:
         yield repository
     except NotFound as error:
-        _suggest_branch(error, repository)
+        _suggest_branch(error, lambda: list(repository.branches()))
         raise
     finally:
         repository.close()
@@ -143,55 +172,41 @@ def opened(target: Target, mode: Mode, durability: Durability = "full") -> Itera
             warn(text)
 
 
-def _refuse_scopes(command: str, chosen: GlobalOptions) -> None:
-    if chosen.server is not None and command in DIRECT:
+@contextmanager
+def _opened_here(target: Target, mode: Mode, durability: Durability) -> Iterator[Graph]:
+    from omnigraph.api.graph import Graph
+    from omnigraph.read.reader import Reader
+
+    with opened(target, mode, durability) as repository:
+        yield Graph(repository, Reader(), target.chosen.actor, {})
+
+
+@contextmanager
+def _connected(place: Served, durability: Durability) -> Iterator[Graph]:
+    from omnigraph.client.entry import connect
+
+    if durability != "full":
+        raise InvalidInput("a server decides itself when a write is done; --durability does not apply.")
+    with connect(place.url, place.graph, token=place.token) as graph:
+        yield graph
+
+
+def _clustered(ctx: typer.Context, command: str, scope: Scope, chosen: GlobalOptions) -> Target:
+    from omnigraph.cli.clusters import find_source, read_cluster
+
+    if command not in CLUSTERED:
+        direct = capability(command) == "direct"
         raise InvalidInput(
-            f"`{command}` is a direct (storage-native) command; --server addresses a served graph and does "
-            "not apply. Pass a storage URI."
+            f"`{command}` takes one graph by its storage; {scope.origin} addresses a cluster and does not apply. "
+            "Pass a storage URI."
+            if direct
+            else not_data(command, scope.origin)
         )
-    scopes = [option for option in chosen.given() if option not in ("--store", "--as")]
-    for option in scopes:
-        raise InvalidInput(
-            f"{option} is not available for now: this version opens a graph directly in its storage.",
-            hint="pass a storage URI" if command == "init" else "pass a storage URI, or --store <uri>",
-        )
+    source = find_source(read_cluster(config_of(ctx), scope.value), scope)
+    return _stored(command, source.uri, chosen)
 
 
-def _check_actor(command: str, actor: str) -> None:
-    if command not in WITH_ACTOR:
-        raise InvalidInput(f"`{command}` records no actor; --as does not apply.")
-    if not actor.strip() or not actor.isprintable():
-        raise InvalidInput(f"--as needs a readable name, not {actor!r}")
-
-
-def _one_address(ctx: typer.Context, command: str, uri: str | None, chosen: GlobalOptions) -> str:
-    if chosen.store is not None:
-        if command == "init":
-            raise InvalidInput("`init` takes the place of the new graph as a positional URI, not --store.")
-        if uri is not None:
-            raise InvalidInput(f"two graphs addressed: {uri} and --store {chosen.store}; pass exactly one.")
-        return chosen.store
-    if uri is not None:
-        if uri.lower().startswith(("http://", "https://")):
-            raise InvalidInput(SERVER_URL)
-        return uri
-    if os.environ.get("OMNIGRAPH_PROFILE"):
-        raise InvalidInput(
-            "OMNIGRAPH_PROFILE is set, but profiles are not available for now.",
-            hint="pass a storage URI, or --store <uri>",
-        )
-    config = config_of(ctx)
-    if config.server is not None:
-        raise InvalidInput(
-            "defaults.server is set, but servers are not available for now.",
-            hint="pass a storage URI, or --store <uri>",
-        )
-    if config.store is None:
-        raise InvalidInput(NO_GRAPH)
-    return config.store
-
-
-def _target(command: str, uri: str, chosen: GlobalOptions) -> Target:
+def _stored(command: str, uri: str, chosen: GlobalOptions) -> Target:
     from omnigraph.store.location import Location
     from omnigraph.store.options import s3_options
 
@@ -201,10 +216,10 @@ def _target(command: str, uri: str, chosen: GlobalOptions) -> Target:
     if location.is_local and Path(location.path).is_file():
         raise InvalidInput(f"{uri} is a file, not a graph", details={"uri": uri})
     # A local graph may still be loaded from a store.
-    return Target(command, uri, location, s3_options(os.environ), chosen)
+    return Target(command, uri, Stored(location, s3_options(os.environ)), chosen)
 
 
-def _suggest_branch(error: NotFound, repository: Repository) -> None:
+def _suggest_branch(error: NotFound, branches: Callable[[], list[str]]) -> None:
     from omnigraph.lang.source import nearest_name
 
     branch = error.details.get("branch")
@@ -212,5 +227,5 @@ def _suggest_branch(error: NotFound, repository: Repository) -> None:
         return
     # A suggestion is no reason to fail in another way.
     with suppress(OmnigraphError):
-        name = nearest_name(branch, list(repository.branches()))
+        name = nearest_name(branch, branches())
         error.hint = f"did you mean `{name}`?" if name else None

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from omnigraph.cli.scope import GlobalOptions
+from omnigraph.cli.options import GlobalOptions
 from omnigraph.errors import InvalidInput
 
 
 def serve(
     ctx: typer.Context,
     config: Annotated[
-        Path | None,
-        typer.Argument(metavar="CONFIG", help="A YAML file that names graphs, or a folder of *.omni graphs."),
+        str | None,
+        typer.Argument(
+            metavar="CONFIG",
+            help="A YAML file that names graphs, here or at an s3:// address, or a folder of *.omni graphs.",
+        ),
     ] = None,
     bind: Annotated[
         str, typer.Option("--bind", metavar="HOST:PORT", help="Where to listen.", show_default=True)
@@ -47,7 +49,7 @@ def serve(
     if (config is None) == (chosen.cluster is None):
         raise typer.BadParameter("say once what to serve", param_hint="'CONFIG'")
     options = ServeOptions(bind, unauthenticated, require_all_graphs, force)
-    run(config or Path(str(chosen.cluster)), options, os.environ)
+    run(config or str(chosen.cluster), options, os.environ)
 
 
 def main() -> None:

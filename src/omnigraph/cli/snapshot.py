@@ -8,7 +8,7 @@ import typer
 
 from omnigraph.cli.moment import read_moment
 from omnigraph.cli.output import say, say_json
-from omnigraph.cli.scope import JsonOption, Uri, opened, resolve
+from omnigraph.cli.scope import JsonOption, Uri, opened_graph, resolve
 
 
 def snapshot(
@@ -32,8 +32,8 @@ def snapshot(
     if isinstance(moment, str) and branch is not None:
         raise typer.BadParameter("a commit id names a state by itself", param_hint="'--branch'")
     name = check_branch_name(MAIN if branch is None else branch, "snapshot")
-    with opened(target, "r") as repository:
-        found = repository.snapshot(name, moment)
+    with opened_graph(target, "r") as graph:
+        found = graph.snapshot(name, moment)
     # A commit was made on a branch of its own, whichever the default is.
     document = snapshot_body(found, found.commit.branch if isinstance(moment, str) else name)
     if json:

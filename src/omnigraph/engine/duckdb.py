@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
+from omnigraph.engine.deadline import interrupting
 from omnigraph.engine.tail import Key, Matched, Projected, Tail, TailColumn, Take, used_columns
 from omnigraph.engine.tail_sql import ROW, TABLE, WEIGHT, column_name, tail_query
 from omnigraph.errors import InvalidInput, ResourceLimit, StorageError
@@ -72,7 +73,8 @@ def _run(sql: str, tables: Mapping[str, ArrowInput]) -> pa.Table:
     with _kept.cursor() as cursor:
         for name, table in tables.items():
             cursor.register(name, table)
-        return cursor.sql(sql).to_arrow_table()
+        with interrupting(cursor.interrupt, duckdb.InterruptException):
+            return cursor.sql(sql).to_arrow_table()
 
 
 # --- tails -----------------------------------------------------------------------------------------------

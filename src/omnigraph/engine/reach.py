@@ -29,6 +29,7 @@ from omnigraph.engine.csr import (
     flatten_ranges,
     pieces,
 )
+from omnigraph.engine.deadline import check_deadline
 
 CHUNK = 1 << 18
 """Entries that one step of a walk works on, and that one chunk of an answer holds."""
@@ -149,6 +150,7 @@ def _walk(adj: Adjacency, sources: Ordinals, high: int, limit: int) -> Iterator[
     waiting = [(0, *batch) for batch in _batches(adj, begin, begin, bits, limit)]
     waiting.reverse()
     while waiting:
+        check_deadline()
         distance, level, seen = waiting.pop()
         distance += 1
         found, known = _step(adj, level, seen, bits, last=distance == high)

@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeAlias
 
 from omnigraph.errors import Conflict, NotFound, OmnigraphError, RecoveryRequired
 from omnigraph.graph.plan import Plan
+from omnigraph.store.counting import carried
 from omnigraph.store.objects import ObjectStore
 from omnigraph.store.records import encode_body
 
@@ -221,7 +222,7 @@ class OwnedIntent:
         self.intent = intent
         self._tag = tag
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name=f"lease-{intent.id}", daemon=True)
+        self._thread = threading.Thread(target=carried(self._beat), name=f"lease-{intent.id}", daemon=True)
 
     @classmethod
     def begin(cls, intents: Intents, intent: Intent) -> OwnedIntent:

@@ -31,7 +31,9 @@ from omnigraph.graph.publish import PrepareAgain, Receipt, check_expected_head, 
 from omnigraph.graph.recovery import heal
 from omnigraph.graph.snapshot import Snapshot, reclaimed
 from omnigraph.graph.transaction import Transaction, schema_row
+from omnigraph.graph.turns import Turns
 from omnigraph.lang.temporal import millis_of
+from omnigraph.store.counting import carried
 from omnigraph.store.lance_io import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest import Change, Manifest, NotAGraph, Superseded, Uncertain, View
@@ -91,6 +93,7 @@ class Repository:
         self.objects = objects
         self.intents = Intents(objects)
         self.warnings: list[str] = []
+        self._turns = Turns()
         # Two requests that a write begins with do not depend on each other; on a store each is a round trip.
         self._side = ThreadPoolExecutor(max_workers=1, thread_name_prefix="omnigraph-probe")
         self._closed = False
@@ -405,7 +408,7 @@ class Repository:
     def begin(self, branch: str = MAIN, commit_id: str | None = None) -> Transaction:
         """Start a write on a fresh base: heals, probes once, pins the head."""
         self._writable("write")
-        pending = self._side.submit(self.intents.pending)
+        pending = self._side.submit(carried(self.intents.pending))
         view = self.manifest.refresh()
         if pending.result():
             self.heal()
@@ -423,6 +426,8 @@ class Repository:
         self._writable(request.operation)
         branch = check_branch_name(branch, request.operation)
         with ExitStack() as held:
+            if not request.bulk:
+                held.enter_context(self._turns.take(branch))
             intent: OwnedIntent | None = None
 
             def hold() -> None:

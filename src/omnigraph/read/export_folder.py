@@ -55,7 +55,7 @@ class ExportFolder:
                     hint="choose another one, or overwrite the export in it",
                     details={"path": target, "file": info.key},
                 )
-            if not _NAMES.fullmatch(info.key):
+            if not is_export_file(info.key):
                 raise InvalidInput(
                     f"folder `{target}` holds `{info.key}`, which is of no export",
                     hint="only exports are overwritten",
@@ -113,6 +113,15 @@ class ExportFolder:
     def _remove_unfinished(self) -> None:
         # An attempt that nobody waits for may still be writing there; what stays is hidden and belongs to nothing.
         shutil.rmtree(self._root / self.prefix, ignore_errors=True)
+
+
+def is_export_file(name: str) -> bool:
+    """Whether this is what a file of an export is called, and so no way out of its folder.
+
+    >>> is_export_file("nodes/Person/part-00000.parquet"), is_export_file("../_SUCCESS")
+    (True, False)
+    """
+    return _NAMES.fullmatch(name) is not None
 
 
 def _remove(store: ObjectStore, found: Sequence[ObjectInfo]) -> None:

@@ -140,6 +140,9 @@ class Frame:
 
     def _wants(self, physical: str) -> bool:
         """Whether a column that is not in memory should be brought there."""
+        # One value may be larger than all the rest of the table.
+        if pa.types.is_struct(self._type(physical)):
+            return False
         if not self.cache.fits(self.num_rows * _BYTES_PER_VALUE):
             return False
         if self.num_rows <= SMALL_ROWS:

@@ -17,6 +17,7 @@ from omnigraph.engine.csr import (
     expand_total,
     expand_unique,
 )
+from omnigraph.engine.deadline import check_deadline
 from omnigraph.engine.reach import reach, reachable
 from omnigraph.lang import ir
 from omnigraph.read.bound import OUTER_ROW, Bound, merge_equal
@@ -37,6 +38,7 @@ def match_pattern(
 ) -> Bound:
     """The rows that a pattern makes of the given ones."""
     for step in steps:
+        check_deadline()
         before = rows.columns.keys()
         match step:
             case Scan():
@@ -168,6 +170,7 @@ def _walk_in_pieces(
     ends = np.searchsorted(np.cumsum(fans), np.arange(_ROWS_AT_A_TIME, fans.sum(), _ROWS_AT_A_TIME))
     pieces = []
     for piece in np.split(np.arange(rows.num_rows), np.unique(ends)):
+        check_deadline()
         made = _follow(session, step, expand, found, rows.take(piece)).project(keep)
         pieces.append(merge_equal(made, purpose))
     return merge_equal(_stacked(pieces), purpose)

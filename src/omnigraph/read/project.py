@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.columns import arrow_type
 from omnigraph.engine import tail_arrow
+from omnigraph.engine.deadline import check_deadline
 from omnigraph.engine.tail import Matched, Projected, Tail, TailColumn, Take, used_columns
 from omnigraph.engine.tail_plan import plan_tail
 from omnigraph.lang import ir
@@ -44,6 +45,7 @@ def _engine(name: str) -> RunTail:
 
 def project(session: ReadSession, plan: Plan, rows: Bound) -> pa.Table:
     """Order, group and project the rows that a pattern matched."""
+    check_deadline()
     query = plan.query
     scores: dict[ir.Expr, Scores] = {}
     for item in query.order:

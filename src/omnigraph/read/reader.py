@@ -12,7 +12,7 @@ from omnigraph.engine.bindings import Bindings
 from omnigraph.engine.embedding import Embedder
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang import ir
-from omnigraph.read.cache import Cache, CacheStats
+from omnigraph.read.cache import Cache, CacheStats, Memory
 from omnigraph.read.explain import explain_plan
 from omnigraph.read.lookups import CachedIds
 from omnigraph.read.plan import Plan
@@ -31,15 +31,18 @@ def default_budget() -> int:
 
 
 class Reader:
-    """Runs reads. Safe to share between threads."""
+    """Runs reads. Safe to share between threads.
+
+    `memory` is a number of bytes for this one alone, by default a quarter of the machine's, or what several share.
+    """
 
     def __init__(
         self,
-        cache_bytes: int | None = None,
+        memory: Memory | int | None = None,
         embedder: Embedder | None = None,
         settings: Settings | None = None,
     ) -> None:
-        self.cache = Cache(default_budget() if cache_bytes is None else cache_bytes)
+        self.cache = Cache(default_budget() if memory is None else memory)
         self.ids = CachedIds(self.cache)
         self.embedder = embedder
         self.settings = settings or Settings()
@@ -79,6 +82,11 @@ class Reader:
     def stats(self) -> CacheStats:
         """What the cache holds."""
         return self.cache.stats()
+
+    def close(self) -> None:
+        """Let go of what was kept. Reads are still answered, from storage."""
+        self.cache.close()
+        self._tables = None
 
     def _session(self, snapshot: Snapshot, bindings: Bindings) -> ReadSession:
         tables = self._tables

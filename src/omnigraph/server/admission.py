@@ -5,19 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from omnigraph.engine.deadline import lift_deadline
 from omnigraph.server.failures import RETRY_SECONDS, Refused
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The caps of one server. `threads` is how much work is done at a time, for everybody."""
-
-    requests: int = 16
-    bytes: int = 4 << 30
-    threads: int = 40
-    exports: int = 8
+from omnigraph.server.limits import Limits
 
 
 class Admission:
@@ -42,7 +33,10 @@ class Admission:
 
     @contextmanager
     def admit(self, actor: str | None, size: int) -> Iterator[None]:
-        """Hold a place for as long as the context lasts, or refuse with 429."""
+        """Hold a place for as long as the context lasts, or refuse with 429.
+
+        What is admitted writes, so the time that a read may take does not end it.
+        """
         with self._lock:
             requests, held = self._held.get(actor, (0, 0))
             if requests + 1 > self._limits.requests:
@@ -51,6 +45,7 @@ class Admission:
                 raise _busy(f"actor in-flight byte budget {self._limits.bytes} exceeded")
             self._held[actor] = (requests + 1, held + size)
         try:
+            lift_deadline()
             yield
         finally:
             with self._lock:

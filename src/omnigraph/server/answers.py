@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from omnigraph.api.changes import Kind, Op
 from omnigraph.server.bodies import Mode
+
+Outcome: TypeAlias = Literal["already_up_to_date", "fast_forward", "merged"]
 
 
 class Answer(BaseModel):
@@ -36,6 +38,12 @@ class GraphEntry(Answer):
 
     graph_id: str
     uri: str
+
+
+class GraphInfo(GraphEntry):
+    """A graph, and whom the server takes the caller for."""
+
+    actor_id: str | None
 
 
 class Graphs(Answer):
@@ -79,6 +87,34 @@ class Read(Answer):
     columns: list[str] = Field(default_factory=list)
     rows: list[dict[str, Any]]
     graph_commit_id: str | None = None
+
+
+class Explained(Answer):
+    """How a read would be run."""
+
+    plan: str
+
+
+class Entity(Answer):
+    """A node or an edge with its properties, or null."""
+
+    entity: dict[str, Any] | None
+
+
+class State(Answer):
+    """The commit that a state is the one of, and the branch when it was named by one."""
+
+    branch: str | None
+    graph_commit_id: str
+
+
+class DiffStats(Answer):
+    """How many changes lie between two commits, by type and operation."""
+
+    before: str
+    after: str
+    branch: str | None
+    stats: dict[str, dict[Op, int]]
 
 
 class Change(Answer):
@@ -138,14 +174,27 @@ class BranchDeleted(Answer):
 
 
 class Merge(Answer):
-    """What a merge did; the last two only when the source was to be deleted."""
+    """What a merge did; what became of the source only when it was to be deleted, conflicts only of a trial."""
 
     source: str
     target: str
-    outcome: Literal["already_up_to_date", "fast_forward", "merged"]
+    outcome: Outcome
     actor_id: str | None
     branch_deleted: bool | None = None
     branch_delete_error: str | None = None
+    dry_run: bool | None = None
+    conflicts: list[dict[str, Any]] | None = None
+
+
+class Reverted(Answer):
+    """What a revert did; with a trial, what it would do and what stands in its way."""
+
+    outcome: Outcome
+    branch: str
+    actor_id: str | None
+    commit: Commit | None
+    dry_run: bool | None = None
+    conflicts: list[dict[str, Any]] | None = None
 
 
 class Dataset(Answer):
@@ -199,6 +248,13 @@ class Schema(Answer):
     """The accepted schema."""
 
     schema_source: str
+
+
+class Plan(Answer):
+    """The steps to another schema, and whether all of them can be taken."""
+
+    supported: bool
+    steps: list[dict[str, Any]]
 
 
 class SchemaApplied(Answer):
@@ -306,3 +362,4 @@ class Failure(BaseModel):
     change_diff_refusal: dict[str, Any] | None = None
     outcome_unknown: dict[str, Any] | None = None
     request_id: str | None = None
+    exception: dict[str, Any] | None = None

@@ -16,16 +16,48 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph import __version__
+from omnigraph.api.wire import EXACT, encode_error
 from omnigraph.errors import OmnigraphError
-from omnigraph.server import blobs, branches, exports, history, loads, reads, service, stored, writes
+from omnigraph.server import (
+    blobs,
+    branches,
+    diffs,
+    export_files,
+    exports,
+    history,
+    load_files,
+    loads,
+    maintenance,
+    reads,
+    service,
+    stored,
+    writes,
+)
 from omnigraph.server.admission import Admission
-from omnigraph.server.failures import CODES, failure, http_failure
+from omnigraph.server.capacity import Capacity
+from omnigraph.server.failures import CODES, failure, http_failure, shown
 from omnigraph.server.hosting import Hosted
 from omnigraph.server.logs import LOGGER
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.observing import Observed
 from omnigraph.server.pipes import Streams
+from omnigraph.server.requests import accepts
 
+_MODULES = (
+    service,
+    reads,
+    blobs,
+    writes,
+    loads,
+    load_files,
+    branches,
+    history,
+    diffs,
+    stored,
+    exports,
+    export_files,
+    maintenance,
+)
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _SHOWN_PROBLEMS = 3
 
@@ -48,13 +80,14 @@ def create_app(hosted: Hosted) -> FastAPI:
     app.state.hosted = hosted
     app.state.metrics = metrics
     app.state.admission = Admission(hosted.limits)
+    app.state.capacity = Capacity(hosted.limits)
     app.state.streams = Streams(hosted.limits.exports)
-    for module in (service, reads, blobs, writes, loads, branches, history, stored, exports):
+    for module in _MODULES:
         app.include_router(module.router)
     app.add_exception_handler(OmnigraphError, _refuse)
     app.add_exception_handler(HTTPException, _refuse_by_http)
     app.add_exception_handler(RequestValidationError, _refuse_shape)
-    app.add_middleware(Observed, metrics=metrics)
+    app.add_middleware(Observed, metrics=metrics, capacity=app.state.capacity)
     _describe(app, secured=bool(hosted.identities))
     return app
 
@@ -76,6 +109,8 @@ async def _refuse(request: Request, error: Exception) -> Response:
             "details": error.details,
         }
         LOGGER.error("failure", extra={"fields": fields}, exc_info=error)
+    if accepts(request, EXACT):
+        body["exception"] = encode_error(shown(error))
     return JSONResponse(body, status)
 
 
@@ -100,19 +135,32 @@ def _problem(item: dict[str, Any]) -> str:
 
 
 def _describe(app: FastAPI, *, secured: bool) -> None:
-    """Have the OpenAPI document say how callers prove who they are, where they have to."""
+    """Have the OpenAPI document say what is answered, and how callers prove who they are where they have to."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             found = get_openapi(
                 title=app.title, version=app.version, description=app.description, routes=app.routes
             )
+            _tidy(found)
             if secured:
                 _secure(found)
             app.openapi_schema = found
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]
+
+
+def _tidy(document: dict[str, Any]) -> None:
+    """Put statuses in order, without that of the framework for a wrong request: here it is a 400 like any other."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            answers = operation["responses"]
+            operation["responses"] = {
+                status: answers[status] for status in sorted(answers) if status != "422"
+            }
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)
 
 
 def _secure(document: dict[str, Any]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from omnigraph.api.changes import Kind, Op
 
@@ -15,8 +16,20 @@ def _trimmed(name: str) -> str:
     return name.strip()
 
 
+def _moment(text: Any) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError) as error:
+        raise ValueError("a time is text in ISO 8601, such as 2026-05-04T12:00:00Z") from error
+    # What would be meant by any other depends on where one looks at a clock.
+    if found.tzinfo is None:
+        raise ValueError("a time needs its zone, such as Z or +02:00")
+    return found
+
+
 # Spelled with spaces around it, a branch is still the same one to everybody who is asked about it.
 Branch: TypeAlias = Annotated[str, AfterValidator(_trimmed)]
+Moment: TypeAlias = Annotated[datetime, BeforeValidator(_moment)]
 Mode: TypeAlias = Literal["append", "merge", "overwrite"]
 
 QUERY = AliasChoices("query", "query_source")
@@ -35,24 +48,28 @@ class Exact(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class QueryRequest(Sent):
+class StateRequest(Sent):
+    """A state: the newest of a branch, that of a commit, or that of a branch at a moment."""
+
+    branch: Branch | None = None
+    snapshot: str | None = None
+    at: Moment | None = None
+
+
+class QueryRequest(StateRequest):
     """A read: the text, the name of the query if there are several, its parameters, and the state to read."""
 
     query: str = Field(validation_alias=QUERY)
     name: str | None = Field(default=None, validation_alias=NAME)
     params: dict[str, Any] | None = None
-    branch: Branch | None = None
-    snapshot: str | None = None
 
 
-class ReadRequest(Sent):
+class ReadRequest(StateRequest):
     """The same under the names it used to have."""
 
     query_source: str
     query_name: str | None = None
     params: dict[str, Any] | None = None
-    branch: Branch | None = None
-    snapshot: str | None = None
 
 
 class MutateRequest(Sent):
@@ -62,14 +79,14 @@ class MutateRequest(Sent):
     name: str | None = Field(default=None, validation_alias=NAME)
     params: dict[str, Any] | None = None
     branch: Branch = "main"
+    message: str | None = None
+    idempotency_key: str | None = None
 
 
-class StoredRequest(Sent):
+class StoredRequest(StateRequest):
     """The parameters of a stored query, and where it runs."""
 
     params: dict[str, Any] | None = None
-    branch: Branch | None = None
-    snapshot: str | None = None
     expect_mutation: bool | None = None
 
 
@@ -86,6 +103,8 @@ class ExportRequest(Exact):
     """What to export."""
 
     branch: Branch = "main"
+    snapshot: str | None = None
+    at: Moment | None = None
     type_names: list[str] | None = None
 
 
@@ -103,9 +122,20 @@ class BranchRequest(Sent):
 
     name: Branch
     from_: Branch = Field(default="main", alias="from")
+    snapshot: str | None = None
+    at: Moment | None = None
 
 
-class MergeRequest(Sent):
+class CommitRequest(Sent):
+    """What commits by the rules of a merge take: how conflicts are settled, and whether it is only a trial."""
+
+    resolve: str | dict[str, Any] | None = None
+    dry_run: bool = False
+    message: str | None = None
+    if_commit: str | None = None
+
+
+class MergeRequest(CommitRequest):
     """A branch to bring into another."""
 
     source: Branch
@@ -113,8 +143,58 @@ class MergeRequest(Sent):
     delete_branch: bool = False
 
 
-class SchemaRequest(Sent):
-    """A schema to make the accepted one."""
+class RevertRequest(CommitRequest):
+    """Where a commit is to be undone."""
+
+    branch: Branch = "main"
+
+
+class BackfillValue(Exact):
+    """A value for a property that is new, called ``Type.property``."""
+
+    property: str
+    value: Any
+
+
+class BackfillExpression(Exact):
+    """An expression over the row as it was, for a property that is new."""
+
+    property: str
+    expr: str
+
+
+class PlanRequest(Sent):
+    """A schema that is wanted."""
 
     schema_source: str
     allow_data_loss: bool = False
+    branch: Branch = "main"
+    backfill: list[BackfillValue | BackfillExpression] | None = None
+
+
+class SchemaRequest(PlanRequest):
+    """A schema to make the accepted one."""
+
+    message: str | None = None
+    if_commit: str | None = None
+
+
+class OptimizeRequest(Sent):
+    """A branch to make quick to read."""
+
+    branch: Branch = "main"
+    message: str | None = None
+
+
+class CleanupRequest(Sent):
+    """How much history keeps its data; without `confirm` nothing is removed."""
+
+    keep: int | None = None
+    older_than: str | None = None
+    confirm: bool = False
+
+
+class RepairRequest(Sent):
+    """Without `confirm` nothing is settled."""
+
+    confirm: bool = False

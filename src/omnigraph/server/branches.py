@@ -6,36 +6,44 @@ from typing import Any
 
 from starlette.responses import Response
 
-from omnigraph.api.bodies import merge_body
+from omnigraph.api.bodies import commit_body, merge_body
+from omnigraph.api.commits import Branch
 from omnigraph.api.graph import Graph
+from omnigraph.api.merges import Merged
+from omnigraph.errors import InvalidInput
 from omnigraph.server import answers
-from omnigraph.server.bodies import BranchRequest, MergeRequest
+from omnigraph.server.bodies import BranchRequest, MergeRequest, RevertRequest
 from omnigraph.server.requests import Called, Segment
-from omnigraph.server.routing import graph_router
+from omnigraph.server.routing import EXACTLY, WRITTEN, graph_router, refusals
 
 router = graph_router("branches")
 
 
-@router.get("/branches", response_model=answers.Branches)
+@router.get("/branches", response_model=answers.Branches, responses=EXACTLY)
 async def list_branches(call: Called) -> Response:
     """The names of all branches."""
     call.allow("read")
     return await call.read(lambda graph: {"branches": graph.branches.list()})
 
 
-@router.post("/branches", response_model=answers.BranchCreated)
+@router.post("/branches", response_model=answers.BranchCreated, responses={**EXACTLY, **refusals(*WRITTEN)})
 async def create_branch(call: Called, body: BranchRequest) -> Response:
-    """Make a branch at another's head."""
+    """Make a branch at another's head, or at a commit or moment of it."""
+    if body.snapshot is not None and body.at is not None:
+        raise InvalidInput("at and snapshot exclude each other")
     call.allow("branch_create", body.from_, body.name)
+    at = body.at if body.snapshot is None else body.snapshot
 
-    def work(graph: Graph) -> dict[str, Any]:
-        made = graph.branches.create(body.name, body.from_)
-        return {"uri": graph.uri, "from": body.from_, "name": made.name, "actor_id": call.actor}
+    def show(made: Branch) -> dict[str, Any]:
+        uri = call.hosted.graph.uri
+        return {"uri": uri, "from": body.from_, "name": made.name, "actor_id": call.actor}
 
-    return await call.write(work)
+    return await call.write(lambda graph: graph.branches.create(body.name, body.from_, at=at), show)
 
 
-@router.delete("/branches/{branch}", response_model=answers.BranchDeleted)
+@router.delete(
+    "/branches/{branch}", response_model=answers.BranchDeleted, responses={**EXACTLY, **refusals(409, 429)}
+)
 async def delete_branch(call: Called, branch: Segment) -> Response:
     """Delete a branch; its name is free at once."""
     name = branch.strip()
@@ -48,13 +56,66 @@ async def delete_branch(call: Called, branch: Segment) -> Response:
     return await call.write(work)
 
 
-@router.post("/branches/merge", response_model=answers.Merge, response_model_exclude_none=True)
+@router.post(
+    "/branches/merge",
+    response_model=answers.Merge,
+    response_model_exclude_none=True,
+    responses={**EXACTLY, **refusals(*WRITTEN, 412)},
+)
 async def merge_branches(call: Called, body: MergeRequest) -> Response:
     """Bring what a branch did into another, as one commit with two parents."""
     call.allow("branch_merge", body.source, body.target)
 
-    def work(graph: Graph) -> dict[str, Any]:
-        done = graph.branches.merge(body.source, body.target, delete_source=body.delete_branch)
-        return merge_body(done, body.source, body.target, call.actor)
+    def work(graph: Graph) -> Merged:
+        return graph.branches.merge(
+            body.source,
+            body.target,
+            delete_source=body.delete_branch,
+            resolve=body.resolve,
+            dry_run=body.dry_run,
+            message=body.message,
+            if_commit=body.if_commit,
+        )
 
-    return await call.write(work)
+    def show(done: Merged) -> dict[str, Any]:
+        return {**merge_body(done, body.source, body.target, call.actor), **_trial(done)}
+
+    return await call.write(work, show)
+
+
+@router.post(
+    "/commits/{commit_id}/revert",
+    response_model=answers.Reverted,
+    response_model_exclude_none=True,
+    responses={**EXACTLY, **refusals(*WRITTEN, 412)},
+)
+async def revert_commit(call: Called, commit_id: Segment, body: RevertRequest | None = None) -> Response:
+    """Undo one commit with a new one; everything that came after it stays."""
+    asked = body or RevertRequest()
+    call.allow("change", asked.branch)
+
+    def work(graph: Graph) -> Merged:
+        return graph.revert(
+            commit_id,
+            branch=asked.branch,
+            resolve=asked.resolve,
+            dry_run=asked.dry_run,
+            message=asked.message,
+            if_commit=asked.if_commit,
+        )
+
+    def show(done: Merged) -> dict[str, Any]:
+        return {
+            "outcome": done.outcome,
+            "branch": asked.branch,
+            "actor_id": call.actor,
+            "commit": None if done.commit is None else commit_body(done.commit),
+            **_trial(done),
+        }
+
+    return await call.write(work, show)
+
+
+def _trial(done: Merged) -> dict[str, Any]:
+    """What only a trial tells: anything else raises its conflicts."""
+    return {"dry_run": True, "conflicts": list(done.conflicts)} if done.dry_run else {}

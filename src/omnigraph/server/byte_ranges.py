@@ -28,15 +28,15 @@ class Unsatisfiable(ValueError):
         self.end = end
 
 
-def matches(values: Sequence[str], etag: str, *, weak: bool) -> bool:
-    """Whether a header of conditions names a tag, or anything with ``*``.
+def matches(values: Sequence[str], etag: str, *, weak: bool, any_: bool = True) -> bool:
+    """Whether a header of conditions names a tag, or with `any_` anything by ``*``.
 
     >>> matches(['"a", W/"b"'], '"b"', weak=True), matches(['"a", W/"b"'], '"b"', weak=False)
     (True, False)
     """
     text = ", ".join(values).strip()
     if text == "*":
-        return True
+        return any_
     place = 0
     while found := _TAG.match(text, place):
         if found[2] == etag and (weak or not found[1]):

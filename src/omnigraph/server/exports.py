@@ -6,12 +6,12 @@ from typing import Any
 
 from starlette.responses import Response
 
+from omnigraph.errors import InvalidInput
 from omnigraph.server.bodies import BaselineRequest, ExportRequest
-from omnigraph.server.pipes import Streams
 from omnigraph.server.requests import Call, Called
-from omnigraph.server.routing import graph_router
+from omnigraph.server.routing import SENT, graph_router
 
-router = graph_router("exports")
+router = graph_router("exports", *SENT)
 
 NDJSON = "application/x-ndjson; charset=utf-8"
 _STREAM: dict[int | str, dict[str, Any]] = {
@@ -21,12 +21,12 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 
 @router.post("/export", response_class=Response, responses=_STREAM)
 async def export(call: Called, body: ExportRequest | None = None) -> Response:
-    """Every record of a branch. A stream that breaks off is worth nothing."""
+    """Every record of a state. A stream that breaks off is worth nothing."""
     wanted = body or ExportRequest()
-    call.allow("export", wanted.branch)
+    place = allow_export(call, wanted)
     graph = call.graph
-    return await _streams(call).begin(
-        lambda file: graph.export(file, branch=wanted.branch, types=wanted.type_names, engine="local"), NDJSON
+    return await call.streams.begin(
+        lambda file: graph.export(file, types=wanted.type_names, engine="local", **place), NDJSON
     )
 
 
@@ -36,7 +36,7 @@ async def baseline(call: Called, body: BaselineRequest | None = None) -> Respons
     wanted = body or BaselineRequest()
     call.allow("export", wanted.branch)
     graph = call.graph
-    return await _streams(call).begin(
+    return await call.streams.begin(
         lambda file: graph.baseline(
             file, branch=wanted.branch, kinds=wanted.kind, types=wanted.type, ops=wanted.op
         ),
@@ -44,6 +44,11 @@ async def baseline(call: Called, body: BaselineRequest | None = None) -> Respons
     )
 
 
-def _streams(call: Call) -> Streams:
-    found: Streams = call.request.app.state.streams
-    return found
+def allow_export(call: Call, wanted: ExportRequest) -> dict[str, Any]:
+    """The state to export, when the caller may; about a commit the handle decides, which has to look it up."""
+    if wanted.snapshot is not None and wanted.at is not None:
+        raise InvalidInput("at and snapshot exclude each other")
+    if wanted.snapshot is not None:
+        return {"at": wanted.snapshot}
+    call.allow("export", wanted.branch)
+    return {"branch": wanted.branch, "at": wanted.at}

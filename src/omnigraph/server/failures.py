@@ -20,6 +20,7 @@ from omnigraph.errors import (
     PreconditionFailed,
     RecoveryRequired,
     ResourceLimit,
+    StorageError,
 )
 
 CODES: Mapping[int, str] = {
@@ -86,6 +87,26 @@ def failure(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
     return status, _body(text, code, members)
 
 
+def shown(error: OmnigraphError) -> OmnigraphError:
+    """An error as it may be told to clients whole: of what happened below the graph, no more than `failure` tells.
+
+    >>> shown(StorageError("no such bucket: ours", transient=True, details={"bucket": "ours"})).message
+    'the storage of the graph failed'
+    """
+    match error:
+        case RecoveryRequired():
+            return RecoveryRequired(error.message, details=_some(error.details, "operation_id"))
+        case OutcomeUnknown():
+            return OutcomeUnknown(error.message, details=_some(error.details, "commit_id"))
+        case StorageError():
+            return StorageError(STORAGE_FAILED, transient=error.transient)
+    return error if _status(error)[0] < 500 else type(error)(STORAGE_FAILED)
+
+
+def _some(details: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: details[name] for name in names if name in details}
+
+
 def _body(text: str, code: str | None, members: Mapping[str, Any]) -> dict[str, Any]:
     return {"error": text, **({} if code is None else {"code": code}), **members}
 
@@ -106,9 +127,7 @@ def _status(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
         case Conflict():
             return 409, _conflict(details)
         case PreconditionFailed():
-            return 412, {
-                "precondition_failure": {key: details[key] for key in _PRECONDITION if key in details}
-            }
+            return 412, {"precondition_failure": _some(details, "expected", "actual")}
         case ChangeFeedGap():
             return 410, {"change_feed_gap": details.get("change_feed_gap", {})}
         case ResourceLimit():
@@ -119,9 +138,6 @@ def _status(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
             return 500, {"outcome_unknown": {"graph_commit_id": details.get("commit_id")}}
         case _:
             return 500, {}
-
-
-_PRECONDITION = ("expected", "actual")
 
 
 def _violated(error: ConstraintViolation) -> tuple[int, dict[str, Any]]:

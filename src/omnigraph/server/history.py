@@ -4,110 +4,137 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from fastapi import Query
-from starlette.requests import Request
+from fastapi import Depends, Query
 from starlette.responses import Response
 
 from omnigraph.api.bodies import commit_body
 from omnigraph.api.changes import Kind, Op
+from omnigraph.api.commits import Recovery
 from omnigraph.api.graph import Graph
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
-from omnigraph.server import answers
+from omnigraph.read.change_pages import ChangePage
+from omnigraph.read.feed import DEFAULT_COMMITS, FeedPage
+from omnigraph.server import answers, maintenance_answers
 from omnigraph.server.bodies import Branch
 from omnigraph.server.requests import Called, Segment
-from omnigraph.server.routing import graph_router
+from omnigraph.server.routing import EXACTLY, REPEATABLE, graph_router, refusals, refuse_unknown
+from omnigraph.store.files import epoch_micros
 
 router = graph_router("history")
 
-Kinds: TypeAlias = Annotated[list[Kind], Query(alias="kind")]
-Types: TypeAlias = Annotated[list[str], Query(alias="type")]
-Ops: TypeAlias = Annotated[list[Op], Query(alias="op")]
-_REPEATABLE = frozenset({"kind", "type", "op"})
-_PAGED = _REPEATABLE | {"page_token", "limit"}
-_FEED = _PAGED | {"branch", "cursor", "start"}
+_PAGED = REPEATABLE | {"page_token", "limit"}
+_FEED = _PAGED | {"branch", "cursor", "start", "max_commits"}
+# More commits than any graph has: what is larger is a mistake.
+_MOST = 2**53
 
 
-@router.get("/commits", response_model=answers.Commits)
-async def commits(call: Called, branch: Branch = "main") -> Response:
-    """The history of a branch, newest first, with what it inherited."""
+def _wanted(
+    kinds: Annotated[list[Kind], Query(alias="kind")] = [],  # noqa: B006 - read as a declaration
+    types: Annotated[list[str], Query(alias="type")] = [],  # noqa: B006
+    ops: Annotated[list[Op], Query(alias="op")] = [],  # noqa: B006
+) -> dict[str, Any]:
+    return {"kinds": kinds or None, "types": types or None, "ops": ops or None}
+
+
+# Which changes are asked for, as calls of the library take it.
+Wanted: TypeAlias = Annotated[dict[str, Any], Depends(_wanted)]
+
+
+@router.get("/commits", response_model=answers.Commits, responses=EXACTLY)
+async def commits(
+    call: Called,
+    branch: Branch = "main",
+    limit: Annotated[int | None, Query(ge=0, le=_MOST)] = None,
+    actor: str | None = None,
+) -> Response:
+    """The history of a branch, newest first, with what it inherited; of one actor, if one is named."""
     call.allow("read", branch)
     return await call.read(
-        lambda graph: {"commits": [commit_body(item) for item in graph.commits(branch, limit=None)]}
+        lambda graph: graph.commits(branch, limit, actor),
+        lambda found: {"commits": [commit_body(item) for item in found]},
     )
 
 
-@router.get("/commits/{commit_id}", response_model=answers.Commit)
+@router.get("/commits/{commit_id}", response_model=answers.Commit, responses=EXACTLY)
 async def commit(call: Called, commit_id: Segment) -> Response:
     """One commit."""
     call.allow("read")
-    return await call.read(lambda graph: commit_body(graph.commit(commit_id)))
+    return await call.read(lambda graph: graph.commit(commit_id), commit_body)
 
 
-@router.get("/commits/{commit_id}/changes", response_model=answers.CommitChanges)
+@router.get("/recoveries", response_model=maintenance_answers.Recoveries, responses=EXACTLY)
+async def recoveries(call: Called) -> Response:
+    """What became of bulk writes that were interrupted, newest first."""
+    call.allow("read")
+    return await call.read(
+        lambda graph: graph.recoveries(), lambda found: {"recoveries": [_show(item) for item in found]}
+    )
+
+
+@router.get(
+    "/commits/{commit_id}/changes",
+    response_model=answers.CommitChanges,
+    responses={**EXACTLY, **refusals(409, 410)},
+)
 async def commit_changes(
     call: Called,
     commit_id: Segment,
+    wanted: Wanted,
     page_token: str | None = None,
     limit: int | None = None,
-    kinds: Kinds = [],  # noqa: B006 - read as a declaration
-    types: Types = [],  # noqa: B006
-    ops: Ops = [],  # noqa: B006
 ) -> Response:
     """What a commit changed against its first parent."""
-    _refuse_unknown(call.request, _PAGED)
+    refuse_unknown(call.request, _PAGED)
 
-    def work(graph: Graph) -> dict[str, Any]:
+    def work(graph: Graph) -> ChangePage:
         try:
-            page = graph.changes(commit_id, **_filter(kinds, types, ops), limit=limit, page_token=page_token)
+            return graph.changes(commit_id, **wanted, limit=limit, page_token=page_token)
         except PermissionDenied as error:
             # Whoever may not read it does not learn that it is there.
             raise NotFound(f"commit '{commit_id}' not found") from error
-        return page.to_json()
 
-    return await call.read(work)
+    return await call.read(work, ChangePage.to_json)
 
 
-@router.get("/changes", response_model=answers.Feed)
+@router.get("/changes", response_model=answers.Feed, responses={**EXACTLY, **refusals(409, 410)})
 async def changes(
     call: Called,
+    wanted: Wanted,
     branch: Branch = "main",
     cursor: str | None = None,
     start: str | None = None,
     page_token: str | None = None,
     limit: int | None = None,
-    kinds: Kinds = [],  # noqa: B006
-    types: Types = [],  # noqa: B006
-    ops: Ops = [],  # noqa: B006
+    max_commits: int = DEFAULT_COMMITS,
 ) -> Response:
     """The changes of a branch, commit by commit, oldest first, from where the caller stands."""
-    _refuse_unknown(call.request, _FEED)
+    refuse_unknown(call.request, _FEED)
     if sum(item is not None for item in (cursor, start, page_token)) > 1:
-        raise InvalidInput("cursor, start and page_token exclude one another")
+        raise InvalidInput("`cursor`, `page_token` and `start` exclude one another")
     call.allow("read", branch)
 
-    def work(graph: Graph) -> dict[str, Any]:
-        page = graph.feed(
+    def work(graph: Graph) -> FeedPage:
+        return graph.feed(
             branch=branch,
             start="now" if start is None else start,
             cursor=cursor,
             page_token=page_token,
             limit=limit,
-            **_filter(kinds, types, ops),
+            max_commits=max_commits,
+            **wanted,
         )
-        return page.to_json()
 
-    return await call.read(work)
-
-
-def _filter(kinds: list[Kind], types: list[str], ops: list[Op]) -> dict[str, Any]:
-    return {"kinds": kinds or None, "types": types or None, "ops": ops or None}
+    return await call.read(work, FeedPage.to_json)
 
 
-def _refuse_unknown(request: Request, known: frozenset[str]) -> None:
-    seen: set[str] = set()
-    for name, _ in request.query_params.multi_items():
-        if name not in known:
-            raise InvalidInput(f"unknown query parameter '{name[:80]}'", hint=f"known are {sorted(known)}")
-        if name in seen and name not in _REPEATABLE:
-            raise InvalidInput(f"query parameter '{name}' is given more than once")
-        seen.add(name)
+def _show(recovery: Recovery) -> dict[str, Any]:
+    return {
+        "operation_id": recovery.id,
+        "outcome": recovery.outcome,
+        "graph_branch": recovery.branch,
+        "operation": recovery.operation,
+        "actor_id": recovery.actor,
+        "graph_commit_id": recovery.commit_id,
+        "reason": recovery.reason,
+        "created_at": epoch_micros(recovery.created_at),
+    }

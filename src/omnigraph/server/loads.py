@@ -12,14 +12,15 @@ from starlette.responses import Response
 
 from omnigraph.api.bodies import load_body
 from omnigraph.api.graph import Graph
+from omnigraph.api.loads import LoadReceipt
 from omnigraph.errors import PermissionDenied
 from omnigraph.server import answers
 from omnigraph.server.bodies import Branch, LoadRequest, Mode
 from omnigraph.server.failures import Refused
 from omnigraph.server.requests import BATCH_BYTES, BATCH_RESOURCE, Call, Called, bounded
-from omnigraph.server.routing import deprecated, graph_router
+from omnigraph.server.routing import EXACTLY, WRITTEN, deprecated, graph_router
 
-router = graph_router("loads")
+router = graph_router("loads", *WRITTEN)
 
 NDJSON = "application/x-ndjson"
 _IN_MEMORY = 1 << 20
@@ -29,25 +30,25 @@ _BODY: dict[str, Any] = {
 FromQuery: TypeAlias = Annotated[Branch | None, Query(alias="from")]
 
 
-@router.post("/load", response_model=answers.Load)
+@router.post("/load", response_model=answers.Load, responses=EXACTLY)
 async def load(call: Called, body: LoadRequest) -> Response:
     """Load the records of a text, which need not be laid out in lines."""
     return await _load_text(call, body)
 
 
-@router.post("/ingest", response_model=answers.Load, deprecated=True)
+@router.post("/ingest", response_model=answers.Load, responses=EXACTLY, deprecated=True)
 async def ingest(call: Called, body: LoadRequest) -> Response:
     """What `/load` used to be."""
     return deprecated(await _load_text(call, body), "load")
 
 
-@router.post("/load/ndjson", response_model=answers.Load, openapi_extra=_BODY)
+@router.post("/load/ndjson", response_model=answers.Load, responses=EXACTLY, openapi_extra=_BODY)
 async def load_ndjson(
     call: Called, branch: Branch = "main", from_: FromQuery = None, mode: Mode = "merge"
 ) -> Response:
     """Load the lines of the body. Nothing of it is read before it is known that the caller may."""
     kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    await _allow(call, branch, from_)
+    await allow_load(call, branch, from_)
     if kind != NDJSON:
         raise Refused(415, f"Content-Type must be {NDJSON}")
     # A body of unknown length counts as the largest one.
@@ -59,20 +60,25 @@ async def load_ndjson(
             file.write(chunk)
         file.seek(0)
         source = cast(IO[bytes], file)
-        return await call.read(lambda graph: _run(call, graph, source, branch, from_, mode, permissive=False))
+        return await call.read(
+            lambda graph: _run(graph, source, branch, from_, mode, permissive=False),
+            lambda receipt: load_body(receipt, None, from_, call.actor),
+        )
 
 
 async def _load_text(call: Call, body: LoadRequest) -> Response:
-    await _allow(call, body.branch, body.from_)
+    await allow_load(call, body.branch, body.from_)
 
-    def work(graph: Graph) -> dict[str, Any]:
+    def work(graph: Graph) -> LoadReceipt:
         data = BytesIO(body.data.encode())
-        return _run(call, graph, data, body.branch, body.from_, body.mode, permissive=True)
+        return _run(graph, data, body.branch, body.from_, body.mode, permissive=True)
 
-    return await call.write(work)
+    uri = call.hosted.graph.uri
+    return await call.write(work, lambda receipt: load_body(receipt, uri, body.from_, call.actor))
 
 
-async def _allow(call: Call, branch: str, base: str | None) -> None:
+async def allow_load(call: Call, branch: str, base: str | None) -> None:
+    """Return when the caller may load into a branch, and make it where that is needed."""
     call.allow("change", branch)
     if base is None:
         return
@@ -93,14 +99,6 @@ def _is_missing(call: Call, branch: str) -> bool:
 
 
 def _run(
-    call: Call,
-    graph: Graph,
-    source: IO[bytes],
-    branch: str,
-    base: str | None,
-    mode: Mode,
-    *,
-    permissive: bool,
-) -> dict[str, Any]:
-    receipt = graph.load(source, mode, branch=branch, create_from=base, engine="local", permissive=permissive)
-    return load_body(receipt, graph.uri if permissive else None, base, call.actor)
+    graph: Graph, source: IO[bytes], branch: str, base: str | None, mode: Mode, *, permissive: bool
+) -> LoadReceipt:
+    return graph.load(source, mode, branch=branch, create_from=base, engine="local", permissive=permissive)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_KINDS = ("read", "write")
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -27,20 +28,33 @@ class Metrics:
         self._requests: Counter[tuple[str, str, int]] = Counter()
         self._buckets: dict[tuple[str, str], list[int]] = {}
         self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self._storage: Counter[tuple[str, str, str]] = Counter()
 
     def begin(self) -> None:
         """A request has come in."""
         with self._lock:
             self._in_flight += 1
 
-    def end(self, method: str, route: str, status: int, seconds: float) -> None:
-        """It has been answered. `route` is the pattern and not the path: paths are without number."""
+    def end(
+        self,
+        method: str,
+        route: str,
+        status: int,
+        seconds: float,
+        storage: Mapping[str, int] | None = None,
+    ) -> None:
+        """It has been answered. `route` is the pattern and not the path: paths are without number.
+
+        `storage` is how many requests to storage it took, by kind.
+        """
         with self._lock:
             self._in_flight -= 1
             self._requests[method, route, status] += 1
             buckets = self._buckets.setdefault((method, route), [0] * (len(BUCKETS) + 1))
             buckets[bisect_left(BUCKETS, seconds)] += 1
             self._seconds[method, route] += seconds
+            for kind in _KINDS:
+                self._storage[method, route, kind] += 0 if storage is None else storage[kind]
 
     def render(self) -> str:
         """Everything so far."""
@@ -54,6 +68,9 @@ class Metrics:
         for (method, route, status), count in sorted(self._requests.items()):
             labels = f'{_labels(method, route)},status="{status}"'
             yield f"omnigraph_requests_total{{{labels}}} {count}"
+        yield "# TYPE omnigraph_storage_requests_total counter"
+        for (method, route, kind), count in sorted(self._storage.items()):
+            yield f'omnigraph_storage_requests_total{{{_labels(method, route)},kind="{kind}"}} {count}'
         yield "# TYPE omnigraph_request_seconds histogram"
         for (method, route), buckets in sorted(self._buckets.items()):
             labels, total = _labels(method, route), 0

@@ -6,12 +6,13 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from omnigraph.errors import ResourceLimit
+from omnigraph.store.counting import carried
 
 _CHUNK = 64 << 10
 _WAITING = 4
@@ -23,22 +24,23 @@ class Pipe:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(_WAITING)
-        self._pieces: list[str] = []
+        self._pieces: list[bytes] = []
         self._size = 0
         self._closed = False
 
-    def write(self, text: str) -> int:
-        """Take a piece of text, in the thread of the writer. `BrokenPipeError` when the reader has left."""
-        self._pieces.append(text)
-        self._size += len(text)
+    def write(self, piece: str | bytes) -> int:
+        """Take some text or bytes, in the thread of the writer. `BrokenPipeError` when the reader has left."""
+        data = piece.encode() if isinstance(piece, str) else bytes(piece)
+        self._pieces.append(data)
+        self._size += len(data)
         if self._size >= _CHUNK:
             self._flush()
-        return len(text)
+        return len(piece)
 
-    def fill(self, produce: Callable[[IO[str]], object]) -> None:
+    def fill(self, produce: Callable[[IO[Any]], object]) -> None:
         """Have everything written, in the thread of the writer; a failure goes to the reader."""
         try:
-            produce(cast(IO[str], self))
+            produce(cast(IO[Any], self))
             self._flush()
             self._send(None)
         except BrokenPipeError:
@@ -62,7 +64,7 @@ class Pipe:
 
     def _flush(self) -> None:
         if self._pieces:
-            data = "".join(self._pieces).encode()
+            data = b"".join(self._pieces)
             self._pieces, self._size = [], 0
             self._send(data)
 
@@ -85,7 +87,7 @@ class Streams:
         self._lock = threading.Lock()
         self._running = 0
 
-    async def begin(self, produce: Callable[[IO[str]], object], media_type: str) -> PipedResponse:
+    async def begin(self, produce: Callable[[IO[Any]], object], media_type: str) -> PipedResponse:
         """Start to write, and answer once the first chunk is there: what fails before is an ordinary failure."""
         with self._lock:
             if self._running >= self._most:
@@ -99,7 +101,7 @@ class Streams:
                 )
             self._running += 1
         pipe = Pipe()
-        self._pool.submit(self._fill, pipe, produce)
+        self._pool.submit(carried(self._fill), pipe, produce)
         try:
             first = await pipe.read()
         except BaseException:
@@ -111,7 +113,7 @@ class Streams:
         """Wait for nobody."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _fill(self, pipe: Pipe, produce: Callable[[IO[str]], object]) -> None:
+    def _fill(self, pipe: Pipe, produce: Callable[[IO[Any]], object]) -> None:
         try:
             pipe.fill(produce)
         finally:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote
 
 from anyio import move_on_after
@@ -18,14 +19,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
+from omnigraph.api.hosting import check_graph_id
+from omnigraph.api.wire import EXACT, encode
 from omnigraph.errors import NotFound
 from omnigraph.policy.gate import Access
 from omnigraph.server.failures import Refused, too_large
-from omnigraph.server.hosting import Hosted, HostedGraph, check_graph_id
+from omnigraph.server.hosting import Hosted, HostedGraph
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import Graph
     from omnigraph.server.admission import Admission
+    from omnigraph.server.pipes import Streams
+
+T = TypeVar("T")
 
 BODY_BYTES = 1 << 20
 BATCH_BYTES = 32 << 20
@@ -34,6 +40,7 @@ BATCH_ROUTES = ("/load", "/ingest")
 # Parsing as much takes about a millisecond, for which the loop can wait.
 _PARSED_AT_ONCE = 64 << 10
 _PATIENCE = 5.0
+_UNWANTED = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
 def decode_segment(text: str) -> str:
@@ -57,7 +64,11 @@ class BoundedRequest(Request):
     async def body(self) -> bytes:
         """The bytes of the body."""
         if self._whole is None:
-            self._whole = b"".join([chunk async for chunk in bounded(self, self._limit, self._resource)])
+            chunks = []
+            async for chunk in bounded(self, self._limit, self._resource):
+                self.scope["place"].hold(len(chunk))
+                chunks.append(chunk)
+            self._whole = b"".join(chunks)
             kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
             if self._whole and kind != "application/json" and not kind.endswith("+json"):
                 raise Refused(415, "Content-Type must be application/json")
@@ -98,13 +109,23 @@ async def _discard(stream: AsyncIterator[bytes], most: int) -> None:
 
 def parse_json(data: bytes) -> Any:
     """A JSON document of which every text is one: escapes can spell half a character."""
-    found = json.loads(data)
+    # Bytes would also be taken for UTF-16, in which the next line sees nothing.
+    found = json.loads(data.decode())
     if b"\\u" in data:
         try:
             json.dumps(found, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise Refused(400, "the body has a text that is not valid Unicode") from error
     return found
+
+
+def accepts(request: Request, media_type: str) -> bool:
+    """Whether a caller asks for a media type by its name; ``*/*`` asks for nothing in particular."""
+    for item in ",".join(request.headers.getlist("accept")).split(","):
+        kind, *params = (part.strip().lower() for part in item.split(";"))
+        if kind == media_type:
+            return not any(_UNWANTED.fullmatch(param) for param in params)
+    return False
 
 
 @dataclass(frozen=True)
@@ -126,15 +147,50 @@ class Call:
         if self.hosted.gate is not None:
             self.hosted.gate.check(self.actor, Access(action, branch, target))
 
-    async def read(self, work: Callable[[Graph], Any]) -> Response:
-        """Do the work aside and answer with what it gives, which is rendered there too."""
-        graph = self.graph
-        return await run_in_threadpool(lambda: JSONResponse(work(graph)))
+    @property
+    def exact(self) -> bool:
+        """Whether the caller wants what the library gives and raises, and can read it."""
+        return accepts(self.request, EXACT)
 
-    async def write(self, work: Callable[[Graph], Any], size: int | None = None) -> Response:
+    @property
+    def streams(self) -> Streams:
+        """The threads that write streams."""
+        found: Streams = self.request.app.state.streams
+        return found
+
+    async def read(
+        self,
+        work: Callable[[Graph], T],
+        plain: Callable[[T], Any] | None = None,
+        exact: Callable[[T], Any] = encode,
+    ) -> Response:
+        """Do the work aside and answer with what it gives, which is rendered there too.
+
+        `plain` makes the body that is for everybody, `exact` the one for callers who want the very object. Without
+        `plain` the work gives a body, the same for all.
+        """
+        graph, media_type = self.graph, EXACT if self.exact else JSONResponse.media_type
+
+        def respond() -> Response:
+            found = work(graph)
+            if isinstance(found, Response):
+                return found
+            body = found if plain is None else exact(found) if self.exact else plain(found)
+            return JSONResponse(body, media_type=media_type)
+
+        return await run_in_threadpool(respond)
+
+    async def write(
+        self,
+        work: Callable[[Graph], T],
+        plain: Callable[[T], Any] | None = None,
+        exact: Callable[[T], Any] = encode,
+        *,
+        size: int | None = None,
+    ) -> Response:
         """The same for what changes the graph, of which each actor may have so much in flight."""
         with self.admission.admit(self.actor, self.size if size is None else size):
-            return await self.read(work)
+            return await self.read(work, plain, exact)
 
     @property
     def size(self) -> int:

@@ -1,25 +1,69 @@
-"""How routes below a graph are made, and the headers that some of them share."""
+"""How routes below a graph are made, what they may answer, and the headers and checks that some of them share."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from omnigraph.api.wire import EXACT
 from omnigraph.errors import InvalidInput
 from omnigraph.server.answers import Failure
 from omnigraph.server.requests import GraphRoute
 
 PREFIX = "/graphs/{graph_id}"
 IF_COMMIT = "Omnigraph-If-Graph-Commit"
-FAILURES: dict[int | str, dict[str, Any]] = {"default": {"model": Failure, "description": "A refusal."}}
+REPEATABLE = frozenset({"kind", "type", "op"})
+
+# What any route below a graph may refuse with.
+COMMON: Final = (400, 401, 403, 404, 413, 500, 503)
+# What else one with a JSON body may, and one that writes.
+SENT: Final = (415,)
+WRITTEN: Final = (409, 415, 429)
+_REFUSALS: Mapping[int, str] = {
+    400: "The request is wrong.",
+    401: "The token is missing or unknown.",
+    403: "The policy does not allow it.",
+    404: "The graph, or what is named in it, does not exist.",
+    409: "It is in conflict with what is there.",
+    410: "Changes that were asked for are gone.",
+    412: "The condition of the request does not hold.",
+    413: "The request is too large, or takes more than its limit.",
+    415: "The body has another media type.",
+    416: "The range is beyond the end.",
+    429: "The caller has too much in flight.",
+    500: "Storage failed, or something nobody foresaw.",
+    503: "The server takes no more work now, or the graph has to be repaired.",
+}
+
+CONDITION: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": IF_COMMIT,
+            "in": "header",
+            "required": True,
+            "description": "The commit that the branch has to stand at.",
+            "schema": {"type": "string", "pattern": "^[0-9A-Za-z]+$"},
+        }
+    ]
+}
+
+Responses = dict[int | str, dict[str, Any]]
+# Beside the plain body there is one for those who ask for it by its media type.
+EXACTLY: Responses = {200: {"description": "Done.", "content": {EXACT: {}}}}
 
 
-def graph_router(tag: str) -> APIRouter:
-    """A router for routes below a graph."""
-    return APIRouter(prefix=PREFIX, route_class=GraphRoute, tags=[tag], responses=FAILURES)
+def refusals(*statuses: int) -> Responses:
+    """How a route documents what it may refuse with: each status has the one shape."""
+    return {status: {"model": Failure, "description": _REFUSALS[status]} for status in sorted(statuses)}
+
+
+def graph_router(tag: str, *also: int) -> APIRouter:
+    """A router for routes below a graph; `also` are statuses beside those that any of them may refuse with."""
+    return APIRouter(prefix=PREFIX, route_class=GraphRoute, tags=[tag], responses=refusals(*COMMON, *also))
 
 
 def deprecated(response: Response, successor: str) -> Response:
@@ -45,3 +89,14 @@ def refuse_condition(request: Request) -> None:
     """A condition on a route that would not look at it is a mistake of the client."""
     if request.headers.getlist(IF_COMMIT):
         raise InvalidInput(f"{IF_COMMIT} is not accepted here; use the route that ends in /if-graph-commit")
+
+
+def refuse_unknown(request: Request, known: frozenset[str]) -> None:
+    """On routes of changes a parameter that nobody reads, or one too many, is a mistake and not ignored."""
+    seen: set[str] = set()
+    for name, _ in request.query_params.multi_items():
+        if name not in known:
+            raise InvalidInput(f"unknown query parameter '{name[:80]}'", hint=f"known are {sorted(known)}")
+        if name in seen and name not in REPEATABLE:
+            raise InvalidInput(f"query parameter '{name}' is given more than once")
+        seen.add(name)

@@ -16,10 +16,10 @@ from omnigraph.policy.gate import Access
 from omnigraph.server import answers
 from omnigraph.server.hosting import Hosted
 from omnigraph.server.metrics import MEDIA_TYPE, Metrics
-from omnigraph.server.requests import authenticate
-from omnigraph.server.routing import FAILURES
+from omnigraph.server.requests import Called, GraphRoute, authenticate
+from omnigraph.server.routing import EXACTLY, PREFIX, refusals
 
-router = APIRouter(tags=["server"], responses=FAILURES)
+router = APIRouter(tags=["server"], responses=refusals(500, 503))
 LIST = Access("graph_list")
 
 
@@ -35,7 +35,7 @@ async def readyz() -> Response:
     return JSONResponse({"status": "ready"})
 
 
-@router.get("/graphs", response_model=answers.Graphs)
+@router.get("/graphs", response_model=answers.Graphs, responses=refusals(401, 403))
 async def graphs(request: Request) -> Response:
     """The graphs that are served. Without a policy for the server nobody may ask, not even of an open one."""
     actor = authenticate(request)
@@ -50,7 +50,27 @@ async def graphs(request: Request) -> Response:
     return JSONResponse({"graphs": found})
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+async def graph_info(call: Called) -> Response:
+    """The graph, and whom the caller is taken for: all that a token alone may ask."""
+    return await call.read(
+        lambda graph: {"graph_id": call.hosted.id, "uri": graph.uri, "actor_id": call.actor}
+    )
+
+
+router.add_api_route(
+    PREFIX,
+    graph_info,
+    response_model=answers.GraphInfo,
+    responses={**EXACTLY, **refusals(400, 401, 404)},
+    route_class_override=GraphRoute,
+)
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"description": "The counts.", "content": {"text/plain": {}}}, **refusals(401)},
+)
 async def metrics(request: Request) -> Response:
     """Counts of requests, for Prometheus; with tokens, for those who have one."""
     authenticate(request)

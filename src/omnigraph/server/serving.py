@@ -1,11 +1,9 @@
-"""Running the server: rules of starting, the socket, the line that tells where it listens, a graceful end."""
+"""Running the server: rules of starting, the socket, the line that tells where it listens."""
 
 from __future__ import annotations
 
-import signal
+import resource
 import socket
-import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,22 +11,21 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import uvicorn
-
+from omnigraph.api.hosting import Hosting, read_hosting
 from omnigraph.errors import InvalidInput
-from omnigraph.server.admission import Limits
 from omnigraph.server.app import create_app
-from omnigraph.server.hosting import Hosting, open_hosted, read_hosting
+from omnigraph.server.hosting import open_hosted
 from omnigraph.server.identity import Identities, read_identities
+from omnigraph.server.limits import Limits, read_limits
 from omnigraph.server.logs import LOGGER, log_to_stderr
+from omnigraph.server.stopping import Server
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-LISTENING = "OMNIGRAPH_LISTEN_ADDR"
-_GRACE_SECONDS = 30
 _BACKLOG = 512
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# What graphs and streams need besides connections.
+_FILES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ class ServeOptions:
     force: bool = False
 
 
-def serve(config: Path, options: ServeOptions, environment: Mapping[str, str]) -> None:
+def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, str]) -> None:
     """Open the graphs and serve them until a signal says to stop; requests that are running are finished."""
     from omnigraph.store.options import s3_options
 
@@ -49,6 +46,7 @@ def serve(config: Path, options: ServeOptions, environment: Mapping[str, str]) -
     unauthenticated = options.unauthenticated or is_on(environment.get("OMNIGRAPH_UNAUTHENTICATED"))
     require_all = options.require_all_graphs or is_on(environment.get("OMNIGRAPH_REQUIRE_ALL_GRAPHS"))
     identities = read_identities(environment)
+    limits = read_limits(environment)
     storage = s3_options(environment)
     hosting = read_hosting(config, storage)
     check_start(hosting, identities, unauthenticated=unauthenticated)
@@ -58,9 +56,8 @@ def serve(config: Path, options: ServeOptions, environment: Mapping[str, str]) -
             hint="bind to 127.0.0.1, give out tokens, or pass --force",
         )
     log_to_stderr()
-    hosted = open_hosted(
-        hosting, identities, limits=read_limits(environment), options=storage, require_all=require_all
-    )
+    allow_files(limits)
+    hosted = open_hosted(hosting, identities, limits=limits, options=storage, require_all=require_all)
     for id_, reason in hosted.quarantined.items():
         LOGGER.error("graph is not served", extra={"fields": {"graph_id": id_, "reason": reason}})
     try:
@@ -84,15 +81,6 @@ def check_start(hosting: Hosting, identities: Identities, *, unauthenticated: bo
             "there are no tokens",
             hint="set OMNIGRAPH_SERVER_BEARER_TOKENS_FILE, or pass --unauthenticated to serve everybody",
         )
-
-
-def read_limits(environment: Mapping[str, str]) -> Limits:
-    """The caps that the environment sets, and the defaults for the rest."""
-    default = Limits()
-    return Limits(
-        requests=_number(environment, "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX", default.requests),
-        bytes=_number(environment, "OMNIGRAPH_PER_ACTOR_BYTES_MAX", default.bytes),
-    )
 
 
 def is_on(value: str | None) -> bool:
@@ -126,6 +114,19 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def allow_files(limits: Limits) -> None:
+    """Let this process have as many files open as its connections may need, as far as the system lets it."""
+    wanted = limits.connections + _FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    given = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (given, hard))
+    if given < wanted:
+        fields = {"files": given, "connections": limits.connections}
+        LOGGER.warning("fewer files than connections may need", extra={"fields": fields})
+
+
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
     """A socket that is bound; port 0 takes one that is free."""
@@ -147,49 +148,4 @@ def run(app: FastAPI, bound: socket.socket) -> None:
 
 def make_server(app: FastAPI) -> Server:
     """The server of an application, not yet running."""
-    config = uvicorn.Config(
-        app,
-        access_log=False,
-        # The log is ours; and whoever asks learns neither the name of the library nor, by a header that
-        # anybody can write, another address of the client.
-        log_config=None,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-    )
-    return Server(config)
-
-
-class Server(uvicorn.Server):
-    """A server that tells where it listens once it does, and whose end by a signal is an ordinary one."""
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
-        await super().startup(sockets)
-        for bound in sockets or ():
-            host, port = bound.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            sys.stdout.write(f"{LISTENING}={shown}:{port}\n")
-            sys.stdout.flush()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Stop at a signal, and have it done with then."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _number(environment: Mapping[str, str], name: str, default: int) -> int:
-    text = environment.get(name, "").strip()
-    if not text:
-        return default
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise InvalidInput(f"{name} must be a whole number of at least 1, not {text!r}")
-    return int(text)
+    return Server(app, app.state.capacity)

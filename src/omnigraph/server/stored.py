@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from starlette.responses import Response
 
-from omnigraph.api.graph import Graph
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
 from omnigraph.server import answers
 from omnigraph.server.bodies import StoredRequest
-from omnigraph.server.reads import check_state, run_read
+from omnigraph.server.reads import ROWS, State, run_read
 from omnigraph.server.requests import Call, Called, Segment
-from omnigraph.server.routing import expected_commit, graph_router, refuse_condition
+from omnigraph.server.routing import (
+    CONDITION,
+    EXACTLY,
+    WRITTEN,
+    expected_commit,
+    graph_router,
+    refusals,
+    refuse_condition,
+)
 from omnigraph.server.stored_queries import StoredQuery
 from omnigraph.server.writes import run_mutation
 
@@ -21,21 +26,30 @@ router = graph_router("stored queries")
 UNKNOWN = "stored query not found"
 
 
-@router.get("/queries", response_model=answers.Queries, response_model_exclude_none=True)
+@router.get("/queries", response_model=answers.Queries, response_model_exclude_none=True, responses=EXACTLY)
 async def list_queries(call: Called) -> Response:
     """Every stored query of the graph, with its parameters."""
     call.allow("read", "main")
     return await call.read(lambda _: {"queries": [item.to_json() for item in call.hosted.queries.values()]})
 
 
-@router.post("/queries/{name}", response_model=answers.Read | answers.Change)
+@router.post(
+    "/queries/{name}",
+    response_model=answers.Read | answers.Change,
+    responses={**ROWS, **refusals(*WRITTEN)},
+)
 async def invoke_query(call: Called, name: Segment, body: StoredRequest | None = None) -> Response:
     """Run a stored query."""
     refuse_condition(call.request)
     return await _invoke(call, name, body or StoredRequest())
 
 
-@router.post("/queries/{name}/if-graph-commit", response_model=answers.Change)
+@router.post(
+    "/queries/{name}/if-graph-commit",
+    response_model=answers.Change,
+    openapi_extra=CONDITION,
+    responses={**EXACTLY, **refusals(*WRITTEN, 412)},
+)
 async def invoke_query_if(call: Called, name: Segment, body: StoredRequest | None = None) -> Response:
     """Run a stored mutation if the branch still stands at the commit of `Omnigraph-If-Graph-Commit`."""
     return await _invoke(call, name, body or StoredRequest(), expected_commit(call.request))
@@ -50,20 +64,16 @@ async def _invoke(call: Call, name: str, body: StoredRequest, if_commit: str | N
         return await _mutate(call, query, body, if_commit)
     if if_commit is not None:
         raise InvalidInput(f"'{name}' is a read: it takes no condition")
-    check_state(call, body.branch, body.snapshot)
-    return await call.read(lambda graph: run_read(graph, query.text, name, body))
+    named = State.of(body).check(call)
+    return await call.read(lambda graph: run_read(call, graph, query.text, name, body.params, named))
 
 
 async def _mutate(call: Call, query: StoredQuery, body: StoredRequest, if_commit: str | None) -> Response:
-    if body.snapshot is not None:
+    if body.snapshot is not None or body.at is not None:
         raise InvalidInput(f"'{query.name}' is a mutation: it takes no snapshot")
     branch = body.branch or "main"
     call.allow("change", branch)
-
-    def work(graph: Graph) -> dict[str, Any]:
-        return run_mutation(call, graph, query.text, query.name, body.params, branch, if_commit)
-
-    return await call.write(work)
+    return await run_mutation(call, query.text, query.name, body.params, branch, if_commit)
 
 
 def _find(call: Call, name: str) -> StoredQuery:

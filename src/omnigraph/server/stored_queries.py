@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -15,10 +15,12 @@ from omnigraph.lang.check import check_query
 from omnigraph.lang.query_parser import parse_queries
 from omnigraph.lang.source import Source, did_you_mean
 from omnigraph.lang.types import MAPPINGS, Scalar
+from omnigraph.store.objects import ObjectStore
 
 if TYPE_CHECKING:
     from omnigraph.lang.schema import Schema
 
+SUFFIX = ".gq"
 SEVERAL = "query file contains multiple queries; pass --name"
 IS_READ = "mutation execution called on a read query; use query instead"
 
@@ -46,27 +48,52 @@ class StoredQuery:
         return {**found, "mutation": self.mutates, "params": params}
 
 
-def read_stored(folder: Path, schema: Schema) -> dict[str, StoredQuery]:
-    """Every query of every ``.gq`` file of a folder by name; the first that is not acceptable raises."""
+def read_stored(
+    folder: str | Path, schema: Schema, options: Mapping[str, str] | None = None
+) -> dict[str, StoredQuery]:
+    """Every query of every ``.gq`` file of a folder by name; the first that is not acceptable raises.
+
+    The folder is a path, or the address of one in a store that is reached with `options`.
+    """
     found: dict[str, StoredQuery] = {}
-    for query in _read_files(folder, schema):
+    for query in _read_files(folder, schema, options or {}):
         if query.name in found:
             raise InvalidInput(f"stored query '{query.name}' is there twice", details={"query": query.name})
         found[query.name] = query
     return dict(sorted(found.items()))
 
 
-def _read_files(folder: Path, schema: Schema) -> Iterator[StoredQuery]:
-    if not folder.is_dir():
-        raise InvalidInput(f"there is no folder of queries at {folder}")
-    for path in sorted(folder.glob("*.gq")):
+def _read_files(folder: str | Path, schema: Schema, options: Mapping[str, str]) -> Iterator[StoredQuery]:
+    remote = isinstance(folder, str) and "://" in folder
+    for name, data in _remote_files(str(folder), options) if remote else _local_files(Path(folder)):
         try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{path} cannot be read as text: {error}") from error
-        source = Source(text, str(path))
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"{name} cannot be read as text: {error}") from error
+        source = Source(text, name)
         for query in parse_queries(source).queries:
             yield StoredQuery(query.name, text, check_query(query, schema, source))
+
+
+def _local_files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    if not folder.is_dir():
+        raise InvalidInput(f"there is no folder of queries at {folder}")
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        try:
+            yield str(path), path.read_bytes()
+        except OSError as error:
+            raise InvalidInput(f"{path} cannot be read: {error}") from error
+
+
+def _remote_files(uri: str, options: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+    store, key = ObjectStore.holding(uri, options)
+    folder = key.strip("/")
+    if not store.exists_any(folder):
+        raise InvalidInput(f"there is no folder of queries at {uri}")
+    for info in store.list(folder):
+        inner = info.key.removeprefix(f"{folder}/")
+        if inner.endswith(SUFFIX) and "/" not in inner:
+            yield f"{store.location.uri}/{info.key}", store.get(info.key).data
 
 
 def choose_query(text: str, name: str | None, *, mutation: bool) -> str:

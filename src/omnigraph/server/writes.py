@@ -2,77 +2,173 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import Response
 
 from omnigraph.api.bodies import change_body
+from omnigraph.api.commits import Receipt
 from omnigraph.api.graph import Graph
-from omnigraph.errors import Conflict
+from omnigraph.api.schemas import SchemaApplied
+from omnigraph.api.wire import encode
+from omnigraph.errors import Conflict, InvalidInput
 from omnigraph.server import answers
-from omnigraph.server.bodies import MutateRequest, SchemaRequest
+from omnigraph.server.bodies import (
+    BackfillExpression,
+    BackfillValue,
+    MutateRequest,
+    PlanRequest,
+    SchemaRequest,
+)
+from omnigraph.server.reads import chosen_name
 from omnigraph.server.requests import Call, Called
-from omnigraph.server.routing import deprecated, expected_commit, graph_router, refuse_condition
-from omnigraph.server.stored_queries import choose_query
+from omnigraph.server.routing import (
+    CONDITION,
+    EXACTLY,
+    SENT,
+    WRITTEN,
+    deprecated,
+    expected_commit,
+    graph_router,
+    refusals,
+    refuse_condition,
+)
+from omnigraph.write.expression import expr
 
 router = graph_router("writes")
 
 
-@router.post("/mutate", response_model=answers.Change)
+@router.post("/mutate", response_model=answers.Change, responses={**EXACTLY, **refusals(*WRITTEN)})
 async def mutate(call: Called, body: MutateRequest) -> Response:
     """Run a mutation as one commit: all of it happens, or nothing."""
     refuse_condition(call.request)
     return await _mutate(call, body)
 
 
-@router.post("/mutate/if-graph-commit", response_model=answers.Change)
+@router.post(
+    "/mutate/if-graph-commit",
+    response_model=answers.Change,
+    openapi_extra=CONDITION,
+    responses={**EXACTLY, **refusals(*WRITTEN, 412)},
+)
 async def mutate_if(call: Called, body: MutateRequest) -> Response:
     """The same, if the branch still stands at the commit of the header `Omnigraph-If-Graph-Commit`."""
     return await _mutate(call, body, expected_commit(call.request))
 
 
-@router.post("/change", response_model=answers.Change, deprecated=True)
+@router.post(
+    "/change",
+    response_model=answers.Change,
+    responses={**EXACTLY, **refusals(*WRITTEN)},
+    deprecated=True,
+)
 async def change(call: Called, body: MutateRequest) -> Response:
     """What `/mutate` used to be."""
     refuse_condition(call.request)
     return deprecated(await _mutate(call, body), "mutate")
 
 
-@router.post("/schema/apply", response_model=answers.SchemaApplied)
-async def apply_schema(call: Called, body: SchemaRequest) -> Response:
-    """Make a schema the accepted one of main, with the data that it takes, as one commit."""
-    call.allow("schema_apply", target="main")
-    if not call.hosted.can_apply_schema:
-        raise Conflict("schema apply is disabled for graphs that a cluster serves")
-    # A single line that looks like the path of a schema file must stay what it is: text of a client.
-    text = body.schema_source if "\n" in body.schema_source else f"{body.schema_source}\n"
+@router.post("/schema/plan", response_model=answers.Plan, responses={**EXACTLY, **refusals(*SENT)})
+async def plan_schema(call: Called, body: PlanRequest) -> Response:
+    """The steps from the schema of a branch to another, refused ones included; nothing is changed."""
+    call.allow("read", body.branch)
 
     def work(graph: Graph) -> dict[str, Any]:
-        done = graph.schema.apply(text, allow_data_loss=body.allow_data_loss)
-        return {"uri": graph.uri, **done.to_json()}
+        found = graph.schema.plan(
+            _text(body),
+            allow_data_loss=body.allow_data_loss,
+            branch=body.branch,
+            backfill=_backfill(body.backfill),
+        )
+        return found.to_json()
 
-    return await call.write(work)
+    return await call.read(work)
+
+
+@router.post(
+    "/schema/apply",
+    response_model=answers.SchemaApplied,
+    responses={**EXACTLY, **refusals(*WRITTEN, 412)},
+)
+async def apply_schema(call: Called, body: SchemaRequest) -> Response:
+    """Make a schema the accepted one of a branch, with the data that it takes, as one commit."""
+    call.allow("schema_apply", target=body.branch)
+    if not call.hosted.can_apply_schema:
+        raise Conflict("schema apply is disabled for graphs that a cluster serves")
+
+    def work(graph: Graph) -> SchemaApplied:
+        return graph.schema.apply(
+            _text(body),
+            allow_data_loss=body.allow_data_loss,
+            branch=body.branch,
+            backfill=_backfill(body.backfill),
+            message=body.message,
+            if_commit=body.if_commit,
+        )
+
+    return await call.write(
+        work, lambda done: {"uri": call.hosted.graph.uri, **done.to_json()}, _exact_schema
+    )
+
+
+def _text(body: PlanRequest) -> str:
+    """The text of a client, never a path: a line that looks like the name of a schema file stays what it is."""
+    return f"{body.schema_source}\n" if body.schema_source.endswith(".pg") else body.schema_source
+
+
+def _backfill(items: Sequence[BackfillValue | BackfillExpression] | None) -> dict[str, Any] | None:
+    if items is None:
+        return None
+    found: dict[str, Any] = {}
+    for item in items:
+        if item.property in found:
+            raise InvalidInput(f"the backfill of '{item.property}' is given twice")
+        found[item.property] = expr(item.expr) if isinstance(item, BackfillExpression) else item.value
+    return found
+
+
+def _exact_schema(done: SchemaApplied) -> dict[str, Any]:
+    """What happened, and the schema it began from: with it and the new one anybody finds the same steps."""
+    return {
+        "applied": done.applied,
+        "commit": None if done.commit is None else encode(done.commit),
+        "graph_manifest_version": done.graph_manifest_version,
+        "before": None if done.before is None else done.before.to_json(),
+    }
 
 
 async def _mutate(call: Call, body: MutateRequest, if_commit: str | None = None) -> Response:
     call.allow("change", body.branch)
 
-    def work(graph: Graph) -> dict[str, Any]:
-        name = choose_query(body.query, body.name, mutation=True)
-        return run_mutation(call, graph, body.query, name, body.params, body.branch, if_commit)
+    def work(graph: Graph) -> Receipt:
+        name = chosen_name(call, body.query, body.name, mutation=True)
+        done = graph.mutate(
+            body.query,
+            body.params,
+            # As it was sent: a request that is sent again is known by that.
+            name=body.name,
+            branch=body.branch,
+            message=body.message,
+            if_commit=if_commit,
+            idempotency_key=body.idempotency_key,
+        )
+        return done if done.query_name is not None else replace(done, query_name=name)
 
-    return await call.write(work)
+    return await call.write(work, lambda done: change_body(done, body.branch, call.actor))
 
 
-def run_mutation(
+async def run_mutation(
     call: Call,
-    graph: Graph,
     text: str,
     name: str,
-    params: dict[str, Any] | None,
+    params: Mapping[str, Any] | None,
     branch: str,
     if_commit: str | None,
-) -> dict[str, Any]:
-    """Run a mutation and tell what it did."""
-    receipt = graph.mutate(text, params, name=name, branch=branch, if_commit=if_commit)
-    return change_body(receipt, branch, call.actor)
+) -> Response:
+    """Run a stored mutation and tell what it did."""
+    return await call.write(
+        lambda graph: graph.mutate(text, params, name=name, branch=branch, if_commit=if_commit),
+        lambda done: change_body(done, branch, call.actor),
+    )

@@ -18,6 +18,7 @@ from lance.fragment import DataFile, FragmentMetadata
 from lance.lance import _Session as Session
 
 from omnigraph.errors import NotFound, OmnigraphError, StorageError
+from omnigraph.store.counting import InLance, Tally, count_by, count_requests
 from omnigraph.store.location import Location
 from omnigraph.store.options import StorageOptions, lance_options
 from omnigraph.store.sync import Durability, sync_files, sync_tree
@@ -61,6 +62,7 @@ class LanceRoot:
     local: Path | None = None
     durable: bool = True
     session: Session = field(default_factory=Session, compare=False)
+    tally: Tally = field(default_factory=Tally, compare=False, repr=False)
     _durable_folders: set[Path] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
@@ -79,24 +81,31 @@ class LanceRoot:
 
     def open(self, path: str, version: int | None = None) -> lance.LanceDataset:
         """Open a dataset, at a version when one is given."""
+        count_by(self.tally)
         with translated(f"open {path}"):
-            return lance.dataset(
+            found = lance.dataset(
                 self.dataset_uri(path),
                 version=version,
                 storage_options=dict(self.options) or None,
                 session=self.session,
             )
+            self.tally.watch("opened", found.io_stats_snapshot)
+            return found
 
     def create(self, path: str, data: pa.Table) -> lance.LanceDataset:
         """Create a dataset at a path that is nobody else's: a rival who looked earlier would overwrite it."""
-        return lance.write_dataset(
-            data,
-            self.dataset_uri(path),
-            mode="create",
-            data_storage_version=FILE_FORMAT,
-            storage_options=dict(self.options) or None,
-            session=self.session,
-        )
+        count_by(self.tally)
+        with InLance():
+            found = lance.write_dataset(
+                data,
+                self.dataset_uri(path),
+                mode="create",
+                data_storage_version=FILE_FORMAT,
+                storage_options=dict(self.options) or None,
+                session=self.session,
+            )
+            self.tally.watch("created", found.io_stats_snapshot)
+            return found
 
     def file_session(self, path: str) -> LanceFileSession:
         """Writes single Lance files into a dataset's data directory."""
@@ -169,6 +178,8 @@ def write_named_file(
     The file is complete when this returns; on a local disk the caller has to sync it before anything refers to
     it. Should the caller fail, it is garbage.
     """
+    # Single files go past what Lance counts for a dataset.
+    count_requests(writes=1)
     with translated(f"write {path}/data/{name}"):
         if root.local is not None:
             target = root.local / path / "data" / name
@@ -201,7 +212,8 @@ def _describe(name: str, size: int, rows: pa.Table) -> FragmentMetadata:
 def translated(doing: str) -> Iterator[None]:
     """Turn what Lance raises into our own errors; commit conflicts pass, their handlers know them."""
     try:
-        yield
+        with InLance():
+            yield
     except (OmnigraphError, CommitConflictError):
         raise
     except (OSError, ValueError, RuntimeError) as error:

@@ -25,6 +25,7 @@ from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
 
 from omnigraph.errors import NotFound, OmnigraphError, OutcomeUnknown, StorageError
+from omnigraph.store.counting import carried, count_by
 from omnigraph.store.freshness import Sight, is_unchanged, look_at
 from omnigraph.store.lance_io import (
     LanceRoot,
@@ -179,6 +180,7 @@ class Manifest:
 
     def refresh(self) -> View:
         """See what is newest: one probe, and only what is new is read."""
+        count_by(self.root.tally)
         current = self._view
         folder = self._versions
         if folder is not None:
@@ -327,9 +329,12 @@ class Manifest:
 
     def _write(self, change: Change) -> list[FragmentMetadata]:
         # None depends on another, and on a store every file is a round trip.
-        fragments = list(self._writers.map(lambda file: self._write_rows(*file), _files_of(change)))
+        fragments = list(self._writers.map(carried(self._write_file), _files_of(change)))
         self.root.sync(PATH, data_files(fragments))
         return fragments
+
+    def _write_file(self, file: tuple[str, dict[str, str]]) -> FragmentMetadata:
+        return self._write_rows(*file)
 
     def _write_rows(self, name: str, rows: dict[str, str]) -> FragmentMetadata:
         table = pa.table({"key": list(rows), "body": list(rows.values())}, schema=ROW_SCHEMA)

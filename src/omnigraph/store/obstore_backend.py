@@ -25,6 +25,7 @@ from obstore.store import MemoryStore, S3Store
 
 from omnigraph.errors import NotFound, OutcomeUnknown, StorageError
 from omnigraph.store.backend import Object, ObjectInfo, Writable
+from omnigraph.store.counting import count_requests
 from omnigraph.store.location import Location
 from omnigraph.store.obstore_errors import Failure
 from omnigraph.store.options import RetryPolicy, StorageOptions
@@ -137,8 +138,11 @@ class ObstoreBackend:
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         folder = (self._prefix + prefix).rstrip("/") or None
+        # A folder that holds nothing is asked for too.
+        count_requests(reads=1)
         try:
-            for page in obstore.list(self._reader, folder, chunk_size=_PAGE):
+            for number, page in enumerate(obstore.list(self._reader, folder, chunk_size=_PAGE)):
+                count_requests(reads=min(number, 1))
                 for found in page:
                     yield self._info(found)
         except _ERRORS as error:
@@ -149,6 +153,8 @@ class ObstoreBackend:
         failure = Failure.of(TimeoutError("no attempt was made"))
         # Repeated here: obstore takes a delete for something that must not be sent twice.
         for _ in self._attempts():
+            # A store takes a thousand names in a request.
+            count_requests(writes=-(-len(paths) // _PAGE))
             try:
                 obstore.delete(self._writer, paths)
                 return
@@ -161,6 +167,7 @@ class ObstoreBackend:
         raise failure.as_error(f"delete {len(keys)} objects, `{keys[0]}` first")
 
     def head(self, key: str) -> ObjectInfo:
+        count_requests(reads=1)
         try:
             return self._info(obstore.head(self._reader, self._prefix + key))
         except _ERRORS as error:
@@ -191,6 +198,7 @@ class ObstoreBackend:
 
     def has_mark(self, key: str, mark: str) -> bool:
         """Whether the object is the one that a write with this mark made."""
+        count_requests(reads=1)
         result = obstore.get(self._reader, self._prefix + key, options={"range": (0, 1)})
         return result.attributes.get(_MARK) == mark
 
@@ -204,6 +212,7 @@ class ObstoreBackend:
 
     def _read(self, handle: Handle, key: str) -> _Found | None:
         """The object, or None; other failures as obstore raises them."""
+        count_requests(reads=1)
         try:
             result = obstore.get(handle, self._prefix + key)
             data = result.bytes().to_bytes()
@@ -255,6 +264,7 @@ class ObstoreBackend:
         raise failure.as_error(what)
 
     def _put_once(self, key: str, data: bytes, condition: _Condition, mark: str) -> str:
+        count_requests(writes=1)
         result = obstore.put(
             self._writer,
             self._prefix + key,
@@ -290,6 +300,7 @@ class _PinnedObject:
 
     def read(self, start: int, end: int) -> bytes:
         key = self._info.key
+        count_requests(reads=1)
         try:
             result = obstore.get(
                 self._handle, self._path, options={"range": (start, end), "if_match": self._info.etag}
@@ -316,6 +327,7 @@ class _Upload:
         self._key = key
         self._mark = f"upload/{uuid4().hex}"
         self._pending = bytearray()
+        self._sent = 0
         self._parts: WritableFile | None = None
 
     def write(self, data: bytes, /) -> int:
@@ -336,6 +348,8 @@ class _Upload:
             return
         try:
             self._send(self._parts)
+            # The parts, what begins them and what completes them.
+            count_requests(writes=2 - (-self._sent // _PART))
             self._parts.close()
         except _ERRORS as error:
             self._settle(_failed_upload(error), error)
@@ -349,6 +363,7 @@ class _Upload:
 
     def _send(self, parts: WritableFile) -> None:
         parts.write(bytes(self._pending))
+        self._sent += len(self._pending)
         self._pending.clear()
 
     def _settle(self, failure: Failure, error: Exception) -> None:

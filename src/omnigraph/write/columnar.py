@@ -39,8 +39,9 @@ def read_orc(stream: BinaryIO, file: TableFile, pieces: PieceRange | None = None
     """The rows of an ORC file, or of some of its stripes; one stripe is held at a time."""
     with arrow_errors(file.source):
         opened = po.ORCFile(stream)
+        schema = opened.schema
     stripes = range(opened.nstripes) if pieces is None else range(pieces.start, pieces.stop)
-    yield from _rows(file, opened.schema, (opened.read_stripe(number) for number in stripes))
+    yield from _rows(file, schema, (opened.read_stripe(number) for number in stripes))
 
 
 def read_arrow(stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
@@ -54,8 +55,17 @@ def read_arrow(stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
         yield from _rows(file, opened.schema, batches)
 
 
+def checked_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch out of a file, unless it points beyond its bytes or has a text that is none: Arrow takes any."""
+    batch.validate(full=True)
+    return batch
+
+
 def _rows(file: TableFile, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[InputBatch]:
-    reader = pa.RecordBatchReader.from_batches(schema, guarded(batches, file.source))
+    with arrow_errors(file.source):
+        # What is no text is found out when it is asked for.
+        assert len(schema.names) == len(schema)
+    reader = pa.RecordBatchReader.from_batches(schema, guarded(map(checked_batch, batches), file.source))
     return read_table(
         file.key, reader, file.catalog, source=file.source, rejecting=file.rejecting, mapping=file.mapping
     )

@@ -64,10 +64,11 @@ class SchemaChange:
 class SchemaOutcome:
     """What a change did: its plan, and the paths of tables whose earlier versions are to become unreadable.
 
-    `sequence` is that of the commit it began on.
+    `before` is the schema that it began from, `sequence` that of the commit it began on.
     """
 
     plan: Plan = field(default_factory=Plan)
+    before: Catalog | None = None
     sequence: int = 0
     purged: frozenset[str] = frozenset()
 
@@ -85,6 +86,7 @@ def prepare_schema(
     def prepare(transaction: Transaction) -> OperationClass | None:
         accepted = transaction.base.catalog
         outcome.sequence = transaction.base.commit.sequence
+        outcome.before = accepted
         outcome.plan = change.plan(accepted)
         if not outcome.plan.steps:
             return None

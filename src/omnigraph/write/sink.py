@@ -23,6 +23,7 @@ from omnigraph.graph.publish import Receipt
 from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.scratch import PREFIX, Scratch
 from omnigraph.pipeline.options import WriteOptions, find_table
+from omnigraph.store.counting import carried
 from omnigraph.store.objects import ObjectStore
 from omnigraph.write.distributed import DistributedLoad, load_job, remove_written
 from omnigraph.write.load import LoadOutcome
@@ -242,7 +243,7 @@ def _rows(parts: Iterable[Part]) -> int:
 def _run_here(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
     """Make indexes, which is all there is to do after the parts, in this process: it has no other to ask."""
     with ThreadPoolExecutor(_INDEXES_AT_ONCE, thread_name_prefix="omnigraph-index") as pool:
-        return list(pool.map(work, items))
+        return list(pool.map(carried(work), items))
 
 
 def _leave_out(items: Sequence[Any], _: Callable[[Any], Any]) -> list[Any]:

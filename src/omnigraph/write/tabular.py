@@ -7,6 +7,7 @@ included.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -283,9 +284,9 @@ def arrow_errors(name: str | None) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise NotFound(f"there is no file `{name}`") from error
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InvalidInput(f"`{name}` cannot be read: {error}", details={"source": name}) from error
-    except OSError as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise StorageError(f"`{name}` cannot be read: {error}", details={"source": name}) from error
 
 

@@ -1,0 +1,385 @@
+"""Clients of a server, several in one process, each with a journal of what it sent and what it was told.
+
+    python -m bench.traffic_client '{"url": "http://127.0.0.1:8080", "folder": "…", "first": 0, "clients": 16, …}'
+
+It says ``ready``, waits for a line, and has its clients do what comes to their mind until there is another line. A
+connection that breaks is one more thing that happens: the client notes it and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import httpx
+
+from bench import traffic_graph as asked
+from bench.traffic_journal import UNANSWERED, UNSENT, Journal
+
+PATIENCE = 120.0
+# How long to leave a server alone that did not take the request; many who keep knocking hold up its start.
+PAUSE = 0.5
+RESENDS = 50
+# How many of those who got an answer ask again all the same.
+_DOUBTS = 0.2
+_HISTORY = 20
+
+Answer: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """The clients of one process. `total` is how many there are in all, of which the first few write to main."""
+
+    url: str
+    folder: str
+    first: int
+    clients: int
+    total: int
+    writers: int
+    seed: int
+
+    def to_argument(self) -> str:
+        """The JSON form that the process takes."""
+        return json.dumps(asdict(self))
+
+
+class Client:
+    """One client: it sends one request at a time, and touches no pair but its own that it knows to be there."""
+
+    def __init__(self, http: httpx.AsyncClient, crowd: Crowd, number: int, journal: Journal) -> None:
+        self._http = http
+        self._crowd = crowd
+        self._number = number
+        self._journal = journal
+        self._chance = random.Random(f"{crowd.seed}/{number}")
+        actor = asked.ACTORS[number % len(asked.ACTORS)]
+        self._headers = {"Authorization": f"Bearer {asked.token_of(actor)}"}
+        self._made = 0
+        self._pairs: dict[str, int] = {}
+        self._gone: list[str] = []
+        self._sequence = 0
+        self._cursor: str | None = None
+        self._over = asyncio.Event()
+
+    async def run(self, over: asyncio.Event) -> None:
+        """Do one thing after the other until it is over. What is done first is another for each client."""
+        self._over = over
+        acts, weights = zip(*(WRITES + READS if self._number < self._crowd.writers else READS), strict=True)
+        act = acts[self._number % len(acts)]
+        while not over.is_set():
+            await act(self)
+            act = self._chance.choices(acts, weights)[0]
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    async def point(self) -> None:
+        """Somebody by name: of the ring, an own one that must be there as it was left, or one that must be gone."""
+        chosen = self._chance.random()
+        if chosen < 0.4 and self._pairs:
+            pair, age = self._chance.choice(list(self._pairs.items()))
+            name = asked.member(pair, self._chance.choice(asked.SIDES))
+            expected: list[int | None] = [age]
+        elif chosen < 0.5 and self._gone:
+            name, expected = asked.member(self._chance.choice(self._gone), "a"), []
+        else:
+            name, expected = asked.ring_name(self._chance.randrange(asked.RING)), [None]
+        found = await self._query("point", asked.POINT, {"n": name})
+        if found is not None and [row["age"] for row in found["rows"]] != expected:
+            self._journal.complain(f"{name} has {found['rows']}, and must have {expected}")
+
+    async def hops(self) -> None:
+        """Two hops from somebody of the ring, which never changes."""
+        start = self._chance.randrange(asked.RING)
+        found = await self._query("hops", asked.HOPS, {"n": asked.ring_name(start)})
+        if found is None:
+            return
+        reached = {row["name"]: row["ways"] for row in found["rows"]}
+        if reached != asked.ring_hops(start):
+            self._journal.complain(f"from ring {start} one gets to {reached}")
+
+    async def owned(self) -> None:
+        """All halves that some client has made; none is alone."""
+        found = await self._query("owned", asked.OWNED, {"o": self._chance.randrange(self._crowd.total)})
+        halves: dict[str, list[tuple[str, int]]] = {}
+        for row in () if found is None else found["rows"]:
+            halves.setdefault(row["pair"], []).append((row["side"], row["age"]))
+        for pair, seen in halves.items():
+            if sorted(side for side, _ in seen) != list(asked.SIDES) or len({age for _, age in seen}) != 1:
+                self._journal.complain(f"pair {pair} was seen as {seen}")
+
+    async def twins(self) -> None:
+        """The same from edge to edge, by the stored query."""
+        body = {"params": {"o": self._chance.randrange(self._crowd.total)}}
+        found = await self._send("stored", "POST", "/queries/twins", json=body)
+        for row in () if found is None else found["rows"]:
+            if (row["pair"], row["age"]) != (row["other"], row["other_age"]):
+                self._journal.complain(f"an edge was seen between {row}")
+
+    async def snapshot(self) -> None:
+        """The numbers of rows: two people and one edge are always a pair."""
+        found = await self._send("snapshot", "GET", "/snapshot")
+        if found is None:
+            return
+        counts = {item["type_name"]: item["entity_count"] for item in found["datasets"]}
+        if counts["Person"] - asked.RING != 2 * (counts["Knows"] - 2 * asked.RING):
+            self._journal.complain(f"a state has {counts}")
+        self._came_to(found["graph_manifest_version"])
+
+    async def commits(self) -> None:
+        """The newest commits of main: each is the parent of the one before."""
+        found = await self._send("commits", "GET", f"/commits?limit={_HISTORY}")
+        newest = [] if found is None else found["commits"][:_HISTORY]
+        for newer, older in pairwise(newest):
+            if newer["parent_commit_id"] != older["graph_commit_id"]:
+                self._journal.complain(f"the history has {older} below {newer}")
+        if newest:
+            self._came_to(newest[0]["graph_manifest_version"])
+
+    async def feed(self) -> None:
+        """What happened on main since the last time."""
+        query = "start=now" if self._cursor is None else f"cursor={self._cursor}"
+        found = await self._send("feed", "GET", f"/changes?{query}")
+        # A page that ends within a commit is not gone on with: the next poll tells the commit again.
+        if found is not None and "cursor" in found:
+            self._cursor = found["cursor"]
+
+    # --- writing -----------------------------------------------------------------------------------------
+
+    async def insert(self) -> None:
+        """A pair, by a request with a key: without an answer it is sent again, and done once all the same."""
+        pair, age = self._new_pair()
+        done = await self._mutate("insert", asked.INSERT, self._of(pair, age), [pair], age=age, resend=True)
+        if not done:
+            return
+        self._pairs[pair] = age
+        if self._chance.random() < _DOUBTS:
+            await self._insert_again(pair, age, done["commit"]["graph_commit_id"])
+
+    async def _insert_again(self, pair: str, age: int, made: str) -> None:
+        """The same request once more, as from somebody who missed the answer: it gets the same one."""
+        body = {"query": asked.INSERT, "params": self._of(pair, age), "idempotency_key": self._key(pair)}
+        found = await self._send("again", "POST", "/mutate", json=body)
+        if found and found["commit"]["graph_commit_id"] != made:
+            self._journal.complain(f"pair {pair} was made by {made}, and again by {found['commit']}")
+
+    async def load(self) -> None:
+        """Two pairs, by one of the two ways to load."""
+        (one, age), (two, _) = self._new_pair(), self._new_pair()
+        records = [record for pair in (one, two) for record in asked.pair_records(pair, self._number, age)]
+        text = "".join(json.dumps(record) + "\n" for record in records)
+        what = {"pairs": [one, two], "age": age, "branch": "main"}
+        if self._chance.random() < 0.5:
+            body = {"data": text, "mode": "append"}
+            done = await self._send("load", "POST", "/load", what, json=body)
+        else:
+            headers = {"Content-Type": "application/x-ndjson"}
+            path = "/load/ndjson?mode=append"
+            done = await self._send("load", "POST", path, what, content=text, headers=headers)
+        if done:
+            self._pairs |= {one: age, two: age}
+
+    async def update(self) -> None:
+        """Another age for an own pair."""
+        pair = self._some_pair()
+        if pair is None:
+            return await self.insert()
+        before = self._pairs.pop(pair)
+        self._made += 1
+        params = {"p": pair, "age": self._made}
+        done = await self._mutate("update", asked.UPDATE, params, [pair], age=self._made)
+        if done is not None:
+            self._pairs[pair] = before if done == {} else self._made
+
+    async def delete(self) -> None:
+        """An own pair goes."""
+        pair = self._some_pair()
+        if pair is None:
+            return await self.insert()
+        before = self._pairs.pop(pair)
+        done = await self._mutate("delete", asked.DELETE, {"p": pair}, [pair])
+        if done == {}:
+            self._pairs[pair] = before
+        elif done is not None:
+            self._gone.append(pair)
+
+    async def count(self) -> None:
+        """One more on a branch where others count as well, if nobody has done so since the value was read."""
+        branch = asked.tally(self._chance.randrange(asked.TALLIES))
+        found = await self._query("value", asked.VALUE, {"n": "clicks"}, branch=branch)
+        if found is None:
+            return
+        params = {"n": "clicks", "v": found["rows"][0]["value"] + 1}
+        headers = {"Omnigraph-If-Graph-Commit": found["graph_commit_id"]}
+        body = {"query": asked.COUNT, "params": params, "branch": branch}
+        what = {"branch": branch, "base": found["graph_commit_id"]}
+        await self._send("count", "POST", "/mutate/if-graph-commit", what, json=body, headers=headers)
+
+    async def branch_work(self) -> None:
+        """A branch of one's own: made, written to, merged into main and deleted by the same request."""
+        pair, age = self._new_pair()
+        branch = f"work/{pair}"
+        made = await self._send("branch", "POST", "/branches", {"branch": branch}, json={"name": branch})
+        if not made:
+            return
+        params = self._of(pair, age)
+        done = await self._mutate("insert", asked.INSERT, params, [pair], age=age, branch=branch)
+        if not done:
+            return
+        body = {"source": branch, "delete_branch": True}
+        if await self._send(
+            "merge", "POST", "/branches/merge", {"branch": branch, "pairs": [pair]}, json=body
+        ):
+            self._pairs[pair] = age
+
+    # --- parts -------------------------------------------------------------------------------------------
+
+    async def _query(self, op: str, text: str, params: Answer, branch: str = "main") -> Answer | None:
+        body = {"query": text, "params": params, "branch": branch}
+        return await self._send(op, "POST", "/query", {"branch": branch}, json=body) or None
+
+    async def _mutate(
+        self,
+        op: str,
+        text: str,
+        params: Mapping[str, Any],
+        pairs: list[str],
+        *,
+        age: int | None = None,
+        branch: str = "main",
+        resend: bool = False,
+    ) -> Answer | None:
+        body = {"query": text, "params": params, "branch": branch}
+        what: dict[str, Any] = {"pairs": pairs, "age": age, "branch": branch}
+        if resend:
+            body["idempotency_key"] = what["key"] = self._key(pairs[0])
+        done = await self._send(op, "POST", "/mutate", what, json=body)
+        for _ in range(RESENDS if resend else 0):
+            if done is not None or self._over.is_set():
+                break
+            done = await self._send(op, "POST", "/mutate", what, json=body)
+        return done
+
+    async def _send(
+        self, op: str, method: str, path: str, what: Mapping[str, Any] | None = None, **request: Any
+    ) -> Answer | None:
+        """The body of a success, an empty one for a refusal, and None when nobody knows."""
+        headers = {**self._headers, **request.pop("headers", {})}
+        number = self._journal.begin(op, what or {"branch": "main"})
+        began = time.perf_counter()
+        try:
+            response = await self._http.request(method, path, headers=headers, **request)
+        except httpx.TransportError as error:
+            never = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+            ms = (time.perf_counter() - began) * 1000
+            self._journal.end(number, status=UNSENT if never else UNANSWERED, ms=ms, text=repr(error))
+            await asyncio.sleep(PAUSE)
+            return None
+        outcome: dict[str, Any] = {
+            "status": response.status_code,
+            "ms": (time.perf_counter() - began) * 1000,
+        }
+        if response.status_code != 200:
+            self._journal.end(number, text=response.text[:300], **outcome)
+            return {}
+        body: Answer = response.json()
+        self._journal.end(number, **outcome, **_commits_of(body, (what or {}).get("branch", "main")))
+        return body
+
+    def _came_to(self, sequence: int) -> None:
+        if sequence < self._sequence:
+            self._journal.complain(f"main went back from commit {self._sequence} to {sequence}")
+        self._sequence = sequence
+
+    def _new_pair(self) -> tuple[str, int]:
+        self._made += 1
+        return f"c{self._number}-{self._made}", self._made
+
+    def _key(self, pair: str) -> str:
+        return f"{self._crowd.seed}-{pair}"
+
+    def _some_pair(self) -> str | None:
+        return self._chance.choice(list(self._pairs)) if self._pairs else None
+
+    def _of(self, pair: str, age: int) -> dict[str, Any]:
+        return asked.pair_params(pair, self._number, age)
+
+
+Act: TypeAlias = Callable[[Client], Awaitable[None]]
+READS: tuple[tuple[Act, int], ...] = (
+    (Client.point, 16),
+    (Client.hops, 6),
+    (Client.owned, 6),
+    (Client.twins, 8),
+    (Client.snapshot, 6),
+    (Client.commits, 3),
+    (Client.feed, 4),
+    (Client.count, 12),
+)
+WRITES: tuple[tuple[Act, int], ...] = (
+    (Client.insert, 16),
+    (Client.load, 6),
+    (Client.update, 8),
+    (Client.delete, 4),
+    (Client.branch_work, 4),
+)
+
+
+def _commits_of(body: Answer, branch: str) -> dict[str, Any]:
+    """The commits that an answer names: of a write, of the state that was read, of the changes that are told."""
+    if body.get("commit") is not None:
+        commit = body["commit"]["graph_commit_id"]
+        return {"commit": commit, "seen": [(branch, commit)]}
+    if "graph_commit_id" in body:
+        return {"seen": [(branch, body["graph_commit_id"])]}
+    if body.get("commits"):
+        return {"seen": [(branch, body["commits"][0]["graph_commit_id"])]}
+    if "blocks" in body and "cursor" in body:
+        return {"fed": [block["cause"]["graph_commit_id"] for block in body["blocks"]]}
+    return {}
+
+
+async def run_crowd(crowd: Crowd) -> None:
+    """Run all clients of a process until standard input has a line, or ends."""
+    limits = httpx.Limits(max_connections=crowd.clients, max_keepalive_connections=crowd.clients)
+    numbers = range(crowd.first, crowd.first + crowd.clients)
+    with ExitStack() as stack:
+        journals = [stack.enter_context(Journal(Path(crowd.folder), number)) for number in numbers]
+        async with httpx.AsyncClient(
+            base_url=f"{crowd.url}/graphs/{asked.GRAPH}",
+            timeout=PATIENCE,
+            limits=limits,
+            trust_env=False,
+            verify=False,
+        ) as http:
+            clients = [
+                Client(http, crowd, number, journal)
+                for number, journal in zip(numbers, journals, strict=True)
+            ]
+            over = asyncio.Event()
+            running = asyncio.gather(*(client.run(over) for client in clients))
+            await asyncio.to_thread(sys.stdin.readline)
+            over.set()
+            await running
+
+
+def main() -> None:
+    """Run as a process."""
+    crowd = Crowd(**json.loads(sys.argv[1]))
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    asyncio.run(run_crowd(crowd))
+
+
+if __name__ == "__main__":
+    main()

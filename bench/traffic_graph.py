@@ -1,0 +1,132 @@
+"""The graph that traffic is about, what is asked of it, and who may.
+
+Everything that clients write comes in pairs: two people and the edge between them, made, changed and removed by one
+commit. So whoever sees one half, or an age that the halves do not share, has seen a part of a commit.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+GRAPH = "team"
+RING = 40
+TALLIES = 4
+ACTORS = ("ann", "bob", "cid")
+# The sides of a pair; whoever was there before has none.
+SIDES = ("a", "b")
+
+SCHEMA = """
+node Person { name: String @key  pair: String?  side: String?  owner: I32?  age: I32? }
+node Counter { name: String @key  value: I64 }
+edge Knows: Person -> Person
+"""
+POINT = (
+    "query point($n: String) { match { $p: Person { name: $n } } return { $p.name as name, $p.age as age } }"
+)
+HOPS = """query hops($n: String) {
+  match { $p: Person { name: $n }  $p knows $f  $f knows $q }
+  return { $q.name as name, count($f) as ways } }"""
+OWNED = """query owned($o: I32) {
+  match { $p: Person { owner: $o } }
+  return { $p.pair as pair, $p.side as side, $p.age as age } }"""
+TWINS = """query twins($o: I32) {
+  match { $a: Person { owner: $o, side: "a" }  $a knows $b }
+  return { $a.pair as pair, $a.age as age, $b.pair as other, $b.age as other_age } }"""
+VALUE = "query value($n: String) { match { $c: Counter { name: $n } } return { $c.value as value } }"
+INSERT = """query add($a: String, $b: String, $p: String, $o: I32, $age: I32) {
+  insert Person { name: $a, pair: $p, side: "a", owner: $o, age: $age }
+  insert Person { name: $b, pair: $p, side: "b", owner: $o, age: $age }
+  insert Knows { from: $a, to: $b } }"""
+UPDATE = "query age($p: String, $age: I32) { update Person set { age: $age } where pair = $p }"
+DELETE = "query gone($p: String) { delete Person where pair = $p }"
+COUNT = "query count_up($n: String, $v: I64) { update Counter set { value: $v } where name = $n }"
+
+
+def member(pair: str, side: str) -> str:
+    """The name of one half of a pair."""
+    return f"{pair}-{side}"
+
+
+def pair_params(pair: str, owner: int, age: int) -> dict[str, Any]:
+    """What `INSERT` needs to make a pair."""
+    return {"a": member(pair, "a"), "b": member(pair, "b"), "p": pair, "o": owner, "age": age}
+
+
+def pair_records(pair: str, owner: int, age: int) -> list[dict[str, Any]]:
+    """The records of which a load makes the same pair."""
+    people = [
+        {
+            "type": "Person",
+            "data": {"name": member(pair, side), "pair": pair, "side": side, "owner": owner, "age": age},
+        }
+        for side in SIDES
+    ]
+    return [*people, {"edge": "Knows", "from": member(pair, "a"), "to": member(pair, "b")}]
+
+
+def tally(number: int) -> str:
+    """A branch on which nobody does anything but count."""
+    return f"tally-{number}"
+
+
+def ring_name(number: int) -> str:
+    """Somebody who was there before and stays as they are."""
+    return f"ring-{number % RING}"
+
+
+def ring_hops(number: int) -> dict[str, int]:
+    """Whom `HOPS` finds from somebody of the ring, and by how many ways: each knows the next one and the third.
+
+    >>> ring_hops(0)
+    {'ring-2': 1, 'ring-4': 2, 'ring-6': 1}
+    """
+    return {ring_name(number + 2): 1, ring_name(number + 4): 2, ring_name(number + 6): 1}
+
+
+def token_of(actor: str) -> str:
+    """What an actor proves itself with."""
+    return f"token-of-{actor}"
+
+
+def make_graph(folder: Path) -> Path:
+    """Make the graph in a folder, with its stored query and its policy; the file that a server starts from."""
+    import omnigraph as og
+
+    with og.init(str(folder / f"{GRAPH}.omni"), SCHEMA) as graph:
+        edges = [
+            {"from": ring_name(number), "to": ring_name(number + step)}
+            for number in range(RING)
+            for step in (1, 3)
+        ]
+        graph.load(
+            {
+                "Person": [{"name": ring_name(number)} for number in range(RING)],
+                "Counter": [{"name": "clicks", "value": 0}],
+                "Knows": edges,
+            }
+        )
+        for number in range(TALLIES):
+            graph.branches.create(tally(number))
+    (folder / "queries").mkdir()
+    (folder / "queries" / "twins.gq").write_text(TWINS, encoding="utf-8")
+    (folder / "policy.yaml").write_text(json.dumps(_policy()), encoding="utf-8")
+    (folder / "tokens.json").write_text(
+        json.dumps({actor: token_of(actor) for actor in ACTORS}), encoding="utf-8"
+    )
+    config = folder / "server.yaml"
+    graphs = {GRAPH: {"uri": f"{GRAPH}.omni", "queries": "queries", "policy": "policy.yaml"}}
+    config.write_text(json.dumps({"graphs": graphs}), encoding="utf-8")
+    return config
+
+
+def _policy() -> dict[str, Any]:
+    """Everybody may do what clients do, and nothing else."""
+    data = {"actors": {"group": "clients"}, "actions": ["read", "change", "invoke_query"]}
+    branches = {"actors": {"group": "clients"}, "actions": ["branch_create", "branch_delete", "branch_merge"]}
+    return {
+        "version": 1,
+        "groups": {"clients": list(ACTORS)},
+        "rules": [{"id": "data", "allow": data}, {"id": "branches", "allow": branches}],
+    }

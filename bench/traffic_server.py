@@ -1,0 +1,84 @@
+"""A server as a process of its own that can be killed, and started again where it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+
+_MAIN = "from omnigraph.cli.main import main; main()"
+_GRACE = 60
+
+
+class ServerProcess:
+    """`omnigraph serve` on one port for as long as the context lasts. Its log goes to a file."""
+
+    def __init__(self, config: Path, tokens: Path, log: Path) -> None:
+        self._config = config
+        self._tokens = tokens
+        self._log = log
+        self._process: subprocess.Popen[str] | None = None
+        # Bound and never listening: while the server is down nobody else gets the port. A client that tries to
+        # connect could otherwise be given it as its own, and talk to itself.
+        self._held = socket.socket()
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", 0))
+        self.port: int = self._held.getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> ServerProcess:
+        try:
+            self.start()
+        except BaseException:
+            self._held.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        self._held.close()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("OMNIGRAPH")}
+        arguments = ["serve", str(self._config), "--bind", f"127.0.0.1:{self.port}"]
+        with self._log.open("a", encoding="utf-8") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _MAIN, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**kept, "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE": str(self._tokens)},
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith("OMNIGRAPH_LISTEN_ADDR="):
+            self.kill()
+            last = self._log.read_text(encoding="utf-8").splitlines()[-5:]
+            raise RuntimeError("the server did not start: " + "\n".join(last))
+
+    def kill(self) -> None:
+        """End it at once, in the middle of whatever it does."""
+        if self._process is not None:
+            self._process.kill()
+            # Reaps it, and closes its output.
+            self._process.communicate()
+            self._process = None
+
+    def stop(self) -> int:
+        """Ask it to end; its exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        self._process.communicate(timeout=_GRACE)
+        code, self._process = self._process.returncode, None
+        return code

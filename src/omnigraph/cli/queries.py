@@ -1,0 +1,158 @@
+"""`omnigraph queries`: the stored queries of a configuration, and whether they fit the schemas of their graphs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from omnigraph.cli.clusters import find_source, resolve_cluster
+from omnigraph.cli.files import read_source
+from omnigraph.cli.output import count, readable, say, say_json
+from omnigraph.cli.scope import SHARED, JsonOption
+from omnigraph.cli.shell import FAILURE
+from omnigraph.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from omnigraph.api.hosting import GraphSource
+    from omnigraph.lang import ir
+    from omnigraph.lang.schema import Schema
+
+query_commands = typer.Typer(help="The stored queries of a configuration.", no_args_is_help=True)
+
+NONE = "(no stored queries registered)"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something about a stored query; `query` is a file where no query in it can be read."""
+
+    query: str
+    message: str
+
+    def to_json(self) -> dict[str, str]:
+        """The entry of a report."""
+        return {"query": self.query, "message": self.message}
+
+
+@dataclass
+class Findings:
+    """The stored queries of one graph that check, and what is wrong with the others."""
+
+    queries: dict[str, ir.CheckedQuery] = field(default_factory=dict)
+    breakages: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+
+
+@query_commands.command(epilog=SHARED)
+def validate(ctx: typer.Context, json: JsonOption = False) -> None:
+    """Check every stored query against the schema that its graph has now. Fails when one does not fit."""
+    found = _check(ctx)
+    if json:
+        breakages = [item.to_json() for item in found.breakages]
+        warnings = [item.to_json() for item in found.warnings]
+        say_json({"ok": not breakages, "breakages": breakages, "warnings": warnings})
+    else:
+        for item in found.breakages:
+            say(f"ERROR  query '{readable(item.query)}': {item.message}")
+        for item in found.warnings:
+            say(f"WARN  query '{readable(item.query)}': {item.message}")
+        if not found.breakages:
+            checked = count(len(found.queries), "stored query")
+            verb = "checks" if len(found.queries) == 1 else "check"
+            say(f"OK  {checked} type-{verb} against the schema" if found.queries else NONE)
+    if found.breakages:
+        raise typer.Exit(FAILURE)
+
+
+@query_commands.command("list", epilog=SHARED)
+def list_(ctx: typer.Context, json: JsonOption = False) -> None:
+    """List the stored queries with their parameters. Fails when one does not fit the schema of its graph."""
+    found = _check(ctx)
+    for item in found.breakages:
+        raise InvalidInput(
+            f"stored query '{item.query}': {item.message}",
+            hint="`omnigraph queries validate` lists everything that is wrong",
+        )
+    queries = [found.queries[name] for name in sorted(found.queries)]
+    if json:
+        say_json({"queries": [_describe(item) for item in queries]})
+        return
+    if not queries:
+        say(NONE)
+    for query in queries:
+        for line in _lines(query):
+            say(line)
+
+
+def _check(ctx: typer.Context) -> Findings:
+    hosting, scope = resolve_cluster(ctx)
+    source = find_source(hosting, scope)
+    return Findings() if source.queries is None else check_folder(Path(source.queries), _schema(source))
+
+
+def check_folder(folder: Path, schema: Schema) -> Findings:
+    """Every query of every ``.gq`` file of a folder against a schema."""
+    from omnigraph.lang.lint import lint_queries
+    from omnigraph.lang.source import Source
+
+    if not folder.is_dir():
+        raise InvalidInput(f"there is no folder of queries at {folder}")
+    found = Findings()
+    for path in sorted(folder.glob("*.gq")):
+        report = lint_queries(Source(read_source(str(path)), str(path)), schema)
+        broken = [item for item in report.findings if item.severity == "error"]
+        found.breakages += [Problem(path.name, item.message) for item in broken]
+        for result in report.results:
+            found.warnings += [Problem(result.name, text) for text in result.warnings]
+            found.breakages += [Problem(result.name, item.text) for item in result.diagnostics]
+            if result.name in found.queries:
+                found.breakages.append(Problem(result.name, "there is more than one query of this name"))
+            elif result.checked is not None:
+                found.queries[result.name] = result.checked
+    return found
+
+
+def _schema(source: GraphSource) -> Schema:
+    from omnigraph.api.entry import open as open_graph
+    from omnigraph.store.options import s3_options
+
+    with open_graph(source.uri, "r", storage_options=s3_options(os.environ)) as graph:
+        return graph.snapshot().catalog.schema
+
+
+def _describe(query: ir.CheckedQuery) -> dict[str, Any]:
+    # Whatever is stored is offered to models too, under its own name.
+    found: dict[str, Any] = {
+        "name": query.name,
+        "mcp_expose": True,
+        "tool_name": query.name,
+        "mutation": _mutates(query),
+    }
+    for member in ("description", "instruction"):
+        if getattr(query, member) is not None:
+            found[member] = getattr(query, member)
+    params = [
+        {"name": item.name, "type": str(item.type.core), "nullable": item.type.nullable}
+        for item in query.params
+    ]
+    return {**found, "params": params}
+
+
+def _lines(query: ir.CheckedQuery) -> Iterator[str]:
+    kind = "mutation" if _mutates(query) else "read"
+    params = ", ".join(f"${item.name}: {item.type}" for item in query.params)
+    yield f"{kind}  {query.name}({params}) [mcp: {query.name}]"
+    for member in ("description", "instruction"):
+        if getattr(query, member) is not None:
+            yield f"  {member}: {readable(getattr(query, member))}"
+
+
+def _mutates(query: ir.CheckedQuery) -> bool:
+    from omnigraph.lang import ir
+
+    return isinstance(query, ir.MutationQuery)

@@ -1,0 +1,1 @@
+"""The API over HTTP: a `Graph` whose calls a server answers."""

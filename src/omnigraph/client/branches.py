@@ -1,0 +1,71 @@
+"""The branches of a graph that a server has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from omnigraph.api.commits import Branch
+from omnigraph.api.graph import Branches
+from omnigraph.api.merges import Merged, Resolve
+from omnigraph.api.wire import decode, plain
+from omnigraph.client.states import segment, state_of
+
+if TYPE_CHECKING:
+    from omnigraph.client.acting import Acting
+    from omnigraph.client.transport import Transport
+
+
+class RemoteBranches(Branches):
+    """The branches of a graph; each call is one request."""
+
+    def __init__(self, transport: Transport, acting: Acting) -> None:
+        self._transport = transport
+        self._acting = acting
+
+    def list(self) -> list[str]:
+        """Names of all branches, sorted."""
+        found: list[str] = self._transport.call("GET", "/branches")["branches"]
+        return found
+
+    def create(
+        self, name: str, source: str = "main", *, at: str | datetime | None = None, actor: str | None = None
+    ) -> Branch:
+        """Make a branch at another's head, or at a commit or moment; see `Branches.create`."""
+        self._acting.check(actor)
+        state = state_of(source, at)
+        state.pop("branch", None)
+        body = {"name": name, "from": source, **state}
+        return decode(Branch, self._transport.call("POST", "/branches", body=body, writes=True))
+
+    def delete(self, name: str) -> None:
+        """Delete a branch; its name is free at once."""
+        self._transport.call("DELETE", f"/branches/{segment(name)}", writes=True)
+
+    def merge(
+        self,
+        source: str,
+        into: str = "main",
+        *,
+        delete_source: bool = False,
+        resolve: Resolve = None,
+        dry_run: bool = False,
+        message: str | None = None,
+        if_commit: str | None = None,
+        actor: str | None = None,
+        progress: Callable[[str, int], None] | None = None,  # noqa: ARG002 - servers do not tell
+    ) -> Merged:
+        """Bring what a branch did into another, as one commit; see `Branches.merge`."""
+        self._acting.check(actor)
+        body = {
+            "source": source,
+            "target": into,
+            "delete_branch": delete_source,
+            "resolve": plain(resolve),
+            "dry_run": dry_run,
+            "message": message,
+            "if_commit": if_commit,
+        }
+        found = self._transport.call("POST", "/branches/merge", body=body, writes=not dry_run)
+        return decode(Merged, found)

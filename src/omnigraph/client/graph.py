@@ -1,0 +1,342 @@
+"""`RemoteGraph`: a graph whose calls a server answers, with the results and errors of one that is opened here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from omnigraph.api.commits import Commit, Index, Optimized, Receipt, Recovery, Repair
+from omnigraph.api.exports import ExportFormat, ExportRequest
+from omnigraph.api.graph import Graph
+from omnigraph.api.loads import LoadMode, LoadReceipt, LoadRequest, Rejects
+from omnigraph.api.merges import Merged, Resolve
+from omnigraph.api.result import Result
+from omnigraph.api.wire import decode, decode_snapshot, plain, read_result
+from omnigraph.client.acting import Acting, refuse_spark
+from omnigraph.client.branches import RemoteBranches
+from omnigraph.client.changes import RemoteChangeReads
+from omnigraph.client.schemas import RemoteSchemaView
+from omnigraph.client.states import condition, segment, state_of
+from omnigraph.client.stored import QueryEntry, StoredCalls
+from omnigraph.lang.params import bind_params
+from omnigraph.pipeline.engines import Engine
+
+if TYPE_CHECKING:
+    from omnigraph.client.transport import Transport
+    from omnigraph.graph.snapshot import Snapshot
+
+
+class RemoteGraph(RemoteChangeReads, Graph):
+    """A handle on a graph that a server has. Safe to share between threads; it pickles to its address and token.
+
+    The token decides who acts, so `actor` of a call may only repeat it. A snapshot tells what a state consists of,
+    and can be named in other calls; its rows are read by queries. Only `load` and `export` call `progress`.
+    """
+
+    def __init__(self, transport: Transport, actor: str | None, opened: Mapping[str, Any]) -> None:
+        # Not the constructor of `Graph`: here is no storage, and every member that would need it is another one.
+        self._transport = transport
+        self._acting = Acting(actor)
+        self._opened = dict(opened)
+        self._is_view = False
+        self.branches = RemoteBranches(transport, self._acting)
+        self.schema = RemoteSchemaView(transport, self._acting)
+        self._stored = StoredCalls(transport)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from omnigraph.client.entry import reconnect
+
+        return reconnect, tuple(self._opened[name] for name in ("url", "graph", "token", "timeout"))
+
+    def __enter__(self) -> RemoteGraph:
+        return self
+
+    def __repr__(self) -> str:
+        return f"RemoteGraph({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """The graph's address on the server."""
+        return self._transport.url
+
+    @property
+    def actor(self) -> str | None:
+        """Whom the token acts for; None where the server asks for none."""
+        return self._acting.actor
+
+    def acting_as(self, actor: str | None) -> RemoteGraph:
+        """The same handle, for the same actor: `InvalidInput` for another one. Closing it does nothing."""
+        view = RemoteGraph(self._transport, self._acting.check(actor), self._opened)
+        view._is_view = True
+        return view
+
+    def close(self) -> None:
+        """Let go of the connections. Calls after this are refused; closing twice is closing once."""
+        if not self._is_view:
+            self._transport.close()
+
+    # --- stored queries ----------------------------------------------------------------------------------
+
+    def queries(self) -> list[QueryEntry]:
+        """The queries that the server keeps for this graph, by name."""
+        return self._stored.list()
+
+    def invoke(
+        self,
+        name: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str = "main",
+        at: str | datetime | Snapshot | None = None,
+        if_commit: str | None = None,
+        expect_mutation: bool | None = None,
+    ) -> Result | Receipt:
+        """Run a stored query: a `Result` from one that reads, a `Receipt` from one that writes.
+
+        `at` is for reads and `if_commit` for mutations, as for `query` and `mutate`. With `expect_mutation` one of
+        the other kind is `InvalidInput` and not run. Whoever may invoke none gets `NotFound` for every name.
+        """
+        return self._stored.invoke(name, params, branch, at, if_commit, expect_mutation)
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def query(
+        self,
+        source: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        at: str | datetime | Snapshot | None = None,
+        engine: Engine = "auto",
+        spark: Any = None,
+    ) -> Result:
+        """Run a read on one consistent state; see `Graph.query`. The server decides how."""
+        refuse_spark(engine, spark)
+        return read_result(self._transport.arrow("/query", _asked(source, params, name, branch, at)))
+
+    def dataframe(
+        self,
+        source: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        at: str | datetime | Snapshot | None = None,
+        spark: Any = None,
+    ) -> Any:
+        """The rows of a read as a DataFrame of Spark. They have come from the server when this returns."""
+        from omnigraph.pipeline.result_frame import result_frame
+        from omnigraph.pipeline.session import session_for
+
+        found = self.query(source, params, name=name, branch=branch, at=at)
+        return result_frame(session_for(spark), found.table, found.types)
+
+    def explain(
+        self,
+        source: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        at: str | datetime | Snapshot | None = None,
+    ) -> str:
+        """How the server would run a read; see `Graph.explain`."""
+        body = _asked(source, params, name, branch, at)
+        return str(self._transport.call("POST", "/explain", body=body)["plan"])
+
+    def get(
+        self,
+        type_name: str,
+        id: str,  # noqa: A002 - the name is part of the API
+        *,
+        branch: str = "main",
+        at: str | datetime | Snapshot | None = None,
+    ) -> dict[str, Any] | None:
+        """One node or edge by its id, or None; see `Graph.get`."""
+        params = {"type": type_name, "id": id, **state_of(branch, at)}
+        found: dict[str, Any] | None = self._transport.call("GET", "/entity", params=params)["entity"]
+        return found
+
+    def export(
+        self,
+        target: str | Path | IO[str],
+        *,
+        branch: str = "main",
+        at: str | datetime | Snapshot | None = None,
+        types: Sequence[str] | None = None,
+        progress: Callable[[str, int], None] | None = None,
+        format: ExportFormat = "ndjson",  # noqa: A002 - the name is part of the API
+        engine: Engine = "auto",
+        spark: Any = None,
+        overwrite: bool = False,
+    ) -> int:
+        """Write a state to files here; see `Graph.export`."""
+        from omnigraph.client.exports import fetch_export
+
+        request = ExportRequest(target, branch, at, types, progress, format, engine, spark, overwrite)
+        return fetch_export(self._transport, request)
+
+    # --- writing -----------------------------------------------------------------------------------------
+
+    def mutate(
+        self,
+        source: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        actor: str | None = None,
+    ) -> Receipt:
+        """Run a mutation query as one commit; see `Graph.mutate`.
+
+        `OutcomeUnknown` when the answer never came. With an `idempotency_key` the request is then sent once more.
+        """
+        self._acting.check(actor)
+        body = {
+            **_asked(source, params, name, branch, None),
+            "message": message,
+            "idempotency_key": idempotency_key,
+        }
+        path = "/mutate" if if_commit is None else "/mutate/if-graph-commit"
+        found = self._transport.call("POST", path, body=body, headers=condition(if_commit), writes=True)
+        return decode(Receipt, found)
+
+    def load(
+        self,
+        source: Any = None,
+        mode: LoadMode = "append",
+        *,
+        branch: str = "main",
+        create_from: str | None = None,
+        engine: Engine = "auto",
+        rejects: Rejects | None = None,
+        permissive: bool = False,
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        actor: str | None = None,
+        progress: Callable[[str, int], None] | None = None,
+        spark: Any = None,
+        dry_run: bool = False,
+        mapping: str | Path | Mapping[str, Any] | None = None,
+    ) -> LoadReceipt:
+        """Load many records as one commit; see `Graph.load`. Files that are here are sent as they are."""
+        from omnigraph.client.loads import send_load
+
+        request = LoadRequest(
+            source,
+            mode,
+            branch,
+            create_from,
+            engine,
+            rejects,
+            permissive,
+            message,
+            if_commit,
+            idempotency_key,
+            self._acting.check(actor),
+            progress,
+            spark,
+            dry_run,
+            mapping,
+        )
+        return send_load(self._transport, request)
+
+    def revert(
+        self,
+        commit_id: str,
+        *,
+        branch: str = "main",
+        resolve: Resolve = None,
+        dry_run: bool = False,
+        message: str | None = None,
+        if_commit: str | None = None,
+        actor: str | None = None,
+        progress: Callable[[str, int], None] | None = None,  # noqa: ARG002 - servers do not tell
+    ) -> Merged:
+        """Undo one commit with a new one; see `Graph.revert`."""
+        self._acting.check(actor)
+        body = {
+            "branch": branch,
+            "resolve": plain(resolve),
+            "dry_run": dry_run,
+            "message": message,
+            "if_commit": if_commit,
+        }
+        path = f"/commits/{segment(commit_id)}/revert"
+        return decode(Merged, self._transport.call("POST", path, body=body, writes=not dry_run))
+
+    # --- history -----------------------------------------------------------------------------------------
+
+    def commits(self, branch: str = "main", limit: int | None = 50, actor: str | None = None) -> list[Commit]:
+        """A branch's history, newest first; see `Graph.commits`."""
+        params = {"branch": branch, "limit": limit, "actor": actor}
+        return [decode(Commit, item) for item in self._transport.call("GET", "/commits", params=params)]
+
+    def commit(self, id: str) -> Commit:  # noqa: A002 - the name is part of the API
+        """A commit by its id."""
+        return decode(Commit, self._transport.call("GET", f"/commits/{segment(id)}"))
+
+    def recoveries(self) -> list[Recovery]:
+        """What became of bulk writes that were interrupted; see `Graph.recoveries`."""
+        return [decode(Recovery, item) for item in self._transport.call("GET", "/recoveries")]
+
+    def snapshot(self, branch: str = "main", at: str | datetime | Snapshot | None = None) -> Snapshot:
+        """The state of a branch, or of a commit or moment: its commit, its schema, its types and their sizes."""
+        found = decode_snapshot(self._transport.call("GET", "/snapshot", params=state_of(branch, at)))
+        return found if at is None or isinstance(at, datetime) else replace(found, branch=branch.strip())
+
+    # --- maintenance -------------------------------------------------------------------------------------
+
+    def cleanup(
+        self, keep: int | None = None, older_than: str | None = None, confirm: bool = False
+    ) -> dict[str, Any]:
+        """Remove data that only old commits need; see `Graph.cleanup`."""
+        body = {"keep": keep, "older_than": older_than, "confirm": confirm}
+        found: dict[str, Any] = self._transport.call("POST", "/cleanup", body=body, writes=confirm)
+        return found
+
+    def optimize(
+        self,
+        *,
+        branch: str = "main",
+        engine: Engine = "auto",
+        message: str | None = None,
+        actor: str | None = None,
+        progress: Callable[[str, int], None] | None = None,  # noqa: ARG002 - servers do not tell
+        spark: Any = None,
+    ) -> Optimized:
+        """Make a branch's types quick to read again, as one commit; see `Graph.optimize`."""
+        refuse_spark(engine, spark)
+        self._acting.check(actor)
+        body = {"branch": branch, "message": message}
+        return decode(Optimized, self._transport.call("POST", "/optimize", body=body, writes=True))
+
+    def repair(self, confirm: bool = False) -> Repair:
+        """Settle what interrupted bulk writes left behind; see `Graph.repair`."""
+        found = self._transport.call("POST", "/repair", body={"confirm": confirm}, writes=confirm)
+        return decode(Repair, found)
+
+    def indexes(self, *, branch: str = "main", at: str | datetime | Snapshot | None = None) -> list[Index]:
+        """The indexes, and how many rows each covers; see `Graph.indexes`."""
+        found = self._transport.call("GET", "/indexes", params=state_of(branch, at))
+        return [decode(Index, item) for item in found]
+
+
+def _asked(
+    source: str,
+    params: Mapping[str, Any] | None,
+    name: str | None,
+    branch: str,
+    at: str | datetime | Snapshot | None,
+) -> dict[str, Any]:
+    # No parameter is known here; that they are a mapping at all is seen without.
+    bind_params((), params)
+    return {"query": source, "name": name, "params": plain(params), **state_of(branch, at)}

@@ -1,0 +1,105 @@
+"""Loads of a served graph: what is here is sent as it is, in bounded memory, and the server loads it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from omnigraph.api.loads import LoadReceipt, LoadRequest, RejectedRecords, Rejects, check_load
+from omnigraph.api.wire import decode, decode_error, decode_snapshot
+from omnigraph.client.acting import refuse_spark
+from omnigraph.client.failures import garbled
+from omnigraph.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import httpx
+
+    from omnigraph.client.forms import Part
+    from omnigraph.client.transport import Transport
+    from omnigraph.store.options import StorageOptions
+
+PATH: Final = "/load/files"
+
+
+def send_load(
+    transport: Transport, request: LoadRequest, options: StorageOptions | None = None
+) -> LoadReceipt:
+    """Send what is to be loaded and have it loaded; the receipt and the refusals are those of `run_load`.
+
+    `options` are how to reach files that are in a store. `progress` is told how many bytes have been sent so far.
+    """
+    from omnigraph.client.forms import Form
+
+    check_load(request)
+    refuse_spark(request.engine, request.spark)
+    form = Form(_parts(transport, request, options or {}), request.progress)
+    headers = {"Content-Type": form.content_type}
+    with transport.send(
+        "POST", PATH, params=_params(request), headers=headers, content=form.chunks()
+    ) as response:
+        if request.rejects is not None:
+            return _receipt_after_rejects(response, request.rejects)
+        response.read()
+        return decode(LoadReceipt, _json(response))
+
+
+def _params(request: LoadRequest) -> dict[str, Any]:
+    flags = {
+        "permissive": request.permissive,
+        "dry_run": request.dry_run,
+        "rejects": request.rejects is not None,
+    }
+    return {
+        "branch": request.branch,
+        "from": request.create_from,
+        "mode": request.mode,
+        "message": request.message,
+        "if_commit": request.if_commit,
+        "idempotency_key": request.idempotency_key,
+        **{name: "true" for name, given in flags.items() if given},
+    }
+
+
+def _parts(transport: Transport, request: LoadRequest, options: StorageOptions) -> list[Part]:
+    from omnigraph.client.load_parts import list_parts
+
+    found = list_parts(request.source, request.mapping, options)
+    if found is None:
+        _explain(transport, request, options)
+    return found
+
+
+def _explain(transport: Transport, request: LoadRequest, options: StorageOptions) -> NoReturn:
+    """Say what is wrong with a source, as it would be said where the graph is: that takes the schema."""
+    from omnigraph.write.mapping import read_mapping
+    from omnigraph.write.sources import open_source
+
+    branch = request.create_from or request.branch
+    catalog = decode_snapshot(transport.call("GET", "/snapshot", params={"branch": branch})).catalog
+    mapping = None if request.mapping is None else read_mapping(request.mapping, catalog, options)
+    open_source(request.source, catalog, options=options, mapping=mapping)
+    raise InvalidInput(f"cannot load from {type(request.source).__name__}")
+
+
+def _receipt_after_rejects(response: httpx.Response, target: Rejects) -> LoadReceipt:
+    """Pass rejected records on as they come; the last line is what became of the load."""
+    from omnigraph.api.upload_lines import read_lines
+
+    with ExitStack() as opened:
+        rejected = RejectedRecords(target, opened)
+        for told in read_lines(response.iter_lines()):
+            match told:
+                case {"receipt": receipt}:
+                    return decode(LoadReceipt, receipt)
+                case {"exception": error}:
+                    raise decode_error(error)
+                case {"error": _, "record": _}:
+                    rejected.tell(told)
+    raise garbled(response)
+
+
+def _json(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError as error:
+        raise garbled(response) from error

@@ -1,0 +1,86 @@
+"""The schema of a graph that a server has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.api.commits import Commit
+from omnigraph.api.schemas import SchemaApplied, SchemaView, read_change
+from omnigraph.api.wire import decode, plain
+from omnigraph.client.states import state_of
+from omnigraph.write.expression import Expression
+
+if TYPE_CHECKING:
+    from omnigraph.catalog.steps import Plan
+    from omnigraph.client.acting import Acting
+    from omnigraph.client.transport import Transport
+
+
+class RemoteSchemaView(SchemaView):
+    """The schema of a graph. Texts are read and plans are made here, from the schema that the server has."""
+
+    def __init__(self, transport: Transport, acting: Acting) -> None:
+        self._transport = transport
+        self._acting = acting
+
+    def source(self, branch: str = "main", at: str | datetime | None = None) -> str:
+        """The text of the schema that was accepted."""
+        return str(self._transport.call("GET", "/schema", params=state_of(branch, at))["schema_source"])
+
+    def plan(
+        self,
+        text: str | Path,
+        *,
+        allow_data_loss: bool = False,
+        branch: str = "main",
+        backfill: Mapping[str, Any] | None = None,
+    ) -> Plan:
+        """The steps from a branch's schema to another; see `SchemaView.plan`."""
+        from omnigraph.catalog.catalog import Catalog
+
+        change = read_change(text, allow_data_loss, backfill)
+        state = self._transport.call("GET", "/snapshot", params={"branch": branch})
+        return change.plan(Catalog.from_json(state["catalog"]))
+
+    def apply(
+        self,
+        text: str | Path,
+        *,
+        allow_data_loss: bool = False,
+        branch: str = "main",
+        backfill: Mapping[str, Any] | None = None,
+        message: str | None = None,
+        if_commit: str | None = None,
+        actor: str | None = None,
+    ) -> SchemaApplied:
+        """Make a schema the accepted one of a branch, as one commit; see `SchemaView.apply`."""
+        from omnigraph.catalog.catalog import Catalog
+
+        self._acting.check(actor)
+        change = read_change(text, allow_data_loss, backfill)
+        body = {
+            "schema_source": change.source,
+            "allow_data_loss": allow_data_loss,
+            "branch": branch,
+            "message": message,
+            "if_commit": if_commit,
+            "backfill": [_filling(name, value) for name, value in (backfill or {}).items()] or None,
+        }
+        found = self._transport.call("POST", "/schema/apply", body=body, writes=True)
+        before = Catalog.from_json(found["before"])
+        return SchemaApplied(
+            found["applied"],
+            None if found["commit"] is None else decode(Commit, found["commit"]),
+            change.plan(before),
+            found["graph_manifest_version"],
+            before,
+        )
+
+
+def _filling(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, Expression):
+        return {"property": name, "expr": value.text}
+    return {"property": name, "value": plain(value)}

@@ -1,0 +1,82 @@
+"""How requests name things: states, commits in headers, names in paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import quote
+
+from omnigraph.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from omnigraph.graph.snapshot import Snapshot
+
+IF_COMMIT: Final = "Omnigraph-If-Graph-Commit"
+
+At: TypeAlias = "str | datetime | Snapshot | None"
+
+
+def state_of(branch: str, at: At = None) -> dict[str, str]:
+    """The members that name a state: a branch, a commit, or a moment on a branch.
+
+    >>> state_of("main", "01J"), state_of("main", datetime(2024, 1, 31, 9, 30))
+    ({'snapshot': '01J'}, {'branch': 'main', 'at': '2024-01-31T09:30:00+00:00'})
+    """
+    if at is None:
+        return {"branch": branch}
+    if isinstance(at, datetime):
+        return {"branch": branch, "at": moment(at)}
+    return {"snapshot": at if isinstance(at, str) else at.commit_id}
+
+
+def moment(at: datetime) -> str:
+    """A moment in ISO 8601; without a zone it is one of UTC, as everywhere in a graph."""
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).isoformat()
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path, whatever is in it.
+
+    >>> segment("feature/x"), segment("..")
+    ('feature%2Fx', '%2E%2E')
+    """
+    if not name:
+        raise InvalidInput("an empty name is the name of nothing")
+    return quote(name, safe="").replace(".", "%2E")
+
+
+def condition(commit_id: str | None) -> dict[str, str] | None:
+    """The header of a write that only happens on top of a commit."""
+    if commit_id is None:
+        return None
+    if not commit_id.isascii() or not commit_id.isalnum():
+        raise InvalidInput(f"{commit_id!r} is not the id of a commit")
+    return {IF_COMMIT: commit_id}
+
+
+def lines_of(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Chunks of a text cut anew, each into whole lines, of which there may be many.
+
+    >>> list(lines_of(iter([b"a\\nb", b"b", b"\\n", b"c"])))
+    [b'a\\n', b'bb\\n', b'c']
+    """
+    rest: list[bytes] = []
+    for chunk in chunks:
+        end = chunk.rfind(b"\n") + 1
+        if not end:
+            rest.append(chunk)
+            continue
+        yield b"".join((*rest, chunk[:end]))
+        rest = [chunk[end:]] if end < len(chunk) else []
+    if rest:
+        yield b"".join(rest)
+
+
+def filter_of(kinds: Any, types: Any, ops: Any) -> Mapping[str, Any]:
+    """The parameters that choose changes, when they are such."""
+    from omnigraph.api.changes import ChangeFilter
+
+    wanted = ChangeFilter.of(kinds, types, ops)
+    parts = {"kind": wanted.kinds, "type": wanted.types, "op": wanted.ops}
+    return {name: list(part) for name, part in parts.items() if part}

@@ -1,0 +1,71 @@
+"""Stored queries: what only servers have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.api.commits import Receipt
+from omnigraph.api.wire import decode, plain, read_result
+from omnigraph.client.states import At, condition, segment, state_of
+
+if TYPE_CHECKING:
+    from omnigraph.api.result import Result
+    from omnigraph.client.transport import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class QueryParam:
+    """A parameter of a stored query. `item_kind` is that of a list's items, `vector_dim` the length of a vector."""
+
+    name: str
+    kind: str
+    nullable: bool
+    item_kind: str | None = None
+    vector_dim: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEntry:
+    """A query that a server keeps, to be run by its name."""
+
+    name: str
+    tool_name: str
+    mutation: bool
+    params: tuple[QueryParam, ...] = ()
+    description: str | None = None
+    instruction: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCalls:
+    """The calls of stored queries of one graph."""
+
+    transport: Transport
+
+    def list(self) -> list[QueryEntry]:
+        """Every stored query, by name."""
+        return [decode(QueryEntry, item) for item in self.transport.call("GET", "/queries")["queries"]]
+
+    def invoke(
+        self,
+        name: str,
+        params: Mapping[str, Any] | None,
+        branch: str,
+        at: At,
+        if_commit: str | None,
+        expect_mutation: bool | None,
+    ) -> Result | Receipt:
+        """Run one. Whether it writes is known by what comes back: until then it may, unless a state is named."""
+        from omnigraph.client.transport import ROWS, is_arrow, json_of
+
+        path = f"/queries/{segment(name)}"
+        response = self.transport.request(
+            "POST",
+            path if if_commit is None else f"{path}/if-graph-commit",
+            body={"params": plain(params), "expect_mutation": expect_mutation, **state_of(branch, at)},
+            headers={**ROWS, **(condition(if_commit) or {})},
+            writes=at is None and expect_mutation is not False,
+        )
+        return read_result(response.content) if is_arrow(response) else decode(Receipt, json_of(response))

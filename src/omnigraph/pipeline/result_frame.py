@@ -1,0 +1,26 @@
+"""Rows that are at hand as a DataFrame of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from omnigraph.catalog.columns import spark_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from omnigraph.lang.types import PropType
+
+
+def result_frame(spark: SparkSession, table: pa.Table, types: Sequence[PropType]) -> DataFrame:
+    """The rows of a result with the column types that a query on Spark gives; they travel with the plan."""
+    from pyspark.sql.types import StructType
+
+    ddl = ", ".join(
+        f"`{name}` {spark_type(kind)}" for name, kind in zip(table.column_names, types, strict=True)
+    )
+    schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
+    return spark.createDataFrame(table, schema)

@@ -1,0 +1,153 @@
+"""The route that loads files of any size and kind as one commit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Final
+
+from anyio import CancelScope
+from fastapi import Depends, Query
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from omnigraph.api.bodies import load_body
+from omnigraph.api.graph import Graph
+from omnigraph.api.loads import LoadReceipt
+from omnigraph.api.wire import EXACT, encode, encode_error
+from omnigraph.errors import OmnigraphError, StorageError
+from omnigraph.server import answers
+from omnigraph.server.bodies import Branch, Mode
+from omnigraph.server.failures import CODES, failure
+from omnigraph.server.loads import NDJSON, FromQuery, allow_load
+from omnigraph.server.rejects import RejectLines
+from omnigraph.server.requests import BATCH_BYTES, Call, Called, bounded
+from omnigraph.server.routing import WRITTEN, Responses, graph_router
+from omnigraph.server.upload_sources import sent_source
+from omnigraph.server.uploads import FORM, Upload, boundary_of
+
+router = graph_router("loads", *WRITTEN, 412)
+
+LOAD_RESOURCE: Final = "load_bytes"
+# So much is written to the disk at a time, aside from the loop.
+_WRITTEN_AT_ONCE = 1 << 20
+_DONE: Responses = {200: {"description": "Done.", "content": {EXACT: {}, NDJSON: {}}}}
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            FORM: {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "records": {"type": "string", "format": "binary"},
+                        "mapping": {"type": "string", "format": "binary"},
+                    },
+                    "additionalProperties": {"type": "string", "format": "binary"},
+                }
+            }
+        },
+    }
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How files are to be loaded."""
+
+    branch: Branch = "main"
+    from_: FromQuery = None
+    mode: Mode = "merge"
+    permissive: bool = False
+    message: str | None = None
+    if_commit: str | None = None
+    idempotency_key: str | None = None
+    dry_run: bool = False
+    rejects: Annotated[bool, Query(description="Leave out what is wrong by itself, and tell it.")] = False
+
+
+@router.post("/load/files", response_model=answers.Load, responses=_DONE, openapi_extra=_BODY)
+async def load_files(call: Called, wanted: Annotated[Options, Depends()]) -> Response:
+    """Load files: `records` are of graph records, others of the type that they are named by, such as ``Person``.
+
+    The name of a file says what format it has. `mapping` says which columns fill which properties. Nothing of the
+    body is read before it is known that the caller may load. With `rejects`, what is wrong by itself is left out;
+    the answer then has a line for each such record, and last one with the receipt.
+    """
+    await allow_load(call, wanted.branch, wanted.from_)
+    boundary = boundary_of(call.request.headers.get("content-type", ""))
+    # What has arrived is on the disk, not in memory.
+    held = min(call.size or BATCH_BYTES, BATCH_BYTES)
+    with call.admission.admit(call.actor, held):
+        async with _received(call, boundary) as upload:
+            return await call.read(partial(_load, call, wanted, upload))
+
+
+@asynccontextmanager
+async def _received(call: Call, boundary: bytes) -> AsyncIterator[Upload]:
+    """The parts of the body, for as long as the context lasts."""
+    upload = Upload(boundary)
+    try:
+        gathered = bytearray()
+        limit = call.request.app.state.hosted.limits.load_bytes
+        async for chunk in bounded(call.request, limit, LOAD_RESOURCE):
+            gathered += chunk
+            if len(gathered) >= _WRITTEN_AT_ONCE:
+                await run_in_threadpool(upload.write, bytes(gathered))
+                gathered.clear()
+        await run_in_threadpool(upload.write, bytes(gathered))
+        upload.finish()
+        yield upload
+    finally:
+        # Also when the request is given up.
+        with CancelScope(shield=True):
+            await run_in_threadpool(upload.close)
+
+
+def _load(call: Call, wanted: Options, upload: Upload, graph: Graph) -> Any:
+    rejected = RejectLines(upload, exact=call.exact) if wanted.rejects else None
+    try:
+        receipt = _loaded(graph, wanted, upload, rejected)
+    except OmnigraphError as error:
+        found = upload.renamed_error(error)
+        if rejected is not None and rejected.count and call.exact and failure(found)[0] < 500:
+            # Whoever loads where the graph is has the rejects also when the load fails in the end.
+            return rejected.response({"exception": encode_error(found)})
+        if rejected is not None:
+            rejected.close()
+        if isinstance(found, StorageError) and _is_about(found, upload):
+            return _unreadable(found, exact=call.exact)
+        raise
+    body = encode(receipt) if call.exact else load_body(receipt, None, wanted.from_, call.actor)
+    return body if rejected is None else rejected.response({"receipt": body})
+
+
+def _loaded(graph: Graph, wanted: Options, upload: Upload, rejected: RejectLines | None) -> LoadReceipt:
+    with sent_source(upload.parts) as (source, mapping):
+        return graph.load(
+            source,
+            wanted.mode,
+            branch=wanted.branch,
+            create_from=wanted.from_,
+            engine="local",
+            rejects=None if rejected is None else rejected.take,
+            permissive=wanted.permissive,
+            message=wanted.message,
+            if_commit=wanted.if_commit,
+            idempotency_key=wanted.idempotency_key,
+            dry_run=wanted.dry_run,
+            mapping=mapping,
+        )
+
+
+def _is_about(error: StorageError, upload: Upload) -> bool:
+    return error.details.get("source") in {part.label or part.name for part in upload.parts}
+
+
+def _unreadable(error: StorageError, *, exact: bool) -> Response:
+    """The refusal of a file that breaks off or cannot be unpacked: it is the client's, not the graph's."""
+    told = {"exception": encode_error(error)} if exact else {}
+    return JSONResponse({"error": error.message, "code": CODES[400], **told}, 400)

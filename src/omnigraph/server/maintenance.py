@@ -1,0 +1,85 @@
+"""Routes that keep a graph quick and small, and tell how it is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from starlette.responses import Response
+
+from omnigraph.api.bodies import commit_body
+from omnigraph.api.commits import Optimized
+from omnigraph.api.graph import Graph
+from omnigraph.server import maintenance_answers as answers
+from omnigraph.server.bodies import CleanupRequest, OptimizeRequest, RepairRequest
+from omnigraph.server.failures import STORAGE_FAILED
+from omnigraph.server.logs import LOGGER
+from omnigraph.server.reads import NamedState
+from omnigraph.server.requests import Call, Called
+from omnigraph.server.routing import EXACTLY, WRITTEN, graph_router, refusals
+
+router = graph_router("maintenance")
+
+
+@router.get("/indexes", response_model=answers.Indexes, responses=EXACTLY)
+async def indexes(call: Called, named: NamedState) -> Response:
+    """The indexes of a state, and how many rows each covers."""
+    named.check(call)
+    return await call.read(
+        lambda graph: graph.indexes(**named.place),
+        lambda found: {"indexes": [asdict(item) for item in found]},
+    )
+
+
+@router.post("/optimize", response_model=answers.Optimized, responses={**EXACTLY, **refusals(*WRITTEN)})
+async def optimize(call: Called, body: OptimizeRequest | None = None) -> Response:
+    """Make a branch quick to read again, as one commit, or none when there is nothing to do."""
+    asked = body or OptimizeRequest()
+    call.allow("change", asked.branch)
+
+    def work(graph: Graph) -> Optimized:
+        # A server does not start Spark: who wants that opens the graph where its storage is.
+        done = graph.optimize(branch=asked.branch, engine="local", message=asked.message)
+        told = (replace(item, error=_told(call, item.type_key, item.error)) for item in done.datasets)
+        return replace(done, datasets=tuple(told))
+
+    return await call.write(work, _show)
+
+
+@router.post("/cleanup", response_model=answers.Cleaned, responses={**EXACTLY, **refusals(415, 429)})
+async def cleanup(call: Called, body: CleanupRequest | None = None) -> Response:
+    """Remove data that only old commits need; without `confirm` only tell what would go."""
+    asked = body or CleanupRequest()
+    call.allow("change", "main")
+
+    def work(graph: Graph) -> dict[str, Any]:
+        done = graph.cleanup(asked.keep, asked.older_than, asked.confirm)
+        told = [{**item, "error": _told(call, item["type_key"], item["error"])} for item in done["datasets"]]
+        return {**done, "datasets": told}
+
+    return await call.write(work)
+
+
+@router.post("/repair", response_model=answers.Repaired, responses={**EXACTLY, **refusals(415, 429)})
+async def repair(call: Called, body: RepairRequest | None = None) -> Response:
+    """Settle what interrupted bulk writes left behind; without `confirm` only tell how many there are."""
+    asked = body or RepairRequest()
+    call.allow("change", "main")
+    return await call.write(lambda graph: graph.repair(asked.confirm), asdict)
+
+
+def _show(done: Optimized) -> dict[str, Any]:
+    return {
+        "commit": None if done.commit is None else commit_body(done.commit),
+        "branch": done.branch,
+        "datasets": [item.to_json() for item in done.datasets],
+    }
+
+
+def _told(call: Call, type_key: str, error: str | None) -> str | None:
+    """That the storage of a type failed. What it said is for the log, as with every other failure of it."""
+    if error is None:
+        return None
+    fields = {"request_id": call.request.scope.get("request_id"), "type": type_key, "error": error}
+    LOGGER.error("failure", extra={"fields": fields})
+    return STORAGE_FAILED

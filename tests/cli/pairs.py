@@ -1,0 +1,173 @@
+"""Two equal graphs, one in its storage and one behind a real server, and commands that are run on both."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from uuid import uuid4
+
+import omnigraph as og
+from omnigraph.policy.bundle import read_bundle
+from omnigraph.policy.gate import Gate
+from omnigraph.server.hosting import HostedGraph
+from omnigraph.server.identity import Identities
+from omnigraph.server.stored_queries import read_stored
+from tests.cli.console import Names
+from tests.cli.graphs import abandon_load, heal
+from tests.cli.running import Outcome, run
+from tests.server.running import Running, everything
+
+ACTOR, TOKEN = "ann", "token-of-ann"
+IDENTITIES = Identities.of({ACTOR: TOKEN})
+ALLOWED = everything(ACTOR)
+
+SCHEMA = """\
+node Person {
+  name: String @key
+  age: I32?
+  born: Date?
+  email: String? @unique
+  @range(age, 0..150)
+}
+
+edge Knows: Person -> Person {
+  since: Date?
+}
+"""
+STORED = """\
+query grown($least: I32) { match { $p: Person  $p.age >= $least } return { $p.name as name } order { name asc } }
+query hire($name: String) { insert Person { name: $name } }
+"""
+
+# Commands that say on whose behalf they write; a server knows that by the token. Nobody waits for the disk.
+_WRITES = re.compile(r"(mutate|change|load|ingest|branch (create|delete|merge)|revert|schema apply)\b")
+_WRITING = ("--as", ACTOR, "--durability", "os")
+# Where the target stands in the line that names it; how long the stages of a load took.
+_TARGET = re.compile(r"\((direct, local|served)\)")
+_SECONDS = re.compile(r"\d+\.\d+ s\b|(?<=: )\d+\.\d+(?=,?$)", flags=re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A graph to make pairs of, and the ids of its commits by what they did."""
+
+    path: Path
+    commits: dict[str, str]
+
+    def named(self, args: list[str]) -> list[str]:
+        """Words in which ``{load}`` stands for the id of the commit `load`."""
+        for name, id_ in self.commits.items():
+            args = [arg.replace(f"{{{name}}}", id_) for arg in args]
+        return args
+
+
+def make_origin(folder: Path) -> Origin:
+    """Three people on `main`, a branch `dev` that disagrees about one of them, and `plain` that does not."""
+    path = folder / "origin.omni"
+    commits: dict[str, str] = {}
+
+    def keep(name: str, commit: og.Commit | None) -> None:
+        assert commit is not None
+        commits[name] = commit.id
+
+    with og.init(str(path), SCHEMA, durability="os", actor="zoe") as graph:
+        commits["init"] = graph.snapshot().commit_id
+        rows = [{"name": name, "age": 30 + place} for place, name in enumerate(("Ann", "Bøb", "Cid"))]
+        ends = [{"from": "Ann", "to": "Bøb", "id": "e1"}, {"from": "Bøb", "to": "Cid", "id": "e2"}]
+        keep("load", graph.load({"Person": rows, "Knows": ends}, message="the first").commit)
+        for branch in ("dev", "plain"):
+            graph.branches.create(branch)
+        keep("main", graph.mutate('query q() { update Person set { age: 40 } where name = "Ann" }').commit)
+        keep(
+            "dev",
+            graph.mutate(
+                'query q() { update Person set { age: 50 } where name = "Ann" }', branch="dev"
+            ).commit,
+        )
+        nobody = graph.acting_as(None)
+        keep("plain", nobody.mutate('query q() { insert Person { name: "Dan" } }', branch="plain").commit)
+    # What a writer that died has left is on record in both.
+    abandon_load(str(path), "Eve", complete=False, actor="bob")
+    heal(str(path))
+    return Origin(path, commits)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One graph twice: at `path`, and as `graph` of the server at `url`."""
+
+    path: Path
+    url: str
+    graph: str
+    served: og.Graph
+
+    def both(self, *args: str, stdin: str = "") -> Outcome:
+        """How a command ended on both, which is the same but for ids, times and where the graph is."""
+        direct, served = self.direct(*args, stdin=stdin), self.remote(*args, stdin=stdin)
+        theirs, ours = self._settled(served), self._settled(direct)
+        assert theirs == ours, f"served: {theirs}\ndirect: {ours}"
+        return served
+
+    def direct(self, *args: str, stdin: str = "") -> Outcome:
+        """Run a command on the storage."""
+        writing = _WRITING if _WRITES.match(" ".join(args)) else ()
+        return run(*args, "--store", str(self.path), *writing, stdin=stdin)
+
+    def remote(self, *args: str, stdin: str = "", token: str = TOKEN) -> Outcome:
+        """Run a command through the server."""
+        env: dict[str, str | None] = {"OMNIGRAPH_BEARER_TOKEN": token}
+        return run(*args, "--server", self.url, "--graph", self.graph, stdin=stdin, env=env)
+
+    def check_equal(self) -> None:
+        """Assert that both graphs hold the same on every branch."""
+        with og.open(str(self.path), mode="r") as direct:
+            branches = direct.branches.list()
+            assert self.served.branches.list() == branches
+            for branch in branches:
+                assert _records(self.served, branch) == _records(direct, branch)
+                ours, theirs = direct.commits(branch), self.served.commits(branch)
+                assert [(item.operation, item.actor, item.message) for item in theirs] == [
+                    (item.operation, item.actor, item.message) for item in ours
+                ]
+
+    def _settled(self, outcome: Outcome) -> tuple[int, str, str]:
+        names = Names()
+        texts = []
+        for text in (outcome.stdout, outcome.stderr):
+            for place in (f"{self.url}/graphs/{self.graph}", str(self.path)):
+                text = text.replace(place, "<graph>")
+            texts.append(_SECONDS.sub("<seconds>", _TARGET.sub("(<how>)", names.settle(text))))
+        return outcome.code, texts[0], texts[1]
+
+
+@contextmanager
+def hosted_pair(origin: Origin, server: Running, folder: Path, queries: Path) -> Iterator[Pair]:
+    """Two copies of a graph, of which the server has one for as long as the context lasts."""
+    here, there, id_ = folder / "direct.omni", folder / "served.omni", uuid4().hex
+    for path in (here, there):
+        shutil.copytree(origin.path, path)
+    graph = og.open(str(there), durability="os", policy=ALLOWED, graph_id=id_)
+    schema = graph.acting_as(ACTOR).snapshot().catalog.schema
+    graphs = server.hosted.graphs
+    assert isinstance(graphs, dict)
+    gate = Gate(read_bundle(ALLOWED), id_)
+    graphs[id_] = HostedGraph(id_, graph, gate, read_stored(queries, schema))
+    try:
+        yield Pair(here, server.url, id_, graph.acting_as(ACTOR))
+    finally:
+        del graphs[id_]
+        graph.close()
+
+
+def _records(graph: og.Graph, branch: str) -> list[str]:
+    text = StringIO()
+    graph.export(text, branch=branch)
+    # Edges that were given no id have one of their own on each side.
+    return sorted(
+        re.sub(r'"id":"[0-9A-HJKMNP-TV-Z]{26}"', '"id":"<id>"', line) for line in text.getvalue().splitlines()
+    )

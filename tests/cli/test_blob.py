@@ -1,0 +1,179 @@
+"""Single values of bytes, from storage and from a server: the same commands, answers and refusals."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.server.hosting import open_hosted
+from omnigraph.server.identity import Identities
+from tests.cli.running import Outcome, run, run_process
+from tests.server.running import running
+
+SCHEMA = "node Photo { name: String @key  data: Blob? }\nedge Seen: Photo -> Photo { proof: Blob? }\n"
+DATA = bytes(range(256))
+ELSEWHERE = "https://example.org/a%20b.png"
+RECORDS = [
+    {"type": "Photo", "data": {"name": "a/ä", "data": "base64:" + base64.b64encode(DATA).decode()}},
+    {"type": "Photo", "data": {"name": "empty", "data": "base64:"}},
+    {"type": "Photo", "data": {"name": "far", "data": ELSEWHERE}},
+    {"type": "Photo", "data": {"name": "none"}},
+    {"edge": "Seen", "from": "far", "to": "none", "data": {"id": "e", "proof": "base64:AAE="}},
+]
+pytestmark = pytest.mark.usefixtures("home")
+
+PHOTO = ["node", "Photo", "a/ä", "data"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the graph is that a test is about."""
+
+    address: list[str]
+    commit: str
+
+    def run(self, *args: str) -> Outcome:
+        return run("blob", *args, *self.address)
+
+    def stdout(self, *args: str) -> bytes:
+        found = run_process("blob", "get", *args, *self.address)
+        assert (found.returncode, found.stderr) == (0, b"")
+        return found.stdout
+
+    def out(self, path: Path, *args: str) -> bytes:
+        outcome = self.run("get", *args, "--out", str(path))
+        assert (outcome.code, outcome.output) == (0, "")
+        return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place]]:
+    uri = str(tmp_path_factory.mktemp("blobs") / "g.omni")
+    with og.init(uri, SCHEMA, durability="os") as graph:
+        graph.load(RECORDS)
+        commit = graph.snapshot().commit_id
+        graph.load({"Photo": [{"name": "late", "data": "base64:AA=="}]})
+    with running(open_hosted(Hosting((GraphSource("g", uri),)), Identities())) as server:
+        yield {
+            "direct": Place(["--store", uri], commit),
+            "served": Place(["--server", server.url, "--graph", "g"], commit),
+        }
+
+
+@pytest.fixture(params=["direct", "served"])
+def place(request: pytest.FixtureRequest, places: dict[str, Place]) -> Place:
+    return places[request.param]
+
+
+def test_a_value_comes_out_of_the_installed_command_as_it_is(places: dict[str, Place]) -> None:
+    assert places["served"].stdout(*PHOTO) == DATA
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], DATA),
+        (["--offset", "250"], DATA[250:]),
+        (["--length", "3"], DATA[:3]),
+        (["--offset", "10", "--length", "5"], DATA[10:15]),
+        (["--offset", "250", "--length", "100"], DATA[250:]),
+        (["--offset", "255"], DATA[255:]),
+    ],
+)
+def test_a_part_ends_where_the_value_ends(
+    place: Place, folder: Path, options: list[str], expected: bytes
+) -> None:
+    assert place.out(folder / "out", *PHOTO, *options) == expected
+
+
+@pytest.mark.parametrize("options", [[], ["--offset", "5"], ["--length", "5"]], ids=" ".join)
+def test_an_empty_value_is_no_bytes_wherever_one_begins(
+    place: Place, folder: Path, options: list[str]
+) -> None:
+    assert place.out(folder / "out", "node", "Photo", "empty", "data", *options) == b""
+
+
+def test_an_edge_has_values_too(place: Place, folder: Path) -> None:
+    assert place.out(folder / "out", "edge", "Seen", "e", "proof") == b"\x00\x01"
+
+
+@pytest.mark.parametrize("offset", ["256", "1000"])
+def test_a_start_at_or_past_the_end_is_refused(place: Place, folder: Path, offset: str) -> None:
+    outcome = place.run("get", *PHOTO, "--offset", offset, "--out", "out")
+    assert (outcome.code, outcome.stdout) == (1, "")
+    assert outcome.stderr == f"error: the value has 256 bytes; --offset {offset} is at or past its end\n"
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("length", ["0", "-1"])
+def test_no_bytes_cannot_be_meant(place: Place, length: str) -> None:
+    outcome = place.run("get", *PHOTO, "--length", length)
+    assert (outcome.code, outcome.stderr) == (1, f"error: --length must be at least 1, not {length}\n")
+
+
+def test_a_value_that_is_kept_elsewhere_is_refused_with_its_address(place: Place) -> None:
+    for options in ([], ["--length", "1"]):
+        outcome = place.run("get", "node", "Photo", "far", "data", *options)
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert outcome.stderr == f"error: the value is kept elsewhere, at {ELSEWHERE}\n"
+
+
+@pytest.mark.parametrize("command", ["get", "stat"])
+@pytest.mark.parametrize(
+    ("selector", "problem"),
+    [
+        (["node", "Photo", "none", "data"], "node type 'Photo' has no blob for id 'none'"),
+        (["node", "Photo", "zed", "data"], "node type 'Photo' has no blob for id 'zed'"),
+        (["node", "Phto", "a", "data"], "unknown node type 'Phto'"),
+        (["node", "Photo", "a", "name"], "node type 'Photo' has no Blob property 'name'"),
+        ([*PHOTO, "--branch", "mian"], "branch 'mian' not found"),
+    ],
+)
+def test_what_is_not_there_is_named(place: Place, command: str, selector: list[str], problem: str) -> None:
+    outcome = place.run(command, *selector)
+    assert (outcome.code, outcome.stdout) == (1, "")
+    assert outcome.stderr.startswith(f"error: {problem}")
+
+
+class TestStat:
+    def test_a_value_is_described_without_its_bytes(self, place: Place) -> None:
+        found = json.loads(place.run("stat", *PHOTO, "--json").stdout)
+        assert found["selector"] == {"entity": "node", "type": "Photo", "id": "a/ä", "property": "data"}
+        assert (found["kind"], found["size"], "uri" in found) == ("managed", 256, False)
+        assert found["etag"].startswith('"')
+        assert found["target"] == {"branch": "main", "resolved_snapshot": "manifest:main:v3"}
+
+    def test_a_commit_may_be_named(self, place: Place) -> None:
+        found = json.loads(place.run("stat", *PHOTO, "--json", "--snapshot", place.commit).stdout)
+        assert found["target"] == {"snapshot": place.commit, "resolved_snapshot": "manifest:main:v2"}
+
+    def test_one_that_is_kept_elsewhere_has_an_address(self, place: Place) -> None:
+        found = json.loads(place.run("stat", "node", "Photo", "far", "data", "--json").stdout)
+        assert (found["kind"], found["uri"]) == ("external", ELSEWHERE)
+        assert "size" not in found
+        assert "etag" not in found
+
+    def test_people_see_lines(self, place: Place) -> None:
+        lines = place.run("stat", *PHOTO).stdout.splitlines()
+        assert lines[:2] == ["kind: managed", "size: 256"]
+        assert lines[-1] == "resolved_snapshot: manifest:main:v3"
+
+
+def test_both_ways_tell_the_same(places: dict[str, Place]) -> None:
+    for args in (PHOTO, ["node", "Photo", "far", "data"], ["edge", "Seen", "e", "proof"]):
+        direct, served = (places[name].run("stat", *args, "--json") for name in ("direct", "served"))
+        assert direct == served
+
+
+@pytest.mark.parametrize(
+    "args", [["get", "thing", "Photo", "a", "data"], ["get", *PHOTO, "--branch", "a", "--snapshot", "b"]]
+)
+def test_what_does_not_parse_is_a_usage_error(place: Place, args: list[str]) -> None:
+    assert place.run(*args).code == 2

@@ -1,0 +1,157 @@
+"""Tokens are kept where nobody else can read them, and each server gets its own and no other."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from omnigraph.cli.config import Config
+from omnigraph.cli.credentials import credentials_path, read_tokens, token_for
+from omnigraph.cli.servers import Server, find_server, name_of
+from omnigraph.errors import InvalidInput
+from tests.cli.running import run, write
+
+SERVERS = {
+    "prod": "https://graph.example.org",
+    "lab": "https://graph.example.org/lab",
+    "near": "http://127.0.0.1:8080",
+}
+CONFIG = Config(servers=SERVERS)
+
+
+def keep(home: Path, text: str, mode: int = 0o600) -> Path:
+    path = write(home / "credentials", text)
+    path.chmod(mode)
+    return path
+
+
+class TestLogin:
+    def test_a_token_is_kept_for_its_owner_alone(self, home: Path) -> None:
+        write(home / "config.yaml", "servers: {prod: {url: 'https://graph.example.org'}}")
+        before = os.umask(0)
+        try:
+            outcome = run("login", "prod", "--token", "s3cret")
+        finally:
+            os.umask(before)
+        path = home / "credentials"
+        assert (outcome.code, outcome.output) == (0, f"stored credential for 'prod' in {path}\n")
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert path.read_text(encoding="utf-8") == "[prod]\ntoken = s3cret\n\n"
+        assert [item.name for item in home.iterdir() if "credentials" in item.name] == ["credentials"]
+
+    def test_the_folder_is_made_for_its_owner_alone(self, home: Path) -> None:
+        assert run("login", "prod", "--token", "x").code == 0
+        assert home.stat().st_mode & 0o077 == 0
+
+    def test_a_token_may_come_on_stdin(self, home: Path) -> None:
+        outcome = run("login", "prod", "--json", stdin="s3cret\nmore\n")
+        assert json.loads(outcome.stdout) == {
+            "server": "prod",
+            "credentials_path": str(home / "credentials"),
+            "declared": False,
+        }
+        assert outcome.stderr.startswith("note: no server is called 'prod' in your settings")
+        assert read_tokens(home / "credentials") == {"prod": "s3cret"}
+
+    def test_other_tokens_stay(self, home: Path) -> None:
+        keep(home, "[lab]\ntoken = of%(lab)s\n[prod]\ntoken = old\n")
+        assert run("login", "prod", "--token", "new").code == 0
+        assert read_tokens(home / "credentials") == {"lab": "of%(lab)s", "prod": "new"}
+
+    @pytest.mark.parametrize("token", ["", "two words", "t\u00f6ken", "a\x07b"])
+    def test_what_cannot_be_a_token_is_refused_and_not_shown(self, home: Path, token: str) -> None:
+        outcome = run("login", "prod", f"--token={token}")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert not token or token not in outcome.stderr
+        assert not (home / "credentials").exists()
+
+    @pytest.mark.parametrize("name", ["", " ", "a]b", "a\nb"])
+    def test_what_cannot_be_a_name_is_refused(self, home: Path, name: str) -> None:
+        assert run("login", "--token", "x", "--", name).code == 1
+        assert not (home / "credentials").exists()
+
+    def test_no_name_is_special(self, home: Path) -> None:
+        assert run("login", "DEFAULT", "--token", "x").code == 0
+        assert read_tokens(home / "credentials") == {"DEFAULT": "x"}
+
+
+class TestLogout:
+    def test_a_token_is_forgotten_and_others_stay(self, home: Path) -> None:
+        path = keep(home, "[lab]\ntoken = a\n[prod]\ntoken = b\n")
+        outcome = run("logout", "prod")
+        assert (outcome.code, outcome.output) == (0, f"removed credential for 'prod' from {path}\n")
+        assert read_tokens(path) == {"lab": "a"}
+        assert path.stat().st_mode & 0o777 == 0o600
+
+    def test_forgetting_nothing_succeeds_and_writes_nothing(self, home: Path) -> None:
+        outcome = run("logout", "prod", "--json")
+        assert outcome.code == 0
+        assert json.loads(outcome.stdout) == {
+            "server": "prod",
+            "credentials_path": str(home / "credentials"),
+        }
+        assert not home.exists()
+
+
+class TestFile:
+    @pytest.mark.parametrize("mode", [0o640, 0o604, 0o610, 0o601, 0o666])
+    def test_a_file_that_others_may_use_is_refused(self, home: Path, mode: int) -> None:
+        path = keep(home, "[prod]\ntoken = s3cret\n", mode)
+        for args in (["login", "prod", "--token", "x"], ["logout", "prod"]):
+            outcome = run(*args)
+            assert outcome.code == 1
+            assert f"hint: chmod 600 {path}\n" in outcome.stderr
+        with pytest.raises(InvalidInput):
+            token_for(Server("https://graph.example.org", "prod"), {"OMNIGRAPH_HOME": str(home)})
+        assert path.read_text(encoding="utf-8") == "[prod]\ntoken = s3cret\n"
+
+    @pytest.mark.parametrize("text", ["s3cret", "[prod\ntoken = s3cret", "[a]\ntoken = s3cret\n[a]\n"])
+    def test_a_file_that_is_something_else_is_refused_without_showing_it(self, home: Path, text: str) -> None:
+        keep(home, text)
+        outcome = run("logout", "prod")
+        assert outcome.code == 1
+        assert "is not a file of credentials" in outcome.stderr
+        assert "s3cret" not in outcome.stderr
+
+
+class TestWhichToken:
+    @pytest.mark.parametrize(
+        ("url", "name"),
+        [
+            ("https://graph.example.org", "prod"),
+            ("HTTPS://Graph.Example.ORG:443/graphs/x", "prod"),
+            ("https://graph.example.org/lab/graphs/x", "lab"),
+            ("https://graph.example.org/labour", "prod"),
+            ("https://graph.example.org.evil.example", None),
+            ("https://graph.example.org:8443", None),
+            ("http://graph.example.org", None),
+            ("http://127.0.0.1:8080/graphs/team", "near"),
+            ("http://127.0.0.1:80801", None),
+        ],
+    )
+    def test_a_server_is_known_by_the_longest_url_that_it_begins_with(
+        self, url: str, name: str | None
+    ) -> None:
+        assert name_of(CONFIG, url) == name
+
+    def test_a_variable_outranks_the_file_and_the_file_what_is_for_all(self, home: Path) -> None:
+        keep(home, "[my-lab]\ntoken = filed\n")
+        server = Server("https://x.example.org", "my-lab")
+        own = {"OMNIGRAPH_HOME": str(home), "OMNIGRAPH_BEARER_TOKEN": "general"}
+        assert token_for(server, {**own, "OMNIGRAPH_TOKEN_MY_LAB": "variable"}) == "variable"
+        assert token_for(server, own) == "filed"
+        assert token_for(Server("https://x.example.org", "other"), own) == "general"
+        assert token_for(Server("https://x.example.org", "other"), {"OMNIGRAPH_HOME": str(home)}) is None
+
+    def test_a_server_without_a_name_gets_only_what_is_for_all(self, home: Path) -> None:
+        keep(home, "[prod]\ntoken = filed\n")
+        unknown = find_server(CONFIG, "https://elsewhere.example.org")
+        own = {"OMNIGRAPH_HOME": str(home), "OMNIGRAPH_TOKEN_PROD": "variable"}
+        assert token_for(unknown, own) is None
+        assert token_for(unknown, {**own, "OMNIGRAPH_BEARER_TOKEN": "general"}) == "general"
+
+    def test_the_file_is_where_the_settings_are(self, home: Path) -> None:
+        assert credentials_path({"OMNIGRAPH_HOME": str(home)}) == home / "credentials"

@@ -1,0 +1,182 @@
+"""The stored queries and policies of a configuration, looked at before anything is served from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.graphs import make_graph
+from tests.cli.running import run, write
+
+STORED = """\
+query older($a: I32, $n: [String]?) @description("Who is older.") @instruction("Give an age.") {
+  match { $p: Person  $p.age > $a } return { $p.name }
+}
+query hire($n: String) { insert Person { name: $n } }
+"""
+POLICY = """\
+version: 1
+groups: { team: [ann, bob] }
+rules: [{ id: r, allow: { actors: { group: team }, actions: [read] } }]
+"""
+LISTING = POLICY.replace("read", "graph_list")
+
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+@pytest.fixture
+def config(folder: Path) -> Path:
+    make_graph("g.omni")
+    write(folder / "queries" / "people.gq", STORED)
+    write(folder / "team.yaml", POLICY)
+    return write(folder / "site.yaml", "graphs: {team: {uri: g.omni, queries: queries, policy: team.yaml}}")
+
+
+@pytest.mark.usefixtures("config")
+class TestList:
+    def test_people_see_how_each_is_called(self) -> None:
+        outcome = run("queries", "list", "--cluster", "site.yaml")
+        assert (outcome.code, outcome.stderr) == (0, "")
+        assert outcome.stdout.splitlines() == [
+            "mutation  hire($n: String) [mcp: hire]",
+            "read  older($a: I32, $n: [String]?) [mcp: older]",
+            "  description: Who is older.",
+            "  instruction: Give an age.",
+        ]
+
+    def test_programs_see_the_same(self) -> None:
+        found = json.loads(run("queries", "list", "--json", "--cluster", "site.yaml").stdout)["queries"]
+        assert found == [
+            {
+                "name": "hire",
+                "mcp_expose": True,
+                "tool_name": "hire",
+                "mutation": True,
+                "params": [{"name": "n", "type": "String", "nullable": False}],
+            },
+            {
+                "name": "older",
+                "mcp_expose": True,
+                "tool_name": "older",
+                "mutation": False,
+                "description": "Who is older.",
+                "instruction": "Give an age.",
+                "params": [
+                    {"name": "a", "type": "I32", "nullable": False},
+                    {"name": "n", "type": "[String]", "nullable": True},
+                ],
+            },
+        ]
+
+    def test_a_query_that_does_not_fit_is_no_list(self, folder: Path) -> None:
+        write(folder / "queries" / "bad.gq", "query bad() { match { $x: Nobody } return { $x.id } }")
+        outcome = run("queries", "list", "--cluster", "site.yaml")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert outcome.stderr.startswith("error: stored query 'bad': ")
+
+
+@pytest.mark.usefixtures("config")
+class TestValidate:
+    def test_queries_that_fit_are_counted(self) -> None:
+        outcome = run("queries", "validate", "--cluster", "site.yaml")
+        assert (outcome.code, outcome.stdout) == (0, "OK  2 stored queries type-check against the schema\n")
+        found = json.loads(run("queries", "validate", "--json", "--cluster", "site.yaml").stdout)
+        assert found == {"ok": True, "breakages": [], "warnings": []}
+
+    def test_everything_that_is_wrong_is_told(self, folder: Path) -> None:
+        write(folder / "queries" / "bad.gq", "query bad() { match { $x: Nobody } return { $x.id } }")
+        write(folder / "queries" / "torn.gq", "query {")
+        write(folder / "queries" / "twice.gq", 'query hire() { insert Person { name: "a" } }')
+        outcome = run("queries", "validate", "--cluster", "site.yaml")
+        assert (outcome.code, outcome.stderr) == (1, "")
+        lines = outcome.stdout.splitlines()
+        assert [line.partition(":")[0] for line in lines] == [
+            "ERROR  query 'bad'",
+            "ERROR  query 'torn.gq'",
+            "ERROR  query 'hire'",
+            "WARN  query 'hire'",
+        ]
+        found = json.loads(run("queries", "validate", "--json", "--cluster", "site.yaml").stdout)
+        assert (found["ok"], [item["query"] for item in found["breakages"]]) == (
+            False,
+            ["bad", "torn.gq", "hire"],
+        )
+        assert [item["query"] for item in found["warnings"]] == ["hire"]
+
+    def test_nothing_registered_is_no_failure(self, folder: Path) -> None:
+        write(folder / "site.yaml", "graphs: {team: {uri: g.omni}}")
+        for command in ("validate", "list"):
+            outcome = run("queries", command, "--cluster", "site.yaml")
+            assert (outcome.code, outcome.stdout) == (0, "(no stored queries registered)\n")
+
+
+@pytest.mark.usefixtures("config")
+class TestWhich:
+    def test_a_configuration_is_found_by_path_name_and_profile(self, home: Path, folder: Path) -> None:
+        write(
+            home / "config.yaml",
+            f"clusters: {{site: {{root: '{folder / 'site.yaml'}'}}}}\nprofiles: {{p: {{cluster: site}}}}",
+        )
+        for args in (["--cluster", "site.yaml"], ["--cluster", "site"], ["--profile", "p"]):
+            assert run("queries", "validate", *args).code == 0
+
+    def test_of_several_graphs_one_is_chosen(self, folder: Path) -> None:
+        write(folder / "site.yaml", "graphs: {a: {uri: g.omni, queries: queries}, b: {uri: g.omni}}")
+        outcome = run("queries", "list", "--cluster", "site.yaml")
+        assert outcome.code == 1
+        assert outcome.stderr == (
+            "error: --cluster site.yaml has several graphs; say which with --graph <id>\nhint: it has: a, b\n"
+        )
+        chosen = run("queries", "list", "--cluster", "site.yaml", "--graph", "b")
+        assert chosen.stdout == "(no stored queries registered)\n"
+        assert run("queries", "list", "--cluster", "site.yaml", "--graph", "c").code == 1
+
+    @pytest.mark.parametrize("option", ["--store", "--server"])
+    def test_only_configuration_is_looked_at(self, option: str) -> None:
+        outcome = run("queries", "list", option, "x")
+        assert outcome.code == 1
+        assert outcome.stderr.startswith(
+            f"error: `queries list` looks at what is configured; {option} does not"
+        )
+
+    def test_no_configuration_is_one_sentence(self) -> None:
+        outcome = run("queries", "list")
+        assert outcome.code == 1
+        assert outcome.stderr.startswith("error: no cluster addressed — pass --cluster <config>")
+
+    def test_maintenance_finds_a_graph_by_its_configuration(self) -> None:
+        outcome = run("cleanup", "--keep", "1", "--cluster", "site.yaml", "--graph", "team")
+        assert outcome.code == 0
+        assert "g.omni (keep 1 versions)" in outcome.stdout
+
+
+@pytest.mark.usefixtures("config")
+class TestPolicy:
+    def test_the_bundle_of_a_graph_is_checked_and_questioned(self) -> None:
+        outcome = run("policy", "validate", "--cluster", "site.yaml")
+        assert (outcome.code, outcome.stdout) == (0, "policy valid: bundle 'team' [2 actors]\n")
+        asked = ["--actor", "ann", "--action", "read", "--cluster", "site.yaml", "--graph", "team"]
+        assert run("policy", "explain", *asked).stdout.startswith("decision: allow\n")
+
+    def test_of_several_bundles_one_is_chosen(self, folder: Path) -> None:
+        write(folder / "list.yaml", LISTING)
+        site = write(
+            folder / "site.yaml", "graphs: {team: {uri: g.omni, policy: team.yaml}}\npolicy: list.yaml"
+        )
+        outcome = run("policy", "validate", "--cluster", "site.yaml")
+        assert outcome.code == 1
+        assert outcome.stderr.endswith("hint: it has: team, cluster\n")
+        assert run("policy", "validate", "--cluster", "site.yaml", "--graph", "team").code == 0
+        write(site, "graphs: {team: {uri: g.omni}}")
+        for args in ([], ["--graph", "team"]):
+            assert "no policy bundle" in run("policy", "validate", "--cluster", "site.yaml", *args).stderr
+
+    def test_a_file_and_a_configuration_are_one_too_many(self) -> None:
+        outcome = run("policy", "validate", "--file", "team.yaml", "--cluster", "site.yaml")
+        assert outcome.code == 1
+        assert outcome.stderr == (
+            "error: `policy validate` looks at the bundle in --file; --cluster does not apply.\n"
+        )

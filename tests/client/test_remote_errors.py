@@ -1,0 +1,107 @@
+"""An error over HTTP is the error that the same call raises at hand."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from omnigraph.api.graph import Graph
+from omnigraph.client.graph import RemoteGraph
+from omnigraph.errors import InvalidInput, PermissionDenied, ResourceLimit
+from omnigraph.lang.source import LanguageError
+from tests.client.comparing import LABELLED, WIDER, failure, told
+from tests.client.conftest import Served
+from tests.server.running import ADD, ALL
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda g: g.query("query x( {"),
+            lambda g: g.query("query x() { match { $p: Persn } return { $p.name } }"),
+            lambda g: g.query(ADD, {"n": "x"}),
+            lambda g: g.query(ALL + ADD),
+            lambda g: g.query(ALL, name="other"),
+            lambda g: g.query(
+                "query x($n: I32) { match { $p: Person  $p.age = $n } return { $p.name } }", {"n": "x"}
+            ),
+            lambda g: g.query(ALL, branch="nowhere"),
+            lambda g: g.query(ALL, at="nothing"),
+            lambda g: g.query(ALL, at=datetime(1999, 1, 1, tzinfo=UTC)),
+            lambda g: g.explain("query x( {"),
+            lambda g: g.get("Nobody", "x"),
+            lambda g: g.mutate(ALL),
+            lambda g: g.mutate(ADD),
+            lambda g: g.mutate('query tie() { insert Knows { from: "Ann", to: "nobody" } }'),
+            lambda g: g.mutate(ADD, {"n": "x"}, branch="nowhere"),
+            lambda g: g.commit("nothing"),
+            lambda g: g.commit("a/b"),
+            lambda g: g.commits("nowhere"),
+            lambda g: g.revert("nothing"),
+            lambda g: g.revert(g.commits()[-1].id),
+            lambda g: g.changes(g.commits()[-1].id),
+            lambda g: g.changes(g.commits()[0].id, limit=0),
+            lambda g: g.changes(g.commits()[0].id, page_token="x"),
+            lambda g: g.changes(g.commits()[0].id, types=["Nobody"]),
+            lambda g: g.changes(g.commits()[0].id, ops=["move"]),
+            lambda g: g.feed(cursor="x"),
+            lambda g: g.feed(start="yesterday"),
+            lambda g: g.feed(max_commits=0),
+            lambda g: g.diff("main", "nowhere"),
+            lambda g: g.diff("main", "main", types=["Nobody"]),
+            lambda g: g.baseline(io.StringIO(), types=["Nobody"]),
+            lambda g: g.branches.create("main"),
+            lambda g: g.branches.create("x", "nowhere"),
+            lambda g: g.branches.delete("main"),
+            lambda g: g.branches.delete("nowhere"),
+            lambda g: g.branches.merge("main"),
+            lambda g: g.branches.merge("main", "main", resolve="both"),
+            lambda g: g.schema.plan("node {"),
+            lambda g: g.schema.apply("node {"),
+            lambda g: g.schema.apply(LABELLED),
+            lambda g: g.schema.apply(WIDER, if_commit="nothing"),
+            lambda g: g.schema.source("nowhere"),
+            lambda g: g.cleanup(),
+            lambda g: g.cleanup(keep=0),
+            lambda g: g.optimize(branch="nowhere"),
+        ],
+    )
+    def test_an_error_is_the_same_one(
+        self, remote_team: RemoteGraph, team: Served, call: Callable[[Graph], Any]
+    ) -> None:
+        assert told(failure(call, remote_team)) == told(failure(call, team.local))
+
+    def test_a_mistake_in_a_query_is_shown_where_it_is(self, remote_team: RemoteGraph) -> None:
+        with pytest.raises(LanguageError) as caught:
+            remote_team.query("query x() {\n  match { $p: Persn }\n  return { $p.name } }")
+        assert caught.value.diagnostics[0].line == 2
+
+    @pytest.mark.parametrize(
+        ("actor", "call"),
+        [
+            ("bob", lambda g: g.mutate(ADD, {"n": "x"})),
+            ("bob", lambda g: g.branches.create("x")),
+            ("bob", lambda g: g.schema.apply(WIDER)),
+            ("bob", lambda g: g.optimize()),
+            ("eve", lambda g: g.query(ALL)),
+            ("eve", lambda g: g.query(ALL, at="nothing")),
+            ("eve", lambda g: g.diff("main", "main")),
+        ],
+    )
+    def test_what_the_policy_denies_is_denied(
+        self, team: Served, actor: str, call: Callable[[Graph], Any]
+    ) -> None:
+        with team.connect(actor) as remote:
+            found = failure(call, remote)
+        assert isinstance(found, PermissionDenied)
+        assert told(found) == told(failure(call, team.local.acting_as(actor)))
+
+    @pytest.mark.parametrize("text", ["", "{}", "query x() {}" * 200_000])
+    def test_requests_that_no_route_takes_are_refused(self, remote_team: RemoteGraph, text: str) -> None:
+        with pytest.raises((InvalidInput, ResourceLimit)):
+            remote_team.query(text)

@@ -1,0 +1,73 @@
+"""A served graph is a graph: whatever is done to one in this process and to one over HTTP has the same outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import omnigraph as og
+from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.server.hosting import open_hosted
+from omnigraph.server.identity import Identities
+from tests.conformance.recording import Recorder
+from tests.conformance.scenarios import SCENARIOS, SCHEMA, fill
+from tests.server.running import Running, bundle, everything, running
+
+TOKENS = {"ann": "token-of-ann"}
+# Refusals and answers that each scenario must at least have had, or it would agree about nothing.
+LEAST = {"refusals": 3, "answers": 7}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server with tokens and a policy, and a graph for each scenario."""
+    policy = bundle(everything("ann"))
+    sources = []
+    for name in SCENARIOS:
+        uri = str(tmp_path_factory.mktemp("served") / f"{name}.omni")
+        og.init(uri, SCHEMA, actor="ann").close()
+        sources.append(GraphSource(name, uri, policy=policy))
+    with running(open_hosted(Hosting(tuple(sources)), Identities.of(TOKENS))) as found:
+        yield found
+
+
+def perform(name: str, graph: og.Graph, folder: Path) -> list[tuple[str, Any]]:
+    """Do a scenario and give what came of it."""
+    folder.mkdir()
+    fill(graph)
+    recorder = Recorder(folder)
+    SCENARIOS[name](recorder, graph, folder)
+    return recorder.record
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_a_served_graph_answers_and_refuses_like_one_in_this_process(
+    name: str, served: Running, tmp_path: Path
+) -> None:
+    with og.init(str(tmp_path / "here.omni"), SCHEMA, actor="ann") as graph:
+        here = perform(name, graph, tmp_path / "here")
+    with og.connect(served.url, name, token=TOKENS["ann"]) as graph:
+        there = perform(name, graph, tmp_path / "there")
+    refusals = [item for item in here if isinstance(item[1], tuple) and item[1][0] == "raised"]
+    assert len(refusals) >= LEAST["refusals"]
+    assert len(here) - len(refusals) >= LEAST["answers"]
+    for ours, theirs in zip(here, there, strict=True):
+        assert theirs == ours
+
+
+def test_the_async_twin_is_served_as_well(served: Running) -> None:
+    import asyncio
+
+    async def ask() -> list[str]:
+        name = f"b{uuid4().hex[:8]}"
+        async with og.aio.connect(served.url, "entities", token=TOKENS["ann"]) as graph:
+            await graph.branches.create(name)
+            found = await graph.branches.list()
+            await graph.branches.delete(name)
+            return [item for item in found if item != name]
+
+    assert asyncio.run(ask()) == ["main"]

@@ -1,0 +1,98 @@
+"""Work that has a time by which it must be done stops by itself, or is stopped, and leaves everything usable."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextvars import copy_context
+
+import numpy as np
+import pytest
+from sqlglot import exp
+
+import omnigraph as og
+from omnigraph.engine.csr import Adjacency
+from omnigraph.engine.deadline import check_deadline, ending_after, interrupting, lift_deadline
+from omnigraph.engine.duckdb import run_sql
+from omnigraph.engine.reach import reach
+from omnigraph.errors import ResourceLimit
+
+# About a week of work.
+ENDLESS = "SELECT count(*) AS n FROM range(10000000) a, range(10000000) b WHERE (a.range * b.range) % 7 = 3"
+
+
+def sql(text: str) -> exp.Expression:
+    return exp.maybe_parse(text, into=exp.Select, dialect="duckdb")
+
+
+@pytest.fixture
+def no_time() -> Iterator[None]:
+    with ending_after(0):
+        yield
+
+
+def test_without_a_deadline_there_is_none() -> None:
+    check_deadline()
+    lift_deadline()
+
+
+def test_what_takes_longer_says_which_limit_it_met() -> None:
+    with ending_after(0), pytest.raises(ResourceLimit) as caught:
+        check_deadline()
+    assert caught.value.details["resource"] == "read_seconds"
+    assert caught.value.details["actual"] >= caught.value.details["limit"] == 0
+    check_deadline()
+
+
+@pytest.mark.usefixtures("no_time")
+def test_a_deadline_goes_along_with_the_context_and_can_be_lifted() -> None:
+    told: list[str] = []
+    context = copy_context()
+
+    def work() -> None:
+        try:
+            check_deadline()
+        except ResourceLimit:
+            told.append("late")
+
+    # A thread of its own knows nothing of it, one that takes the context over does.
+    for target, expected in ((work, []), (lambda: context.run(work), ["late"])):
+        thread = threading.Thread(target=target)
+        thread.start()
+        thread.join()
+        assert told == expected
+    lift_deadline()
+    check_deadline()
+
+
+def test_sql_is_interrupted_and_the_database_goes_on() -> None:
+    with ending_after(0.05), pytest.raises(ResourceLimit):
+        run_sql(sql(ENDLESS), {})
+    with ending_after(60):
+        assert run_sql(sql("SELECT 7 AS n"), {}).to_pylist() == [{"n": 7}]
+
+
+def test_what_is_done_in_time_is_not_interrupted() -> None:
+    interrupted: list[bool] = []
+    with ending_after(60), interrupting(lambda: interrupted.append(True), ValueError):
+        pass
+    with pytest.raises(ValueError, match="ours"), interrupting(lambda: interrupted.append(True), ValueError):
+        raise ValueError("ours")
+    assert interrupted == []
+
+
+@pytest.mark.usefixtures("no_time")
+def test_a_long_walk_looks_at_the_clock() -> None:
+    ring = np.arange(100)
+    adjacency = Adjacency.build(ring, (ring + 1) % 100, n_sources=100, n_targets=100)
+    with pytest.raises(ResourceLimit):
+        reach(adjacency, np.array([0], dtype=np.int32), 1, 50)
+
+
+def test_a_query_looks_at_the_clock_and_the_graph_goes_on() -> None:
+    query = "query all() { match { $p: Person } return { $p.name as name } }"
+    with og.init("memory://deadline", "node Person { name: String @key }") as graph:
+        graph.load([{"type": "Person", "data": {"name": "Ann"}}])
+        with ending_after(0), pytest.raises(ResourceLimit):
+            graph.query(query)
+        assert graph.query(query).rows() == [{"name": "Ann"}]

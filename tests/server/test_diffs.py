@@ -1,0 +1,126 @@
+"""States and their differences over HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from omnigraph.server import answers
+from tests.server.running import ADD, TOKENS, Running, answer, everything, host, refusal, running
+
+SIDES = {"before": "main", "after": "dev"}
+
+
+def add(client: httpx.Client, name: str, branch: str = "main") -> str:
+    body = {"query": ADD, "params": {"n": name}, "branch": branch}
+    found: str = client.post("/mutate", json=body).json()["commit"]["graph_commit_id"]
+    return found
+
+
+def lines(client: httpx.Client, **params: Any) -> list[dict[str, Any]]:
+    response = client.get("/diff", params=params)
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"] == "application/x-ndjson; charset=utf-8"
+    found = [json.loads(line) for line in response.text.splitlines()]
+    for item in found:
+        answers.EntityChange.model_validate(item)
+    return found
+
+
+def state(client: httpx.Client, name: str) -> dict[str, Any]:
+    return answer(client.get("/state", params={"name": name}), answers.State)
+
+
+def test_a_state_is_a_branch_before_a_commit_or_a_moment(client: httpx.Client) -> None:
+    made = add(client, "Cid")
+    assert state(client, " main ") == {"branch": "main", "graph_commit_id": made}
+    assert state(client, made) == {"branch": None, "graph_commit_id": made}
+    client.post(
+        "/branches",
+        json={"name": made, "snapshot": client.get("/commits").json()["commits"][-1]["graph_commit_id"]},
+    )
+    assert state(client, made)["branch"] == made
+    moment = client.get("/state", params={"at": "2999-01-01T00:00:00Z"})
+    assert answer(moment, answers.State) == {"branch": None, "graph_commit_id": made}
+    refusal(client.get("/state", params={"name": "nowhere"}), 404)
+    refusal(client.get("/state"), 400)
+    refusal(client.get("/state", params={"name": "main", "at": "2999-01-01T00:00:00Z"}), 400)
+
+
+def test_a_difference_is_a_line_for_each_change(client: httpx.Client) -> None:
+    client.post("/branches", json={"name": "dev"})
+    assert lines(client, **SIDES) == []
+    made = add(client, "Cid", "dev")
+    base = state(client, "main")["graph_commit_id"]
+    found = lines(client, **SIDES)
+    assert [(item["op"], item["id"], item["type"]["name"]) for item in found] == [("insert", "Cid", "Person")]
+    assert [item["op"] for item in lines(client, before="dev", after=base)] == ["delete"]
+    assert lines(client, **SIDES, op=["update", "delete"]) == lines(client, **SIDES, kind="edge") == []
+    stats = answer(client.get("/diff/stats", params=SIDES), answers.DiffStats)
+    assert (stats["before"], stats["after"], stats["branch"]) == (base, made, "dev")
+    assert stats["stats"] == {"Person": {"insert": 1, "update": 0, "delete": 0}}
+
+
+def test_a_state_that_was_found_stays_that_commit(client: httpx.Client) -> None:
+    client.post("/branches", json={"name": "dev"})
+    then = add(client, "Cid", "dev")
+    found = {**SIDES, "after_commit": then}
+    assert answer(client.get("/diff/stats", params=found), answers.DiffStats)["branch"] == "dev"
+    add(client, "Dan", "dev")
+    assert [item["id"] for item in lines(client, **found)] == ["Cid"]
+    stats = answer(client.get("/diff/stats", params=found), answers.DiffStats)
+    assert (stats["after"], stats["branch"]) == (then, None)
+    assert client.delete("/branches/dev").status_code == 200
+    assert [item["id"] for item in lines(client, **found)] == ["Cid"]
+    refusal(client.get("/diff", params=SIDES), 404)
+    refusal(client.get("/diff", params={**SIDES, "after_commit": "nope"}), 404)
+
+
+@pytest.mark.parametrize("path", ["/diff", "/diff/stats"])
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("before=main", 400),
+        ("before=main&after=main&what=x", 400),
+        ("before=main&after=main&after=main", 400),
+        ("before=main&after=main&kind=interface", 400),
+        ("before=main&after=main&type=Nobody", 400),
+        ("before=main&after=nowhere", 404),
+        ("before=main&after=", 404),
+    ],
+)
+def test_a_difference_that_makes_no_sense_is_refused(
+    guarded: Running, path: str, query: str, status: int
+) -> None:
+    with guarded.client("bob") as client:
+        refusal(client.get(f"{path}?{query}"), status)
+
+
+def test_a_state_is_told_to_those_who_may_read_it_however_it_is_named() -> None:
+    policy = everything("ann")
+    policy["protected_branches"] = ["main"]
+    policy["groups"]["guests"] = ["bob"]
+    guests = {"actors": {"group": "guests"}, "actions": ["read"], "branch_scope": "unprotected"}
+    policy["rules"].append({"id": "guests", "allow": guests})
+    with (
+        running(host(policy, tokens=TOKENS)) as server,
+        server.client("ann") as owner,
+        server.client("bob") as guest,
+        server.client("eve") as stranger,
+    ):
+        owner.post("/branches", json={"name": "dev"})
+        made, secret = add(owner, "Cid", "dev"), add(owner, "Dan")
+        assert state(guest, "dev")["graph_commit_id"] == made
+        for hidden in ("main", secret):
+            refusal(guest.get("/state", params={"name": hidden}), 403)
+            for path in ("/diff", "/diff/stats"):
+                refusal(guest.get(path, params={"before": "dev", "after": hidden}), 403)
+                refusal(guest.get(path, params={"before": hidden, "after": "dev"}), 403)
+        # That a name may be read says nothing of a commit that it does not stand at.
+        sides = {"before": "dev", "after": "dev", "after_commit": secret}
+        refusal(guest.get("/diff", params=sides), 403)
+        refusal(stranger.get("/state", params={"name": "nowhere"}), 403)
+        refusal(stranger.get("/diff", params={"before": "dev", "after": "dev"}), 403)

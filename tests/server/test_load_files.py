@@ -1,0 +1,258 @@
+"""Loads of files over HTTP, as any client of HTTP sends them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from omnigraph.server import answers
+from omnigraph.server.limits import Limits
+from tests.server.running import PEOPLE, TOKENS, Running, answer, host, names, refusal, rows, running
+
+CSV = b"name,age\nCid,7\nDee,\n"
+BROKEN = b'--b\r\nContent-Disposition: form-data; name="records"; filename="a.ndjson"\r\n\r\n'
+FORM = {"Content-Type": "multipart/form-data; boundary=b"}
+
+
+@pytest.fixture
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the server keeps what arrives, which is this process."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def load(client: httpx.Client, *parts: tuple[str, Any], **params: Any) -> httpx.Response:
+    return client.post("/load/files", files=list(parts), params=params)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def beginning(server: Running, path: str, size: int, headers: dict[str, str]) -> socket.socket:
+    """A connection on which nothing but the head of a request has been sent."""
+    host_, _, port = server.url.removeprefix("http://").partition(":")
+    fields = {"Host": "x", **FORM, "Content-Length": str(size), **headers}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    connection = socket.create_connection((host_, int(port)), timeout=20)
+    connection.sendall(f"POST {path} HTTP/1.1\r\n{head}\r\n".encode())
+    return connection
+
+
+def test_files_of_several_types_are_one_commit(client: httpx.Client, spool: Path) -> None:
+    knows = b'{"from": "Cid", "to": "Ann"}\n'
+    response = load(
+        client, ("Person", ("people.csv", CSV)), ("edge:Knows", ("knows.jsonl.gz", gzip.compress(knows)))
+    )
+    found = answer(response, answers.Load)
+    assert found["nodes"] == [{"name": "Person", "entities_loaded": 2}]
+    assert found["edges"] == [{"name": "Knows", "entities_loaded": 1}]
+    assert (found["mode"], found["commit"]) == ("merge", client.get("/commits").json()["commits"][0])
+    assert names(client) == ["Ann", "Bob", "Cid", "Dee"]
+    assert list(spool.iterdir()) == []
+
+
+def test_records_may_come_in_many_files(client: httpx.Client) -> None:
+    files = [
+        ("records", (f"{n}.ndjson", json.dumps({"type": "Person", "data": {"name": f"P{n:03}"}})))
+        for n in range(30)
+    ]
+    found = answer(load(client, *files, mode="append", message="many"), answers.Load)
+    assert found["total_entities"] == 30
+    assert names(client)[2:] == [f"P{n:03}" for n in range(30)]
+
+
+def test_a_mapping_says_what_columns_mean(client: httpx.Client) -> None:
+    mapping = ("mapping", (None, json.dumps({"Person": {"columns": {"name": "who"}}})))
+    answer(load(client, mapping, ("Person", ("x.csv", b"who\nCid\n"))), answers.Load)
+    assert names(client) == ["Ann", "Bob", "Cid"]
+    wrong = ("mapping", ("my map.yaml", b"Person:\n  colums: {}\n"))
+    found = refusal(load(client, wrong, ("Person", ("x.csv", b"who\nCid\n"))), 400)
+    assert found["error"].startswith("my map.yaml, line 2: Person.colums: no field")
+
+
+@pytest.mark.parametrize("source", ["/etc/passwd", "people.csv", "file:///etc/passwd", "s3://bucket/x.csv"])
+def test_a_mapping_does_not_lead_to_files_of_the_server(
+    client: httpx.Client, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "people.csv").write_bytes(CSV)
+    monkeypatch.chdir(tmp_path)
+    mapping = {"Person": {"source": source, "format": "csv", "ignore": True}}
+    response = load(client, ("mapping", (None, json.dumps(mapping))))
+    assert answer(response, answers.Load)["total_entities"] == 0
+    assert names(client) == ["Ann", "Bob"]
+
+
+def test_no_name_of_a_file_leads_out_of_its_folder(client: httpx.Client, spool: Path) -> None:
+    for name in (
+        "../../out.csv",
+        "/out.csv",
+        "..\\out.csv",
+        "a" * 3000 + ".csv",
+        "sch\u00f6n\u2028*[x]?.csv",
+    ):
+        answer(load(client, ("Person", (name, CSV))), answers.Load)
+    assert list(spool.iterdir()) == []
+    assert not (spool.parent / "out.csv").exists()
+
+
+def test_what_is_wrong_names_the_file_of_the_client(client: httpx.Client, spool: Path) -> None:
+    found = refusal(load(client, ("Person", ("data/people.csv", b"name,age\nAnn,old\n"))), 400)
+    assert "old" in found["error"]
+    assert str(spool) not in json.dumps(found)
+    found = refusal(load(client, ("records", ("people.csv", CSV))), 400)
+    assert found["error"] == "`people.csv` does not say what type its rows have"
+    found = refusal(load(client, ("Person", ("people.csv.gz", b"not packed"))), 400)
+    assert found["error"].startswith("`people.csv.gz` cannot be read")
+    refusal(load(client, ("Nobody", ("people.csv", CSV))), 404)
+    assert names(client) == ["Ann", "Bob"]
+    assert list(spool.iterdir()) == []
+
+
+def test_rejects_come_as_lines_and_the_receipt_last(client: httpx.Client, spool: Path) -> None:
+    response = load(client, ("Person", ("people.csv", b"name,age\nCid,x\nDee,1\n")), rejects="true")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("application/x-ndjson")
+    reject, last = map(json.loads, response.text.splitlines())
+    assert (reject["source"], reject["line"]) == ("people.csv", 1)
+    answers.Load.model_validate(last["receipt"])
+    assert names(client) == ["Ann", "Bob", "Dee"]
+    wrong = ("Knows", ("knows.csv", b"from,to\nAnn,Zoe\n,Ann\n"))
+    refusal(load(client, wrong, rejects="true"), 400)
+    assert list(spool.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [("records", ("a.ndjson", PEOPLE)), ("Person", ("a.csv", CSV))],
+        [("mapping", (None, "{}")), ("mapping", (None, "{}"))],
+        [("Person", ("a.csv", CSV)), ("Person", (None, b"x", "application/vnd.omnigraph.rows"))],
+        [("Person", (None, b"{]\n", "application/vnd.omnigraph.rows"))],
+        [("Person", (None, b'"t"\n{"t": "numpy", "t2": 1}\n', "application/vnd.omnigraph.rows"))],
+        [
+            (
+                "Person",
+                (None, b'"t"\n{"t":"numpy","t2":"O","s":[],"v":""}\n', "application/vnd.omnigraph.rows"),
+            )
+        ],
+        [("Person", (None, b'["t"]\n{"a": 1}\n', "application/vnd.omnigraph.rows"))],
+        [("Person", (None, b"no arrow", "application/vnd.apache.arrow.stream"))],
+        [("Person", (None, b"no arrow", "application/vnd.omnigraph.batches"))],
+        [("records", (None, b"{", "application/vnd.omnigraph.stream"))],
+    ],
+)
+def test_parts_that_make_no_load_are_refused(client: httpx.Client, parts: list[Any]) -> None:
+    refusal(load(client, *parts), 400)
+    assert names(client) == ["Ann", "Bob"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"no form",
+        BROKEN + PEOPLE.encode(),
+        BROKEN + PEOPLE.encode() + b"\r\n--b",
+        b"--b\r\nContent-Disposition: form-data\r\n\r\nx\r\n--b--\r\n",
+        b'--b\r\nContent-Disposition: form-data; name="\xff"\r\n\r\nx\r\n--b--\r\n',
+        b"--b\r\n" + b"X-Long: " + b"a" * 20_000 + b"\r\n\r\nx\r\n--b--\r\n",
+    ],
+)
+def test_a_body_that_is_not_whole_is_refused(client: httpx.Client, body: bytes, spool: Path) -> None:
+    refusal(client.post("/load/files", content=body, headers=FORM), 400)
+    assert names(client) == ["Ann", "Bob"]
+    assert list(spool.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json", "multipart/form-data", "multipart/mixed; boundary=b", ""]
+)
+def test_files_come_in_a_form(client: httpx.Client, kind: str) -> None:
+    refusal(client.post("/load/files", content=b"--b--\r\n", headers={"Content-Type": kind}), 415)
+
+
+def test_batches_that_point_beyond_their_bytes_are_refused(client: httpx.Client) -> None:
+    offsets, data = pa.array([0, 1 << 20, 3], pa.int32()).buffers()[1], pa.py_buffer(b"Cid")
+    column = pa.Array.from_buffers(pa.string(), 2, [None, offsets, data])
+    sink = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_arrays([column], ["name"])
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    content = sink.getvalue().to_pybytes()
+    for part in ((None, content, "application/vnd.apache.arrow.stream"), ("people.arrow", content)):
+        refusal(load(client, ("Person", part)), 400)
+    assert names(client) == ["Ann", "Bob"]
+
+
+@pytest.mark.parametrize(
+    ("actor", "path", "status"),
+    [
+        (None, "/graphs/team/load/files", 401),
+        ("eve", "/graphs/team/load/files", 403),
+        ("bob", "/graphs/team/load/files", 403),
+        ("bob", "/graphs/team/load/files?branch=new&from=main", 403),
+        ("ann", "/graphs/nowhere/load/files", 404),
+    ],
+)
+def test_who_may_not_load_is_refused_before_anything_is_read(
+    guarded: Running, actor: str | None, path: str, status: int
+) -> None:
+    token = {} if actor is None else {"Authorization": f"Bearer {TOKENS[actor]}"}
+    with beginning(guarded, path, 1 << 20, token) as connection:
+        assert connection.recv(64).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+def test_a_client_that_leaves_in_the_middle_leaves_nothing(
+    open_server: Running, client: httpx.Client, spool: Path
+) -> None:
+    def endless() -> Iterator[bytes]:
+        yield BROKEN
+        for _ in range(64):
+            yield b" " * (1 << 16)
+        wait_until(lambda: any(spool.iterdir()))
+        raise ConnectionAbortedError
+
+    with pytest.raises(ConnectionAbortedError):
+        client.post("/load/files", content=endless(), headers=FORM)
+    wait_until(lambda: not any(spool.iterdir()))
+    wait_until(lambda: open_server.app.state.admission.in_flight == 0)
+    assert names(client) == ["Ann", "Bob"]
+
+
+def test_a_load_has_a_ceiling_and_a_place_among_the_requests_of_its_actor(spool: Path) -> None:
+    with running(host(limits=Limits(load_bytes=10_000, requests=1))) as server, server.client() as client:
+        found = refusal(load(client, ("Person", ("a.csv", CSV * 1000))), 413)
+        assert (found["resource_limit"]["resource"], found["resource_limit"]["limit"]) == (
+            "load_bytes",
+            10_000,
+        )
+        big = iter([BROKEN, *(b" " * 1000 for _ in range(20))])
+        refusal(client.post("/load/files", content=big, headers=FORM), 413)
+        assert list(spool.iterdir()) == []
+        with server.app.state.admission.admit(None, 1):
+            refusal(load(client, ("Person", ("a.csv", CSV))), 429)
+        answer(load(client, ("Person", ("a.csv", CSV))), answers.Load)
+        assert len(rows(client)) == 4
+
+
+def test_a_ceiling_beyond_memory_does_not_count_as_memory(open_server: Running, client: httpx.Client) -> None:
+    path = client.base_url.path.rstrip("/") + "/load/files"
+    with beginning(open_server, path, 40 << 30, {}) as connection:
+        connection.sendall(b"--b--\r\n")
+        connection.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            connection.recv(64)

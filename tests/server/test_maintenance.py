@@ -1,0 +1,61 @@
+"""Indexes, optimize, cleanup and repair over HTTP."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from omnigraph.server import maintenance_answers as answers
+from tests.server.running import ADD, Running, answer, refusal
+
+
+def add(client: httpx.Client, name: str) -> None:
+    assert client.post("/mutate", json={"query": ADD, "params": {"n": name}}).status_code == 200
+
+
+def test_optimize_is_one_commit_and_then_nothing(client: httpx.Client) -> None:
+    assert answer(client.get("/indexes"), answers.Indexes) == {"indexes": []}
+    add(client, "Cid")
+    done = answer(client.post("/optimize", json={"message": "tidy"}), answers.Optimized)
+    assert done["branch"] == "main"
+    assert done["commit"] == client.get("/commits").json()["commits"][0]
+    person = next(item for item in done["datasets"] if item["type_key"] == "node:Person")
+    assert (person["fragments_removed"], person["committed"], person["error"]) == (2, True, None)
+    indexes = answer(client.get("/indexes"), answers.Indexes)["indexes"]
+    assert {(item["type"], item["property"]) for item in indexes} >= {("Person", "id"), ("Person", "name")}
+    assert all(item["covered"] == item["rows"] for item in indexes)
+    before = done["commit"]["parent_commit_id"]
+    assert client.get("/indexes", params={"snapshot": before}).json() == {"indexes": []}
+    assert answer(client.post("/optimize"), answers.Optimized)["commit"] is None
+    refusal(client.post("/optimize", json={"branch": "nowhere"}), 404)
+
+
+def test_cleanup_tells_what_would_go_and_repair_that_nothing_is_left(client: httpx.Client) -> None:
+    add(client, "Cid")
+    told = answer(client.post("/cleanup", json={"keep": 1}), answers.Cleaned)
+    assert told["confirmed"] is False
+    assert {item["type_key"] for item in told["datasets"]} >= {"node:Person"}
+    done = answer(client.post("/cleanup", json={"older_than": "7d", "confirm": True}), answers.Cleaned)
+    assert done["confirmed"] is True
+    assert answer(client.post("/repair"), answers.Repaired) == {
+        "confirmed": False,
+        "pending": 0,
+        "settled": [],
+    }
+    assert answer(client.post("/repair", json={"confirm": True}), answers.Repaired)["confirmed"] is True
+
+
+@pytest.mark.parametrize("body", [None, {}, {"keep": 0}, {"keep": "1"}, {"older_than": "soon"}])
+def test_a_cleanup_that_makes_no_sense_is_refused(client: httpx.Client, body: object) -> None:
+    refusal(client.post("/cleanup", json=body), 400)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [("/optimize", {}), ("/cleanup", {"keep": 1, "confirm": True}), ("/repair", {})]
+)
+def test_maintenance_takes_the_right_to_change_main(guarded: Running, path: str, body: object) -> None:
+    with guarded.client("bob") as client:
+        refusal(client.post(path, json=body), 403)
+        assert client.get("/indexes").status_code == 200
+    with guarded.client("eve") as client:
+        refusal(client.get("/indexes"), 403)

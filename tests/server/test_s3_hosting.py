@@ -1,0 +1,77 @@
+"""What is served may be named, and stand, in an object store: the file, the graphs, the queries, the policies."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import omnigraph as og
+from omnigraph.api.hosting import read_hosting
+from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.server.hosting import open_hosted
+from omnigraph.server.identity import Identities
+from tests.server.running import LISTING, POLICY, SCHEMA, STORED, TOKENS
+from tests.support.s3 import Bucket
+
+pytest_plugins = ["tests.support.s3_fixtures"]
+
+CONFIG = """
+graphs:
+  team: {uri: graphs/team, queries: queries/team, policy: policies/team.json}
+  club: {uri: "%s/graphs/team"}
+policy: policies/server.json
+"""
+
+
+def put(bucket: Bucket, key: str, text: str) -> str:
+    bucket.server.objects.put(bucket.name, key, text.encode())
+    return f"{bucket.uri}/{key}"
+
+
+@pytest.fixture
+def config(s3: Bucket) -> str:
+    """The address of a file beside which everything stands."""
+    og.init(f"{s3.uri}/live/graphs/team", SCHEMA, storage_options=s3.options).close()
+    put(s3, "live/queries/team/people.gq", STORED)
+    put(s3, "live/queries/team/deeper/broken.gq", "query")
+    put(s3, "live/queries/teams.gq", "query")
+    put(s3, "live/policies/team.json", json.dumps(POLICY))
+    put(s3, "live/policies/server.json", json.dumps(LISTING))
+    return put(s3, "live/served.yaml", CONFIG % f"{s3.uri}/live")
+
+
+def test_everything_that_a_file_in_a_bucket_names_is_served(config: str, s3: Bucket) -> None:
+    hosting = read_hosting(config, s3.options)
+    assert [item.uri for item in hosting.graphs] == [f"{s3.uri}/live/graphs/team"] * 2
+    hosted = open_hosted(hosting, Identities.of(TOKENS), options=s3.options)
+    assert dict(hosted.quarantined) == {}
+    assert list(hosted.graphs["team"].queries) == ["everybody", "hire", "older"]
+    hired = hosted.graphs["team"].graph.acting_as("ann").mutate(STORED, {"n": "Kim"}, name="hire")
+    assert hired.commit is not None
+    assert hosted.graphs["club"].graph.acting_as("ann").get("Person", "Kim") is not None
+    assert hosted.server_gate is not None
+    hosted.close()
+
+
+def test_queries_that_are_not_there_or_no_text_keep_their_graph_from_being_served(s3: Bucket) -> None:
+    og.init(f"{s3.uri}/g", SCHEMA, storage_options=s3.options).close()
+    s3.server.objects.put(s3.name, "odd/a.gq", b"\xff\xfe")
+    graphs = {
+        "good": {"uri": "g"},
+        "none": {"uri": "g", "queries": "nowhere"},
+        "odd": {"uri": "g", "queries": "odd/"},
+    }
+    config = put(s3, "served.json", json.dumps({"graphs": graphs}))
+    hosted = open_hosted(read_hosting(config, s3.options), Identities(), options=s3.options)
+    assert (list(hosted.graphs), list(hosted.quarantined)) == (["good"], ["none", "odd"])
+    assert hosted.quarantined["none"] == f"there is no folder of queries at {s3.uri}/nowhere"
+    assert "odd/a.gq cannot be read as text" in hosted.quarantined["odd"]
+    hosted.close()
+
+
+def test_a_file_that_is_not_there_or_says_something_else_is_refused(s3: Bucket) -> None:
+    with pytest.raises(NotFound):
+        read_hosting(f"{s3.uri}/nothing.yaml", s3.options)
+    with pytest.raises(InvalidInput, match="unknown member 'graph'"):
+        read_hosting(put(s3, "wrong.yaml", "graph: {}"), s3.options)

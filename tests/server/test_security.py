@@ -1,0 +1,285 @@
+"""What hostile clients send over a socket: none of it changes who they are, where they are, or what is said."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from omnigraph.server.identity import Identities
+from omnigraph.server.logs import JsonLines
+from tests.server.running import (
+    ADD,
+    ALL,
+    TOKENS,
+    Running,
+    everything,
+    host,
+    host_graph,
+    names,
+    refusal,
+    running,
+)
+from tests.server.sockets import exchange, head
+
+ANN = f"Authorization: Bearer {TOKENS['ann']}"
+BODY = json.dumps({"query": ALL}).encode()
+QUERY = "/graphs/team/query"
+MALFORMED = {"error": "the request is not valid HTTP", "code": "bad_request"}
+# Names that would be something else wherever a name is pasted into a text.
+ODD = [
+    "a/../main",
+    "../main",
+    "main'; DROP TABLE commits; --",
+    'main"',
+    'Branch::"main"',
+    'main" || true || "',
+    "permit(principal, action, resource);",
+    "$(touch x)",
+    "main%00",
+    "main%2f..",
+]
+NO_NAMES = ["", " ", "main\x00", "ma\nin", "main\r\nX-Injected: 1", "\u202emain", "x" * 10_000]
+
+
+# --- requests that two parsers would read differently -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Content-Length: 5", "Content-Length: 6"],
+        ["Content-Length: -1"],
+        ["Content-Length: +5"],
+        ["Content-Length: 5, 6"],
+        ["Content-Length: 0x5"],
+        ["Transfer-Encoding: gzip, chunked"],
+        ["Transfer-Encoding: identity"],
+        ["Transfer-Encoding : chunked"],
+        ["X-Null: a\x00b"],
+        ["No colon"],
+        ["Host: y"],
+    ],
+    ids=range(11),
+)
+def test_a_head_that_is_not_http_is_refused_and_the_connection_ends(
+    guarded: Running, lines: list[str]
+) -> None:
+    # What follows would be a request of its own to whoever took it for one.
+    second = head("GET", "/healthz")
+    found = exchange(guarded.url, head("POST", QUERY, ANN, "Content-Type: application/json", *lines) + second)
+    if lines[0].startswith("Transfer-Encoding: "):
+        assert found.status in (400, 501)
+    else:
+        assert found.refusal(400) == MALFORMED
+    assert b"200 OK" not in found.body
+
+
+def test_a_head_that_never_ends_is_refused(guarded: Running) -> None:
+    lines = [f"X-Huge-{number}: {'a' * 10_000}" for number in range(100)]
+    # What was sent beyond the limit may make the system drop the answer.
+    assert exchange(guarded.url, head("GET", "/healthz", *lines)).status in (400, None)
+
+
+def test_a_folded_line_is_no_header_of_its_own(guarded: Running) -> None:
+    folded = head("GET", "/graphs/team/snapshot", "Connection: close", "X-Folded: a", f" {ANN}")
+    assert exchange(guarded.url, folded).refusal(401)["error"] == "missing bearer token"
+
+
+def test_a_length_beside_chunks_does_not_hide_a_second_request(guarded: Running) -> None:
+    hidden = head("GET", "/healthz")
+    lines = (ANN, "Content-Type: application/json", "Transfer-Encoding: chunked", "Content-Length: 4")
+    chunks = f"{len(BODY):x}\r\n".encode() + BODY + b"\r\n0\r\n\r\n"
+    found = exchange(guarded.url, head("POST", QUERY, *lines, "Connection: close") + chunks + hidden)
+    # The chunks are the body, the connection ends after it, and what follows is nobody's request.
+    assert found.status in (200, 400)
+    assert found.body.count(b"HTTP/1.1 ") == 0
+
+
+@pytest.mark.parametrize("chunk", [b"x\r\n", b"-1\r\n"])
+def test_chunks_that_are_none_are_refused(guarded: Running, chunk: bytes) -> None:
+    lines = (ANN, "Content-Type: application/json", "Transfer-Encoding: chunked")
+    assert exchange(guarded.url, head("POST", QUERY, *lines) + chunk).refusal(400) == MALFORMED
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/graphs/..%2f..%2fetc%2fpasswd/snapshot",
+        "/graphs/%2e%2e/snapshot",
+        "/graphs/../graphs/team/snapshot",
+        "/graphs//snapshot",
+        "//graphs/team/snapshot",
+        "/graphs/team//snapshot",
+        "/graphs/team/./snapshot",
+        "/graphs/team%2fsnapshot",
+        "/graphs/team/snapshot%00",
+        "/graphs/team/snapshot;x=1",
+        "/graphs/TEAM/snapshot",
+        "http://elsewhere/graphs/team/snapshot",
+        "/graphs/team%0d%0aX-Injected:%201/snapshot",
+    ],
+)
+def test_a_path_is_taken_as_it_is_sent(guarded: Running, target: str) -> None:
+    found = exchange(guarded.url, head("GET", target, ANN, "Connection: close"))
+    assert found.status in (400, 404)
+    found.refusal(found.status)
+    assert "x-injected" not in dict(found.headers)
+
+
+# --- who calls ----------------------------------------------------------------------------------------------
+
+
+def test_a_token_in_the_address_is_none_and_is_not_logged(
+    guarded: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    names_ = ("token", "access_token", "api_key", "authorization", "bearer")
+    with caplog.at_level(logging.DEBUG), guarded.client(prefix="") as client:
+        for name in names_:
+            response = client.get("/graphs/team/snapshot", params={name: TOKENS["ann"]})
+            assert refusal(response, 401)["error"] == "missing bearer token"
+        client.get(f"/graphs/team/{TOKENS['ann']}", headers={"Cookie": f"token={TOKENS['ann']}"})
+        client.get("/graphs/team/snapshot", headers={"Authorization": "Bearer wrong-token"})
+    shown = "\n".join(JsonLines().format(item) for item in caplog.records if not item.name.startswith("http"))
+    assert '"status": 401' in shown
+    assert TOKENS["ann"] not in shown
+    assert "wrong-token" not in shown
+    with guarded.client("ann", prefix="") as client:
+        assert not any(token in client.get("/metrics").text for token in TOKENS.values())
+
+
+def test_a_token_opens_what_the_policy_of_each_graph_says_and_no_more() -> None:
+    hosted = host(everything("ann"), tokens=TOKENS)
+    other = host_graph("other", everything("bob"), Identities.of(TOKENS))
+    graphs = hosted.graphs
+    assert isinstance(graphs, dict)
+    graphs["other"] = other
+    with running(hosted) as server:
+        for actor, id_, status in (("ann", "team", 200), ("ann", "other", 403), ("bob", "team", 403)):
+            with server.client(actor, prefix=f"/graphs/{id_}") as client:
+                assert client.get("/snapshot").status_code == status
+
+
+@pytest.mark.parametrize("name", ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"])
+def test_a_method_is_the_one_that_was_sent(guarded: Running, name: str) -> None:
+    with guarded.client("ann") as client:
+        response = client.post("/branches/main", headers={name: "DELETE"}, params={"_method": "DELETE"})
+        refusal(response, 405)
+        assert client.get("/branches", headers={name: "POST"}).json() == {"branches": ["main"]}
+
+
+def test_who_writes_is_whom_the_token_names(guarded: Running) -> None:
+    forged = {"actor": "bob", "actor_id": "bob", "user": "bob"}
+    with guarded.client("ann") as client:
+        client.post("/branches", json={"name": "forged", **forged})
+        write = {"query": ADD, "params": {"n": "Cid"}, "branch": "forged", **forged}
+        headers = {"Omnigraph-Actor": "bob", "X-Actor": "bob", "X-Remote-User": "bob"}
+        found = client.post("/mutate", json=write, headers=headers).json()
+        assert (found["actor_id"], found["commit"]["actor_id"]) == ("ann", "ann")
+        client.delete("/branches/forged")
+
+
+def test_a_stored_query_that_may_not_be_called_is_as_one_that_is_not_there(guarded: Running) -> None:
+    found = []
+    with guarded.client("eve") as client:
+        for name in ("everybody", "hire", "nothing", "..%2Fpeople", "%27%20or%201%3D1"):
+            for body in ({}, {"params": {"a": 1}}, {"expect_mutation": True}):
+                response = client.post(f"/queries/{name}", json=body)
+                # Only the id and the time are of the one request.
+                kept = {k: v for k, v in response.headers.items() if k not in ("x-request-id", "date")}
+                found.append((response.status_code, response.content, kept))
+    assert all(item == found[0] for item in found)
+    assert found[0][0] == 404
+
+
+# --- names and texts ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_name_of_a_branch_is_only_a_name_wherever_it_goes(client: httpx.Client, name: str) -> None:
+    assert client.post("/branches", json={"name": name}).json()["name"] == name
+    assert client.get("/branches").json() == {"branches": sorted(["main", name])}
+    write = {"query": ADD, "params": {"n": "Cid"}, "branch": name}
+    assert client.post("/mutate", json=write).status_code == 200
+    assert (names(client), names(client, branch=name)) == (["Ann", "Bob"], ["Ann", "Bob", "Cid"])
+    assert client.delete(f"/branches/{quote(name, safe='')}").status_code == 200
+    assert client.get("/branches").json() == {"branches": ["main"]}
+
+
+@pytest.mark.parametrize("name", NO_NAMES, ids=range(len(NO_NAMES)))
+def test_what_cannot_be_shown_is_no_name(guarded: Running, name: str) -> None:
+    with guarded.client("ann") as client:
+        refusal(client.post("/branches", json={"name": name}), 400)
+        response = client.delete(f"/branches/{quote(name, safe='')}")
+        assert response.status_code in (400, 404)
+        assert "x-injected" not in response.headers
+
+
+@pytest.mark.parametrize("name", [*ODD, *NO_NAMES], ids=range(len(ODD) + len(NO_NAMES)))
+def test_no_spelling_of_a_branch_gets_around_its_policy(guarded: Running, name: str) -> None:
+    with guarded.client("bob") as client:
+        response = client.post("/mutate", json={"query": ADD, "params": {"n": "Cid"}, "branch": name})
+        assert response.status_code in (400, 403, 404)
+        refusal(response, response.status_code)
+        assert names(client) == ["Ann", "Bob"]
+
+
+@pytest.mark.parametrize("given", ["a\rb", "a\nb", "a: b", "é", "a" * 65, "<script>", ""])
+def test_an_id_that_could_break_a_header_is_not_given_back(guarded: Running, given: str) -> None:
+    line = f"X-Request-Id: {given}".encode()
+    sent = head("GET", "/healthz", "Connection: close").replace(b"\r\n\r\n", b"\r\n" + line + b"\r\n\r\n")
+    found = exchange(guarded.url, sent)
+    if found.status == 400:
+        assert found.refusal(400) == MALFORMED
+    else:
+        assert len(dict(found.headers)["x-request-id"]) == 26
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b'{"query": 1, "query": "' + ALL.encode() + b'"}', 200),
+        (b'{"a":' * 100_000, 400),
+        (b'{"query": "x", "params": {"n": ' + b"[" * 5_000 + b"]" * 5_000 + b"}}", 400),
+        (
+            b'{"query": "query q($n: F64) { match { $p: Person } return { $p } }", "params": {"n": 1e999}}',
+            400,
+        ),
+        (b"\xef\xbb\xbf" + BODY, 400),
+        (BODY.decode().encode("utf-16"), 400),
+        # A check of the bytes alone would not see the half of a character in it.
+        (json.dumps({"query": ALL, "params": {"n": "\ud800"}}).encode("utf-16-le"), 400),
+        (BODY + b"\x00", 400),
+    ],
+    ids=range(8),
+)
+def test_a_body_that_is_not_what_it_seems_breaks_nothing(
+    guarded: Running, content: bytes, status: int
+) -> None:
+    with guarded.client("ann") as client:
+        response = client.post("/query", content=content, headers={"Content-Type": "application/json"})
+        assert response.status_code == status, response.text
+        if status != 200:
+            refusal(response, status)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
+def test_a_body_is_never_unpacked(guarded: Running, encoding: str) -> None:
+    packed = gzip.compress(b" " * 5_000_000 + BODY)
+    with guarded.client("ann") as client:
+        headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+        refusal(client.post("/query", content=packed, headers=headers), 400)
+
+
+def test_an_open_server_believes_no_name_either(open_server: Running) -> None:
+    headers = {
+        "Authorization": f"Bearer {TOKENS['ann']}",
+        "X-Forwarded-User": "ann",
+        "X-Forwarded-For": "1.2.3.4",
+    }
+    response = httpx.get(f"{open_server.url}/graphs", headers=headers)
+    assert refusal(response, 403)["error"].endswith("for no actor")

@@ -1,0 +1,202 @@
+"""How many requests to storage a call made: what the log and the metrics tell, against what storage saw."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+import omnigraph as og
+from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.server.hosting import open_hosted
+from omnigraph.server.identity import Identities
+from omnigraph.store.counting import Requests, Tally, carried, count_requests, counting
+from tests.server.running import ADD, ALL, SCHEMA, Running, running
+from tests.support.places import together
+from tests.support.s3 import Bucket, S3Server
+from tests.support.s3_seam import Log
+
+pytest_plugins = ["tests.support.s3_fixtures"]
+
+WRITES = ("PUT", "POST", "DELETE")
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_server: S3Server) -> Iterator[Bucket]:
+    with s3_server.bucket() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(bucket: Bucket) -> Iterator[Running]:
+    sources = []
+    for id_ in ("team", "club"):
+        with og.init(f"{bucket.uri}/{id_}", SCHEMA, storage_options=bucket.options) as graph:
+            graph.load({"Person": [{"name": f"p{number}"} for number in range(8)]})
+        sources.append(GraphSource(id_, graph.uri))
+    with running(open_hosted(Hosting(tuple(sources)), Identities(), options=bucket.options)) as found:
+        yield found
+
+
+@pytest.fixture
+def client(server: Running) -> Iterator[httpx.Client]:
+    with server.client() as found:
+        yield found
+
+
+def seen(log: Log) -> dict[str, int]:
+    """What storage saw, by the kinds that are counted."""
+    writes = sum(item.method in WRITES for item in log.requests)
+    return {"read": len(log.requests) - writes, "write": writes}
+
+
+def told(caplog: pytest.LogCaptureFixture, wanted: int = 1) -> list[dict[str, int]]:
+    """What the log says of each request; its line comes when the client has its answer already."""
+    found: list[dict[str, int]] = []
+    for _ in range(500):
+        records = [item for item in caplog.records if item.message == "request"]
+        found = [getattr(item, "fields", {})["storage_requests"] for item in records]
+        if len(found) >= wanted:
+            break
+        time.sleep(0.01)
+    return found
+
+
+def post(client: httpx.Client, path: str, body: dict[str, Any]) -> None:
+    assert client.post(path, json=body).status_code == 200
+
+
+def add(client: httpx.Client, name: str, branch: str = "main") -> None:
+    post(client, "/mutate", {"query": ADD, "params": {"n": name, "a": 1}, "branch": branch})
+
+
+def test_a_call_tells_exactly_the_requests_that_storage_saw(
+    client: httpx.Client, bucket: Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = json.dumps({"type": "Person", "data": {"name": uuid4().hex}})
+    branch = uuid4().hex
+    caplog.set_level(logging.INFO, "omnigraph.server")
+    add(client, uuid4().hex)
+    told(caplog)
+    steps = [
+        partial(add, client, uuid4().hex),
+        partial(post, client, "/branches", {"name": branch}),
+        partial(post, client, "/load", {"data": record, "branch": branch}),
+        partial(add, client, uuid4().hex),
+        partial(post, client, "/branches/merge", {"source": branch}),
+        partial(post, client, "/query", {"query": ALL}),
+        partial(post, client, "/export", {}),
+    ]
+    for step in steps:
+        caplog.clear()
+        with bucket.seam.recording() as log:
+            step()
+        assert told(caplog) == [seen(log)], f"{step.args[1:]}\n{log}"
+        assert seen(log)["read"] > 0
+
+
+def test_a_call_that_asks_nothing_of_storage_says_so(
+    server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "omnigraph.server")
+    httpx.get(f"{server.url}/healthz")
+    assert told(caplog) == [{"read": 0, "write": 0}]
+
+
+def test_calls_at_the_same_time_add_up_to_what_storage_saw(
+    server: Running, bucket: Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
+    clients = [server.client(prefix=f"/graphs/{id_}") for id_ in ("team", "club", "team", "club")]
+    # Writers of one branch take turns.
+    for client in clients[:2]:
+        post(client, "/branches", {"name": "beside"})
+    caplog.set_level(logging.INFO, "omnigraph.server")
+    with bucket.seam.recording(0.01) as log:
+        branches = ("main", "beside")
+        together([partial(add, client, uuid4().hex, branch) for client in clients for branch in branches])
+    for client in clients:
+        client.close()
+    counts = told(caplog, 8)
+    assert len(counts) == 8
+    assert {kind: sum(item[kind] for item in counts) for kind in ("read", "write")} == seen(log), str(log)
+    assert any(item.get("shared") for item in counts), "nothing overlapped"
+
+
+def test_metrics_have_the_requests_by_route_and_kind(
+    server: Running, client: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    def count(kind: str) -> int:
+        text = httpx.get(f"{server.url}/metrics").text
+        pattern = (
+            rf'omnigraph_storage_requests_total{{method="POST",route="[^"]*/mutate",kind="{kind}"}} (\d+)'
+        )
+        found = re.search(pattern, text)
+        return 0 if found is None else int(found[1])
+
+    caplog.set_level(logging.INFO, "omnigraph.server")
+    add(client, uuid4().hex)
+    told(caplog)
+    before = count("read"), count("write")
+    caplog.clear()
+    add(client, uuid4().hex)
+    assert told(caplog) == [{"read": 3, "write": 7}]
+    assert (count("read") - before[0], count("write") - before[1]) == (3, 7)
+
+
+def test_what_a_graph_did_while_nobody_counted_is_nobodys() -> None:
+    stats = Stats()
+    tally = Tally()
+    tally.watch("opened", lambda: stats)
+    stats.read_iops = 5
+    call = Requests()
+    tally.enter(call)
+    stats.read_iops, stats.write_iops = 7, 1
+    tally.enter(call)
+    tally.leave(call)
+    stats.read_iops = 8
+    tally.leave(call)
+    stats.read_iops = 20
+    other = Requests()
+    tally.enter(other)
+    tally.leave(other)
+    assert (call.to_json(), other.to_json()) == ({"read": 3, "write": 1}, {"read": 0, "write": 0})
+
+
+def test_what_calls_did_at_the_same_time_is_dealt_out_between_them() -> None:
+    stats = Stats()
+    tally = Tally()
+    tally.watch("opened", lambda: stats)
+    one, other = Requests(), Requests()
+    tally.enter(one)
+    stats.read_iops = 1
+    tally.enter(other)
+    stats.read_iops = 4
+    tally.leave(other)
+    stats.read_iops = 6
+    tally.leave(one)
+    assert one.to_json() == {"read": 5, "write": 0, "shared": 2}
+    assert other.to_json() == {"read": 1, "write": 0, "shared": 1}
+
+
+def test_threads_that_carry_a_call_on_count_for_it() -> None:
+    with counting() as call:
+        works = [carried(partial(count_requests, reads=1)) for _ in range(4)]
+        together(works)
+        together([partial(count_requests, reads=1)])
+    count_requests(reads=1)
+    assert call.to_json() == {"read": 4, "write": 0}
+
+
+class Stats:
+    """What a dataset says that it has done."""
+
+    read_iops = 0
+    write_iops = 0
