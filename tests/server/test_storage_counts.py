@@ -115,10 +115,12 @@ def test_calls_at_the_same_time_add_up_to_what_storage_saw(
     server: Running, bucket: Bucket, caplog: pytest.LogCaptureFixture
 ) -> None:
     clients = [server.client(prefix=f"/graphs/{id_}") for id_ in ("team", "club", "team", "club")]
+    caplog.set_level(logging.INFO, "omnigraph.server")
     # Writers of one branch take turns.
     for client in clients[:2]:
         post(client, "/branches", {"name": "beside"})
-    caplog.set_level(logging.INFO, "omnigraph.server")
+    told(caplog, 2)
+    caplog.clear()
     with bucket.seam.recording(0.01) as log:
         branches = ("main", "beside")
         together([partial(add, client, uuid4().hex, branch) for client in clients for branch in branches])

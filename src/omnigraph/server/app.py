@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
@@ -80,6 +80,7 @@ def create_app(hosted: Hosted) -> FastAPI:
     app.state.hosted = hosted
     app.state.metrics = metrics
     app.state.admission = Admission(hosted.limits)
+    app.state.writers = CapacityLimiter(hosted.limits.write_threads)
     app.state.capacity = Capacity(hosted.limits)
     app.state.streams = Streams(hosted.limits.exports)
     for module in _MODULES:

@@ -28,7 +28,8 @@ class Limits:
     """The limits of one server, which hold for everybody together unless they are said to be an actor's.
 
     - `requests`, `bytes`: what one actor may have in flight of writes, and of the bytes of their bodies
-    - `threads`: how much work is done at a time; `exports`: how many streams are written at a time
+    - `threads`: how many reads run at a time, `write_threads` how many writes, of which those of one branch take
+      turns; `exports`: how many streams are written at a time
     - `connections`: how many are open; `waiting`: how many requests are answered or wait for a thread
     - `bodies`: how many bytes of JSON bodies are held in memory
     - `load_bytes`: how many bytes one load of files may send
@@ -43,6 +44,7 @@ class Limits:
     requests: int = _whole("PER_ACTOR_INFLIGHT_MAX", 16)
     bytes: int = _whole("PER_ACTOR_BYTES_MAX", 4 << 30)
     threads: int = _whole("THREADS_MAX", 40)
+    write_threads: int = _whole("WRITE_THREADS_MAX", 64)
     exports: int = _whole("EXPORTS_MAX", 8)
     connections: int = _whole("CONNECTIONS_MAX", 1000)
     waiting: int = _whole("REQUESTS_MAX", 256)

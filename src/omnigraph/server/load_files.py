@@ -83,7 +83,7 @@ async def load_files(call: Called, wanted: Annotated[Options, Depends()]) -> Res
     held = min(call.size or BATCH_BYTES, BATCH_BYTES)
     with call.admission.admit(call.actor, held):
         async with _received(call, boundary) as upload:
-            return await call.read(partial(_load, call, wanted, upload))
+            return await call.write_admitted(partial(_load, call, wanted, upload))
 
 
 @asynccontextmanager

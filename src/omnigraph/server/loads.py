@@ -60,7 +60,7 @@ async def load_ndjson(
             file.write(chunk)
         file.seek(0)
         source = cast(IO[bytes], file)
-        return await call.read(
+        return await call.write_admitted(
             lambda graph: _run(graph, source, branch, from_, mode, permissive=False),
             lambda receipt: load_body(receipt, None, from_, call.actor),
         )

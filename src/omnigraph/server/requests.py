@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote
 
-from anyio import move_on_after
+from anyio import CapacityLimiter, move_on_after, to_thread
 from fastapi import Depends
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
@@ -169,6 +169,34 @@ class Call:
         `plain` makes the body that is for everybody, `exact` the one for callers who want the very object. Without
         `plain` the work gives a body, the same for all.
         """
+        return await self._answer(work, plain, exact)
+
+    async def write(
+        self,
+        work: Callable[[Graph], T],
+        plain: Callable[[T], Any] | None = None,
+        exact: Callable[[T], Any] = encode,
+    ) -> Response:
+        """The same for what changes the graph, of which each actor may have so much in flight."""
+        with self.admission.admit(self.actor, self.size):
+            return await self.write_admitted(work, plain, exact)
+
+    async def write_admitted(
+        self,
+        work: Callable[[Graph], T],
+        plain: Callable[[T], Any] | None = None,
+        exact: Callable[[T], Any] = encode,
+    ) -> Response:
+        """The same for what has its place already. Writes wait for one another, and must not keep reads waiting."""
+        return await self._answer(work, plain, exact, self.request.app.state.writers)
+
+    async def _answer(
+        self,
+        work: Callable[[Graph], T],
+        plain: Callable[[T], Any] | None,
+        exact: Callable[[T], Any],
+        threads: CapacityLimiter | None = None,
+    ) -> Response:
         graph, media_type = self.graph, EXACT if self.exact else JSONResponse.media_type
 
         def respond() -> Response:
@@ -178,19 +206,7 @@ class Call:
             body = found if plain is None else exact(found) if self.exact else plain(found)
             return JSONResponse(body, media_type=media_type)
 
-        return await run_in_threadpool(respond)
-
-    async def write(
-        self,
-        work: Callable[[Graph], T],
-        plain: Callable[[T], Any] | None = None,
-        exact: Callable[[T], Any] = encode,
-        *,
-        size: int | None = None,
-    ) -> Response:
-        """The same for what changes the graph, of which each actor may have so much in flight."""
-        with self.admission.admit(self.actor, self.size if size is None else size):
-            return await self.read(work, plain, exact)
+        return await to_thread.run_sync(respond, limiter=threads)
 
     @property
     def size(self) -> int:

@@ -13,6 +13,7 @@ the two by which Lance begins and completes a file that it uploads in parts, tho
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
@@ -32,11 +33,17 @@ class _Stats(Protocol):
 
 
 class Tally:
-    """What Lance has done in the storage of one graph, and the calls that are in Lance now."""
+    """What Lance has done in the storage of one graph, and the calls that are in Lance now.
+
+    Going in and out is only noted, without a lock: threads that have to wait for one another here would do so many
+    times in each call, and with enough of them they would do little else. Notes are read when a call asks.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._stats: dict[str, Callable[[], _Stats]] = {}
+        # Lance's sums at that moment, who, and whether they went in or came out.
+        self._notes: deque[tuple[int, int, Requests, int]] = deque()
         self._reads = 0
         self._writes = 0
         self._inside: dict[Requests, int] = {}
@@ -45,35 +52,41 @@ class Tally:
         """Count by what a dataset says: all of one graph and one origin tell the same sum."""
         if origin not in self._stats:
             with self._lock:
-                self._stats.setdefault(origin, stats)
+                self._stats = {origin: stats, **self._stats}
 
     def enter(self, call: Requests) -> None:
         """A call goes into Lance; it may do so several times at once."""
-        with self._lock:
-            self._settle()
-            self._inside[call] = self._inside.get(call, 0) + 1
+        self._notes.append((*self._sums(), call, 1))
 
     def leave(self, call: Requests) -> None:
         """It comes out again."""
-        with self._lock:
-            self._settle()
-            self._inside[call] -= 1
-            if not self._inside[call]:
-                del self._inside[call]
+        self._notes.append((*self._sums(), call, -1))
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Give every call what is known to be its own by now."""
+        with self._lock:
+            while self._notes:
+                self._apply(*self._notes.popleft())
+
+    def _sums(self) -> tuple[int, int]:
         now = [stats() for stats in self._stats.values()]
-        reads = sum(item.read_iops for item in now) - self._reads
-        writes = sum(item.write_iops for item in now) - self._writes
-        self._reads += reads
-        self._writes += writes
-        if reads or writes:
-            for place, call in enumerate(self._inside):
-                call.add(
-                    _share(reads, len(self._inside), place),
-                    _share(writes, len(self._inside), place),
+        return sum(item.read_iops for item in now), sum(item.write_iops for item in now)
+
+    def _apply(self, reads: int, writes: int, call: Requests, step: int) -> None:
+        # Two threads may note in another order than they looked: sums only ever grow.
+        new_reads, new_writes = max(0, reads - self._reads), max(0, writes - self._writes)
+        self._reads += new_reads
+        self._writes += new_writes
+        if new_reads or new_writes:
+            for place, other in enumerate(self._inside):
+                other.add(
+                    _share(new_reads, len(self._inside), place),
+                    _share(new_writes, len(self._inside), place),
                     is_shared=len(self._inside) > 1,
                 )
+        self._inside[call] = self._inside.get(call, 0) + step
+        if not self._inside[call]:
+            del self._inside[call]
 
 
 def _share(count: int, among: int, place: int) -> int:
@@ -110,6 +123,8 @@ class Requests:
 
     def to_json(self) -> dict[str, int]:
         """The numbers by kind, as logs have them."""
+        if self.tally is not None:
+            self.tally.settle()
         found = {"read": self.reads, "write": self.writes}
         return {**found, "shared": self.shared} if self.shared else found
 
@@ -126,6 +141,8 @@ def counting() -> Iterator[Requests]:
         yield call
     finally:
         _CALL.reset(token)
+        if call.tally is not None:
+            call.tally.settle()
 
 
 def count_requests(reads: int = 0, writes: int = 0) -> None:
