@@ -158,7 +158,7 @@ def test_what_a_graph_did_while_nobody_counted_is_nobodys() -> None:
     tally = Tally()
     tally.watch("opened", lambda: stats)
     stats.read_iops = 5
-    call = Requests()
+    call = Requests(tally=tally)
     tally.enter(call)
     stats.read_iops, stats.write_iops = 7, 1
     tally.enter(call)
@@ -166,7 +166,7 @@ def test_what_a_graph_did_while_nobody_counted_is_nobodys() -> None:
     stats.read_iops = 8
     tally.leave(call)
     stats.read_iops = 20
-    other = Requests()
+    other = Requests(tally=tally)
     tally.enter(other)
     tally.leave(other)
     assert (call.to_json(), other.to_json()) == ({"read": 3, "write": 1}, {"read": 0, "write": 0})
@@ -176,7 +176,7 @@ def test_what_calls_did_at_the_same_time_is_dealt_out_between_them() -> None:
     stats = Stats()
     tally = Tally()
     tally.watch("opened", lambda: stats)
-    one, other = Requests(), Requests()
+    one, other = Requests(tally=tally), Requests(tally=tally)
     tally.enter(one)
     stats.read_iops = 1
     tally.enter(other)
