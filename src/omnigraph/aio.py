@@ -117,13 +117,21 @@ def open(  # noqa: A001 - the name is part of the API
 
 
 def connect(
-    url: str, graph: str, *, token: str | None = None, timeout: float | None = PATIENCE
+    url: str,
+    graph: str,
+    *,
+    token: str | None = None,
+    timeout: float | None = PATIENCE,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Opening[AsyncRemoteGraph]:
     """Connect to a server, as `omnigraph.connect` does; await it, or use it with ``async with``."""
     from omnigraph.aio_client import AsyncRemoteGraph
     from omnigraph.client.entry import connect
 
-    return Opening(lambda: connect(url, graph, token=token, timeout=timeout), AsyncRemoteGraph)
+    return Opening(
+        lambda: connect(url, graph, token=token, timeout=timeout, storage_options=storage_options),
+        AsyncRemoteGraph,
+    )
 
 
 class AsyncGraph(AsyncChangeReads):

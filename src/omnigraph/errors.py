@@ -209,8 +209,8 @@ class OutcomeUnknown(OmnigraphError):
 class RecoveryRequired(OmnigraphError):
     """An interrupted bulk write left an intent that cannot be healed automatically.
 
-    Run repair, or open the graph read-only, which still works. The intent named in `details` is kept as
-    it is; no committed data is affected.
+    `omnigraph repair --confirm --force` gives it up; reading still works with mode ``r``. The intent named in
+    `details` is kept as it is; no committed data is affected.
     """
 
     code = "recovery_required"

@@ -9,12 +9,14 @@ from __future__ import annotations
 import ast
 import re
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.console import replay
+from tests.cli.console import SHOWN_ADDRESS, replay
+from tests.cli.running import serving
 
 ROOT = Path(__file__).parents[2]
 PAGES = (
@@ -38,7 +40,16 @@ def _in_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def run_page(text: str, name: str) -> int:
     """Run every block of a page; how many comments were compared with values."""
     space: dict[str, Any] = {"__name__": "page"}
-    return sum(run_block(code, name, space) for code in BLOCK.findall(text))
+    compared = 0
+    with ExitStack() as servers:
+        address = None
+        for code in BLOCK.findall(text):
+            if SHOWN_ADDRESS in code:
+                # It serves what the blocks before have made.
+                address = address or servers.enter_context(serving(".", "--unauthenticated"))
+                code = code.replace(SHOWN_ADDRESS, address)
+            compared += run_block(code, name, space)
+    return compared
 
 
 def run_block(code: str, name: str, space: dict[str, Any]) -> int:

@@ -123,7 +123,7 @@ TABLE: dict[str, Ask] = {
     "Graph.load": Ask(lambda g: g.load(BO, branch="dev"), "change", "dev"),
     "Graph.revert": Ask(lambda g: g.revert(newest(g), branch="dev"), "change", "dev", looks_up=True),
     "Graph.optimize": Ask(lambda g: g.optimize(branch="dev"), "change", "dev"),
-    "Graph.cleanup": Ask(lambda g: g.cleanup(keep=1, confirm=True), "change", "main"),
+    "Graph.cleanup": Ask(lambda g: g.cleanup(keep=1, confirm=True), "admin"),
     "Graph.repair": Ask(lambda g: g.repair(confirm=True), "change", "main"),
     "Branches.list": Ask(lambda g: g.branches.list(), "read"),
     "Branches.create": Ask(lambda g: g.branches.create("fresh", "dev"), "branch_create", "dev", "fresh"),

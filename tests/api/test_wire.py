@@ -17,6 +17,7 @@ from omnigraph.api.wire import (
     decode,
     decode_error,
     decode_snapshot,
+    dump_json,
     encode,
     encode_error,
     encode_snapshot,
@@ -63,7 +64,7 @@ class TestObjects:
         added = graph.mutate('query add() { insert City { name: "Oslo" } }', message="north")
         assert added.commit is not None
         assert travel(added) == added
-        assert travel(added.commit).created_at == added.commit.created_at
+        assert repr(travel(added.commit).created_at) == repr(added.commit.created_at)
         loaded = graph.load({"City": [{"name": "Oslo", "size": 1}]}, mode="merge")
         assert travel(loaded) == loaded
         graph.branches.create("trial")
@@ -81,6 +82,7 @@ class TestObjects:
         page = graph.changes(done.id)
         assert (travel(page), len(page)) == (page, 1)
         assert isinstance(travel(page), ChangePage)
+        assert [json.loads(dump_json(change)) for change in page] == [encode(change) for change in page]
         poll = graph.feed(start="beginning")
         assert (travel(poll), len(poll) > 1, isinstance(poll, FeedPage)) == (poll, True, True)
 
@@ -136,6 +138,21 @@ class TestErrors:
         for name in errors.__all__:
             kind = getattr(errors, name)
             assert type(decode_error(encode_error(kind("x")))) is kind
+
+    @pytest.mark.parametrize(
+        "found",
+        [
+            None,
+            "NullPointerException",
+            {},
+            {"code": [], "message": "x", "details": {}, "hint": None},
+            {"code": "conflict", "message": "x", "details": ["a"], "hint": None},
+            {**encode_error(errors.ConstraintViolation("x")), "violations": 7},
+        ],
+    )
+    def test_what_was_never_encoded_is_no_error_of_ours(self, found: Any) -> None:
+        with pytest.raises(errors.StorageError, match="the server's answer"):
+            decode_error(found)
 
     def test_details_that_have_no_json_do_not_keep_an_error_back(self) -> None:
         found = decode_error(

@@ -2,17 +2,22 @@
 
 Output means errors too, in the order in which a terminal shows them. ``echo $?`` prints the exit code of the
 command before. What differs from run to run, such as ids and times, is compared by where it occurs: a page that
-shows one id twice must be right about that.
+shows one id twice must be right about that. A server in the background is a real one, at another port than the
+page shows, and ends with the page.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cli.running import run
+from tests.cli.running import run, serving
+
+# Where pages say that a server listens.
+SHOWN_ADDRESS = "127.0.0.1:8080"
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 # What a page can only give an example of.
@@ -70,9 +75,21 @@ class Console:
 
     def __init__(self) -> None:
         self._code = 0
+        self._address = SHOWN_ADDRESS
+        self._servers = ExitStack()
+
+    def __enter__(self) -> Console:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._servers.close()
 
     def run(self, command: str) -> str:
         """What a command prints."""
+        printed = self._run(command.replace(SHOWN_ADDRESS, self._address))
+        return printed.replace(self._address, SHOWN_ADDRESS)
+
+    def _run(self, command: str) -> str:
         words = shlex.split(command)
         stdin = ""
         if "<" in words:
@@ -85,6 +102,9 @@ class Console:
             case ["cat", path]:
                 self._code = 0
                 return Path(path).read_text(encoding="utf-8")
+            case ["omnigraph", "serve", *args, "2>", _, "&"]:
+                self._address = self._servers.enter_context(serving(*args))
+                return f"OMNIGRAPH_LISTEN_ADDR={self._address}\n"
             case ["omnigraph", *args]:
                 outcome = run(*args, stdin=stdin)
                 self._code = outcome.code
@@ -94,11 +114,14 @@ class Console:
 
 def replay(text: str) -> tuple[list[Exchange], list[Exchange]]:
     """The exchanges of a page, as it shows them and as they really are, with examples replaced by their names."""
-    console, on_page, in_fact = Console(), Names(), Names()
+    on_page, in_fact = Names(), Names()
     shown, real = [], []
-    for item in exchanges(text):
-        command = on_page.settle(item.command)
-        output = console.run(EXAMPLE.sub(lambda match: in_fact.value(on_page.settle(match[0])), item.command))
-        shown.append(Exchange(command, on_page.settle(item.output)))
-        real.append(Exchange(command, in_fact.settle(output)))
+    with Console() as console:
+        for item in exchanges(text):
+            command = on_page.settle(item.command)
+            output = console.run(
+                EXAMPLE.sub(lambda match: in_fact.value(on_page.settle(match[0])), item.command)
+            )
+            shown.append(Exchange(command, on_page.settle(item.output)))
+            real.append(Exchange(command, in_fact.settle(output)))
     return shown, real

@@ -12,11 +12,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import omnigraph as og
+from omnigraph.api.stored_queries import read_stored
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.gate import Gate
 from omnigraph.server.hosting import HostedGraph
 from omnigraph.server.identity import Identities
-from omnigraph.server.stored_queries import read_stored
 from tests.cli.console import Names
 from tests.cli.graphs import abandon_load, heal
 from tests.cli.running import Outcome, run

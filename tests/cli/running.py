@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,6 +16,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from omnigraph.cli.main import app
+from tests.support.s3 import Bucket
 
 ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).with_name("omnigraph")
@@ -50,7 +53,7 @@ class Outcome:
     output: str
 
 
-def run(*args: str, stdin: str | bytes = "", env: dict[str, str | None] | None = None) -> Outcome:
+def run(*args: str, stdin: str | bytes = "", env: Mapping[str, str | None] | None = None) -> Outcome:
     """Run the command line in this process."""
     runner = CliRunner(env={**SETTLED, **(env or {})})
     command = _command_line()
@@ -77,6 +80,30 @@ def run_process(*args: str | bytes, stdin: bytes = b"") -> subprocess.CompletedP
     return subprocess.run(
         [os.fsencode(COMMAND), *args], input=stdin, capture_output=True, timeout=60, check=False
     )
+
+
+@contextmanager
+def serving(*args: str) -> Iterator[str]:
+    """A server that is a process of its own, as long as the context lasts; gives its host and port."""
+    command = [str(COMMAND), "serve", *args, "--bind", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            name, _, address = process.stdout.readline().strip().partition("=")
+            assert name == "OMNIGRAPH_LISTEN_ADDR"
+            yield address
+        finally:
+            process.terminate()
+
+
+def access(bucket: Bucket) -> dict[str, str]:
+    """What the environment says to whoever may use a bucket."""
+    return {
+        "AWS_ENDPOINT_URL": bucket.options["endpoint"],
+        "AWS_ACCESS_KEY_ID": bucket.options["access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": bucket.options["secret_access_key"],
+        "AWS_REGION": bucket.options["region"],
+    }
 
 
 def write(path: Path, text: str) -> Path:

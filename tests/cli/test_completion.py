@@ -34,7 +34,7 @@ def completed(typed: str) -> list[str]:
 
 def test_commands_are_completed_and_old_names_are_not() -> None:
     assert completed("omnigraph ex") == ["explain", "export"]
-    assert completed("omnigraph re") == ["revert"]
+    assert completed("omnigraph re") == ["revert", "repair"]
 
 
 def test_values_of_options_are_completed() -> None:

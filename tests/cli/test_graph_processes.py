@@ -15,7 +15,7 @@ from omnigraph.catalog.catalog import accept
 from omnigraph.graph.repository import Repository
 from omnigraph.lang.compile import load_schema
 from tests.architecture.test_lazy_imports import RUN_HELP, heavy_modules_after
-from tests.cli.running import COMMAND, PEOPLE, run_process
+from tests.cli.running import COMMAND, PEOPLE, access, run_process
 from tests.support.s3 import Bucket
 
 pytest_plugins = ["tests.support.s3_fixtures"]
@@ -27,14 +27,7 @@ QUESTION = "`branch delete` is destructive. Go on with {uri}? [y/N] "
 def environment(bucket: Bucket) -> dict[str, str]:
     """What a user of that store would have set, and nothing of what whoever runs the tests has."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-    return {
-        **kept,
-        "NO_COLOR": "1",
-        "AWS_ENDPOINT_URL": bucket.options["endpoint"],
-        "AWS_ACCESS_KEY_ID": bucket.options["access_key_id"],
-        "AWS_SECRET_ACCESS_KEY": bucket.options["secret_access_key"],
-        "AWS_REGION": bucket.options["region"],
-    }
+    return {**kept, "NO_COLOR": "1", **access(bucket)}
 
 
 def run_remote(bucket: Bucket, *args: str) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Outcome, run, write
+from tests.cli.graphs import make_graph
+from tests.cli.running import Outcome, run, run_process, write
 from tests.server.running import TOKENS, Running
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -44,6 +45,7 @@ class TestList:
         outcome = run("graphs", "list", "--server", team.url, env={"OMNIGRAPH_BEARER_TOKEN": token})
         assert outcome.code == 1
         assert "bearer token" in outcome.stderr
+        assert outcome.stderr.endswith("or `omnigraph login`\n")
 
     @pytest.mark.parametrize("option", ["--store", "--cluster", "--graph"])
     def test_only_a_server_is_asked(self, option: str) -> None:
@@ -98,3 +100,11 @@ class TestChoice:
         outcome = as_actor("ann", "branch", "list", "--server", team.url, "--graph", "../graphs/team")
         assert outcome.code == 1
         assert "is not a graph id" in outcome.stderr
+
+
+def test_a_port_that_is_taken_is_told_in_one_sentence(team: Running) -> None:
+    make_graph("g.omni")
+    taken = team.url.removeprefix("http://")
+    outcome = run_process("serve", ".", "--unauthenticated", "--bind", taken)
+    assert outcome.returncode == 1
+    assert outcome.stderr.decode().endswith(f"error: cannot listen on {taken}: Address already in use\n")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import READ, run, write
+from tests.cli.graphs import make_graph
+from tests.cli.running import PEOPLE, READ, run, write
 
 BROKEN = """\
 query wrong() {
@@ -179,12 +180,11 @@ def test_a_schema_with_errors_stops_everything(folder: Path) -> None:
     )
 
 
-def test_without_a_schema_it_says_what_to_pass() -> None:
+def test_without_a_schema_and_a_graph_it_says_what_to_pass() -> None:
     outcome = run("lint", "--query", "read.gq")
     assert (outcome.code, outcome.stdout) == (1, "")
-    assert outcome.stderr == (
-        "error: no schema to check against\nhint: pass --schema <file>: this version checks without a graph\n"
-    )
+    assert outcome.stderr.startswith("error: no graph addressed — pass a positional URI, --store <uri>, ")
+    assert outcome.stderr.endswith("\nhint: or pass --schema <file> to check without a graph\n")
 
 
 def test_without_a_query_file_it_is_a_usage_error() -> None:
@@ -193,11 +193,69 @@ def test_without_a_query_file_it_is_a_usage_error() -> None:
     assert "--query" in outcome.stderr
 
 
-@pytest.mark.parametrize("uri", ["graph.omni", "s3://bucket/graph"])
-def test_a_graph_is_refused_with_the_option_to_use(uri: str) -> None:
-    outcome = run("lint", uri, "--query", "read.gq")
-    assert outcome.code == 1
-    assert "pass --schema <file>" in outcome.stderr
+@pytest.mark.usefixtures("home")
+class TestAgainstAGraph:
+    """Without --schema, queries are checked against the schema that a graph has now."""
+
+    @pytest.fixture(autouse=True)
+    def _graph(self, folder: Path) -> None:
+        make_graph("g.omni")
+        (folder / "g.omni").rename(folder / "plain")
+        (folder / "g.omni").symlink_to("plain")
+        write(folder / "site.yaml", "graphs: {team: {uri: g.omni}}")
+
+    @pytest.mark.parametrize(
+        "address",
+        [
+            ["g.omni"],
+            ["plain"],
+            ["--store", "g.omni"],
+            ["--cluster", "site.yaml", "--graph", "team"],
+            ["--cluster", "site.yaml"],
+        ],
+        ids=" ".join,
+    )
+    def test_it_is_found_by_its_address_or_its_configuration(self, address: list[str], folder: Path) -> None:
+        write(folder / "wrong.gq", BROKEN)
+        outcome = run("lint", *address, "--query", "wrong.gq", "read.gq")
+        assert (outcome.code, outcome.stderr) == (1, "")
+        assert "ERROR query `wrong`: type error: T6: " in outcome.stdout
+        assert "OK    query `everybody` (read)" in outcome.stdout
+
+    def test_the_report_names_the_graph(self) -> None:
+        report = json.loads(run("lint", "g.omni", "--query", "read.gq", "--json").stdout)
+        assert report["schema_source"] == {"kind": "graph", "uri": "g.omni"}
+        assert report["queries_processed"] == 1
+
+    def test_the_schema_is_the_one_that_the_graph_has_by_now(self, folder: Path) -> None:
+        write(folder / "read.gq", "query q() { match { $p: Person } return { $p.nick } }")
+        assert run("lint", "g.omni", "--query", "read.gq").code == 1
+        write(folder / "next.pg", PEOPLE.replace("age: I32?", "age: I32?\n  nick: String?"))
+        assert run("schema", "apply", "g.omni", "--schema", "next.pg").code == 0
+        assert run("lint", "g.omni", "--query", "read.gq").code == 0
+
+    def test_a_graph_that_is_not_there_is_told(self) -> None:
+        outcome = run("lint", "other.omni", "--query", "read.gq")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert "there is no graph at " in outcome.stderr
+
+    def test_two_graphs_are_one_too_many(self) -> None:
+        outcome = run("lint", "g.omni", "plain", "--query", "read.gq")
+        assert outcome.code == 1
+        assert outcome.stderr.startswith("error: two graphs addressed: g.omni and plain; ")
+
+    @pytest.mark.parametrize("address", [["g.omni"], ["--store", "g.omni"], ["--cluster", "site.yaml"]])
+    def test_with_a_schema_file_no_graph_is_looked_at(self, address: list[str]) -> None:
+        outcome = run("lint", *address, "--query", "read.gq", "--schema", "people.pg")
+        assert outcome.code == 1
+        assert outcome.stderr == (
+            f"error: `lint --schema` works without a graph; {address[0]} does not apply.\n"
+        )
+
+    def test_a_server_does_not_apply(self) -> None:
+        outcome = run("lint", "--server", "http://127.0.0.1:1", "--query", "read.gq")
+        assert outcome.code == 1
+        assert outcome.stderr.startswith("error: `lint` is a direct (storage-native) command; --server ")
 
 
 def test_a_server_is_refused_with_its_own_option() -> None:

@@ -306,6 +306,17 @@ class TestProgress:
         # It goes when it is done: the last thing is that its line is erased.
         assert terminal.getvalue().endswith("\x1b[2K")
 
+    @pytest.mark.parametrize("stage", ["send", "receive"])
+    def test_what_goes_to_a_server_or_comes_from_one_is_told_in_bytes(
+        self, stage: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        terminal = watch(monkeypatch, -1)
+        with progress.shown_progress("loading", silent=False) as report:
+            assert report is not None
+            report(stage, 12_345_678)
+        assert "12.3 MB" in terminal.getvalue()
+        assert "rows" not in terminal.getvalue()
+
     def test_short_work_shows_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         terminal = watch(monkeypatch, 1_000)
         with progress.shown_progress("loading", silent=False) as report:

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import omnigraph as og
 from tests.cli.graphs import make_graph
-from tests.cli.running import run, write
+from tests.cli.running import PEOPLE, access, run, write
+from tests.support.s3 import Bucket
+
+pytest_plugins = ["tests.support.s3_fixtures"]
 
 STORED = """\
 query older($a: I32, $n: [String]?) @description("Who is older.") @instruction("Give an age.") {
@@ -180,3 +184,31 @@ class TestPolicy:
         assert outcome.stderr == (
             "error: `policy validate` looks at the bundle in --file; --cluster does not apply.\n"
         )
+
+
+class TestInABucket:
+    """What is served may stand in a store as a whole, and is looked at there."""
+
+    @pytest.fixture
+    def config(self, s3: Bucket) -> str:
+        """The address of a configuration beside which everything stands."""
+        og.init(f"{s3.uri}/live/team", PEOPLE, storage_options=s3.options).close()
+        s3.server.objects.put(s3.name, "live/queries/people.gq", STORED.encode())
+        s3.server.objects.put(s3.name, "live/site.yaml", b"graphs: {team: {uri: team, queries: queries}}")
+        return f"{s3.uri}/live/site.yaml"
+
+    def test_the_queries_of_a_folder_in_a_store_are_listed_and_checked(self, config: str, s3: Bucket) -> None:
+        listed = run("queries", "list", "--cluster", config, env=access(s3))
+        assert (listed.code, listed.stderr) == (0, "")
+        assert listed.stdout.splitlines()[0] == "mutation  hire($n: String) [mcp: hire]"
+        s3.server.objects.put(s3.name, "live/queries/torn.gq", b"query {")
+        checked = run("queries", "validate", "--cluster", config, env=access(s3))
+        assert (checked.code, checked.stdout.partition(":")[0]) == (1, "ERROR  query 'torn.gq'")
+
+    @pytest.mark.usefixtures("config")
+    def test_the_queries_of_a_graph_in_a_store_may_stand_here(self, s3: Bucket, folder: Path) -> None:
+        write(folder / "mine" / "people.gq", STORED)
+        here = (folder / "mine").as_uri()
+        write(folder / "site.yaml", f"graphs: {{team: {{uri: '{s3.uri}/live/team', queries: '{here}'}}}}")
+        checked = run("queries", "validate", "--cluster", "site.yaml", env=access(s3))
+        assert (checked.code, checked.stderr) == (0, "")

@@ -102,7 +102,6 @@ class TestWithoutAGraph:
     @pytest.mark.parametrize(
         "args",
         [
-            ["lint"],
             ["fmt", "."],
             ["schema", "check", "."],
             ["version"],

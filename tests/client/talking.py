@@ -62,6 +62,9 @@ class Scripted:
         sizes = [int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:")]
         while sizes and not head_only and len(body) < sizes[0]:
             body += connection.recv(65_536)
+        chunked = b"transfer-encoding: chunked" in lines and not head_only
+        while chunked and not body.endswith(b"0\r\n\r\n") and (chunk := connection.recv(65_536)):
+            body += chunk
         self.asked.append(head + b"\r\n\r\n" + body)
         return True
 

@@ -19,8 +19,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, PreconditionFailed, StorageError
+from omnigraph.errors import (
+    InvalidInput,
+    NotFound,
+    OutcomeUnknown,
+    PermissionDenied,
+    PreconditionFailed,
+    StorageError,
+)
 from omnigraph.store.objects import ObjectStore
+from tests.client.talking import reply, scripted
 from tests.client.twins import Twins, make_twins, records, told
 from tests.server.running import TOKENS, Running
 
@@ -169,7 +177,7 @@ def test_what_is_wrong_is_said_in_the_same_words(empty: Twins, what: str) -> Non
     [
         ('odd "name".csv', b"name,age\nAnn,30\nBob,old\n", "Person"),
         ("people.csv", b"name,years\nAnn,30\n", "Person"),
-        ("people.csv.gz", gzip.compress(b"name\nAnn\n")[:-9], "Person"),
+        ("people.csv.gz", gzip.compress(b"name\nAnn\n", mtime=0)[:-9], "Person"),
         ("people.parquet", b"PAR1 and nothing", "Person"),
         ("people.arrow", b"ARROW1\0\0 and nothing", "Person"),
         ("people.json", b'[{"name": "Ann"}, {"name": 7}]', "Person"),
@@ -278,6 +286,31 @@ def test_rejects_are_there_also_when_the_load_is_refused_in_the_end(empty: Twins
     empty.refuse(lambda: [*REJECTED, {**KNOWS, "to": "Zoe"}], rejects=seen.append)
     assert len(seen) == 4
     assert seen[:2] == seen[2:]
+
+
+def test_a_reject_that_cannot_be_passed_on_is_raised_with_what_the_load_did(
+    twins: Twins, tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        twins.remote.load(REJECTED, rejects=tmp_path / "nowhere" / "rejects.ndjson")
+    assert caught.value.__notes__ == [f"the server has done the load: commit {twins.remote.commits()[0].id}"]
+    with pytest.raises(FileNotFoundError) as caught:
+        twins.remote.load(
+            [*REJECTED, {**KNOWS, "to": "Zoe"}], "merge", rejects=tmp_path / "nowhere" / "rejects.ndjson"
+        )
+    assert caught.value.__notes__ == ["the server has loaded nothing"]
+
+
+@pytest.mark.parametrize("rejects", [None, list[Any]().append])
+@pytest.mark.parametrize(
+    "text", [b"<html>", b"", b"[]", b'"tag"\n{"receipt":{}}\n', b'"tag"\n{"exception":1}\n']
+)
+def test_a_load_whose_receipt_cannot_be_read_is_in_doubt(text: bytes, rejects: Any) -> None:
+    with scripted([reply(body={"actor_id": None}), reply(text=text)]) as server:
+        graph = og.connect(server.url, "team")
+        with pytest.raises(OutcomeUnknown, match="not one of an OmniGraph server") as caught:
+            graph.load([ANN], rejects=rejects, idempotency_key="k-3")
+    assert caught.value.details["idempotency_key"] == "k-3"
 
 
 def test_every_option_reaches_the_load(twins: Twins) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import socket
+import threading
+import traceback
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -10,7 +14,7 @@ import pytest
 
 from omnigraph.api.wire import encode_error
 from omnigraph.client.entry import check_token, check_url, connect, list_graphs
-from omnigraph.client.transport import Transport
+from omnigraph.client.transport import Transport, rows_of
 from omnigraph.errors import (
     Conflict,
     ConstraintViolation,
@@ -29,17 +33,26 @@ OK = reply(body={"done": True})
 KEYED = {"query": "…", "idempotency_key": "k-1"}
 
 
+def call(transport: Transport, method: str, path: str, **more: Any) -> Any:
+    """The JSON that a request is answered with."""
+    return transport.call(method, path, lambda found: found, **more)
+
+
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
+def url_of(listener: socket.socket) -> str:
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
 def refused(status: int, body: Any = None, *headers: str, writes: bool = False) -> OmnigraphError:
     """What a status is raised as."""
     said = reply(status, {"error": "no"} if body is None else body, *headers)
     with scripted([said]) as server, pytest.raises(OmnigraphError) as caught:
-        Transport(server.url).call("POST", "/x", body={}, writes=writes)
+        call(Transport(server.url), "POST", "/x", body={}, writes=writes)
     return caught.value
 
 
@@ -53,41 +66,41 @@ class TestBrokenConnections:
     def test_a_read_on_a_connection_that_died_meanwhile_is_sent_again(self) -> None:
         with scripted([OK, HANG_UP], [OK]) as server:
             transport = Transport(server.url)
-            assert transport.call("GET", "/a") == transport.call("GET", "/b") == {"done": True}
+            assert call(transport, "GET", "/a") == call(transport, "GET", "/b") == {"done": True}
             assert [request.split()[1] for request in server.asked] == [b"/a", b"/b", b"/b"]
 
     def test_a_read_is_sent_twice_and_no_more(self) -> None:
         with scripted([HANG_UP], [HANG_UP], [OK]) as server:
             with pytest.raises(StorageError, match="broke") as caught:
-                Transport(server.url).call("GET", "/a")
+                call(Transport(server.url), "GET", "/a")
             assert caught.value.transient
             assert len(server.asked) == 2
 
     def test_a_write_whose_answer_never_came_is_in_doubt_and_not_sent_again(self) -> None:
         with scripted([OK, HANG_UP], [OK]) as server:
             transport = Transport(server.url)
-            transport.call("GET", "/a")
+            call(transport, "GET", "/a")
             with pytest.raises(OutcomeUnknown, match="broke"):
-                transport.call("POST", "/mutate", body={"query": "…"}, writes=True)
+                call(transport, "POST", "/mutate", body={"query": "…"}, writes=True)
             assert len(server.asked) == 2
 
     def test_a_write_with_a_key_is_sent_again(self) -> None:
         with scripted([HANG_UP], [OK]) as server:
-            assert Transport(server.url).call("POST", "/mutate", body=KEYED, writes=True) == {"done": True}
+            assert call(Transport(server.url), "POST", "/mutate", body=KEYED, writes=True) == {"done": True}
             assert len(server.asked) == 2
 
     def test_a_write_with_a_key_that_stays_in_doubt_names_it(self) -> None:
         with scripted([HANG_UP], [HANG_UP]) as server, pytest.raises(OutcomeUnknown) as caught:
-            Transport(server.url).call("POST", "/mutate", body=KEYED, writes=True)
+            call(Transport(server.url), "POST", "/mutate", body=KEYED, writes=True)
         assert caught.value.details["idempotency_key"] == "k-1"
         assert "same idempotency key" in str(caught.value.hint)
 
     def test_an_answer_that_breaks_off_is_none(self) -> None:
         half = reply(body={"done": True})[:-4]
         with scripted([half], [half]) as server, pytest.raises(StorageError, match="broke"):
-            Transport(server.url).call("GET", "/a")
+            call(Transport(server.url), "GET", "/a")
         with scripted([half]) as server, pytest.raises(OutcomeUnknown):
-            Transport(server.url).call("POST", "/a", body={}, writes=True)
+            call(Transport(server.url), "POST", "/a", body={}, writes=True)
 
     def test_an_upload_that_was_cut_off_has_done_nothing(self) -> None:
         def content() -> Iterator[bytes]:
@@ -123,15 +136,94 @@ class TestBrokenConnections:
         transport = Transport(f"http://127.0.0.1:{free_port()}")
         for writes in (False, True):
             with pytest.raises(StorageError, match="cannot be reached") as caught:
-                transport.call("POST", "/x", body={}, writes=writes)
+                call(transport, "POST", "/x", body={}, writes=writes)
             assert caught.value.transient
 
     def test_a_read_is_given_up_after_its_time_and_not_sent_again(self) -> None:
         with scripted([SAY_NOTHING], [OK]) as server:
             with pytest.raises(StorageError) as caught:
-                Transport(server.url, timeout=0.05).call("GET", "/a")
+                call(Transport(server.url, timeout=0.05), "GET", "/a")
             assert caught.value.transient
             assert len(server.asked) == 1
+
+    @pytest.mark.parametrize(
+        "then", [reply(503, {"error": "busy"}), reply(429, {"error": "busy"}), HANG_UP_EARLY]
+    )
+    def test_a_write_that_was_heard_stays_in_doubt_when_the_second_try_is_not(self, then: bytes) -> None:
+        with scripted([HANG_UP], [then]) as server, pytest.raises(OutcomeUnknown) as caught:
+            call(Transport(server.url), "POST", "/mutate", body=KEYED, writes=True)
+        assert caught.value.details["idempotency_key"] == "k-1"
+
+    def test_it_does_so_too_when_the_server_is_gone_by_then(self) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                listener.close()
+                while b"k-1" not in connection.recv(65_536):
+                    pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(OutcomeUnknown, match="cannot be reached"):
+            call(Transport(url_of(listener)), "POST", "/mutate", body=KEYED, writes=True)
+        thread.join()
+
+    def test_a_refusal_by_the_graph_is_one_of_both_tries(self) -> None:
+        told = {"error": "no", "exception": encode_error(Conflict("moved"))}
+        with scripted([HANG_UP], [reply(409, told)]) as server, pytest.raises(Conflict, match="moved"):
+            call(Transport(server.url), "POST", "/mutate", body=KEYED, writes=True)
+
+    @pytest.mark.parametrize("text", [b"<html>", b"", b"[1]", b"{}", b"[" * 100_000])
+    def test_a_success_that_cannot_be_read_leaves_a_write_in_doubt(self, text: bytes) -> None:
+        said = reply(text=text)
+        with scripted([said, said]) as server:
+            transport = Transport(server.url)
+            with pytest.raises(StorageError, match="not one of an OmniGraph server"):
+                transport.call("GET", "/branches", lambda found: found["branches"])
+            with pytest.raises(OutcomeUnknown, match="not one of an OmniGraph server"):
+                transport.call("POST", "/branches", lambda found: found["name"], body={}, writes=True)
+
+    @pytest.mark.parametrize("status", [200, 500])
+    def test_an_answer_that_cannot_be_unpacked_leaves_a_write_in_doubt(self, status: int) -> None:
+        said = reply(status, None, "Content-Encoding: gzip", text=b"not packed")
+        with scripted([said]) as server, pytest.raises(OutcomeUnknown):
+            call(Transport(server.url), "POST", "/mutate", body={}, writes=True)
+
+    def test_what_comes_before_an_answer_is_none(self) -> None:
+        early = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
+        with scripted([early + OK]) as server:
+            assert call(Transport(server.url), "POST", "/mutate", body={}, writes=True) == {"done": True}
+
+    def test_a_stream_whose_end_would_look_like_a_break_is_refused(self) -> None:
+        endless = b"HTTP/1.1 200 OK\r\n\r\nfirst"
+        with (
+            scripted([endless]) as server,
+            pytest.raises(StorageError, match="not one of"),
+            Transport(server.url).stream("GET", "/diff"),
+        ):
+            pytest.fail("it was begun")
+
+
+class TestProcesses:
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+    def test_a_forked_process_has_connections_of_its_own(self) -> None:
+        with scripted([OK, OK], [OK]) as server:
+            transport = Transport(server.url)
+            call(transport, "GET", "/a")
+            child = os.fork()
+            if not child:
+                done = call(transport, "GET", "/child")
+                transport.close()
+                os._exit(0 if done == {"done": True} else 1)
+            call(transport, "GET", "/b")
+            assert os.waitpid(child, 0)[1] == 0
+            assert [request.split()[1] for request in server.asked] == [b"/a", b"/b", b"/child"]
+
+    def test_connections_are_not_pickled_and_neither_is_the_token(self) -> None:
+        with pytest.raises(TypeError, match="pickle the graph"):
+            pickle.dumps(Transport("http://127.0.0.1", "t0ken"))
 
 
 class TestStatuses:
@@ -188,6 +280,37 @@ class TestStatuses:
         assert isinstance(found, StorageError)
         assert (found.transient, found.details["retry_after"]) == (True, 2)
 
+    @pytest.mark.parametrize("text", [b"upstream reset", b'{"error": "x", "status": 503}'])
+    def test_a_write_that_a_proxy_lost_may_have_happened(self, text: bytes) -> None:
+        with scripted([reply(503, text=text)]) as server, pytest.raises(OutcomeUnknown):
+            call(Transport(server.url), "POST", "/mutate", body={}, writes=True)
+
+    @pytest.mark.parametrize("told", [{}, {"code": []}, {"type": "NullPointerException"}, "x"])
+    def test_an_exception_of_somebody_else_is_none_of_ours(self, told: Any) -> None:
+        assert isinstance(refused(500, {"error": "no", "exception": told}, writes=True), OutcomeUnknown)
+        assert refused(400, {"error": "no", "exception": told}).message == "no"
+
+    def test_an_error_with_a_strange_body_is_known_by_its_status(self) -> None:
+        with scripted([reply(500, text=b"[" * 100_000)]) as server, pytest.raises(StorageError, match="500"):
+            call(Transport(server.url), "GET", "/x")
+        assert isinstance(refused(413, {"error": "no", "resource_limit": 7}), ResourceLimit)
+        assert len(refused(404, {"error": "x" * 1_000_000}).message) < 5_000
+
+    def test_an_upload_that_is_sent_elsewhere_says_where_to(self) -> None:
+        said = reply(308, None, "Location: http://127.0.0.1/else")
+        with scripted([said]) as server, pytest.raises(InvalidInput, match=r"127\.0\.0\.1/else"):
+            upload(server.url, b"records")
+
+    def test_a_write_that_is_told_to_look_elsewhere_may_have_happened(self) -> None:
+        assert isinstance(refused(303, None, "Location: /done", writes=True), OutcomeUnknown)
+
+    def test_nobody_else_is_sent_the_token(self) -> None:
+        with scripted([OK]) as other:
+            said = reply(307, None, f"Location: {other.url}/x")
+            with scripted([said]) as server, pytest.raises(InvalidInput):
+                call(Transport(server.url, "t0ken"), "GET", "/x")
+            assert other.asked == []
+
     def test_a_redirect_says_where_to(self) -> None:
         found = refused(307, None, "Location: http://127.0.0.1/else")
         assert isinstance(found, InvalidInput)
@@ -197,13 +320,13 @@ class TestStatuses:
     def test_the_page_of_a_proxy_is_no_answer(self, text: bytes) -> None:
         with scripted([reply(502, text=text)], [reply(text=b"<html>")]) as server:
             with pytest.raises(StorageError, match="502"):
-                Transport(server.url).call("GET", "/x")
+                call(Transport(server.url), "GET", "/x")
             with pytest.raises(StorageError, match="not one of an OmniGraph server"):
-                Transport(server.url).call("GET", "/x")
+                call(Transport(server.url), "GET", "/x")
 
     def test_rows_that_are_not_arrow_are_no_answer(self) -> None:
         with scripted([OK]) as server, pytest.raises(StorageError, match="not one of an OmniGraph server"):
-            Transport(server.url).arrow("/query", {})
+            Transport(server.url).request("POST", "/query", rows_of, body={})
 
 
 class TestAddresses:
@@ -234,10 +357,36 @@ class TestAddresses:
         with pytest.raises(InvalidInput, match="like http://host:8080"):
             check_url(url)
 
-    def test_a_password_in_an_address_is_refused_and_not_repeated(self) -> None:
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "http://ann:secret@127.0.0.1",
+            "ann:secret@127.0.0.1",
+            "http://ann:secret/more@127.0.0.1",
+            "http://127.0.0.1?token=secret",
+        ],
+    )
+    def test_a_secret_in_an_address_is_refused_and_not_repeated(self, url: str) -> None:
         with pytest.raises(InvalidInput) as caught:
-            connect("http://ann:secret@127.0.0.1", "team")
+            connect(url, "team")
         assert "secret" not in repr(caught.value.__dict__)
+        assert "secret" not in "".join(traceback.format_exception(caught.value)[-1:])
+
+    @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
+    def test_a_timeout_that_is_none_is_refused(self, timeout: float) -> None:
+        with pytest.raises(InvalidInput, match="timeout"):
+            connect("http://127.0.0.1", "team", timeout=timeout)
+
+    def test_no_name_of_a_graph_leads_to_another_address(self) -> None:
+        with scripted([reply(404, {"error": "no"})]) as server:
+            with pytest.raises(NotFound):
+                connect(server.url, "..")
+            assert server.asked[0].split()[1] == b"/graphs/%2E%2E"
+
+    @pytest.mark.parametrize("said", [[], {}, 7, None])
+    def test_somebody_else_who_answers_is_no_server_of_graphs(self, said: Any) -> None:
+        with scripted([reply(body=said)]) as server, pytest.raises(StorageError, match="not one of"):
+            connect(server.url, "team")
 
     @pytest.mark.parametrize("token", ["", " ", "two words", "line\nbreak", "ключ"])
     def test_a_token_that_is_none_is_refused_and_not_repeated(self, token: str) -> None:
@@ -257,8 +406,12 @@ class TestAddresses:
 
 def test_what_is_none_is_left_out() -> None:
     with scripted([OK]) as server:
-        Transport(server.url).call(
-            "POST", "/x", params={"a": None, "b": ["1", "2"]}, body={"c": None, "d": {"e": None}}
+        call(
+            Transport(server.url),
+            "POST",
+            "/x",
+            params={"a": None, "b": ["1", "2"]},
+            body={"c": None, "d": {"e": None}},
         )
         head, _, body = server.asked[0].partition(b"\r\n\r\n")
         assert head.split()[1] == b"/x?b=1&b=2"
@@ -268,9 +421,9 @@ def test_what_is_none_is_left_out() -> None:
 def test_a_connection_is_used_again_and_a_closed_one_is_not() -> None:
     with scripted([OK, OK]) as server:
         transport = Transport(server.url)
-        transport.call("GET", "/a")
-        transport.call("GET", "/b")
+        call(transport, "GET", "/a")
+        call(transport, "GET", "/b")
         transport.close()
         transport.close()
         with pytest.raises(InvalidInput, match="closed"):
-            transport.call("GET", "/c")
+            call(transport, "GET", "/c")

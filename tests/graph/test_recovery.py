@@ -423,6 +423,38 @@ def test_an_unreadable_intent_stops_writers_and_not_readers_and_is_kept(uri: str
     put(graph, {"b": "1"})
 
 
+@pytest.mark.parametrize("data", UNREADABLE)
+def test_an_unreadable_intent_is_given_up_by_force_once_and_on_record(uri: str, data: bytes) -> None:
+    graph = make_graph(uri)
+    graph.objects.put("__recovery/x.json", data)
+    with pytest.raises(RecoveryRequired):
+        graph.settle("x")
+    first = graph.settle("x", force=True)
+    assert first is not None
+    assert graph.settle("x", force=True) is None
+    assert audit(graph) == [("x", "discarded", None)]
+    assert leftovers(graph) == []
+    put(graph, {"b": "1"})
+
+
+def test_an_owner_whose_unreadable_intent_was_given_up_publishes_nothing(uri: str) -> None:
+    graph = make_graph(uri)
+    other = handle(graph)
+    transaction = graph.begin()
+    with graph._intent(transaction, WriteRequest("load", "ana")) as owned:
+        stage(transaction, {"a": "1"})
+        plan = transaction.plan("load", "strict", actor="ana")
+        owned.confirm(plan)
+        graph.objects.put(f"__recovery/{owned.intent.id}.json", b"{")
+        assert other.settle(owned.intent.id, force=True) is None
+        other.intents.lease_seconds = -1
+        assert other.settle(owned.intent.id, force=True) is not None
+        with pytest.raises(Conflict, match="was discarded by recovery"):
+            graph._publish(plan, before_swap=owned.enter_swap)
+    assert people(graph) == {}
+    assert leftovers(graph) == []
+
+
 def test_an_intent_that_cannot_be_removed_is_a_warning_and_not_a_failure(tmp_path: Path) -> None:
     graph = make_graph(str(tmp_path / "graph"))
     folder = tmp_path / "graph" / "__recovery"

@@ -41,7 +41,7 @@ TOKENS = {"ann": "token-of-ann", "bob": "token-of-bob", "eve": "token-of-eve", "
 
 def everything(*actors: str, actions: list[str] | None = None) -> dict[str, Any]:
     """A policy that allows some actors all that one can do with a graph."""
-    allowed = actions or ["read", "export", "change", "invoke_query"]
+    allowed = actions or ["read", "export", "change", "invoke_query", "admin"]
     branches = ["schema_apply", "branch_create", "branch_delete", "branch_merge"]
     return {
         "version": 1,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 
@@ -59,6 +59,25 @@ def distant(s3: Bucket) -> Hosted:
     far = open_hosted(Hosting((GraphSource("far", f"{s3.uri}/far"),)), Identities(), options=s3.options)
     near = host(limits=Limits(read_seconds=0.2))
     return Hosted({**far.graphs, **near.graphs}, limits=near.limits)
+
+
+def test_a_load_does_not_wait_for_reads(distant: Hosted, s3: Bucket) -> None:
+    storage = SlowStorage(s3)
+    with (
+        running(replace(distant, limits=Limits(threads=1))) as server,
+        server.client(prefix="/graphs/far") as far,
+        server.client() as near,
+        ThreadPoolExecutor(1) as pool,
+        storage.holding(),
+    ):
+        slow = pool.submit(names, far)
+        assert storage.asked.wait(30)
+        lines = {"Content-Type": "application/x-ndjson"}
+        near.timeout = httpx.Timeout(10)
+        assert near.post("/load/ndjson", content=PEOPLE, headers=lines).status_code == 200
+        assert near.post("/load/files", files={"records": ("a.ndjson", PEOPLE)}).status_code == 200
+        storage.go_on.set()
+        assert slow.result() == ["Ann", "Bob"]
 
 
 def test_a_read_that_waits_for_storage_keeps_nobody_waiting_and_has_an_end(

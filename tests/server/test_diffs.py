@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from omnigraph.api.wire import EXACT
 from omnigraph.server import answers
 from tests.server.running import ADD, TOKENS, Running, answer, everything, host, refusal, running
 
@@ -124,3 +125,32 @@ def test_a_state_is_told_to_those_who_may_read_it_however_it_is_named() -> None:
         refusal(guest.get("/diff", params=sides), 403)
         refusal(stranger.get("/state", params={"name": "nowhere"}), 403)
         refusal(stranger.get("/diff", params={"before": "dev", "after": "dev"}), 403)
+
+
+def test_who_may_not_read_a_state_does_not_learn_that_it_is_there() -> None:
+    rules = everything("ann")
+    rules["groups"]["some"] = ["bob"]
+    rules["protected_branches"] = ["secret"]
+    allow = {"actors": {"group": "some"}, "actions": ["read", "export"], "branch_scope": "unprotected"}
+    rules["rules"].append({"id": "open", "allow": allow})
+    with running(host(rules, tokens=TOKENS)) as server:
+        with server.client("ann") as ann:
+            ann.post("/branches", json={"name": "secret"})
+            commit = add(ann, "Cid", "secret")
+        with server.client("bob") as bob:
+            assert state(bob, "main")["branch"] == "main"
+            for kept, missing in (("secret", "nothing"), (commit, commit[::-1])):
+                more = {"type": "Person", "id": "Cid", "entity": "node", "property": "age"}
+                for path in ("/state", "/snapshot", "/indexes", "/entity", "/blob"):
+                    name = "name" if path == "/state" else "snapshot"
+                    told = [
+                        refusal(bob.get(path, params={name: item, **more}, headers={"Accept": EXACT}), 403)
+                        for item in (kept, missing)
+                    ]
+                    assert told[0] == told[1]
+                for path in ("/diff", "/diff/stats"):
+                    params = [{"before": "main", "after": item} for item in (kept, missing)]
+                    told = [refusal(bob.get(path, params=item), 403) for item in params]
+                    assert told[0] == told[1]
+                exported = [bob.post("/export", json={"snapshot": item}) for item in (kept, missing)]
+                assert refusal(exported[0], 403) == refusal(exported[1], 403)

@@ -75,7 +75,9 @@ def test_reads_give_the_objects_of_the_library(both: Both) -> None:
     lines = both.client.get(
         "/diff", params={"before": graph.commits()[-1].id, "after": head}, headers={"Accept": EXACT}
     )
-    changes = [decode(Change, item) for item in map(json.loads, lines.text.splitlines())]
+    *told, last = map(json.loads, lines.text.splitlines())
+    assert last == {"end": True}
+    changes = [decode(Change, item) for item in told]
     assert changes == list(graph.diff(graph.commits()[-1].id, head))
 
 

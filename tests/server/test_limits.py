@@ -153,6 +153,13 @@ def test_bodies_that_would_not_fit_in_memory_together_are_refused() -> None:
         assert client.post("/query", json=large).status_code == 200
 
 
+def test_a_body_counts_as_the_memory_that_its_values_take() -> None:
+    with running(host(limits=Limits(bodies=8 << 20))) as server, server.client() as client:
+        refusal(client.post("/query", json={"query": ALL, "padding": [[]] * 200_000}), 503)
+        assert client.post("/query", json={"query": ALL, "padding": " " * 800_000}).status_code == 200
+        until(lambda: server.app.state.capacity.held == 0)
+
+
 def test_a_connection_that_is_one_too_many_takes_the_place_of_an_idle_one() -> None:
     with (
         running(host(limits=Limits(connections=2))) as server,

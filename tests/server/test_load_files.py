@@ -96,6 +96,46 @@ def test_a_mapping_does_not_lead_to_files_of_the_server(
     assert names(client) == ["Ann", "Bob"]
 
 
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        "\n".join(
+            [
+                "a0: &a0 {x: 1}",
+                *(
+                    f"a{n}: &a{n} {{{', '.join(f'k{i}: *a{n - 1}' for i in range(10))}}}"
+                    for n in range(1, 12)
+                ),
+            ]
+        ),
+        "Person: &p {columns: *p}",
+        "{a: " * 5000 + "}" * 5000,
+    ],
+    ids=["grows", "holds itself", "is deep"],
+)
+def test_a_mapping_that_would_not_end_is_refused(client: httpx.Client, mapping: str) -> None:
+    response = load(client, ("mapping", ("m.yaml", mapping)), ("Person", ("people.csv", CSV)))
+    assert refusal(response, 400)["error"].startswith("m.yaml")
+
+
+def test_a_mapping_is_read_whole_and_may_not_be_long(client: httpx.Client) -> None:
+    for name in ("m.yaml", None):
+        kind = "text/plain" if name else "application/vnd.omnigraph.rows"
+        long = ("mapping", (name, b" " * (1 << 20) + b"\n{}", kind))
+        found = refusal(load(client, long, ("Person", ("people.csv", CSV))), 413)
+        assert found["resource_limit"]["resource"] == "load_mapping_bytes"
+
+
+def test_names_of_files_are_kept_in_memory_and_may_not_be_long_together(
+    client: httpx.Client, spool: Path
+) -> None:
+    name = "a" * 12_000 + ".ndjson"
+    parts = [("records", (name, b"\n")) for _ in range(700)]
+    found = refusal(load(client, *parts), 413)
+    assert found["resource_limit"]["resource"] == "load_name_bytes"
+    assert list(spool.iterdir()) == []
+
+
 def test_no_name_of_a_file_leads_out_of_its_folder(client: httpx.Client, spool: Path) -> None:
     for name in (
         "../../out.csv",
@@ -179,7 +219,14 @@ def test_a_body_that_is_not_whole_is_refused(client: httpx.Client, body: bytes, 
 
 
 @pytest.mark.parametrize(
-    "kind", ["application/json", "multipart/form-data", "multipart/mixed; boundary=b", ""]
+    "kind",
+    [
+        "application/json",
+        "multipart/form-data",
+        "multipart/mixed; boundary=b",
+        f"multipart/form-data; boundary={'b' * 1000}",
+        "",
+    ],
 )
 def test_files_come_in_a_form(client: httpx.Client, kind: str) -> None:
     refusal(client.post("/load/files", content=b"--b--\r\n", headers={"Content-Type": kind}), 415)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import httpx
 import pytest
 
+import omnigraph as og
+from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.wire import EXACT
 from omnigraph.server import maintenance_answers as answers
-from tests.server.running import ADD, Running, answer, refusal
+from omnigraph.server.hosting import open_hosted
+from omnigraph.server.identity import Identities
+from tests.server.running import ADD, SCHEMA, Running, answer, refusal, running
 
 
 def add(client: httpx.Client, name: str) -> None:
@@ -43,6 +50,24 @@ def test_cleanup_tells_what_would_go_and_repair_that_nothing_is_left(client: htt
         "settled": [],
     }
     assert answer(client.post("/repair", json={"confirm": True}), answers.Repaired)["confirmed"] is True
+
+
+def test_what_storage_says_is_not_told(tmp_path: Path) -> None:
+    uri = str(tmp_path / "broken.omni")
+    with og.init(uri, SCHEMA) as graph:
+        graph.load({"Person": [{"name": "Ann"}]})
+    hosted = open_hosted(Hosting((GraphSource("broken", uri),)), Identities())
+    for file in tmp_path.glob("*/nodes/*/data/*.lance"):
+        file.unlink()
+    with running(hosted) as server, server.client(prefix="/graphs/broken") as client:
+        for headers in ({}, {"Accept": EXACT}):
+            response = client.post("/optimize", headers=headers)
+            assert response.status_code == 200
+            person = next(item for item in response.json()["datasets"] if item["type_key"] == "node:Person")
+            assert "the storage of the graph failed" in str(person["pending_indexes"])
+            assert str(tmp_path) not in response.text
+            assert "nodes/" not in str(person["pending_indexes"])
+    hosted.close()
 
 
 @pytest.mark.parametrize("body", [None, {}, {"keep": 0}, {"keep": "1"}, {"older_than": "soon"}])

@@ -64,8 +64,13 @@ def address(server: subprocess.Popen[str]) -> str:
 def test_a_server_says_where_it_listens_and_ends_when_told_to(graphs: Path) -> None:
     tokens = json.dumps({"ann": TOKENS["ann"]})
     args = (str(graphs), "--bind", "127.0.0.1:0")
-    with process(*args, OMNIGRAPH_SERVER_BEARER_TOKENS_JSON=tokens) as server:
+    temporary = graphs / "temporary"
+    temporary.mkdir()
+    (graphs / "empty.omni").mkdir()
+    more = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": tokens, "TMPDIR": str(temporary)}
+    with process(*args, **more) as server:
         url = address(server)
+        assert any(temporary.iterdir())
         assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
         headers = {"Authorization": f"Bearer {TOKENS['ann']}"}
         found = httpx.get(f"{url}/graphs/team/branches", headers=headers)
@@ -74,7 +79,11 @@ def test_a_server_says_where_it_listens_and_ends_when_told_to(graphs: Path) -> N
         server.send_signal(signal.SIGTERM)
         out, err = server.communicate(timeout=30)
     assert (server.returncode, out) == (0, "")
+    assert not any(temporary.iterdir())
     lines = [json.loads(item) for item in err.splitlines()]
+    (left_out,) = [item for item in lines if item["message"] == "graph is not served"]
+    assert left_out["graph_id"] == "empty"
+    assert "empty.omni" in left_out["reason"]
     requests = [item for item in lines if item["message"] == "request"]
     assert [item["route"] for item in requests] == ["/healthz", "/graphs/{graph_id}/branches"]
     assert TOKENS["ann"] not in err

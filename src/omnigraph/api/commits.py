@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from omnigraph.lang.temporal import EPOCH_TIME
 
 if TYPE_CHECKING:
     from omnigraph.maintain.optimize import TypeOptimization
     from omnigraph.store.records import CommitRecord, RecoveryRecord
+
+
+class _InUtc:
+    """Has a moment that comes over a wire be one of `UTC`, and not of an equal zone that looks different."""
+
+    def __get_pydantic_core_schema__(self, kind: Any, handler: Any) -> Any:
+        from pydantic_core.core_schema import no_info_after_validator_function
+
+        return no_info_after_validator_function(lambda found: found.astimezone(UTC), handler(kind))
+
+
+Moment: TypeAlias = Annotated[datetime, _InUtc()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +35,7 @@ class Commit:
     branch: str
     sequence: int
     actor: str | None
-    created_at: datetime
+    created_at: Moment
     operation: str
     message: str | None
     recovered: bool = False
@@ -107,7 +119,7 @@ class Recovery:
     actor: str | None
     commit_id: str | None
     reason: str
-    created_at: datetime
+    created_at: Moment
 
     @classmethod
     def of(cls, record: RecoveryRecord) -> Recovery:

@@ -440,7 +440,11 @@ class Graph(ChangeReads):
         """Remove data that only old commits need; without `confirm` only tell what would go."""
         from omnigraph.maintain.cleanup import cleanup
 
-        self._guard.admit("change", "main")
+        if confirm:
+            # It ends history of every branch and cannot be undone: more than a change of one of them.
+            self._guard.admit("admin")
+        else:
+            self._guard.admit("change", "main")
         report = cleanup(self._repository, keep=keep, older_than=older_than, confirm=confirm)
         return {"confirmed": report.confirmed, "datasets": [item.to_json() for item in report.datasets]}
 

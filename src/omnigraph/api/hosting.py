@@ -12,6 +12,7 @@ from omnigraph.api.access import read_policy
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from omnigraph.lang.schema import Schema
     from omnigraph.policy.bundle import PolicyBundle
 
 GRAPH_ID = re.compile(r"[a-zA-Z0-9-]{1,64}\Z")
@@ -27,6 +28,13 @@ class GraphSource:
     uri: str
     queries: str | Path | None = None
     policy: PolicyBundle | None = None
+
+    def read_schema(self, options: Mapping[str, str] | None = None) -> Schema:
+        """The schema that the graph has now."""
+        from omnigraph.api.entry import open as open_graph
+
+        with open_graph(self.uri, "r", storage_options=options) as graph:
+            return graph.snapshot().catalog.schema
 
 
 @dataclass(frozen=True, slots=True)

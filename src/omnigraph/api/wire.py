@@ -10,6 +10,7 @@ import base64
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -34,6 +35,8 @@ T = TypeVar("T")
 
 EXACT: Final = "application/vnd.omnigraph+json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
+# The last line of a stream: behind some proxies one that broke off looks like one that ended.
+END: Final = b'{"end":true}\n'
 
 _ABOUT = b"omnigraph"
 _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
@@ -57,6 +60,16 @@ def encode(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [encode(item) for item in value]
     return _adapter(type(value)).dump_python(value, mode="json", warnings=False)
+
+
+def dump_json(value: Any) -> bytes:
+    """A dataclass of the API as the text of that JSON, which takes a fifth of the time.
+
+    >>> from omnigraph.api.commits import Branch
+    >>> dump_json(Branch("main", "01J"))
+    b'{"name":"main","commit_id":"01J"}'
+    """
+    return _adapter(type(value)).dump_json(value, warnings=False)
 
 
 def decode(kind: type[T], found: Any) -> T:
@@ -141,24 +154,38 @@ def encode_error(error: OmnigraphError) -> dict[str, Any]:
     return found
 
 
-def decode_error(found: Mapping[str, Any]) -> OmnigraphError:
-    """The error of the same class that says the same.
+def decode_error(found: Any) -> OmnigraphError:
+    """The error of the same class that says the same; `StorageError` is raised when it is none that was encoded.
 
     >>> decode_error(encode_error(errors.NotFound("no branch `x`", hint="make it", details={"branch": "x"})))
     NotFound('no branch `x`')
     """
-    if found.get("diagnostics"):
-        return LanguageError(decode(Diagnostic, item) for item in found["diagnostics"])
-    kind = _KINDS.get(found["code"], OmnigraphError)
-    said: dict[str, Any] = {"details": found.get("details"), "hint": found.get("hint")}
-    message = found["message"]
+    told = decode(_Told, found)
+    if told.diagnostics:
+        return LanguageError(told.diagnostics)
+    kind = _KINDS.get(told.code, OmnigraphError)
+    said: dict[str, Any] = {"details": told.details, "hint": told.hint}
     if kind is ConstraintViolation:
-        return ConstraintViolation(message, found.get("violations", ()), **said)
+        return ConstraintViolation(told.message, told.violations, **said)
     if kind is MergeConflicts:
-        return MergeConflicts(message, found.get("conflicts", ()), **said)
+        return MergeConflicts(told.message, told.conflicts, **said)
     if kind is StorageError:
-        return StorageError(message, transient=bool(found.get("transient")), **said)
-    return kind(message, **said)
+        return StorageError(told.message, transient=told.transient, **said)
+    return kind(told.message, **said)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What an error says; of the last four each has its own class."""
+
+    code: str
+    message: str
+    details: dict[str, Any]
+    hint: str | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    violations: tuple[dict[str, Any], ...] = ()
+    conflicts: tuple[dict[str, Any], ...] = ()
+    transient: bool = False
 
 
 def _told(details: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -38,7 +37,7 @@ def read_cluster(config: Config, named: str) -> Hosting:
     from omnigraph.api.hosting import read_hosting
     from omnigraph.store.options import s3_options
 
-    return read_hosting(Path(config.clusters.get(named, named)), s3_options(os.environ))
+    return read_hosting(config.clusters.get(named, named), s3_options(os.environ))
 
 
 def find_source(hosting: Hosting, scope: Scope) -> GraphSource:

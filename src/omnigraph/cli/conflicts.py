@@ -12,10 +12,10 @@ import typer
 
 from omnigraph.cli.files import read_source, source_name
 from omnigraph.cli.formats import cell, table_lines
-from omnigraph.cli.mutate import PRECONDITION_LOST
 from omnigraph.cli.output import complain, count, note, readable, say, say_json
+from omnigraph.cli.precondition import told_precondition
 from omnigraph.cli.shell import FAILURE
-from omnigraph.errors import InvalidInput, MergeConflicts, NotFound, PreconditionFailed
+from omnigraph.errors import InvalidInput, MergeConflicts, NotFound
 
 if TYPE_CHECKING:
     from omnigraph.api.merges import Merged, Resolve
@@ -63,7 +63,8 @@ class SideNames:
 def told_refusals(sides: SideNames, *, json: bool) -> Iterator[None]:
     """Conflicts and a lost precondition end the command as one readable block, or as JSON on stdout."""
     try:
-        yield
+        with told_precondition(json=json):
+            yield
     except MergeConflicts as error:
         if json:
             listed = list(error.conflicts)
@@ -75,12 +76,6 @@ def told_refusals(sides: SideNames, *, json: bool) -> Iterator[None]:
             for line in conflict_lines(error.conflicts, total, sides):
                 note(line)
         raise typer.Exit(FAILURE) from error
-    except PreconditionFailed as error:
-        if json:
-            say_json({"error": error.message, "precondition_failure": dict(error.details)})
-        else:
-            complain(error)
-        raise typer.Exit(PRECONDITION_LOST) from error
 
 
 def describe_merged(merged: Merged) -> dict[str, Any]:

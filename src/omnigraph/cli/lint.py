@@ -1,4 +1,4 @@
-"""`omnigraph lint`: every query of some files against a schema, without a graph."""
+"""`omnigraph lint`: every query of some files against the schema of a graph, or of a file."""
 
 from __future__ import annotations
 
@@ -7,59 +7,61 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.addresses import SERVER_URL
+from omnigraph.cli.addresses import NO_GRAPH
 from omnigraph.cli.files import STDIN, find_sources, read_source, refuse_stdin_twice, source_name
+from omnigraph.cli.options import GlobalOptions, refuse_graph_options, useless
 from omnigraph.cli.output import count, diagnostic_lines, indented, say, say_json, say_status
+from omnigraph.cli.scope import JsonOption, opened_graph, resolve
 from omnigraph.cli.shell import FAILURE
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
     from omnigraph.lang.lint import Finding, LintReport, QueryResult
+    from omnigraph.lang.schema import Schema
 
 SUFFIX = ".gq"
+# By which the folder of a graph is told from one of queries.
+MANIFEST = "__manifest"
 LABELS = {"error": "ERROR", "warning": "WARN", "info": "INFO"}
 
 
 def lint(
+    ctx: typer.Context,
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE|DIR", help="More query files, or directories of them."),
+        typer.Argument(
+            metavar="URI|FILE|DIR", help="Where the graph is; or more query files, or directories of them."
+        ),
     ] = None,
     query: Annotated[
         list[str] | None,
         typer.Option("--query", metavar="FILE", help="A query file; may be repeated; - is stdin."),
     ] = None,
     schema: Annotated[
-        str | None, typer.Option("--schema", metavar="FILE", help="The schema to check against.")
+        str | None,
+        typer.Option("--schema", metavar="FILE", help="Check against this schema, without a graph."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: JsonOption = False,
 ) -> None:
-    """Check query files against a schema, without a graph.
+    """Check query files against the schema that a graph has now, or against one in a file.
 
     Fails only for errors, not for warnings. One file gives one JSON document; several files, or a directory,
     give an array of them.
     """
-    from omnigraph.lang.compile import load_schema
     from omnigraph.lang.lint import lint_queries
     from omnigraph.lang.source import Source
 
-    named = [*(query or ()), *(paths or ())]
+    uris = [path for path in paths or () if _is_graph(path)]
+    named = [*(query or ()), *(path for path in paths or () if path not in uris)]
     refuse_stdin_twice([*named, schema or ""])
-    for path in paths or ():
-        _refuse_graph(path)
     if not named:
         raise typer.BadParameter("name at least one query file", param_hint="'--query'")
-    if schema is None:
-        raise InvalidInput(
-            "no schema to check against", hint="pass --schema <file>: this version checks without a graph"
-        )
-    compiled = load_schema(read_source(schema), source_name(schema))
+    compiled, origin = _of_graph(ctx, uris) if schema is None else _of_file(ctx, schema, uris)
     reports = [
         lint_queries(Source(read_source(path), source_name(path)), compiled)
         for path in find_sources(named, (SUFFIX,))
     ]
     if json:
-        origin = {"kind": "file", "path": source_name(schema)}
         documents = [report.to_json(origin) for report in reports]
         alone = len(named) == 1 and not Path(named[0]).is_dir()
         say_json(documents[0] if alone else documents)
@@ -69,18 +71,38 @@ def lint(
         raise typer.Exit(FAILURE)
 
 
-def _refuse_graph(path: str) -> None:
-    """A positional that cannot be a query path is meant as the address of a graph."""
-    is_query = path == STDIN or path.endswith(SUFFIX) or Path(path).is_dir()
-    if is_query and not path.rstrip("/").endswith(".omni"):
-        return
-    if path.startswith(("http://", "https://")):
-        raise InvalidInput(SERVER_URL)
-    raise InvalidInput(
-        f"{path} is not a {SUFFIX} file, and this version cannot check against a graph",
-        hint="pass --schema <file>, and query files with --query <file>",
-        details={"path": path},
-    )
+def _is_graph(path: str) -> bool:
+    """Whether a positional is the address of a graph; what can be a query file or a folder of them is that."""
+    if path == STDIN or path.endswith(SUFFIX):
+        return False
+    return not Path(path).is_dir() or Path(path, MANIFEST).is_dir()
+
+
+def _of_graph(ctx: typer.Context, uris: list[str]) -> tuple[Schema, dict[str, str]]:
+    """The schema of the graph that is addressed, and what reports say about where it is from."""
+    if len(uris) > 1:
+        raise InvalidInput(
+            f"two graphs addressed: {uris[0]} and {uris[1]}; pass exactly one.",
+            hint=f"query files end in {SUFFIX}, or are named by --query <file>",
+        )
+    try:
+        target = resolve(ctx, uris[0] if uris else None)
+    except InvalidInput as error:
+        if error.message == NO_GRAPH:
+            error.hint = "or pass --schema <file> to check without a graph"
+        raise
+    with opened_graph(target, "r") as graph:
+        return graph.snapshot().catalog.schema, {"kind": "graph", "uri": target.uri}
+
+
+def _of_file(ctx: typer.Context, schema: str, uris: list[str]) -> tuple[Schema, dict[str, str]]:
+    from omnigraph.lang.compile import load_schema
+
+    refuse_graph_options("lint --schema", ctx.find_object(GlobalOptions) or GlobalOptions())
+    for uri in uris:
+        raise InvalidInput(useless("lint --schema", uri))
+    compiled = load_schema(read_source(schema), source_name(schema))
+    return compiled, {"kind": "file", "path": source_name(schema)}
 
 
 def _print_reports(reports: list[LintReport]) -> None:

@@ -34,6 +34,7 @@ from omnigraph.cli.policy import policy_commands
 from omnigraph.cli.profile import profile_commands
 from omnigraph.cli.queries import query_commands
 from omnigraph.cli.query import query
+from omnigraph.cli.repair import repair
 from omnigraph.cli.revert import revert
 from omnigraph.cli.schema import schema_commands
 from omnigraph.cli.scope import SHARED
@@ -71,8 +72,9 @@ app.command(epilog=SHARED)(diff)
 app.command(epilog=SHARED)(revert)
 app.command(epilog=SHARED)(snapshot)
 app.command(epilog=SHARED)(optimize)
+app.command(epilog=SHARED)(repair)
 app.command(epilog=SHARED)(cleanup)
-app.command()(lint)
+app.command(epilog=SHARED)(lint)
 app.add_typer(schema_commands, name="schema")
 app.add_typer(query_commands, name="queries")
 app.add_typer(policy_commands, name="policy")

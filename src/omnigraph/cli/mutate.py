@@ -7,28 +7,26 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.completion import complete_branch
-from omnigraph.cli.output import complain, say, say_json
+from omnigraph.cli.output import say, say_json
 from omnigraph.cli.params import (
-    NameArgument,
     ParamsFileOption,
     ParamsOption,
     QueryOption,
     QueryStringOption,
+    StoredNameArgument,
     read_request,
     refuse_local_options,
     warn_of_old_name,
 )
+from omnigraph.cli.precondition import told_precondition
 from omnigraph.cli.scope import DurabilityOption, JsonOption, opened_graph, resolve
 from omnigraph.cli.stored import mutate_stored
-from omnigraph.errors import InvalidInput, PreconditionFailed
-
-# A lost precondition is nobody's mistake: scripts tell it from a failure by this code.
-PRECONDITION_LOST = 4
+from omnigraph.errors import InvalidInput
 
 
 def mutate(
     ctx: typer.Context,
-    name: NameArgument = None,
+    name: StoredNameArgument = None,
     query: QueryOption = None,
     query_string: QueryStringOption = None,
     params: ParamsOption = None,
@@ -64,26 +62,19 @@ def mutate(
     )
     if request.is_stored and message is not None:
         raise InvalidInput("a stored mutation has no message; --message does not apply.")
-    try:
-        with opened_graph(target, "rw", durability) as graph:
-            if request.is_stored:
-                receipt = mutate_stored(graph, request, branch, if_commit)
-            else:
-                receipt = graph.mutate(
-                    request.source,
-                    request.params,
-                    name=request.name,
-                    branch=branch,
-                    message=message,
-                    if_commit=if_commit,
-                )
-            document = change_body(receipt, branch, graph.actor)
-    except PreconditionFailed as error:
-        if json:
-            say_json({"error": error.message, "precondition_failure": dict(error.details)})
+    with told_precondition(json=json), opened_graph(target, "rw", durability) as graph:
+        if request.is_stored:
+            receipt = mutate_stored(graph, request, branch, if_commit)
         else:
-            complain(error)
-        raise typer.Exit(PRECONDITION_LOST) from error
+            receipt = graph.mutate(
+                request.source,
+                request.params,
+                name=request.name,
+                branch=branch,
+                message=message,
+                if_commit=if_commit,
+            )
+        document = change_body(receipt, branch, graph.actor)
     if json:
         say_json(document)
         return

@@ -9,9 +9,9 @@ from omnigraph.errors import InvalidInput
 
 Capability: TypeAlias = Literal["any", "served", "direct", "control", "local"]
 
-DIRECT = frozenset({"init", "optimize", "repair", "cleanup", "schema plan"})
+DIRECT = frozenset({"init", "optimize", "repair", "cleanup", "lint", "schema plan"})
 # The ones among them that also find a graph by the configuration it is served from.
-CLUSTERED = frozenset({"optimize", "repair", "cleanup"})
+CLUSTERED = frozenset({"optimize", "repair", "cleanup", "lint"})
 WITH_ACTOR = frozenset(
     {
         "init",
@@ -28,7 +28,7 @@ WITH_ACTOR = frozenset(
     }
 )
 _CONTROL = frozenset({"policy", "queries"})
-_LOCAL = frozenset({"alias", "embed", "fmt", "lint", "login", "logout", "profile", "version"})
+_LOCAL = frozenset({"alias", "embed", "fmt", "login", "logout", "profile", "version"})
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,12 @@ SparkOption: TypeAlias = Annotated[
 NameArgument: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="NAME", help="Which query of the source, when it has several.")
 ]
+StoredNameArgument: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME", help="Which query of the source; without one, a stored query of the server."
+    ),
+]
 QueryOption: TypeAlias = Annotated[
     str | None, typer.Option("--query", metavar="FILE", help="The .gq file; - for stdin.")
 ]

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 # What is done sooner needs no telling.
 _PATIENCE = 0.5
 
-# Called with the name of a stage and the rows that it has done so far.
+# The stages of graphs on servers, which know bytes only.
+_IN_BYTES = frozenset({"send", "receive"})
+
+# Called with the name of a stage and the rows, or bytes, that it has done so far.
 Report: TypeAlias = Callable[[str, int], None]
 
 
@@ -32,7 +35,7 @@ def shown_progress(doing: str, *, silent: bool) -> Iterator[Report | None]:
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed:,.0f} rows"),
+        TextColumn("{task.fields[amount]}"),
         TimeElapsedColumn(),
         console=Console(file=sys.stderr),
         transient=True,
@@ -46,15 +49,21 @@ def shown_progress(doing: str, *, silent: bool) -> Iterator[Report | None]:
 
 def _reporting(bar: Progress, doing: str) -> Report:
     begun = time.monotonic()
-    task = bar.add_task(doing, total=None)
+    task = bar.add_task(doing, total=None, amount="")
 
-    def report(stage: str, rows: int) -> None:
+    def report(stage: str, done: int) -> None:
         if bar.disable and time.monotonic() - begun > _PATIENCE:
             bar.disable = False
             bar.start()
-        bar.update(task, description=f"{doing}: {stage}", completed=rows)
+        bar.update(task, description=f"{doing}: {stage}", completed=done, amount=_amount(stage, done))
 
     return report
+
+
+def _amount(stage: str, done: int) -> str:
+    from rich.filesize import decimal
+
+    return decimal(done) if stage in _IN_BYTES else f"{done:,} rows"
 
 
 def _is_watched() -> bool:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from omnigraph.cli.clusters import find_source, resolve_cluster
-from omnigraph.cli.files import read_source
 from omnigraph.cli.output import count, readable, say, say_json
 from omnigraph.cli.scope import SHARED, JsonOption
 from omnigraph.cli.shell import FAILURE
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from omnigraph.api.hosting import GraphSource
-    from omnigraph.lang import ir
+    from omnigraph.api.stored_queries import StoredQuery
     from omnigraph.lang.schema import Schema
+    from omnigraph.lang.source import Source
 
 query_commands = typer.Typer(help="The stored queries of a configuration.", no_args_is_help=True)
 
@@ -43,7 +41,7 @@ class Problem:
 class Findings:
     """The stored queries of one graph that check, and what is wrong with the others."""
 
-    queries: dict[str, ir.CheckedQuery] = field(default_factory=dict)
+    queries: dict[str, StoredQuery] = field(default_factory=dict)
     breakages: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
@@ -90,69 +88,55 @@ def list_(ctx: typer.Context, json: JsonOption = False) -> None:
 
 
 def _check(ctx: typer.Context) -> Findings:
+    from omnigraph.api.stored_queries import query_files
+    from omnigraph.store.options import s3_options
+
     hosting, scope = resolve_cluster(ctx)
     source = find_source(hosting, scope)
-    return Findings() if source.queries is None else check_folder(Path(source.queries), _schema(source))
+    if source.queries is None:
+        return Findings()
+    options = s3_options(os.environ)
+    return _check_files(query_files(source.queries, options), source.read_schema(options))
 
 
-def check_folder(folder: Path, schema: Schema) -> Findings:
-    """Every query of every ``.gq`` file of a folder against a schema."""
+def _check_files(files: Iterable[Source], schema: Schema) -> Findings:
+    from omnigraph.api.stored_queries import StoredQuery
     from omnigraph.lang.lint import lint_queries
-    from omnigraph.lang.source import Source
 
-    if not folder.is_dir():
-        raise InvalidInput(f"there is no folder of queries at {folder}")
     found = Findings()
-    for path in sorted(folder.glob("*.gq")):
-        report = lint_queries(Source(read_source(str(path)), str(path)), schema)
+    for source in files:
+        report = lint_queries(source, schema)
         broken = [item for item in report.findings if item.severity == "error"]
-        found.breakages += [Problem(path.name, item.message) for item in broken]
+        found.breakages += [Problem(source.name.rpartition("/")[2], item.message) for item in broken]
         for result in report.results:
             found.warnings += [Problem(result.name, text) for text in result.warnings]
             found.breakages += [Problem(result.name, item.text) for item in result.diagnostics]
             if result.name in found.queries:
                 found.breakages.append(Problem(result.name, "there is more than one query of this name"))
             elif result.checked is not None:
-                found.queries[result.name] = result.checked
+                found.queries[result.name] = StoredQuery(result.name, source.text, result.checked)
     return found
 
 
-def _schema(source: GraphSource) -> Schema:
-    from omnigraph.api.entry import open as open_graph
-    from omnigraph.store.options import s3_options
-
-    with open_graph(source.uri, "r", storage_options=s3_options(os.environ)) as graph:
-        return graph.snapshot().catalog.schema
-
-
-def _describe(query: ir.CheckedQuery) -> dict[str, Any]:
+def _describe(query: StoredQuery) -> dict[str, Any]:
+    params = [
+        {"name": item.name, "type": str(item.type.core), "nullable": item.type.nullable}
+        for item in query.checked.params
+    ]
     # Whatever is stored is offered to models too, under its own name.
-    found: dict[str, Any] = {
+    return {
         "name": query.name,
         "mcp_expose": True,
         "tool_name": query.name,
-        "mutation": _mutates(query),
+        "mutation": query.mutates,
+        **query.annotations,
+        "params": params,
     }
-    for member in ("description", "instruction"):
-        if getattr(query, member) is not None:
-            found[member] = getattr(query, member)
-    params = [
-        {"name": item.name, "type": str(item.type.core), "nullable": item.type.nullable}
-        for item in query.params
-    ]
-    return {**found, "params": params}
 
 
-def _lines(query: ir.CheckedQuery) -> Iterator[str]:
-    kind = "mutation" if _mutates(query) else "read"
-    params = ", ".join(f"${item.name}: {item.type}" for item in query.params)
+def _lines(query: StoredQuery) -> Iterator[str]:
+    kind = "mutation" if query.mutates else "read"
+    params = ", ".join(f"${item.name}: {item.type}" for item in query.checked.params)
     yield f"{kind}  {query.name}({params}) [mcp: {query.name}]"
-    for member in ("description", "instruction"):
-        if getattr(query, member) is not None:
-            yield f"  {member}: {readable(getattr(query, member))}"
-
-
-def _mutates(query: ir.CheckedQuery) -> bool:
-    from omnigraph.lang import ir
-
-    return isinstance(query, ir.MutationQuery)
+    for member, text in query.annotations.items():
+        yield f"  {member}: {readable(text)}"

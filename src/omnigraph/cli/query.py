@@ -14,13 +14,13 @@ from omnigraph.cli.output import data_stdout, say_json, writing
 from omnigraph.cli.params import (
     BranchOption,
     EngineOption,
-    NameArgument,
     ParamsFileOption,
     ParamsOption,
     QueryOption,
     QueryStringOption,
     SnapshotOption,
     SparkOption,
+    StoredNameArgument,
     read_request,
     read_state,
     refuse_local_options,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def query(
     ctx: typer.Context,
-    name: NameArgument = None,
+    name: StoredNameArgument = None,
     query_: QueryOption = None,
     query_string: QueryStringOption = None,
     params: ParamsOption = None,

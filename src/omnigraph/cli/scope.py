@@ -156,11 +156,15 @@ def opened_graph(target: Target, mode: Mode, durability: Durability = "full") ->
 
 
 @contextmanager
-def opened(target: Target, mode: Mode, durability: Durability = "full") -> Iterator[Repository]:
+def opened(
+    target: Target, mode: Mode, durability: Durability = "full", *, heal: bool = True
+) -> Iterator[Repository]:
     """The storage of a graph, open for one command; what it has to warn of is printed at the end."""
     from omnigraph.graph.repository import Repository
 
-    repository = Repository.open(target.uri, mode=mode, options=target.options or None, durability=durability)
+    repository = Repository.open(
+        target.uri, mode=mode, options=target.options or None, durability=durability, heal=heal
+    )
     try:
         yield repository
     except NotFound as error:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from omnigraph.api.blobs import Blob, BlobPlace
-from omnigraph.client.entry import check_token, check_url
+from omnigraph.client.entry import PATIENCE, check_token, graph_url
+from omnigraph.client.failures import garbled
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, StorageError
 
 if TYPE_CHECKING:
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from omnigraph.client.transport import Transport
 
 SNAPSHOT_ID = "Omnigraph-Snapshot-Id"
-_ELSEWHERE = 302
+_WHOLE, _ELSEWHERE = 200, 302
 
 
 def connect_blobs(url: str, graph: str, token: str | None = None) -> Transport:
     """The way to the values of a graph on a server."""
     from omnigraph.client.transport import Transport
 
-    return Transport(f"{check_url(url)}/graphs/{quote(graph, safe='')}", check_token(token))
+    return Transport(graph_url(url, graph), check_token(token), PATIENCE)
 
 
 def stat_blob(transport: Transport, place: BlobPlace) -> Blob:
@@ -52,6 +52,9 @@ def read_blob(
         headers["Range"] = f"bytes={span[0]}-{span[1] - 1}"
     with transport.send("GET", "/blob", params=place.to_params(), headers=headers, writes=False) as response:
         found = _describe(response)
+        if span is not None and response.status_code == _WHOLE:
+            # Whoever is in between knows no parts; taken for one, the whole would be something else.
+            raise garbled(response)
         yield found, iter(()) if found.uri is not None else response.iter_bytes()
 
 

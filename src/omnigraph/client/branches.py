@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.api.commits import Branch
@@ -26,8 +27,7 @@ class RemoteBranches(Branches):
 
     def list(self) -> list[str]:
         """Names of all branches, sorted."""
-        found: list[str] = self._transport.call("GET", "/branches")["branches"]
-        return found
+        return self._transport.call("GET", "/branches", lambda found: decode(list[str], found["branches"]))
 
     def create(
         self, name: str, source: str = "main", *, at: str | datetime | None = None, actor: str | None = None
@@ -37,11 +37,11 @@ class RemoteBranches(Branches):
         state = state_of(source, at)
         state.pop("branch", None)
         body = {"name": name, "from": source, **state}
-        return decode(Branch, self._transport.call("POST", "/branches", body=body, writes=True))
+        return self._transport.call("POST", "/branches", partial(decode, Branch), body=body, writes=True)
 
     def delete(self, name: str) -> None:
         """Delete a branch; its name is free at once."""
-        self._transport.call("DELETE", f"/branches/{segment(name)}", writes=True)
+        self._transport.call("DELETE", f"/branches/{segment(name)}", lambda found: found["name"], writes=True)
 
     def merge(
         self,
@@ -67,5 +67,6 @@ class RemoteBranches(Branches):
             "message": message,
             "if_commit": if_commit,
         }
-        found = self._transport.call("POST", "/branches/merge", body=body, writes=not dry_run)
-        return decode(Merged, found)
+        return self._transport.call(
+            "POST", "/branches/merge", partial(decode, Merged), body=body, writes=not dry_run
+        )

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from omnigraph.api.change_reads import ChangeReads
 from omnigraph.api.changes import Change, ChangeFilter, Diff, Kind, Op, State, outline
 from omnigraph.api.commits import by_type_name
 from omnigraph.api.wire import decode, decode_snapshot
-from omnigraph.client.states import filter_of, lines_of, moment, segment
+from omnigraph.client.states import filter_of, lines_of, lines_to_end, moment, segment
 from omnigraph.errors import StorageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class RemoteChangeReads(ChangeReads):
     """The calls of a `RemoteGraph` that tell changes."""
 
     _transport: Transport
+    _opened: dict[str, Any]
 
     def diff(
         self,
@@ -68,7 +70,7 @@ class RemoteChangeReads(ChangeReads):
 
         params = {**filter_of(kinds, types, ops), "limit": limit, "page_token": page_token}
         path = f"/commits/{segment(commit_id)}/changes"
-        return decode(ChangePage, self._transport.call("GET", path, params=params))
+        return self._transport.call("GET", path, partial(decode, ChangePage), params=params)
 
     def feed(
         self,
@@ -96,7 +98,7 @@ class RemoteChangeReads(ChangeReads):
             "limit": limit,
             "max_commits": max_commits,
         }
-        return decode(FeedPage, self._transport.call("GET", "/changes", params=params))
+        return self._transport.call("GET", "/changes", partial(decode, FeedPage), params=params)
 
     def baseline(
         self,
@@ -111,7 +113,7 @@ class RemoteChangeReads(ChangeReads):
         body = {"branch": branch, **filter_of(kinds, types, ops)}
         with self._transport.stream("POST", "/changes/baseline", body=body) as chunks:
             lines = _BaselineLines(chunks)
-            write_lines(target, lines, {})
+            write_lines(target, lines, self._opened["storage_options"] or {})
         return lines.found
 
     def _state(self, named: State) -> tuple[Snapshot, str | None]:
@@ -120,8 +122,12 @@ class RemoteChangeReads(ChangeReads):
             params = {"at": moment(named)}
         else:
             params = {"name": named if isinstance(named, str) else named.commit_id}
-        found = self._transport.call("GET", "/state", params=params)
-        return decode_snapshot(found["snapshot"]), found["branch"]
+        return self._transport.call(
+            "GET",
+            "/state",
+            lambda found: (decode_snapshot(found["snapshot"]), found["branch"]),
+            params=params,
+        )
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ class RemoteDiff(Diff):
 
     def __iter__(self) -> Iterator[Change]:
         with self.transport.stream("GET", "/diff", params=self._asked()) as chunks:
-            for lines in lines_of(chunks):
+            for lines in lines_to_end(chunks):
                 # Many at a time are read in a third of the time.
                 yield from decode(list[Change], _document(b"[%s]" % b",".join(lines.splitlines())))
 
@@ -141,10 +147,12 @@ class RemoteDiff(Diff):
 
     def stats(self) -> dict[str, Mapping[str, int]]:
         """How many changes of each operation there are, by type; types without any are left out."""
-        found: dict[str, Mapping[str, int]] = self.transport.call("GET", "/diff/stats", params=self._asked())[
-            "stats"
-        ]
-        return found
+        return self.transport.call(
+            "GET",
+            "/diff/stats",
+            lambda found: decode(dict[str, Mapping[str, int]], found["stats"]),
+            params=self._asked(),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Which entities changed, without their values: edges before nodes, by type name. It is held in memory."""

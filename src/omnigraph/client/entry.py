@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from omnigraph.errors import InvalidInput
 
@@ -24,7 +26,12 @@ class ServedGraph:
 
 
 def connect(
-    url: str, graph: str, *, token: str | None = None, timeout: float | None = PATIENCE
+    url: str,
+    graph: str,
+    *,
+    token: str | None = None,
+    timeout: float | None = PATIENCE,
+    storage_options: Mapping[str, str] | None = None,
 ) -> RemoteGraph:
     """A graph that a server has, with all calls of one that is opened here.
 
@@ -34,19 +41,23 @@ def connect(
     A read is given up when nothing comes for `timeout` seconds; None waits forever. Writes are always waited for,
     as long as the other machine is there: one whose answer never came is `OutcomeUnknown`, and is not sent again
     unless it has an `idempotency_key`. Proxies that the environment names are not used.
+
+    `storage_options` are how to reach the stores that loads read from and exports are written to, as in `open`; the
+    server does not get them.
     """
     from omnigraph.client.graph import RemoteGraph
     from omnigraph.client.transport import Transport
 
-    base = check_url(url)
-    secret = check_token(token)
-    if not graph:
-        raise InvalidInput("a graph needs a name")
-    transport = Transport(f"{base}/graphs/{quote(graph, safe='')}", secret, timeout)
+    opened = {
+        "url": check_url(url),
+        "graph": graph,
+        "token": check_token(token),
+        "timeout": check_timeout(timeout),
+        "storage_options": None if storage_options is None else dict(storage_options),
+    }
+    transport = Transport(graph_url(url, graph), check_token(token), timeout)
     try:
-        found = transport.call("GET", "")
-        opened = {"url": base, "graph": graph, "token": secret, "timeout": timeout}
-        return RemoteGraph(transport, found.get("actor_id"), opened)
+        return RemoteGraph(transport, transport.call("GET", "", lambda found: found["actor_id"]), opened)
     except BaseException:
         transport.close()
         raise
@@ -57,10 +68,9 @@ def list_graphs(url: str, token: str | None = None, timeout: float | None = PATI
     from omnigraph.api.wire import decode
     from omnigraph.client.transport import Transport
 
-    transport = Transport(check_url(url), check_token(token), timeout)
+    transport = Transport(check_url(url), check_token(token), check_timeout(timeout))
     try:
-        found = transport.call("GET", "/graphs")
-        return [decode(ServedGraph, item) for item in found["graphs"]]
+        return transport.call("GET", "/graphs", lambda found: decode(list[ServedGraph], found["graphs"]))
     finally:
         transport.close()
 
@@ -75,15 +85,14 @@ def check_url(url: str) -> str:
     try:
         parts = urlsplit(url.strip())
         _ = parts.port
-    except ValueError as error:
-        raise InvalidInput(f"{wrong}: {error}") from error
+    except ValueError:
+        # What is wrong with it would be told with a part of it, which may be a secret.
+        raise InvalidInput(wrong) from None
     if parts.username is not None or parts.password is not None:
         # Not repeated: it is a secret.
         raise InvalidInput("the address of a server holds no user and no password", hint="give a token")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInput(wrong, details={"url": url})
-    if parts.query or parts.fragment:
-        raise InvalidInput(wrong, details={"url": url})
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise InvalidInput(wrong, details={} if set(url) & set("@?#") else {"url": url})
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
@@ -97,6 +106,20 @@ def check_token(token: str | None) -> str | None:
     return found
 
 
-def reconnect(url: str, graph: str, token: str | None, timeout: float | None) -> RemoteGraph:
+def check_timeout(timeout: float | None) -> float | None:
+    """Seconds to wait, or None to wait for ever; else `InvalidInput`."""
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise InvalidInput(f"a timeout is a number of seconds more than 0, not {timeout}")
+    return timeout
+
+
+def graph_url(url: str, graph: str) -> str:
+    """The address of a graph on a server."""
+    from omnigraph.client.states import segment
+
+    return f"{check_url(url)}/graphs/{segment(graph)}"
+
+
+def reconnect(opened: Mapping[str, Any]) -> RemoteGraph:
     """The handle that another one was pickled to."""
-    return connect(url, graph, token=token, timeout=timeout)
+    return connect(**opened)

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from omnigraph.api.exports import ExportRequest, check_export, folder_of, write_one
 from omnigraph.client.acting import refuse_spark
-from omnigraph.client.states import lines_of, state_of
+from omnigraph.client.states import lines_to_end, state_of
 from omnigraph.errors import StorageError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def fetch_export(transport: Transport, request: ExportRequest, options: StorageO
     if folder is not None:
         return _fetch_many(transport, request, folder, {**body, "format": request.format}, options or {})
     with transport.stream("POST", "/export", body=body) as chunks:
-        lines = lines_of(_watched(chunks, request.progress))
+        lines = _watched(lines_to_end(chunks), request.progress)
         return write_one(request.target, ((data.count(b"\n"), data) for data in lines), options or {})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -14,18 +15,18 @@ from omnigraph.api.graph import Graph
 from omnigraph.api.loads import LoadMode, LoadReceipt, LoadRequest, Rejects
 from omnigraph.api.merges import Merged, Resolve
 from omnigraph.api.result import Result
-from omnigraph.api.wire import decode, decode_snapshot, plain, read_result
+from omnigraph.api.wire import decode, decode_snapshot, plain
 from omnigraph.client.acting import Acting, refuse_spark
 from omnigraph.client.branches import RemoteBranches
 from omnigraph.client.changes import RemoteChangeReads
 from omnigraph.client.schemas import RemoteSchemaView
 from omnigraph.client.states import condition, segment, state_of
 from omnigraph.client.stored import QueryEntry, StoredCalls
+from omnigraph.client.transport import ROWS, Transport, rows_of
 from omnigraph.lang.params import bind_params
 from omnigraph.pipeline.engines import Engine
 
 if TYPE_CHECKING:
-    from omnigraph.client.transport import Transport
     from omnigraph.graph.snapshot import Snapshot
 
 
@@ -49,7 +50,7 @@ class RemoteGraph(RemoteChangeReads, Graph):
     def __reduce__(self) -> tuple[Any, ...]:
         from omnigraph.client.entry import reconnect
 
-        return reconnect, tuple(self._opened[name] for name in ("url", "graph", "token", "timeout"))
+        return reconnect, (dict(self._opened),)
 
     def __enter__(self) -> RemoteGraph:
         return self
@@ -116,7 +117,8 @@ class RemoteGraph(RemoteChangeReads, Graph):
     ) -> Result:
         """Run a read on one consistent state; see `Graph.query`. The server decides how."""
         refuse_spark(engine, spark)
-        return read_result(self._transport.arrow("/query", _asked(source, params, name, branch, at)))
+        body = _asked(source, params, name, branch, at)
+        return self._transport.request("POST", "/query", rows_of, body=body, headers=ROWS)
 
     def dataframe(
         self,
@@ -146,7 +148,7 @@ class RemoteGraph(RemoteChangeReads, Graph):
     ) -> str:
         """How the server would run a read; see `Graph.explain`."""
         body = _asked(source, params, name, branch, at)
-        return str(self._transport.call("POST", "/explain", body=body)["plan"])
+        return self._transport.call("POST", "/explain", lambda found: decode(str, found["plan"]), body=body)
 
     def get(
         self,
@@ -158,7 +160,9 @@ class RemoteGraph(RemoteChangeReads, Graph):
     ) -> dict[str, Any] | None:
         """One node or edge by its id, or None; see `Graph.get`."""
         params = {"type": type_name, "id": id, **state_of(branch, at)}
-        found: dict[str, Any] | None = self._transport.call("GET", "/entity", params=params)["entity"]
+        found: dict[str, Any] | None = self._transport.call(
+            "GET", "/entity", lambda found: found["entity"], params=params
+        )
         return found
 
     def export(
@@ -178,7 +182,7 @@ class RemoteGraph(RemoteChangeReads, Graph):
         from omnigraph.client.exports import fetch_export
 
         request = ExportRequest(target, branch, at, types, progress, format, engine, spark, overwrite)
-        return fetch_export(self._transport, request)
+        return fetch_export(self._transport, request, self._opened["storage_options"])
 
     # --- writing -----------------------------------------------------------------------------------------
 
@@ -205,8 +209,9 @@ class RemoteGraph(RemoteChangeReads, Graph):
             "idempotency_key": idempotency_key,
         }
         path = "/mutate" if if_commit is None else "/mutate/if-graph-commit"
-        found = self._transport.call("POST", path, body=body, headers=condition(if_commit), writes=True)
-        return decode(Receipt, found)
+        return self._transport.call(
+            "POST", path, partial(decode, Receipt), body=body, headers=condition(if_commit), writes=True
+        )
 
     def load(
         self,
@@ -247,7 +252,7 @@ class RemoteGraph(RemoteChangeReads, Graph):
             dry_run,
             mapping,
         )
-        return send_load(self._transport, request)
+        return send_load(self._transport, request, self._opened["storage_options"])
 
     def revert(
         self,
@@ -271,26 +276,26 @@ class RemoteGraph(RemoteChangeReads, Graph):
             "if_commit": if_commit,
         }
         path = f"/commits/{segment(commit_id)}/revert"
-        return decode(Merged, self._transport.call("POST", path, body=body, writes=not dry_run))
+        return self._transport.call("POST", path, partial(decode, Merged), body=body, writes=not dry_run)
 
     # --- history -----------------------------------------------------------------------------------------
 
     def commits(self, branch: str = "main", limit: int | None = 50, actor: str | None = None) -> list[Commit]:
         """A branch's history, newest first; see `Graph.commits`."""
         params = {"branch": branch, "limit": limit, "actor": actor}
-        return [decode(Commit, item) for item in self._transport.call("GET", "/commits", params=params)]
+        return self._transport.call("GET", "/commits", partial(decode, list[Commit]), params=params)
 
     def commit(self, id: str) -> Commit:  # noqa: A002 - the name is part of the API
         """A commit by its id."""
-        return decode(Commit, self._transport.call("GET", f"/commits/{segment(id)}"))
+        return self._transport.call("GET", f"/commits/{segment(id)}", partial(decode, Commit))
 
     def recoveries(self) -> list[Recovery]:
         """What became of bulk writes that were interrupted; see `Graph.recoveries`."""
-        return [decode(Recovery, item) for item in self._transport.call("GET", "/recoveries")]
+        return self._transport.call("GET", "/recoveries", partial(decode, list[Recovery]))
 
     def snapshot(self, branch: str = "main", at: str | datetime | Snapshot | None = None) -> Snapshot:
         """The state of a branch, or of a commit or moment: its commit, its schema, its types and their sizes."""
-        found = decode_snapshot(self._transport.call("GET", "/snapshot", params=state_of(branch, at)))
+        found = self._transport.call("GET", "/snapshot", decode_snapshot, params=state_of(branch, at))
         return found if at is None or isinstance(at, datetime) else replace(found, branch=branch.strip())
 
     # --- maintenance -------------------------------------------------------------------------------------
@@ -300,8 +305,9 @@ class RemoteGraph(RemoteChangeReads, Graph):
     ) -> dict[str, Any]:
         """Remove data that only old commits need; see `Graph.cleanup`."""
         body = {"keep": keep, "older_than": older_than, "confirm": confirm}
-        found: dict[str, Any] = self._transport.call("POST", "/cleanup", body=body, writes=confirm)
-        return found
+        return self._transport.call(
+            "POST", "/cleanup", partial(decode, dict[str, Any]), body=body, writes=confirm
+        )
 
     def optimize(
         self,
@@ -317,17 +323,19 @@ class RemoteGraph(RemoteChangeReads, Graph):
         refuse_spark(engine, spark)
         self._acting.check(actor)
         body = {"branch": branch, "message": message}
-        return decode(Optimized, self._transport.call("POST", "/optimize", body=body, writes=True))
+        return self._transport.call("POST", "/optimize", partial(decode, Optimized), body=body, writes=True)
 
     def repair(self, confirm: bool = False) -> Repair:
         """Settle what interrupted bulk writes left behind; see `Graph.repair`."""
-        found = self._transport.call("POST", "/repair", body={"confirm": confirm}, writes=confirm)
-        return decode(Repair, found)
+        return self._transport.call(
+            "POST", "/repair", partial(decode, Repair), body={"confirm": confirm}, writes=confirm
+        )
 
     def indexes(self, *, branch: str = "main", at: str | datetime | Snapshot | None = None) -> list[Index]:
         """The indexes, and how many rows each covers; see `Graph.indexes`."""
-        found = self._transport.call("GET", "/indexes", params=state_of(branch, at))
-        return [decode(Index, item) for item in found]
+        return self._transport.call(
+            "GET", "/indexes", partial(decode, list[Index]), params=state_of(branch, at)
+        )
 
 
 def _asked(

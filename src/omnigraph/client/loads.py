@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from omnigraph.api.loads import LoadReceipt, LoadRequest, RejectedRecords, Rejects, check_load
+from omnigraph.api.loads import LoadReceipt, LoadRequest, RejectedRecords, check_load
+from omnigraph.api.upload_lines import read_lines
 from omnigraph.api.wire import decode, decode_error, decode_snapshot
 from omnigraph.client.acting import refuse_spark
 from omnigraph.client.failures import garbled
-from omnigraph.errors import InvalidInput
+from omnigraph.client.transport import Transport, understanding
+from omnigraph.errors import InvalidInput, OmnigraphError
 
 if TYPE_CHECKING:
     import httpx
 
     from omnigraph.client.forms import Part
-    from omnigraph.client.transport import Transport
     from omnigraph.store.options import StorageOptions
 
 PATH: Final = "/load/files"
@@ -38,9 +41,10 @@ def send_load(
         "POST", PATH, params=_params(request), headers=headers, content=form.chunks()
     ) as response:
         if request.rejects is not None:
-            return _receipt_after_rejects(response, request.rejects)
+            return _receipt_after_rejects(response, request)
         response.read()
-        return decode(LoadReceipt, _json(response))
+        with understanding(response, writes=True, key=request.idempotency_key):
+            return decode(LoadReceipt, response.json())
 
 
 def _params(request: LoadRequest) -> dict[str, Any]:
@@ -75,31 +79,52 @@ def _explain(transport: Transport, request: LoadRequest, options: StorageOptions
     from omnigraph.write.sources import open_source
 
     branch = request.create_from or request.branch
-    catalog = decode_snapshot(transport.call("GET", "/snapshot", params={"branch": branch})).catalog
+    catalog = transport.call("GET", "/snapshot", decode_snapshot, params={"branch": branch}).catalog
     mapping = None if request.mapping is None else read_mapping(request.mapping, catalog, options)
     open_source(request.source, catalog, options=options, mapping=mapping)
     raise InvalidInput(f"cannot load from {type(request.source).__name__}")
 
 
-def _receipt_after_rejects(response: httpx.Response, target: Rejects) -> LoadReceipt:
-    """Pass rejected records on as they come; the last line is what became of the load."""
-    from omnigraph.api.upload_lines import read_lines
+def _receipt_after_rejects(response: httpx.Response, request: LoadRequest) -> LoadReceipt:
+    """Pass rejected records on as they come; the last line is what became of the load.
 
+    The server has done the load by now: when a record cannot be passed on, that is raised with what it did.
+    """
+    assert request.rejects is not None
     with ExitStack() as opened:
-        rejected = RejectedRecords(target, opened)
+        rejected = RejectedRecords(request.rejects, opened)
+        lines = _lines(response, request.idempotency_key)
+        for told in lines:
+            if isinstance(told, LoadReceipt):
+                return told
+            if isinstance(told, OmnigraphError):
+                raise told
+            try:
+                rejected.tell(told)
+            except Exception as error:
+                error.add_note(_outcome(lines))
+                raise
+    raise garbled(response, writes=True, key=request.idempotency_key)
+
+
+def _lines(
+    response: httpx.Response, key: str | None
+) -> Iterator[Mapping[str, Any] | LoadReceipt | OmnigraphError]:
+    """Rejected records, and then what became of the load."""
+    with understanding(response, writes=True, key=key):
         for told in read_lines(response.iter_lines()):
             match told:
                 case {"receipt": receipt}:
-                    return decode(LoadReceipt, receipt)
+                    yield decode(LoadReceipt, receipt)
                 case {"exception": error}:
-                    raise decode_error(error)
+                    yield decode_error(error)
                 case {"error": _, "record": _}:
-                    rejected.tell(told)
-    raise garbled(response)
+                    yield told
 
 
-def _json(response: httpx.Response) -> Any:
-    try:
-        return response.json()
-    except ValueError as error:
-        raise garbled(response) from error
+def _outcome(lines: Iterable[object]) -> str:
+    last = deque(lines, maxlen=1)
+    if not (last and isinstance(last[0], LoadReceipt)):
+        return "the server has loaded nothing"
+    commit = last[0].commit
+    return "the server has " + ("loaded nothing" if commit is None else f"done the load: commit {commit.id}")

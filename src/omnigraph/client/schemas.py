@@ -28,7 +28,9 @@ class RemoteSchemaView(SchemaView):
 
     def source(self, branch: str = "main", at: str | datetime | None = None) -> str:
         """The text of the schema that was accepted."""
-        return str(self._transport.call("GET", "/schema", params=state_of(branch, at))["schema_source"])
+        return self._transport.call(
+            "GET", "/schema", lambda found: decode(str, found["schema_source"]), params=state_of(branch, at)
+        )
 
     def plan(
         self,
@@ -42,8 +44,10 @@ class RemoteSchemaView(SchemaView):
         from omnigraph.catalog.catalog import Catalog
 
         change = read_change(text, allow_data_loss, backfill)
-        state = self._transport.call("GET", "/snapshot", params={"branch": branch})
-        return change.plan(Catalog.from_json(state["catalog"]))
+        catalog = self._transport.call(
+            "GET", "/snapshot", lambda found: Catalog.from_json(found["catalog"]), params={"branch": branch}
+        )
+        return change.plan(catalog)
 
     def apply(
         self,
@@ -69,15 +73,18 @@ class RemoteSchemaView(SchemaView):
             "if_commit": if_commit,
             "backfill": [_filling(name, value) for name, value in (backfill or {}).items()] or None,
         }
-        found = self._transport.call("POST", "/schema/apply", body=body, writes=True)
-        before = Catalog.from_json(found["before"])
-        return SchemaApplied(
-            found["applied"],
-            None if found["commit"] is None else decode(Commit, found["commit"]),
-            change.plan(before),
-            found["graph_manifest_version"],
-            before,
-        )
+
+        def read(found: Mapping[str, Any]) -> SchemaApplied:
+            before = Catalog.from_json(found["before"])
+            return SchemaApplied(
+                found["applied"],
+                None if found["commit"] is None else decode(Commit, found["commit"]),
+                change.plan(before),
+                found["graph_manifest_version"],
+                before,
+            )
+
+        return self._transport.call("POST", "/schema/apply", read, body=body, writes=True)
 
 
 def _filling(name: str, value: Any) -> dict[str, Any]:

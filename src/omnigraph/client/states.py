@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
-from omnigraph.errors import InvalidInput
+from omnigraph.api.wire import END
+from omnigraph.errors import InvalidInput, StorageError
 
 if TYPE_CHECKING:
     from omnigraph.graph.snapshot import Snapshot
@@ -71,6 +72,24 @@ def lines_of(chunks: Iterator[bytes]) -> Iterator[bytes]:
         rest = [chunk[end:]] if end < len(chunk) else []
     if rest:
         yield b"".join(rest)
+
+
+def lines_to_end(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same without the last line, which says that it is the last; a text without it broke off.
+
+    >>> list(lines_to_end(iter([b"a\\nb", b'b\\n{"end":true}\\n'])))
+    [b'a\\n', b'bb\\n']
+    """
+    held = b""
+    for lines in lines_of(chunks):
+        if held:
+            yield held
+        held = lines
+    rest = held.removesuffix(END)
+    if rest == held or (rest and not rest.endswith(b"\n")):
+        raise StorageError("what the server sent broke off before its end", transient=True)
+    if rest:
+        yield rest
 
 
 def filter_of(kinds: Any, types: Any, ops: Any) -> Mapping[str, Any]:

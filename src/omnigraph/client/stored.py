@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.commits import Receipt
-from omnigraph.api.wire import decode, plain, read_result
+from omnigraph.api.wire import decode, plain
 from omnigraph.client.states import At, condition, segment, state_of
+from omnigraph.client.transport import ROWS, Transport, is_arrow, rows_of
 
 if TYPE_CHECKING:
+    import httpx
+
     from omnigraph.api.result import Result
-    from omnigraph.client.transport import Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,9 @@ class StoredCalls:
 
     def list(self) -> list[QueryEntry]:
         """Every stored query, by name."""
-        return [decode(QueryEntry, item) for item in self.transport.call("GET", "/queries")["queries"]]
+        return self.transport.call(
+            "GET", "/queries", lambda found: decode(list[QueryEntry], found["queries"])
+        )
 
     def invoke(
         self,
@@ -58,14 +62,16 @@ class StoredCalls:
         expect_mutation: bool | None,
     ) -> Result | Receipt:
         """Run one. Whether it writes is known by what comes back: until then it may, unless a state is named."""
-        from omnigraph.client.transport import ROWS, is_arrow, json_of
+
+        def read(response: httpx.Response) -> Result | Receipt:
+            return rows_of(response) if is_arrow(response) else decode(Receipt, response.json())
 
         path = f"/queries/{segment(name)}"
-        response = self.transport.request(
+        return self.transport.request(
             "POST",
             path if if_commit is None else f"{path}/if-graph-commit",
+            read,
             body={"params": plain(params), "expect_mutation": expect_mutation, **state_of(branch, at)},
             headers={**ROWS, **(condition(if_commit) or {})},
             writes=at is None and expect_mutation is not False,
         )
-        return read_result(response.content) if is_arrow(response) else decode(Receipt, json_of(response))

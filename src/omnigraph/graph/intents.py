@@ -105,7 +105,8 @@ class Intent:
             raise RecoveryRequired(
                 f"the intent of operation {id_} cannot be read",
                 details={"operation_id": id_, "cause": repr(error)},
-                hint=f"inspect {PREFIX}{id_}.json; reading the graph with mode='r' still works",
+                hint=f"inspect {PREFIX}{id_}.json; `omnigraph repair --confirm --force` gives it up; "
+                "reading with mode='r' still works",
             ) from error
 
 
@@ -182,14 +183,20 @@ class Intents:
         The outcome object is the last to be removed. Whoever comes late may therefore make it anew, and tells by
         the missing intent that nothing is left to decide.
         """
-        key = f"{PREFIX}{id_}.outcome"
-        held = outcome if self._objects.create_if_absent(key, outcome.encode()) else self._outcome(key)
+        held = self._decide(id_, outcome)
         if held is not None and self.read(id_) is not None:
             return held
-        self._objects.delete(key)
+        self._objects.delete(f"{PREFIX}{id_}.outcome")
         return None
 
-    def _outcome(self, key: str) -> Outcome | None:
+    def fence(self, id_: str) -> Outcome | None:
+        """Keep the owner of an intent that cannot be read from publishing; gives the outcome that holds."""
+        return self._decide(id_, "discarded")
+
+    def _decide(self, id_: str, outcome: Outcome) -> Outcome | None:
+        key = f"{PREFIX}{id_}.outcome"
+        if self._objects.create_if_absent(key, outcome.encode()):
+            return outcome
         try:
             return "discarded" if self._objects.get(key).data == b"discarded" else "publishing"
         except NotFound:
@@ -207,11 +214,15 @@ class Intents:
             if owner.pid == os.getpid() and owner.started == process_start(owner.pid):
                 return intent.id not in _RUNNING
             return process_start(owner.pid) != owner.started
+        return not self.is_heard(intent.id, intent.created_at / 1_000_000)
+
+    def is_heard(self, id_: str, begun: float = 0.0) -> bool:
+        """Whether an owner has been heard of lately; one that never was may have begun just now."""
         try:
-            heard = float(self._objects.get(f"{PREFIX}{intent.id}.lease").data)
+            heard = float(self._objects.get(f"{PREFIX}{id_}.lease").data)
         except (NotFound, ValueError):
-            heard = intent.created_at / 1_000_000
-        return time.time() - heard > self.lease_seconds
+            heard = begun
+        return time.time() - heard <= self.lease_seconds
 
 
 class OwnedIntent:

@@ -10,6 +10,8 @@ from omnigraph.store.manifest import Change, Manifest, Superseded, Uncertain
 from omnigraph.store.records import RecoveryOutcome, RecoveryRecord
 
 RECOVERY_ACTOR = "omnigraph:recovery"
+# What was done by an operation whose intent cannot be read.
+UNKNOWN = "unknown"
 _ATTEMPTS = 50
 
 
@@ -23,13 +25,41 @@ def heal(manifest: Manifest, intents: Intents) -> list[RecoveryRecord]:
     pending = intents.pending()
     intents.tidy(pending)
     for id_ in pending.ids:
-        intent = intents.read(id_)
-        if intent is None:
-            continue
-        record = _settle(manifest, intents, intent)
+        record = settle(manifest, intents, id_)
         if record is not None:
             done.append(record)
     return done
+
+
+def settle(manifest: Manifest, intents: Intents, id_: str) -> RecoveryRecord | None:
+    """Settle one operation if its owner is gone; what was done, or None when there was nothing to do here."""
+    intent = intents.read(id_)
+    return None if intent is None else _settle(manifest, intents, intent)
+
+
+def give_up(manifest: Manifest, intents: Intents, id_: str) -> RecoveryRecord | None:
+    """Discard an operation whose intent cannot be read, on record; None while its owner may be alive.
+
+    Nothing is known of it but its id. What it had staged is garbage from then on; where it had begun to publish,
+    its commit may be there, whole, or not.
+    """
+    if intents.is_heard(id_):
+        return None
+    began = intents.fence(id_) == "publishing"
+    reason = "its intent cannot be read and was given up"
+    record = RecoveryRecord(
+        id=id_,
+        outcome="discarded",
+        actor=None,
+        branch="",
+        operation=UNKNOWN,
+        commit_id=None,
+        reason=f"{reason}; it had begun to publish" if began else reason,
+        created_at=now_micros(),
+    )
+    _write_audit(manifest, record)
+    intents.remove(id_)
+    return record
 
 
 def _settle(manifest: Manifest, intents: Intents, intent: Intent) -> RecoveryRecord | None:

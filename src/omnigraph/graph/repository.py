@@ -20,6 +20,7 @@ from omnigraph.errors import (
     OmnigraphError,
     OutcomeUnknown,
     PermissionDenied,
+    RecoveryRequired,
 )
 from omnigraph.graph.branches import MAIN, check_branch_name, check_movable
 from omnigraph.graph.format import CURRENT, FLOOR, MIGRATIONS, Step, check_format, pending_migrations
@@ -28,7 +29,7 @@ from omnigraph.graph.idempotency import claim_key
 from omnigraph.graph.intents import HELD, Intent, Intents, OwnedIntent, Owner, hold_intent, this_process
 from omnigraph.graph.plan import OperationClass, Plan
 from omnigraph.graph.publish import PrepareAgain, Receipt, check_expected_head, now_micros, pause, publish
-from omnigraph.graph.recovery import heal
+from omnigraph.graph.recovery import give_up, heal, settle
 from omnigraph.graph.snapshot import Snapshot, reclaimed
 from omnigraph.graph.transaction import Transaction, schema_row
 from omnigraph.graph.turns import Turns
@@ -163,8 +164,9 @@ class Repository:
         mode: Mode = "rw",
         options: StorageOptions | None = None,
         durability: Durability = "full",
+        heal: bool = True,
     ) -> Repository:
-        """Open a graph. Read-write heals what dead writers left; read-only writes nothing at all."""
+        """Open a graph. Read-write heals what dead writers left, unless told not to; read-only writes nothing."""
         location, root, objects = _connect(uri, options, durability)
         try:
             manifest = Manifest.open(root)
@@ -181,7 +183,8 @@ class Repository:
         check_format(manifest.registry(manifest.view).format)
         if mode == "rw":
             repository._migrate()
-            repository.heal()
+            if heal:
+                repository.heal()
         return repository
 
     def _migrate(
@@ -205,6 +208,16 @@ class Repository:
         """Settle what dead bulk writers left behind."""
         self._writable("heal")
         return heal(self.manifest, self.intents)
+
+    def settle(self, id_: str, *, force: bool = False) -> RecoveryRecord | None:
+        """Settle what one dead bulk writer left behind. By `force` what cannot be read is given up."""
+        self._writable("heal")
+        try:
+            return settle(self.manifest, self.intents, id_)
+        except RecoveryRequired:
+            if not force:
+                raise
+            return give_up(self.manifest, self.intents, id_)
 
     def close(self) -> None:
         """Let go of threads; the graph needs no closing. Reads still work afterwards, writes are refused."""

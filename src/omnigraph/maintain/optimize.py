@@ -29,7 +29,7 @@ FAILED, BUSY = "Failed", "Busy"
 # A table that others have changed so often under this work is left to a quieter hour, for the sake of the rest.
 PATIENCE = 8
 
-_EXACT = "vectors are compared exactly, without an index"
+EXACT_VECTORS = "vectors are compared exactly, without an index"
 # What a row adds to an index: a guess for whether the work is one for Spark.
 _BYTES_PER_ENTRY = 32
 
@@ -272,7 +272,7 @@ def _names_to_index(catalog: Catalog, work: _Work) -> list[str]:
         if column.property_id is not None and column.name not in declared:
             continue
         if column.type.scalar is Scalar.VECTOR:
-            work.pending[column.name] = _EXACT
+            work.pending[column.name] = EXACT_VECTORS
         else:
             found.append(column.name)
     return found

@@ -40,9 +40,10 @@ class GraphEntry(Answer):
     uri: str
 
 
-class GraphInfo(GraphEntry):
-    """A graph, and whom the server takes the caller for."""
+class GraphInfo(Answer):
+    """A graph, and whom the server takes the caller for. Where it is stored is for those who may list graphs."""
 
+    graph_id: str
     actor_id: str | None
 
 

@@ -64,7 +64,7 @@ _SHOWN_PROBLEMS = 3
 
 def create_app(hosted: Hosted) -> FastAPI:
     """An application that serves what is hosted. It opens nothing and, in the end, closes nothing."""
-    metrics = Metrics()
+    metrics = Metrics({"served": len(hosted.graphs), "quarantined": len(hosted.quarantined)})
     app = FastAPI(
         title="OmniGraph",
         version=__version__,

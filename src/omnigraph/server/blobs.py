@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote
 
-from fastapi import Query
-from starlette.concurrency import run_in_threadpool
+from fastapi import Depends, Query
 from starlette.responses import Response, StreamingResponse
 
 from omnigraph.api.blobs import BlobPlace, look_for_blob
 from omnigraph.api.changes import Kind
+from omnigraph.api.graph import Graph
 from omnigraph.read.blobs import BlobsInUse
 from omnigraph.server.bodies import Branch
 from omnigraph.server.byte_ranges import Unsatisfiable, matches, parse_range
 from omnigraph.server.failures import Refused
 from omnigraph.server.hosting import Hosted
-from omnigraph.server.reads import check_state
+from omnigraph.server.reads import IdQuery, TypeQuery, check_state
 from omnigraph.server.requests import Call, Called
 from omnigraph.server.routing import graph_router, refusals
 
@@ -33,47 +33,42 @@ _BYTES: dict[int | str, dict[str, Any]] = {
     302: {"description": "The bytes are elsewhere."},
     304: {"description": "The client has them."},
 }
-TypeQuery: TypeAlias = Annotated[str, Query(alias="type")]
-IdQuery: TypeAlias = Annotated[str, Query(alias="id")]
-PropertyQuery: TypeAlias = Annotated[str, Query(alias="property")]
+
+
+async def _place(
+    entity: Kind,
+    type_name: TypeQuery,
+    id_: IdQuery,
+    property_: Annotated[str, Query(alias="property")],
+    branch: Branch | None = None,
+    snapshot: str | None = None,
+) -> BlobPlace:
+    return BlobPlace(entity, type_name, id_, property_, branch, snapshot)
+
+
+Placed: TypeAlias = Annotated[BlobPlace, Depends(_place)]
 
 
 @router.get("/blob", response_class=Response, responses={**_BYTES, **refusals(416)})
-async def get_blob(
-    call: Called,
-    entity: Kind,
-    type_name: TypeQuery,
-    id_: IdQuery,
-    property_: PropertyQuery,
-    branch: Branch | None = None,
-    snapshot: str | None = None,
-) -> Response:
+async def get_blob(call: Called, place: Placed) -> Response:
     """The bytes of one value, or a range of them; where they are kept elsewhere, the way there."""
-    return await _answer(call, BlobPlace(entity, type_name, id_, property_, branch, snapshot))
+    return await _answer(call, place)
 
 
 @router.head("/blob", response_class=Response, responses=_BYTES)
-async def head_blob(
-    call: Called,
-    entity: Kind,
-    type_name: TypeQuery,
-    id_: IdQuery,
-    property_: PropertyQuery,
-    branch: Branch | None = None,
-    snapshot: str | None = None,
-) -> Response:
+async def head_blob(call: Called, place: Placed) -> Response:
     """The headers of the same, without the bytes."""
-    return await _answer(call, BlobPlace(entity, type_name, id_, property_, branch, snapshot))
+    return await _answer(call, place)
 
 
 async def _answer(call: Call, place: BlobPlace) -> Response:
     check_state(call, place.branch, place.snapshot)
     hosted: Hosted = call.request.app.state.hosted
-    return await run_in_threadpool(_respond, call, place, hosted.blobs)
+    return await call.read(lambda graph: _respond(call, graph, place, hosted.blobs))
 
 
-def _respond(call: Call, place: BlobPlace, in_use: BlobsInUse) -> Response:
-    found = look_for_blob(call.graph, call.hosted.reader, place)
+def _respond(call: Call, graph: Graph, place: BlobPlace, in_use: BlobsInUse) -> Response:
+    found = look_for_blob(graph, call.hosted.reader, place)
     if found.uri is not None:
         location = quote(found.uri, safe=_URL)
         elsewhere = {SNAPSHOT_ID: found.resolved_snapshot, "Location": location, "Cache-Control": "no-store"}

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from omnigraph.api.changes import Change, ChangeFilter, Diff
 from omnigraph.api.graph import Graph
-from omnigraph.api.wire import encode, encode_snapshot
+from omnigraph.api.wire import END, dump_json, encode_snapshot
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.server import answers
@@ -47,7 +47,13 @@ class Sides:
         return Diff(first, second, chosen, branch)
 
 
-NamedSides: TypeAlias = Annotated[Sides, Depends(Sides)]
+async def _sides(
+    before: str, after: str, before_commit: str | None = None, after_commit: str | None = None
+) -> Sides:
+    return Sides(before, after, before_commit, after_commit)
+
+
+NamedSides: TypeAlias = Annotated[Sides, Depends(_sides)]
 
 
 @router.get("/state", response_model=answers.State, responses=EXACTLY)
@@ -73,13 +79,15 @@ async def state(call: Called, name: str | None = None, at: Moment | None = None)
 async def diff(call: Called, sides: NamedSides, wanted: Wanted) -> Response:
     """What is different between two states, in order. A stream that breaks off is incomplete."""
     refuse_unknown(call.request, _SIDES | REPEATABLE)
-    graph, show = call.graph, encode if call.exact else Change.to_json
+    show = dump_json if call.exact else _plain
 
-    def produce(file: IO[str]) -> None:
+    def produce(graph: Graph, file: IO[bytes]) -> None:
         for change in sides.find(graph, wanted):
-            file.write(json.dumps(show(change), ensure_ascii=False, separators=(",", ":")) + "\n")
+            file.write(show(change) + b"\n")
+        if call.exact:
+            file.write(END)
 
-    return await call.streams.begin(produce, f"{NDJSON}; charset=utf-8")
+    return await call.stream(produce, f"{NDJSON}; charset=utf-8")
 
 
 @router.get("/diff/stats", response_model=answers.DiffStats, responses=EXACTLY)
@@ -93,6 +101,10 @@ async def diff_stats(call: Called, sides: NamedSides, wanted: Wanted) -> Respons
         return {"before": before, "after": after, "branch": found.branch, "stats": found.stats()}
 
     return await call.read(work)
+
+
+def _plain(change: Change) -> bytes:
+    return json.dumps(change.to_json(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _find(graph: Graph, name: str, commit: str | None) -> tuple[Snapshot, str | None]:

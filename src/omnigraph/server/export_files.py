@@ -10,6 +10,7 @@ from typing import IO, Any, Final
 from starlette.responses import Response
 
 from omnigraph.api.exports import ExportFormat
+from omnigraph.api.graph import Graph
 from omnigraph.read.export_folder import MARKER
 from omnigraph.server.bodies import ExportRequest
 from omnigraph.server.exports import allow_export
@@ -37,15 +38,14 @@ async def export_files(call: Called, body: FilesRequest | None = None) -> Respon
     """
     wanted = body or FilesRequest()
     place = allow_export(call, wanted)
-    graph = call.graph
 
-    def produce(file: IO[Any]) -> None:
+    def produce(graph: Graph, file: IO[Any]) -> None:
         with tempfile.TemporaryDirectory(prefix="omnigraph-export-", ignore_cleanup_errors=True) as home:
             types, form = wanted.type_names, wanted.format
             graph.export(f"{home}/", types=types, format=form, engine="local", **place)
             write_archive(Path(home), file)
 
-    return await call.streams.begin(produce, TAR)
+    return await call.stream(produce, TAR)
 
 
 def write_archive(folder: Path, file: IO[Any]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import IO, Any
 
 from starlette.responses import Response
 
+from omnigraph.api.graph import Graph
+from omnigraph.api.wire import END
 from omnigraph.errors import InvalidInput
 from omnigraph.server.bodies import BaselineRequest, ExportRequest
 from omnigraph.server.requests import Call, Called
@@ -24,10 +26,13 @@ async def export(call: Called, body: ExportRequest | None = None) -> Response:
     """Every record of a state. A stream that breaks off is worth nothing."""
     wanted = body or ExportRequest()
     place = allow_export(call, wanted)
-    graph = call.graph
-    return await call.streams.begin(
-        lambda file: graph.export(file, types=wanted.type_names, engine="local", **place), NDJSON
-    )
+
+    def produce(graph: Graph, file: IO[Any]) -> None:
+        graph.export(file, types=wanted.type_names, engine="local", **place)
+        if call.exact:
+            file.write(END)
+
+    return await call.stream(produce, NDJSON)
 
 
 @router.post("/changes/baseline", response_class=Response, responses=_STREAM)
@@ -35,9 +40,8 @@ async def baseline(call: Called, body: BaselineRequest | None = None) -> Respons
     """Every record of a branch, and last the cursor from which its changes go on."""
     wanted = body or BaselineRequest()
     call.allow("export", wanted.branch)
-    graph = call.graph
-    return await call.streams.begin(
-        lambda file: graph.baseline(
+    return await call.stream(
+        lambda graph, file: graph.baseline(
             file, branch=wanted.branch, kinds=wanted.kind, types=wanted.type, ops=wanted.op
         ),
         NDJSON,

@@ -28,7 +28,7 @@ _FEED = _PAGED | {"branch", "cursor", "start", "max_commits"}
 _MOST = 2**53
 
 
-def _wanted(
+async def _wanted(
     kinds: Annotated[list[Kind], Query(alias="kind")] = [],  # noqa: B006 - read as a declaration
     types: Annotated[list[str], Query(alias="type")] = [],  # noqa: B006
     ops: Annotated[list[Op], Query(alias="op")] = [],  # noqa: B006

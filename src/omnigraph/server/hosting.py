@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from omnigraph.api.entry import open as open_graph
 from omnigraph.api.entry import open_with
 from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.stored_queries import StoredQuery, read_stored
 from omnigraph.errors import InvalidInput, OmnigraphError
 from omnigraph.policy.bundle import PolicyBundle, Rule
 from omnigraph.policy.gate import Gate
@@ -18,7 +18,6 @@ from omnigraph.read.cache import Memory
 from omnigraph.read.reader import Reader, default_budget
 from omnigraph.server.identity import Identities
 from omnigraph.server.limits import Limits
-from omnigraph.server.stored_queries import StoredQuery, read_stored
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import Graph
@@ -107,7 +106,9 @@ def _open(
     try:
         # Also without clients: what does not check is not served to anybody.
         queries = (
-            {} if source.queries is None else read_stored(source.queries, _schema(source, options), options)
+            {}
+            if source.queries is None
+            else read_stored(source.queries, source.read_schema(options), options)
         )
         policy = source.policy or (_read_only(identities) if identities else None)
         reader = Reader(memory)
@@ -116,11 +117,6 @@ def _open(
         return error
     gate = None if policy is None else Gate(policy, source.id)
     return HostedGraph(source.id, graph, gate, queries, reader=reader)
-
-
-def _schema(source: GraphSource, options: Mapping[str, str] | None) -> Any:
-    with open_graph(source.uri, "r", storage_options=options) as graph:
-        return graph.snapshot().catalog.schema
 
 
 def _read_only(identities: Identities) -> PolicyBundle:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final
 
-from anyio import CancelScope
-from fastapi import Depends, Query
+from anyio import CancelScope, to_thread
+from fastapi import Query
 from fastapi.responses import JSONResponse
-from starlette.concurrency import run_in_threadpool
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from omnigraph.api.bodies import load_body
@@ -22,7 +21,7 @@ from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.server import answers
 from omnigraph.server.bodies import Branch, Mode
 from omnigraph.server.failures import CODES, failure
-from omnigraph.server.loads import NDJSON, FromQuery, allow_load
+from omnigraph.server.loads import NDJSON, allow_load, write_aside
 from omnigraph.server.rejects import RejectLines
 from omnigraph.server.requests import BATCH_BYTES, Call, Called, bounded
 from omnigraph.server.routing import WRITTEN, Responses, graph_router
@@ -32,8 +31,6 @@ from omnigraph.server.uploads import FORM, Upload, boundary_of
 router = graph_router("loads", *WRITTEN, 412)
 
 LOAD_RESOURCE: Final = "load_bytes"
-# So much is written to the disk at a time, aside from the loop.
-_WRITTEN_AT_ONCE = 1 << 20
 _DONE: Responses = {200: {"description": "Done.", "content": {EXACT: {}, NDJSON: {}}}}
 _BODY: dict[str, Any] = {
     "requestBody": {
@@ -54,23 +51,22 @@ _BODY: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(BaseModel):
     """How files are to be loaded."""
 
     branch: Branch = "main"
-    from_: FromQuery = None
+    from_: Branch | None = Field(None, alias="from")
     mode: Mode = "merge"
     permissive: bool = False
     message: str | None = None
     if_commit: str | None = None
     idempotency_key: str | None = None
     dry_run: bool = False
-    rejects: Annotated[bool, Query(description="Leave out what is wrong by itself, and tell it.")] = False
+    rejects: bool = Field(False, description="Leave out what is wrong by itself, and tell it.")
 
 
 @router.post("/load/files", response_model=answers.Load, responses=_DONE, openapi_extra=_BODY)
-async def load_files(call: Called, wanted: Annotated[Options, Depends()]) -> Response:
+async def load_files(call: Called, wanted: Annotated[Options, Query()]) -> Response:
     """Load files: `records` are of graph records, others of the type that they are named by, such as ``Person``.
 
     The name of a file says what format it has. `mapping` says which columns fill which properties. Nothing of the
@@ -91,20 +87,14 @@ async def _received(call: Call, boundary: bytes) -> AsyncIterator[Upload]:
     """The parts of the body, for as long as the context lasts."""
     upload = Upload(boundary)
     try:
-        gathered = bytearray()
         limit = call.request.app.state.hosted.limits.load_bytes
-        async for chunk in bounded(call.request, limit, LOAD_RESOURCE):
-            gathered += chunk
-            if len(gathered) >= _WRITTEN_AT_ONCE:
-                await run_in_threadpool(upload.write, bytes(gathered))
-                gathered.clear()
-        await run_in_threadpool(upload.write, bytes(gathered))
+        await write_aside(call, bounded(call.request, limit, LOAD_RESOURCE), upload.write)
         upload.finish()
         yield upload
     finally:
         # Also when the request is given up.
         with CancelScope(shield=True):
-            await run_in_threadpool(upload.close)
+            await to_thread.run_sync(upload.close, limiter=call.writers)
 
 
 def _load(call: Call, wanted: Options, upload: Upload, graph: Graph) -> Any:

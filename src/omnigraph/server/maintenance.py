@@ -10,6 +10,7 @@ from starlette.responses import Response
 from omnigraph.api.bodies import commit_body
 from omnigraph.api.commits import Optimized
 from omnigraph.api.graph import Graph
+from omnigraph.maintain.optimize import BUSY, EXACT_VECTORS, TypeOptimization
 from omnigraph.server import maintenance_answers as answers
 from omnigraph.server.bodies import CleanupRequest, OptimizeRequest, RepairRequest
 from omnigraph.server.failures import STORAGE_FAILED
@@ -40,8 +41,7 @@ async def optimize(call: Called, body: OptimizeRequest | None = None) -> Respons
     def work(graph: Graph) -> Optimized:
         # A server does not start Spark: who wants that opens the graph where its storage is.
         done = graph.optimize(branch=asked.branch, engine="local", message=asked.message)
-        told = (replace(item, error=_told(call, item.type_key, item.error)) for item in done.datasets)
-        return replace(done, datasets=tuple(told))
+        return replace(done, datasets=tuple(_told_type(call, item) for item in done.datasets))
 
     return await call.write(work, _show)
 
@@ -50,7 +50,10 @@ async def optimize(call: Called, body: OptimizeRequest | None = None) -> Respons
 async def cleanup(call: Called, body: CleanupRequest | None = None) -> Response:
     """Remove data that only old commits need; without `confirm` only tell what would go."""
     asked = body or CleanupRequest()
-    call.allow("change", "main")
+    if asked.confirm:
+        call.allow("admin")
+    else:
+        call.allow("change", "main")
 
     def work(graph: Graph) -> dict[str, Any]:
         done = graph.cleanup(asked.keep, asked.older_than, asked.confirm)
@@ -74,6 +77,16 @@ def _show(done: Optimized) -> dict[str, Any]:
         "branch": done.branch,
         "datasets": [item.to_json() for item in done.datasets],
     }
+
+
+def _told_type(call: Call, item: TypeOptimization) -> TypeOptimization:
+    """What optimize did for a type, without what storage said. That others were busy with it is no failure."""
+    error = item.error if item.skipped == BUSY else _told(call, item.type_key, item.error)
+    pending = (
+        (name, why if why == EXACT_VECTORS else _told(call, item.type_key, why) or "")
+        for name, why in item.pending_indexes
+    )
+    return replace(item, error=error, pending_indexes=tuple(pending))
 
 
 def _told(call: Call, type_key: str, error: str | None) -> str | None:

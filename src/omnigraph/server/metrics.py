@@ -13,16 +13,19 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """What one process has answered. Safe to share between threads.
+    """What one process serves and has answered. Safe to share between threads.
 
-    >>> metrics = Metrics()
+    `graphs` is how many graphs there are in each state, which never changes.
+
+    >>> metrics = Metrics({"served": 1})
     >>> metrics.begin()
     >>> metrics.end("GET", "/healthz", 200, 0.002)
     >>> 'omnigraph_requests_total{method="GET",route="/healthz",status="200"} 1' in metrics.render()
     True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, graphs: Mapping[str, int]) -> None:
+        self._graphs = graphs
         self._lock = threading.Lock()
         self._in_flight = 0
         self._requests: Counter[tuple[str, str, int]] = Counter()
@@ -62,6 +65,9 @@ class Metrics:
             return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
+        yield "# TYPE omnigraph_graphs gauge"
+        for state, count in self._graphs.items():
+            yield f'omnigraph_graphs{{state="{state}"}} {count}'
         yield "# TYPE omnigraph_requests_in_flight gauge"
         yield f"omnigraph_requests_in_flight {self._in_flight}"
         yield "# TYPE omnigraph_requests_total counter"

@@ -16,9 +16,9 @@ from omnigraph.api.wire import ARROW, EXACT, encode_snapshot, write_result
 from omnigraph.errors import InvalidInput
 from omnigraph.server import answers
 from omnigraph.server.bodies import Branch, Moment, QueryRequest, ReadRequest, StateRequest
+from omnigraph.server.query_texts import choose_query
 from omnigraph.server.requests import Call, Called, accepts
 from omnigraph.server.routing import EXACTLY, SENT, Responses, deprecated, graph_router, refusals
-from omnigraph.server.stored_queries import choose_query
 
 router = graph_router("reads")
 
@@ -60,7 +60,7 @@ class State:
         return self
 
 
-def _named_state(
+async def _named_state(
     branch: Branch | None = None, snapshot: str | None = None, at: Moment | None = None
 ) -> State:
     return State(branch, snapshot, at)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote
 
 from anyio import CapacityLimiter, move_on_after, to_thread
@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope
 
 from omnigraph.api.hosting import check_graph_id
 from omnigraph.api.wire import EXACT, encode
-from omnigraph.errors import NotFound
+from omnigraph.errors import NotFound, PermissionDenied
 from omnigraph.policy.gate import Access
 from omnigraph.server.failures import Refused, too_large
 from omnigraph.server.hosting import Hosted, HostedGraph
@@ -39,6 +39,8 @@ BODY_RESOURCE, BATCH_RESOURCE = "request_body_bytes", "graph_batch_request_bytes
 BATCH_ROUTES = ("/load", "/ingest")
 # Parsing as much takes about a millisecond, for which the loop can wait.
 _PARSED_AT_ONCE = 64 << 10
+# What a list or an object takes in memory, be it empty: many times as much as its text.
+_VALUES_BYTES = 64
 _PATIENCE = 5.0
 _UNWANTED = re.compile(r"q\s*=\s*0(\.0*)?")
 
@@ -77,7 +79,10 @@ class BoundedRequest(Request):
     async def json(self) -> Any:
         """The document; large ones are parsed aside, so that nobody waits for them."""
         data = await self.body()
-        return parse_json(data) if len(data) < _PARSED_AT_ONCE else await run_in_threadpool(parse_json, data)
+        if len(data) < _PARSED_AT_ONCE:
+            return parse_json(data)
+        self.scope["place"].hold(_VALUES_BYTES * await run_in_threadpool(_count_values, data))
+        return await run_in_threadpool(parse_json, data)
 
 
 async def bounded(request: Request, limit: int, resource: str) -> AsyncIterator[bytes]:
@@ -105,6 +110,11 @@ async def _discard(stream: AsyncIterator[bytes], most: int) -> None:
             most -= len(chunk)
             if most < 0:
                 return
+
+
+def _count_values(data: bytes) -> int:
+    """How many lists and objects a document may have; those that stand in its texts count too."""
+    return data.count(b"[") + data.count(b"{")
 
 
 def parse_json(data: bytes) -> Any:
@@ -152,12 +162,6 @@ class Call:
         """Whether the caller wants what the library gives and raises, and can read it."""
         return accepts(self.request, EXACT)
 
-    @property
-    def streams(self) -> Streams:
-        """The threads that write streams."""
-        found: Streams = self.request.app.state.streams
-        return found
-
     async def read(
         self,
         work: Callable[[Graph], T],
@@ -188,7 +192,29 @@ class Call:
         exact: Callable[[T], Any] = encode,
     ) -> Response:
         """The same for what has its place already. Writes wait for one another, and must not keep reads waiting."""
-        return await self._answer(work, plain, exact, self.request.app.state.writers)
+        return await self._answer(work, plain, exact, self.writers)
+
+    @property
+    def writers(self) -> CapacityLimiter:
+        """The threads that write."""
+        found: CapacityLimiter = self.request.app.state.writers
+        return found
+
+    async def stream(self, produce: Callable[[Graph, IO[Any]], object], media_type: str) -> Response:
+        """Answer with what is written to a file, while it is written, by one of the threads for streams."""
+        streams: Streams = self.request.app.state.streams
+        graph = self.graph
+        return await streams.begin(lambda file: self._do(lambda: produce(graph, file)), media_type)
+
+    def _do(self, work: Callable[[], T]) -> T:
+        """Do the work. What it finds that the caller may not use is refused in the words for what is not there."""
+        try:
+            return work()
+        except PermissionDenied as error:
+            # All that the request names has been asked about before. Whoever may do it on no branch in
+            # particular may do it on all, so this refuses.
+            self.allow(error.details["action"])
+            raise
 
     async def _answer(
         self,
@@ -200,7 +226,7 @@ class Call:
         graph, media_type = self.graph, EXACT if self.exact else JSONResponse.media_type
 
         def respond() -> Response:
-            found = work(graph)
+            found = self._do(lambda: work(graph))
             if isinstance(found, Response):
                 return found
             body = found if plain is None else exact(found) if self.exact else plain(found)
@@ -257,7 +283,8 @@ def _identify(request: Request) -> Call:
     return Call(request, actor, found, request.app.state.admission)
 
 
-def _call(request: Request) -> Call:
+# What is no coroutine, the framework runs on a thread of its own.
+async def _call(request: Request) -> Call:
     found: Call = request.state.call
     return found
 

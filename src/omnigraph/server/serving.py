@@ -20,6 +20,7 @@ from omnigraph.server.identity import Identities, read_identities
 from omnigraph.server.limits import Limits, read_limits
 from omnigraph.server.logs import LOGGER, log_to_stderr
 from omnigraph.server.stopping import Server
+from omnigraph.server.temporary import own_temporary_folder
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -59,14 +60,15 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
         )
     log_to_stderr()
     allow_files(limits)
-    hosted = open_hosted(hosting, identities, limits=limits, options=storage, require_all=require_all)
-    for id_, reason in hosted.quarantined.items():
-        LOGGER.error("graph is not served", extra={"fields": {"graph_id": id_, "reason": reason}})
-    try:
-        with listening(host, port) as bound:
-            run(create_app(hosted), bound)
-    finally:
-        hosted.close()
+    with own_temporary_folder():
+        hosted = open_hosted(hosting, identities, limits=limits, options=storage, require_all=require_all)
+        for id_, reason in hosted.quarantined.items():
+            LOGGER.error("graph is not served", extra={"fields": {"graph_id": id_, "reason": reason}})
+        try:
+            with listening(host, port) as bound:
+                run(create_app(hosted), bound)
+        finally:
+            hosted.close()
 
 
 def check_start(hosting: Hosting, identities: Identities, *, unauthenticated: bool) -> None:
@@ -136,7 +138,9 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
     try:
         bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise InvalidInput(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        # What Python adds in brackets is the address once more.
+        reason = (error.strerror or str(error)).partition(" (while ")[0]
+        raise InvalidInput(f"cannot listen on {host}:{port}: {reason}") from error
     with bound:
         # Connections inherit it. Without it an answer of two writes waits 40 ms for the client to acknowledge one.
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from omnigraph.api.stored_queries import StoredQuery
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
 from omnigraph.server import answers
 from omnigraph.server.bodies import StoredRequest
@@ -18,7 +19,6 @@ from omnigraph.server.routing import (
     refusals,
     refuse_condition,
 )
-from omnigraph.server.stored_queries import StoredQuery
 from omnigraph.server.writes import run_mutation
 
 router = graph_router("stored queries")

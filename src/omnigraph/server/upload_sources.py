@@ -11,12 +11,14 @@ import pyarrow as pa
 
 from omnigraph.api.upload_lines import BATCHES, ROWS, STREAM, TABLE, bounded_lines, read_lines
 from omnigraph.errors import InvalidInput
-from omnigraph.server.uploads import Part
+from omnigraph.server.uploads import Part, too_much
 from omnigraph.write.columnar import checked_batch
 from omnigraph.write.tabular import arrow_errors, guarded
 
 RECORDS: Final = "records"
 MAPPING: Final = "mapping"
+# A mapping is read whole.
+MAPPING_BYTES: Final = 1 << 20
 _ALONE = frozenset({ROWS, TABLE, BATCHES, STREAM})
 
 
@@ -65,6 +67,10 @@ def _source(parts: Sequence[Part], opened: ExitStack) -> Any:
 def _mapping(parts: Sequence[Part], opened: ExitStack) -> Any:
     if len(parts) > 1:
         raise InvalidInput(f"`{MAPPING}` was sent more than once")
+    size = parts[0].path.stat().st_size
+    if size > MAPPING_BYTES:
+        text = f"a mapping of more than {MAPPING_BYTES:,} bytes"
+        raise too_much(text, "load_mapping_bytes", MAPPING_BYTES, size)
     if parts[0].kind != ROWS:
         return str(parts[0].path)
     lines = read_lines(bounded_lines(opened.enter_context(parts[0].path.open("rb"))))

@@ -20,8 +20,12 @@ from omnigraph.store.sync import storage_error
 FORM: Final = "multipart/form-data"
 # Each part is a file, of which a folder can hold only so many well.
 MOST_PARTS: Final = 20_000
+# The names of all parts together, which are kept in memory.
+MOST_NAME_BYTES: Final = 8 << 20
 
 _HEADER_BYTES = 16 << 10
+# No form has a longer one, by RFC 2046.
+_BOUNDARY_LENGTH = 70
 _NAME_LENGTH = 80
 _ODD = re.compile(r"[^\w.-]", re.ASCII)
 
@@ -47,6 +51,7 @@ class Upload:
         self._home = tempfile.TemporaryDirectory(prefix="omnigraph-upload-", ignore_cleanup_errors=True)
         self._folder = Path(self._home.name)
         self._folders: dict[str, Path] = {}
+        self._name_bytes = 0
         self._numbers = re.compile(re.escape(self._home.name) + r"/\d+/(\d{6})-")
         self._arriving = _Arriving()
         self._file: IO[bytes] | None = None
@@ -123,14 +128,15 @@ class Upload:
 
     def _begin(self) -> None:
         if len(self.parts) >= MOST_PARTS:
-            raise ResourceLimit(
-                f"more than {MOST_PARTS:,} files in one load",
-                details={"resource": "load_files", "limit": MOST_PARTS, "actual": MOST_PARTS + 1},
-            )
+            raise too_much(f"more than {MOST_PARTS:,} files", "load_files", MOST_PARTS, MOST_PARTS + 1)
         self._arriving = _Arriving()
 
     def _open(self) -> None:
         name, label, kind = self._arriving.described()
+        self._name_bytes += len(name.encode()) + len((label or "").encode())
+        if self._name_bytes > MOST_NAME_BYTES:
+            text = f"names of files of more than {MOST_NAME_BYTES:,} bytes"
+            raise too_much(text, "load_name_bytes", MOST_NAME_BYTES, self._name_bytes)
         folder = self._folders.get(name)
         if folder is None:
             folder = self._folders[name] = self._folder / str(len(self._folders))
@@ -158,9 +164,17 @@ def boundary_of(content_type: str) -> bytes:
     """What is between the parts of a body of this type; 415 when it has no parts."""
     kind, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
-    if kind != FORM.encode() or not boundary:
-        raise Refused(415, f"Content-Type must be {FORM} with a boundary")
+    if kind != FORM.encode() or not boundary or len(boundary) > _BOUNDARY_LENGTH:
+        raise Refused(
+            415, f"Content-Type must be {FORM} with a boundary of at most {_BOUNDARY_LENGTH} characters"
+        )
     return boundary
+
+
+def too_much(what: str, resource: str, limit: int, actual: int) -> ResourceLimit:
+    """The refusal of a load of which something is more than a server holds."""
+    details = {"resource": resource, "limit": limit, "actual": actual}
+    return ResourceLimit(f"{what} in one load", details=details)
 
 
 @dataclass(slots=True)

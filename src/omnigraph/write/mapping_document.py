@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,6 +19,9 @@ from omnigraph.store.options import StorageOptions
 
 # Where something stands in a mapping: the names that lead there.
 Way: TypeAlias = tuple[str, ...]
+
+# Far more than a document has; a few lines of aliases would be billions.
+_MOST_VALUES = 100_000
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,8 @@ def _parse(name: str, text: str) -> Document:
     try:
         # JSON is YAML, except for tabs, which stand between its tokens only.
         node = yaml.compose(text.replace("\t", " ") if is_json else text, yaml.SafeLoader)
+        if node is not None and _written_out(node, {}) > _MOST_VALUES:
+            raise InvalidInput(f"{name}: more than {_MOST_VALUES:,} values", details={"source": name})
         value = json.loads(text) if is_json else yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -112,11 +119,23 @@ def _parse(name: str, text: str) -> Document:
         raise InvalidInput(f"{name}{line}: {problem}", details={"source": name}) from error
     except ValueError as error:
         raise InvalidInput(f"{name}: {error}", details={"source": name}) from error
+    except RecursionError as error:
+        raise InvalidInput(f"{name}: too deeply nested", details={"source": name}) from error
     lines: dict[Way, int] = {}
     document = Document({} if value is None else value, name, lines)
     if node is not None:
         _find_lines(document, (), node, lines)
     return document
+
+
+def _written_out(node: yaml.Node, known: dict[int, float]) -> float:
+    """How many values there are once every alias is written out; without end when one holds itself."""
+    if id(node) not in known:
+        known[id(node)] = math.inf
+        inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+        flat = chain.from_iterable(inner) if isinstance(node, yaml.MappingNode) else inner
+        known[id(node)] = 1 + sum(_written_out(item, known) for item in flat)
+    return known[id(node)]
 
 
 def _find_lines(document: Document, way: Way, node: yaml.Node, lines: dict[Way, int]) -> None:

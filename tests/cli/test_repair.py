@@ -1,0 +1,184 @@
+"""`omnigraph repair`: what dead bulk writers left is told, settled, and given up where nobody can read it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import RecoveryRequired
+from omnigraph.graph.intents import Intents
+from omnigraph.graph.publish import now_micros
+from tests.cli.graphs import abandon_load, add_people, make_graph
+from tests.cli.running import run, write
+
+PERSON, KNOWS = "node:Person", "edge:Knows"
+
+pytestmark = pytest.mark.usefixtures("graph", "home")
+
+
+@pytest.fixture
+def graph(folder: Path) -> Path:
+    make_graph("g.omni")
+    add_people("g.omni", "Ann")
+    return folder / "g.omni"
+
+
+def document(*args: str, code: int = 0) -> Any:
+    outcome = run("repair", "g.omni", "--json", *args)
+    assert outcome.code == code, outcome.stderr
+    return json.loads(outcome.stdout)
+
+
+def rows(*args: str, code: int = 0) -> dict[str, tuple[str, str]]:
+    found = document(*args, code=code)["datasets"]
+    return {item["type_key"]: (item["classification"], item["action"]) for item in found}
+
+
+def people() -> list[str]:
+    with og.open("g.omni", "r") as graph:
+        return sorted(
+            row["name"]
+            for row in graph.query("query q() { match { $p: Person } return { $p.name as name } }")
+        )
+
+
+def spoil(graph: Path, id_: str = "01M7F7J2SC9H2KDJR8X2Y3TSZ0") -> Path:
+    """An intent of which nothing can be read."""
+    return write(graph / "__recovery" / f"{id_}.json", "{")
+
+
+NOTHING = {PERSON: ("no_drift", "no_op"), KNOWS: ("no_drift", "no_op")}
+
+
+def test_a_graph_that_is_well_has_nothing_to_tell() -> None:
+    for args in ([], ["--confirm"], ["--confirm", "--force"]):
+        assert rows(*args) == NOTHING
+    assert run("repair", "g.omni").stdout.startswith(
+        "repair g.omni — preview mode, 2 datasets\nnode:Person: no_op, "
+    )
+
+
+def test_as_json_it_has_the_fields_of_the_contract() -> None:
+    found = document()
+    version = json.loads(run("snapshot", "g.omni", "--json").stdout)["datasets"][0][
+        "published_dataset_version"
+    ]
+    assert found == {
+        "uri": "g.omni",
+        "confirm": False,
+        "force": False,
+        "graph_manifest_version": 2,
+        "datasets": [
+            {
+                "type_key": key,
+                "published_dataset_version": found["datasets"][place]["published_dataset_version"],
+                "lance_head_version": found["datasets"][place]["published_dataset_version"],
+                "classification": "no_drift",
+                "action": "no_op",
+                "operations": [],
+                "error": None,
+            }
+            for place, key in enumerate((PERSON, KNOWS))
+        ],
+    }
+    assert found["datasets"][0]["published_dataset_version"] == version
+
+
+def test_complete_work_is_shown_and_published_when_confirmed() -> None:
+    abandon_load("g.omni", "Bob", complete=True, actor="dan")
+    preview = document()["datasets"][0]
+    assert (preview["classification"], preview["action"]) == ("verified_write", "preview")
+    assert (preview["operations"], preview["error"]) == (["load"], None)
+    assert preview["lance_head_version"] != preview["published_dataset_version"]
+    assert people() == ["Ann"]
+    outcome = run("repair", "g.omni", "--confirm")
+    assert (outcome.code, outcome.stderr) == (0, "omnigraph repair → g.omni (direct, local)\n")
+    lines = outcome.stdout.splitlines()
+    assert lines[0] == "repair g.omni — confirm mode, 2 datasets"
+    assert lines[1].startswith("node:Person: healed, verified_write, version ")
+    assert lines[1].endswith(", by load")
+    assert people() == ["Ann", "Bob"]
+    assert rows() == NOTHING
+    with og.open("g.omni", "r") as graph:
+        assert str(graph.snapshot().pin(PERSON).version) == preview["lance_head_version"]
+
+
+def test_work_that_was_not_complete_is_discarded_on_record() -> None:
+    id_ = abandon_load("g.omni", complete=False, actor="dan")
+    key = f"__recovery/{id_}"
+    assert rows() == {**NOTHING, key: ("incomplete", "preview")}
+    assert rows("--confirm") == {**NOTHING, key: ("incomplete", "discarded")}
+    assert rows() == NOTHING
+    with og.open("g.omni", "r") as graph:
+        assert [(item.id, item.outcome, item.actor) for item in graph.recoveries()] == [
+            (id_, "discarded", "dan")
+        ]
+
+
+def test_work_on_another_branch_is_settled_too() -> None:
+    run("branch", "create", "dev", "--uri", "g.omni")
+    id_ = abandon_load("g.omni", "Bob", complete=True, branch="dev")
+    assert rows("--confirm") == {**NOTHING, f"__recovery/{id_}": ("verified_write", "healed")}
+    assert people() == ["Ann"]
+
+
+def test_an_intent_that_cannot_be_read_is_refused_and_given_up_by_force(graph: Path) -> None:
+    kept = abandon_load("g.omni", complete=False)
+    key = f"__recovery/{spoil(graph).stem}"
+    with pytest.raises(RecoveryRequired, match="omnigraph repair"):
+        og.open("g.omni")
+    assert rows()[key] == ("unverifiable", "preview")
+    refused = rows("--confirm", code=1)
+    # What stands behind it is settled all the same.
+    assert (refused[key], refused[f"__recovery/{kept}"]) == (
+        ("unverifiable", "refused"),
+        ("incomplete", "discarded"),
+    )
+    forced = document("--confirm", "--force")["datasets"][2]
+    assert (forced["action"], forced["published_dataset_version"]) == ("forced", None)
+    assert forced["error"] == "its intent cannot be read and was given up"
+    assert rows() == NOTHING
+    with og.open("g.omni") as opened:
+        assert "its intent cannot be read and was given up" in [item.reason for item in opened.recoveries()]
+    listed = run("commit", "list", "g.omni", "--filter", "actor=omnigraph:recovery").stdout
+    assert f"discarded {key.partition('/')[2]} " in listed
+
+
+def test_one_whose_writer_was_heard_of_lately_is_not_given_up(graph: Path) -> None:
+    spoiled = spoil(graph)
+    write(spoiled.with_suffix(".lease"), str(now_micros() / 1_000_000))
+    assert rows("--confirm", "--force", code=1)[f"__recovery/{spoiled.stem}"] == ("unverifiable", "refused")
+    assert spoiled.exists()
+
+
+def test_a_writer_that_had_begun_to_publish_is_told_of(graph: Path) -> None:
+    spoiled = spoil(graph)
+    write(spoiled.with_suffix(".outcome"), "publishing")
+    forced = document("--confirm", "--force")["datasets"][2]
+    assert forced["error"] == "its intent cannot be read and was given up; it had begun to publish"
+
+
+def test_work_of_a_living_writer_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    abandon_load("g.omni", "Bob", complete=True)
+    monkeypatch.setattr(Intents, "is_abandoned", lambda *_: False)
+    assert rows("--confirm") == NOTHING
+    assert people() == ["Ann"]
+
+
+def test_force_alone_is_a_usage_error() -> None:
+    outcome = run("repair", "g.omni", "--force")
+    assert outcome.code == 2
+    assert "--force requires --confirm" in outcome.stderr
+
+
+def test_a_graph_is_found_by_its_configuration_and_not_on_a_server(folder: Path) -> None:
+    write(folder / "site.yaml", "graphs: {team: {uri: g.omni}}")
+    outcome = run("repair", "--cluster", "site.yaml", "--graph", "team")
+    assert (outcome.code, outcome.stdout.partition(" — ")[2][:12]) == (0, "preview mode")
+    assert run("repair", "--server", "prod").stderr.startswith(
+        "error: `repair` is a direct (storage-native) command"
+    )
