@@ -90,7 +90,6 @@ class TestErrors:
             ("bob", lambda g: g.optimize()),
             ("eve", lambda g: g.query(ALL)),
             ("eve", lambda g: g.query(ALL, at="nothing")),
-            ("eve", lambda g: g.diff("main", "main")),
         ],
     )
     def test_what_the_policy_denies_is_denied(
@@ -100,6 +99,17 @@ class TestErrors:
             found = failure(call, remote)
         assert isinstance(found, PermissionDenied)
         assert told(found) == told(failure(call, team.local.acting_as(actor)))
+
+    def test_a_name_that_may_be_of_a_commit_is_denied_without_telling_whether_it_is_there(
+        self, team: Served
+    ) -> None:
+        with team.connect("eve") as remote:
+            found = [
+                failure(lambda g: g.diff("main", "main"), remote),
+                failure(lambda g: g.diff("nothing", "nothing"), remote),
+            ]
+        assert all(isinstance(item, PermissionDenied) for item in found)
+        assert told(found[0]) == told(found[1])
 
     @pytest.mark.parametrize("text", ["", "{}", "query x() {}" * 200_000])
     def test_requests_that_no_route_takes_are_refused(self, remote_team: RemoteGraph, text: str) -> None:

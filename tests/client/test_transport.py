@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import socket
 import threading
 import traceback
@@ -214,6 +215,8 @@ class TestProcesses:
             call(transport, "GET", "/a")
             child = os.fork()
             if not child:
+                # Whatever happens to the test, this process ends.
+                signal.alarm(10)
                 done = call(transport, "GET", "/child")
                 transport.close()
                 os._exit(0 if done == {"done": True} else 1)
