@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Longer than many small writes take; what takes longer than this is not waited for.
-PATIENCE = 10.0
+# Longer than a queue of small writes takes; what takes longer than this is not waited for.
+PATIENCE = 30.0
 
 
 class Turns:
