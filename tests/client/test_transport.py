@@ -9,6 +9,7 @@ import socket
 import threading
 import traceback
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -117,6 +118,16 @@ class TestBrokenConnections:
             upload(server.url, b"records", {"idempotency_key": "k-2"})
         assert caught.value.details["idempotency_key"] == "k-2"
 
+    def test_an_upload_whose_answer_breaks_off_is_in_doubt(self) -> None:
+        half, key = reply(body={"done": True})[:-4], {"idempotency_key": "k-3"}
+        with (
+            scripted([half]) as server,
+            pytest.raises(OutcomeUnknown) as caught,
+            Transport(server.url).send("POST", "/load/files", content=b"records", params=key) as response,
+        ):
+            response.read()
+        assert caught.value.details["idempotency_key"] == "k-3"
+
     def test_what_fails_while_an_upload_is_read_is_raised_as_it_is(self) -> None:
         def content() -> Iterator[bytes]:
             yield b"x"
@@ -146,6 +157,19 @@ class TestBrokenConnections:
                 call(Transport(server.url, timeout=0.05), "GET", "/a")
             assert caught.value.transient
             assert len(server.asked) == 1
+
+    def test_a_write_is_waited_for_however_little_time_a_read_has(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+            transport = Transport(url_of(listener), timeout=0.05)
+            write = pool.submit(call, transport, "POST", "/mutate", body={}, writes=True)
+            listener.settimeout(20)
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65_536)
+                with pytest.raises(TimeoutError):
+                    write.result(0.3)
+                connection.sendall(OK)
+                assert write.result(20) == {"done": True}
 
     @pytest.mark.parametrize(
         "then", [reply(503, {"error": "busy"}), reply(429, {"error": "busy"}), HANG_UP_EARLY]

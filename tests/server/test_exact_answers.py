@@ -223,7 +223,9 @@ def test_of_storage_no_more_is_told_than_in_the_plain_body(error: errors.Omnigra
     assert set(found.details.values()) <= {"x"}
 
 
-def test_storage_that_fails_is_told_and_not_where_it_is(open_server: Running, tmp_path: Path) -> None:
+def test_storage_that_fails_is_told_and_not_where_it_is(
+    open_server: Running, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with og.init(str(tmp_path / "kept.omni"), SCHEMA) as graph:
         graph.load({"Person": [{"name": "Ann"}]})
     for file in (tmp_path / "kept.omni" / "nodes").rglob("*.*"):
@@ -241,6 +243,9 @@ def test_storage_that_fails_is_told_and_not_where_it_is(open_server: Running, tm
     assert isinstance(decode_error(body["exception"]), errors.StorageError)
     assert body["error"] == body["exception"]["message"] == STORAGE_FAILED
     assert "kept.omni" not in response.text
+    assert "could not open" not in response.text
+    # That is for those who keep the server.
+    assert "could not open nodes/" in caplog.text
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", f"{EXACT};q=0", "application/*", ""])

@@ -106,6 +106,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
     if status >= 500:
         fields = {
             "request_id": request.scope.get("request_id"),
+            "graph_id": request.scope.get("graph_id"),
             "error": str(error),
             "details": error.details,
         }

@@ -94,6 +94,7 @@ class Observed:
             "status": status,
             "ms": round(seconds * 1000, 2),
             "actor": scope.get("actor"),
+            "graph_id": scope.get("graph_id"),
             "storage_requests": storage,
             "request_id": scope["request_id"],
         }

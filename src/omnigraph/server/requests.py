@@ -280,6 +280,7 @@ def _identify(request: Request) -> Call:
     found = hosted.graphs.get(id_)
     if found is None:
         raise NotFound(f"graph '{id_}' not found", details={"graph_id": id_})
+    request.scope["graph_id"] = id_
     return Call(request, actor, found, request.app.state.admission)
 
 
