@@ -23,7 +23,7 @@ from tests.support.places import fresh_memory
 VARIABLE: Final = "OMNIGRAPH_HISTORY"
 # Seeds of a chunk by how many lanes they have, 250 histories: narrow ones do more kinds of writes.
 SEEDS: Final = {1: 6, 61: 4}
-CHUNKS: Final = 400 if os.environ.get("OMNIGRAPH_CUTS") == "all" else 20
+CHUNKS: Final = 400 if os.environ.get("OMNIGRAPH_CUTS") == "all" else 14
 
 
 @pytest.fixture(autouse=True)

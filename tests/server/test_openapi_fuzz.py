@@ -33,7 +33,7 @@ NAMES = (
     "response_schema_conformance",
 )
 CONFORMS: Any = [CHECKS.get_one(name) for name in NAMES]
-EXAMPLES = 12
+EXAMPLES = 8
 BOUNDED = settings(
     max_examples=EXAMPLES,
     deadline=None,
