@@ -16,7 +16,7 @@ from tests.catalog.edits import edited
 from tests.catalog.strategies import schemas, shuffled
 
 # Drawing a schema takes most of the time, and how long that is says nothing about the code.
-LAW = settings(max_examples=60, deadline=None)
+LAW = settings(max_examples=40, deadline=None)
 
 
 def numbers(catalog: Catalog) -> list[int]:

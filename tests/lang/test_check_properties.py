@@ -87,7 +87,7 @@ def named_for(schema: Schema, node: Any) -> Any:
 
 
 @given(queries, schemas())
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=80)
 def test_any_query_against_any_schema_gives_ir_or_a_language_error(query: ast.Query, schema: Schema) -> None:
     check_lawfully(query, schema, Source("query"))
     check_lawfully(named_for(schema, query), schema, Source("query"))
@@ -112,7 +112,7 @@ def kind_of(token: str) -> str:
 
 
 @given(st.sampled_from(GOLDEN), st.data())
-@settings(deadline=None, max_examples=800)
+@settings(deadline=None, max_examples=400)
 def test_a_source_with_tokens_astray_gives_ir_or_language_errors(text: str, data: st.DataObject) -> None:
     tokens = TOKEN.findall(text)
     assert "".join(tokens) == text

@@ -41,20 +41,20 @@ def only_a_language_error(text: str) -> None:
 
 
 @given(query_files)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_printed_queries_parse_to_the_same_queries(file: QueryFile) -> None:
     assert parse_queries(Source(print_queries(file))) == file
 
 
 @given(query_files)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_printed_queries_are_formatted_already(file: QueryFile) -> None:
     text = print_queries(file)
     assert format_queries(text) == text
 
 
 @given(query_files)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_line_breaks_and_spaces_between_tokens_carry_no_meaning(file: QueryFile) -> None:
     text = print_queries(file)
     outside = re.split(r'("(?:[^"\\]|\\.)*")', text, flags=re.DOTALL)
@@ -63,7 +63,7 @@ def test_line_breaks_and_spaces_between_tokens_carry_no_meaning(file: QueryFile)
 
 
 @given(query_files, st.data())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=90)
 def test_formatting_keeps_every_comment_and_the_meaning_and_is_stable(
     file: QueryFile, data: st.DataObject
 ) -> None:
@@ -88,7 +88,7 @@ def test_formatting_keeps_every_comment_and_the_meaning_and_is_stable(
 
 
 @given(query_files, st.data())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_a_mutated_source_gives_queries_or_a_language_error(file: QueryFile, data: st.DataObject) -> None:
     text = print_queries(file)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -99,13 +99,13 @@ def test_a_mutated_source_gives_queries_or_a_language_error(file: QueryFile, dat
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_a_heap_of_tokens_gives_queries_or_a_language_error(pieces: list[str]) -> None:
     only_a_language_error(" ".join(pieces))
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_a_heap_of_tokens_in_a_match_gives_queries_or_a_language_error(pieces: list[str]) -> None:
     only_a_language_error(f"query q() {{ match {{ {' '.join(pieces)} }} return {{ $a }} }}")
 

@@ -46,21 +46,21 @@ def only_a_language_error(text: str) -> None:
 
 
 @given(schema_files)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=90)
 def test_a_printed_schema_parses_to_the_same_schema(file: SchemaFile) -> None:
     # The form of numbers counts too: 1 and 1.0 are equal in Python and different in the language.
     assert repr(parse_schema(Source(print_schema(file)))) == repr(file)
 
 
 @given(schema_files)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_a_printed_schema_is_formatted_already(file: SchemaFile) -> None:
     text = print_schema(file)
     assert format_schema(text) == text
 
 
 @given(schema_files, st.data())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_comments_between_tokens_change_nothing_and_survive_formatting(
     file: SchemaFile, data: st.DataObject
 ) -> None:
@@ -79,13 +79,13 @@ def test_comments_between_tokens_change_nothing_and_survive_formatting(
 
 
 @given(schema_files)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_a_generated_schema_compiles_or_is_refused_with_reasons(file: SchemaFile) -> None:
     only_a_language_error(print_schema(file))
 
 
 @given(schema_files, st.data())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=90)
 def test_a_damaged_schema_gives_nothing_but_a_language_error(file: SchemaFile, data: st.DataObject) -> None:
     text = print_schema(file)
     for _ in range(data.draw(st.integers(1, 3))):
@@ -96,25 +96,25 @@ def test_a_damaged_schema_gives_nothing_but_a_language_error(file: SchemaFile, d
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map(" ".join))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 def test_pieces_of_the_language_in_any_order_give_nothing_but_a_language_error(text: str) -> None:
     only_a_language_error(text)
 
 
 @given(st.text(max_size=60))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 def test_any_characters_give_nothing_but_a_language_error(text: str) -> None:
     only_a_language_error(text)
 
 
 @given(st.binary(max_size=60))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_any_bytes_give_nothing_but_a_language_error(data: bytes) -> None:
     only_a_language_error(data.decode("utf-8", "surrogateescape"))
     only_a_language_error(data.decode("latin-1"))
 
 
 @given(st.text(max_size=30))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 def test_any_pattern_is_accepted_or_refused_with_a_reason(pattern: str) -> None:
     only_a_language_error(f'node A {{ x: String @check(x, "{pattern}") }}')
