@@ -51,6 +51,13 @@ def test_values_of_numpy_keep_their_types_and_shapes() -> None:
         np.testing.assert_array_equal(found, array)
         assert np.shape(found) == array.shape
     assert sent(np.array([1, "a", None], object)) == [[1, "a", None]]
+    assert sent(np.array(["a", "ä"])) == [["a", "ä"]]
+
+
+def test_bytes_that_are_no_text_are_refused_before_anybody_looks_at_them() -> None:
+    line = b'{"tag": "numpy", "t": "<U1", "s": [1], "v": "////fw=="}'
+    with pytest.raises(InvalidInput, match="row 1"):
+        list(read_lines([b'"tag"\n', line]))
 
 
 def test_mappings_of_any_class_are_dicts_and_half_a_character_is_kept() -> None:

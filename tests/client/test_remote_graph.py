@@ -251,6 +251,8 @@ class TestStoredQueries:
             remote_team.invoke("nothing/at all")
         with pytest.raises(InvalidInput, match="no condition"):
             remote_team.invoke("everybody", if_commit="x")
+        with pytest.raises(InvalidInput, match="parameters must be an object"):
+            remote_team.invoke("everybody", ["x"])  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="takes no snapshot"):
             remote_team.invoke("hire", {"n": "x"}, at="x")
         with pytest.raises(InvalidInput, match="is a mutation"):

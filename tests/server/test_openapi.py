@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from omnigraph.api.wire import ARROW, EXACT
+from omnigraph.api.wire import ARROW, EXACT, IF_COMMIT
 from omnigraph.server.app import create_app
 from omnigraph.server.hosting import Hosted
 from omnigraph.server.identity import Identities
-from omnigraph.server.routing import IF_COMMIT
 from tests.server.running import TOKENS
 
 PAGE = Path(__file__).parents[2] / "docs" / "openapi.json"

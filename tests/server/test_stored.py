@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from omnigraph.api.wire import IF_COMMIT
 from omnigraph.server import answers
-from omnigraph.server.routing import IF_COMMIT
 from tests.server.running import TOKENS, Running, answer, everything, host, names, refusal, running
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from omnigraph.api.wire import IF_COMMIT
 from omnigraph.server import answers
-from omnigraph.server.routing import IF_COMMIT
 from tests.server.running import ADD, ALL, TOKENS, answer, everything, host, names, refusal, running
 
 DEL = "query gone($n: String) { delete Person where name = $n }"

@@ -13,18 +13,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
 from typing import Any, Final, TypeAlias
 
+from omnigraph.api.wire import ARROW
 from omnigraph.errors import InvalidInput, ResourceLimit
 
 # The media types of what is sent that is no file: rows as lines, tables and batches of Arrow, a stream of records.
 ROWS: Final = "application/vnd.omnigraph.rows"
-TABLE: Final = "application/vnd.apache.arrow.stream"
+TABLE: Final = ARROW
 BATCHES: Final = "application/vnd.omnigraph.batches"
 STREAM: Final = "application/vnd.omnigraph.stream"
 FILE: Final = "application/octet-stream"
 
 # One row is held in memory on both sides.
 ROW_BYTES: Final = 1 << 28
-_NUMPY_KINDS = "biufcmMSU"
+# Texts are lists of texts: bytes that are none of Unicode break the interpreter when they are looked at.
+_NUMPY_KINDS = "biufcmMS"
 
 Render: TypeAlias = Callable[[Any], bytes]
 

@@ -35,6 +35,10 @@ T = TypeVar("T")
 
 EXACT: Final = "application/vnd.omnigraph+json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
+NDJSON: Final = "application/x-ndjson"
+# The commit that a conditional write names, and the state that a single value was read from.
+IF_COMMIT: Final = "Omnigraph-If-Graph-Commit"
+SNAPSHOT_ID: Final = "Omnigraph-Snapshot-Id"
 # The last line of a stream: behind some proxies one that broke off looks like one that ended.
 END: Final = b'{"end":true}\n'
 

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from omnigraph.read.change_records import Block, Cause, Change
     from omnigraph.read.feed import FeedPage
 
-# What one poll tells of.
-MOST_COMMITS = 128
-
 
 def stream_commit(
     graph: Graph, commit_id: str, wanted: Wanted, limit: int | None
@@ -36,7 +33,7 @@ def stream_commit(
 
 
 class Poll:
-    """A poll of at most `MOST_COMMITS` commits. Where it ends is known when all of `blocks` was read.
+    """A poll of as many commits as one tells of. Where it ends is known when all of `blocks` was read.
 
     The first page is read here, so that what refuses the poll is raised before anything is told.
     """
@@ -56,6 +53,8 @@ class Poll:
             yield cause, (change for part in parts for change in part.changes)
 
     def _parts(self) -> Iterator[Block]:
+        from omnigraph.read.feed import DEFAULT_COMMITS
+
         page, told = self._first, 0
         last = None
         while True:
@@ -67,10 +66,10 @@ class Poll:
                 page = self._read(page_token=page.next_page_token)
                 continue
             self.cursor, self.caught_up = page.cursor, bool(page.caught_up)
-            if self.caught_up or told >= MOST_COMMITS:
+            if self.caught_up or told >= DEFAULT_COMMITS:
                 return
             try:
-                page = self._read(cursor=self.cursor, max_commits=MOST_COMMITS - told)
+                page = self._read(cursor=self.cursor, max_commits=DEFAULT_COMMITS - told)
             except (Conflict, ChangeFeedGap):
                 # The next commit cannot be told; that is for whoever polls on from here.
                 return

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from omnigraph.api.blobs import Blob, BlobPlace
+from omnigraph.api.wire import SNAPSHOT_ID
 from omnigraph.client.entry import PATIENCE, check_token, graph_url
 from omnigraph.client.failures import garbled
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, StorageError
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from omnigraph.client.transport import Transport
 
-SNAPSHOT_ID = "Omnigraph-Snapshot-Id"
 _WHOLE, _ELSEWHERE = 200, 302
 
 

@@ -20,10 +20,9 @@ from omnigraph.client.acting import Acting, refuse_spark
 from omnigraph.client.branches import RemoteBranches
 from omnigraph.client.changes import RemoteChangeReads
 from omnigraph.client.schemas import RemoteSchemaView
-from omnigraph.client.states import condition, segment, state_of
+from omnigraph.client.states import condition, params_of, segment, state_of
 from omnigraph.client.stored import QueryEntry, StoredCalls
 from omnigraph.client.transport import ROWS, Transport, rows_of
-from omnigraph.lang.params import bind_params
 from omnigraph.pipeline.engines import Engine
 
 if TYPE_CHECKING:
@@ -345,6 +344,4 @@ def _asked(
     branch: str,
     at: str | datetime | Snapshot | None,
 ) -> dict[str, Any]:
-    # No parameter is known here; that they are a mapping at all is seen without.
-    bind_params((), params)
-    return {"query": source, "name": name, "params": plain(params), **state_of(branch, at)}
+    return {"query": source, "name": name, "params": params_of(params), **state_of(branch, at)}

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
-from omnigraph.api.wire import END
+from omnigraph.api.wire import END, IF_COMMIT, plain
 from omnigraph.errors import InvalidInput, StorageError
 
 if TYPE_CHECKING:
     from omnigraph.graph.snapshot import Snapshot
-
-IF_COMMIT: Final = "Omnigraph-If-Graph-Commit"
 
 At: TypeAlias = "str | datetime | Snapshot | None"
 
@@ -29,6 +27,14 @@ def state_of(branch: str, at: At = None) -> dict[str, str]:
     if isinstance(at, datetime):
         return {"branch": branch, "at": moment(at)}
     return {"snapshot": at if isinstance(at, str) else at.commit_id}
+
+
+def params_of(params: Mapping[str, Any] | None) -> Any:
+    """The parameters of a query, when they are such; which ones it has is known to the server."""
+    from omnigraph.lang.params import bind_params
+
+    bind_params((), params)
+    return plain(params)
 
 
 def moment(at: datetime) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.commits import Receipt
-from omnigraph.api.wire import decode, plain
-from omnigraph.client.states import At, condition, segment, state_of
+from omnigraph.api.wire import decode
+from omnigraph.client.states import At, condition, params_of, segment, state_of
 from omnigraph.client.transport import ROWS, Transport, is_arrow, rows_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class StoredCalls:
             "POST",
             path if if_commit is None else f"{path}/if-graph-commit",
             read,
-            body={"params": plain(params), "expect_mutation": expect_mutation, **state_of(branch, at)},
+            body={"params": params_of(params), "expect_mutation": expect_mutation, **state_of(branch, at)},
             headers={**ROWS, **(condition(if_commit) or {})},
             writes=at is None and expect_mutation is not False,
         )

@@ -12,6 +12,8 @@ from starlette.responses import Response, StreamingResponse
 from omnigraph.api.blobs import BlobPlace, look_for_blob
 from omnigraph.api.changes import Kind
 from omnigraph.api.graph import Graph
+from omnigraph.api.upload_lines import FILE
+from omnigraph.api.wire import SNAPSHOT_ID
 from omnigraph.read.blobs import BlobsInUse
 from omnigraph.server.bodies import Branch
 from omnigraph.server.byte_ranges import Unsatisfiable, matches, parse_range
@@ -23,12 +25,10 @@ from omnigraph.server.routing import graph_router, refusals
 
 router = graph_router("blobs", 412)
 
-SNAPSHOT_ID = "Omnigraph-Snapshot-Id"
-MEDIA_TYPE = "application/octet-stream"
 _PIECE = 256 << 10
 _URL = ":/%#?=@[]!$&'()*+,;~"
 _BYTES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The bytes.", "content": {"application/octet-stream": {}}},
+    200: {"description": "The bytes.", "content": {FILE: {}}},
     206: {"description": "Some of the bytes."},
     302: {"description": "The bytes are elsewhere."},
     304: {"description": "The client has them."},
@@ -83,7 +83,7 @@ def _respond(call: Call, graph: Graph, place: BlobPlace, in_use: BlobsInUse) -> 
     if data is None or matches(given("if-none-match"), etag, weak=True):
         return Response(status_code=304, headers=headers)
     if call.request.method == "HEAD":
-        return Response(None, 200, {**headers, "Content-Length": str(len(data))}, MEDIA_TYPE)
+        return Response(None, 200, {**headers, "Content-Length": str(len(data))}, FILE)
     if given("if-range") and given("if-range") != [etag]:
         return _bytes(data, headers)
     return _ranged(data, headers, given("range"))
@@ -109,7 +109,7 @@ def _ranged(data: memoryview, headers: dict[str, str], asked: list[str]) -> Resp
 
 def _bytes(data: memoryview, headers: dict[str, str], status: int = 200) -> Response:
     sized = {**headers, "Content-Length": str(len(data))}
-    return StreamingResponse(_pieces(data), status, sized, MEDIA_TYPE)
+    return StreamingResponse(_pieces(data), status, sized, FILE)
 
 
 async def _pieces(data: memoryview) -> AsyncIterator[bytes]:

@@ -11,18 +11,18 @@ from starlette.responses import Response
 
 from omnigraph.api.changes import Change, ChangeFilter, Diff
 from omnigraph.api.graph import Graph
-from omnigraph.api.wire import END, dump_json, encode_snapshot
+from omnigraph.api.wire import END, NDJSON, dump_json, encode_snapshot
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.server import answers
 from omnigraph.server.bodies import Moment
+from omnigraph.server.exports import TEXT
 from omnigraph.server.history import Wanted
 from omnigraph.server.requests import Called
 from omnigraph.server.routing import EXACTLY, REPEATABLE, Responses, graph_router, refuse_unknown
 
 router = graph_router("diffs")
 
-NDJSON = "application/x-ndjson"
 _STREAM: Responses = {
     200: {"description": "Changes, one JSON object a line.", "content": {NDJSON: {}}},
 }
@@ -87,7 +87,7 @@ async def diff(call: Called, sides: NamedSides, wanted: Wanted) -> Response:
         if call.exact:
             file.write(END)
 
-    return await call.stream(produce, f"{NDJSON}; charset=utf-8")
+    return await call.stream(produce, TEXT)
 
 
 @router.get("/diff/stats", response_model=answers.DiffStats, responses=EXACTLY)

@@ -7,7 +7,7 @@ from typing import IO, Any
 from starlette.responses import Response
 
 from omnigraph.api.graph import Graph
-from omnigraph.api.wire import END
+from omnigraph.api.wire import END, NDJSON
 from omnigraph.errors import InvalidInput
 from omnigraph.server.bodies import BaselineRequest, ExportRequest
 from omnigraph.server.requests import Call, Called
@@ -15,9 +15,9 @@ from omnigraph.server.routing import SENT, graph_router
 
 router = graph_router("exports", *SENT)
 
-NDJSON = "application/x-ndjson; charset=utf-8"
+TEXT = f"{NDJSON}; charset=utf-8"
 _STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Records, one JSON object a line.", "content": {"application/x-ndjson": {}}}
+    200: {"description": "Records, one JSON object a line.", "content": {NDJSON: {}}}
 }
 
 
@@ -32,7 +32,7 @@ async def export(call: Called, body: ExportRequest | None = None) -> Response:
         if call.exact:
             file.write(END)
 
-    return await call.stream(produce, NDJSON)
+    return await call.stream(produce, TEXT)
 
 
 @router.post("/changes/baseline", response_class=Response, responses=_STREAM)
@@ -44,7 +44,7 @@ async def baseline(call: Called, body: BaselineRequest | None = None) -> Respons
         lambda graph, file: graph.baseline(
             file, branch=wanted.branch, kinds=wanted.kind, types=wanted.type, ops=wanted.op
         ),
-        NDJSON,
+        TEXT,
     )
 
 

@@ -16,12 +16,12 @@ from starlette.responses import Response
 from omnigraph.api.bodies import load_body
 from omnigraph.api.graph import Graph
 from omnigraph.api.loads import LoadReceipt
-from omnigraph.api.wire import EXACT, encode, encode_error
+from omnigraph.api.wire import EXACT, NDJSON, encode, encode_error
 from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.server import answers
 from omnigraph.server.bodies import Branch, Mode
 from omnigraph.server.failures import CODES, failure
-from omnigraph.server.loads import NDJSON, allow_load, write_aside
+from omnigraph.server.loads import allow_load, write_aside
 from omnigraph.server.rejects import RejectLines
 from omnigraph.server.requests import BATCH_BYTES, Call, Called, bounded
 from omnigraph.server.routing import WRITTEN, Responses, graph_router

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from omnigraph.api.bodies import load_body
 from omnigraph.api.graph import Graph
 from omnigraph.api.loads import LoadReceipt
+from omnigraph.api.wire import NDJSON
 from omnigraph.errors import PermissionDenied
 from omnigraph.server import answers
 from omnigraph.server.bodies import Branch, LoadRequest, Mode
@@ -24,7 +25,6 @@ from omnigraph.server.routing import EXACTLY, WRITTEN, deprecated, graph_router
 
 router = graph_router("loads", *WRITTEN)
 
-NDJSON = "application/x-ndjson"
 _IN_MEMORY = 1 << 20
 _WRITTEN_AT_ONCE = 1 << 20
 _BODY: dict[str, Any] = {

@@ -10,6 +10,7 @@ from typing import IO, Any
 from starlette.responses import StreamingResponse
 
 from omnigraph.api.upload_lines import line_writer
+from omnigraph.api.wire import NDJSON
 from omnigraph.server.uploads import Upload
 
 _CHUNK = 64 << 10
@@ -40,7 +41,7 @@ class RejectLines:
         """All lines, and a last one."""
         self._file.write(self._render(last))
         self._file.seek(0)
-        return StreamingResponse(self._chunks(), media_type="application/x-ndjson")
+        return StreamingResponse(self._chunks(), media_type=NDJSON)
 
     def close(self) -> None:
         """Forget all of them."""

@@ -9,13 +9,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.api.wire import EXACT
+from omnigraph.api.wire import EXACT, IF_COMMIT
 from omnigraph.errors import InvalidInput
 from omnigraph.server.answers import Failure
 from omnigraph.server.requests import GraphRoute
 
 PREFIX = "/graphs/{graph_id}"
-IF_COMMIT = "Omnigraph-If-Graph-Commit"
 REPEATABLE = frozenset({"kind", "type", "op"})
 
 # What any route below a graph may refuse with.
