@@ -15,16 +15,17 @@ from tests.maintain.graphs import PERSON, RECLAIMED, new_graph, reopened, rows_a
 from tests.support.workers import release, results, started
 
 WORKER = "tests.maintain.writer_worker"
-SECONDS = 6.0
+# Everybody goes on until cleanup has taken something from beside them, and no longer than this.
+SECONDS = 60.0
 # Longer than any write here takes, which the test makes sure of, and as short as that allows.
-GRACE = timedelta(seconds=2.5)
+GRACE = timedelta(seconds=4)
 
 
-def clean_until(uri: str, deadline: float) -> int:
+def clean_until_it_takes(uri: str, deadline: float) -> int:
     """Clean up again and again, keeping as little as can be asked for; how many files that removed."""
     graph = Repository.open(uri, durability="os")
     removed = 0
-    while time.monotonic() < deadline:
+    while not removed and time.monotonic() < deadline:
         report = cleanup(graph, keep=1, confirm=True, grace=GRACE)
         assert [item.error for item in report.datasets if item.error] == []
         removed += report.files_removed
@@ -32,11 +33,11 @@ def clean_until(uri: str, deadline: float) -> int:
     return removed
 
 
-def read_until(uri: str, deadline: float) -> int:
+def read_until(uri: str, end: Path) -> int:
     """Read whatever is current, all of it; how often."""
     graph = Repository.open(uri, mode="r", durability="os")
     reads = 0
-    while time.monotonic() < deadline:
+    while not end.exists():
         snapshot = graph.snapshot()
         for key, pin in snapshot.types.items():
             assert snapshot.scan(key).num_rows == pin.rows
@@ -48,19 +49,25 @@ def read_until(uri: str, deadline: float) -> int:
 @pytest.mark.slow
 def test_repeated_cleanup_takes_nothing_from_writers_readers_or_other_cleanups(tmp_path: Path) -> None:
     graph = new_graph(str(tmp_path / "g"))
-    uri = graph.location.uri
-    tasks = [{"work": work, "name": work, "uri": uri, "seconds": SECONDS} for work in ("write", "branch")]
-    tasks.append({**tasks[0], "name": "second"})
+    uri, end = graph.location.uri, tmp_path / "end"
+    tasks = [
+        {"work": work, "name": name, "uri": uri, "seconds": SECONDS, "until": str(end)}
+        for work, name in (("write", "first"), ("branch", "side"), ("write", "second"))
+    ]
     with started(WORKER, tasks) as processes, ThreadPoolExecutor() as pool:
         release(processes)
         deadline = time.monotonic() + SECONDS
-        cleaners = [pool.submit(clean_until, uri, deadline) for _ in range(2)]
-        reads = pool.submit(read_until, uri, deadline)
+        cleaners = [pool.submit(clean_until_it_takes, uri, deadline) for _ in range(2)]
+        reads = pool.submit(read_until, uri, end)
+        try:
+            removed = [cleaner.result() for cleaner in cleaners]
+        finally:
+            end.touch()
         first, sides, second = results(processes)
 
     assert max(first["slowest"], second["slowest"]) < GRACE.total_seconds(), "too slow for this test's grace"
     assert min(first["commits"], second["commits"], sides["rounds"], reads.result()) > 1
-    assert sum(cleaner.result() for cleaner in cleaners) > 0, "there was nothing to take"
+    assert sum(removed) > 0, "there was nothing to take"
     fresh = reopened(graph)
     found = {row["id"] for row in fresh.snapshot().scan(PERSON).to_pylist()}
     assert found == {*first["alive"], *second["alive"]}

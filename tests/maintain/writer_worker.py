@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from omnigraph.graph.plan import OperationClass
@@ -16,11 +18,11 @@ from tests.maintain.graphs import KNOWS, PERSON, rows_of
 from tests.support.workers import report, wait_for_start
 
 
-def write(graph: Repository, name: str, branch: str, deadline: float) -> dict[str, Any]:
+def write(graph: Repository, name: str, branch: str, goes_on: Callable[[], bool]) -> dict[str, Any]:
     """Insert rows, each commit removing the row before the last; what is there, and the slowest attempt."""
     alive: list[str] = []
     slowest, number, began = 0.0, 0, 0.0
-    while time.monotonic() < deadline:
+    while goes_on():
         id_ = f"{name}-{number}"
         doomed = alive[:-1]
         both = number % 5 == 0
@@ -44,13 +46,14 @@ def write(graph: Repository, name: str, branch: str, deadline: float) -> dict[st
     return {"alive": alive, "commits": number, "slowest": slowest}
 
 
-def branch_off(graph: Repository, name: str, deadline: float) -> dict[str, Any]:
+def branch_off(graph: Repository, name: str, goes_on: Callable[[], bool]) -> dict[str, Any]:
     """Make branches, write to them, read them back and delete them."""
     rounds = 0
-    while time.monotonic() < deadline:
+    while goes_on():
         branch = f"{name}-{rounds}"
         base = graph.create_branch(branch).commit
-        write(graph, branch, branch, min(deadline, time.monotonic() + 0.2))
+        short = time.monotonic() + 0.2
+        write(graph, branch, branch, lambda short=short: goes_on() and time.monotonic() < short)
         expected = base.tables[str(graph.snapshot(branch).table(PERSON).id)].rows
         assert graph.snapshot(at=base.id).scan(PERSON).num_rows == expected
         graph.delete_branch(branch)
@@ -61,14 +64,17 @@ def branch_off(graph: Repository, name: str, deadline: float) -> dict[str, Any]:
 def main() -> None:
     task: dict[str, Any] = json.loads(sys.argv[1])
     graph = Repository.open(task["uri"], durability="os")
-    work, seconds = task["work"], task["seconds"]
     wait_for_start()
-    deadline = time.monotonic() + seconds
-    match work:
+    deadline = time.monotonic() + task["seconds"]
+
+    def goes_on() -> bool:
+        return time.monotonic() < deadline and not Path(task["until"]).exists()
+
+    match task["work"]:
         case "write":
-            report(write(graph, task["name"], "main", deadline))
+            report(write(graph, task["name"], "main", goes_on))
         case "branch":
-            report(branch_off(graph, task["name"], deadline))
+            report(branch_off(graph, task["name"], goes_on))
         case "once":
             found = cleanup(graph, keep=1, confirm=True, grace=timedelta(0))
             report({"removed": found.files_removed})
