@@ -53,7 +53,7 @@ def branch_off(graph: Repository, name: str, goes_on: Callable[[], bool]) -> dic
         branch = f"{name}-{rounds}"
         base = graph.create_branch(branch).commit
         short = time.monotonic() + 0.2
-        write(graph, branch, branch, lambda short=short: goes_on() and time.monotonic() < short)
+        write(graph, branch, branch, lambda: goes_on() and time.monotonic() < short)  # noqa: B023
         expected = base.tables[str(graph.snapshot(branch).table(PERSON).id)].rows
         assert graph.snapshot(at=base.id).scan(PERSON).num_rows == expected
         graph.delete_branch(branch)
