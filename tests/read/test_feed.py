@@ -16,6 +16,7 @@ import omnigraph as og
 from omnigraph.errors import ChangeFeedGap, Conflict, InvalidInput, NotFound, ResourceLimit
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.cleanup import cleanup
+from omnigraph.read.cache import Cache
 from omnigraph.read.feed import FeedPage, FeedRequest, begin_poll
 from omnigraph.store.manifest import View
 from omnigraph.store.records import CommitRecord
@@ -235,7 +236,7 @@ class TestReaders:
             return find(view, id_)
 
         monkeypatch.setattr(reader.manifest, "find_commit", counted)
-        assert len(begin_poll(reader, FeedRequest(cursor=cursor)).read_page(None)) == 1
+        assert len(begin_poll(reader, FeedRequest(cursor=cursor)).read_page(None, Cache(0))) == 1
         assert len(looked) <= 4
         graph.create_branch("dev", at=looked[0])
         other = put(graph, {"c": "x"}, "dev")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from omnigraph.api.access import Guard
     from omnigraph.graph.repository import Repository
     from omnigraph.read.baseline import Baseline
+    from omnigraph.read.cache import Cache
     from omnigraph.read.change_pages import ChangePage
     from omnigraph.read.feed import FeedPage
 
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 class ChangeReads:
     """What a `Graph` can tell of changes: between states, of a commit, along a branch, and where to begin."""
 
-    def __init__(self, repository: Repository, guard: Guard) -> None:
+    def __init__(self, repository: Repository, guard: Guard, cache: Cache) -> None:
         self._repository = repository
         self._guard = guard
+        self._cache = cache
 
     def diff(
         self,
@@ -76,7 +78,7 @@ class ChangeReads:
 
         self._guard.admit_commit("read", commit_id)
         wanted = ChangeFilter.of(kinds, types, ops)
-        return read_commit_page(self._repository, commit_id, wanted, limit, page_token)
+        return read_commit_page(self._repository, self._cache, commit_id, wanted, limit, page_token)
 
     def feed(
         self,
@@ -110,7 +112,7 @@ class ChangeReads:
         self._guard.admit("read", branch)
         wanted = ChangeFilter.of(kinds, types, ops)
         request = FeedRequest(branch, start, cursor, page_token, max_commits, wanted)
-        return begin_poll(self._repository, request).read_page(limit)
+        return begin_poll(self._repository, request).read_page(limit, self._cache)
 
     def baseline(
         self,

@@ -56,7 +56,7 @@ class Graph(ChangeReads):
         gate: Gate | None = None,
     ) -> None:
         guard = Guard(repository, actor, gate)
-        super().__init__(repository, guard)
+        super().__init__(repository, guard, reader.cache)
         self._opened = dict(opened)
         self.branches = Branches(repository, guard)
         self.schema = SchemaView(repository, guard)

@@ -10,9 +10,11 @@ from typing import Any
 
 from omnigraph.errors import InvalidInput, ResourceLimit
 from omnigraph.graph.repository import Repository
+from omnigraph.read.cache import Cache
 from omnigraph.read.change_records import Cause, Change, ChangeFilter
 from omnigraph.read.changes import CommitChanges, open_commit, states_of
 from omnigraph.read.cursors import Place, Scope, Token, rejected
+from omnigraph.read.kept_changes import tell_changes
 
 DEFAULT_CHANGES, MAX_CHANGES = 1_000, 8_192
 DEFAULT_BYTES, MAX_BYTES = 4 << 20, 32 << 20
@@ -83,6 +85,7 @@ class Room:
 
 def read_commit_page(
     repository: Repository,
+    cache: Cache,
     commit_id: str,
     wanted: ChangeFilter,
     limit: int | None = None,
@@ -98,7 +101,7 @@ def read_commit_page(
         if token.commit != opened.commit.id:
             raise rejected("it was made for another commit")
         place = token.place
-    with closing(opened.stream(place)) as stream:
+    with closing(tell_changes(opened, place, cache)) as stream:
         changes, more = room.fill(stream)
     following = Token("commit page", scope, opened.commit.id, place=place_of(changes[-1])) if more else None
     return ChangePage(Cause.of(opened.commit), changes, None if following is None else following.encode())

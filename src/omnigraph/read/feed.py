@@ -16,10 +16,12 @@ from typing import Any
 from omnigraph.errors import ChangeFeedGap, Conflict, InvalidInput, ResourceLimit
 from omnigraph.graph.history import first_parents, get_commit
 from omnigraph.graph.repository import Repository
+from omnigraph.read.cache import Cache
 from omnigraph.read.change_pages import Room, place_of, scope_of
 from omnigraph.read.change_records import EVERYTHING, Block, Cause, ChangeFilter
 from omnigraph.read.changes import CommitChanges, open_commit
 from omnigraph.read.cursors import MAX_CURSOR_BYTES, Place, Scope, Token, rejected
+from omnigraph.read.kept_changes import tell_changes
 from omnigraph.store.records import CommitRecord, HeadRecord
 
 DEFAULT_COMMITS, MAX_COMMITS = 128, 512
@@ -128,14 +130,15 @@ class Poll:
             yield found
             self.position = commit.id
 
-    def read_page(self, limit: int | None) -> FeedPage:
+    def read_page(self, limit: int | None, cache: Cache) -> FeedPage:
         """The first page of what there is to tell."""
         room = Room.of(limit)
         blocks: list[Block] = []
         for number, commit in enumerate(self.commits):
             try:
                 found = open_commit(self.repository, commit, self.request.wanted)
-                with closing(found.stream(self.place if not number else None)) as stream:
+                place = self.place if not number else None
+                with closing(tell_changes(found, place, cache)) as stream:
                     changes, more = room.fill(stream)
             except (Conflict, ChangeFeedGap) as error:
                 if not number:
