@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,6 +166,39 @@ def test_bytes_of_a_hard_dropped_property_are_gone(tmp_path: Path) -> None:
     g.schema.apply("node P { name: String @key }", allow_data_loss=True)
     assert mentions() == []
     assert count(g, "P") == 21
+
+
+def test_who_may_not_change_a_protected_branch_takes_nothing_from_its_history(tmp_path: Path) -> None:
+    def rule(id_: str, actor: str, scope: str) -> dict[str, Any]:
+        actions = ["branch_create", "branch_delete", "schema_apply"]
+        return {
+            "id": id_,
+            "allow": {"actors": {"group": actor}, "actions": actions, "target_branch_scope": scope},
+        }
+
+    policy = {
+        "version": 1,
+        "groups": {"ann": ["ann"], "bob": ["bob"], "all": ["ann", "bob"]},
+        "protected_branches": ["main"],
+        "rules": [
+            {"id": "r", "allow": {"actors": {"group": "all"}, "actions": ["read", "change"]}},
+            rule("a", "ann", "protected"),
+            rule("b", "bob", "unprotected"),
+        ],
+    }
+    kept, old, gone = (f"node {name} {{ name: String @key }}\n" for name in ("Kept", "Old", "Gone"))
+    ann = og.init(str(tmp_path / "g"), kept + old + gone, actor="ann", policy=policy)
+    rows = [{"name": "x"}]
+    early = ann.load({"Old": rows, "Gone": rows}).commit.id
+    ann.schema.apply(kept + gone)
+    bob = ann.acting_as("bob")
+    bob.branches.create("mine", at=early)
+    assert bob.schema.apply(kept + gone, allow_data_loss=True, branch="mine").applied
+    bob.branches.delete("mine")
+    assert ann.get("Old", "x", at=early) == {"id": "x", "name": "x"}
+    ann.schema.apply(kept, allow_data_loss=True)
+    with pytest.raises(NotFound, match="reclaimed"):
+        ann.get("Gone", "x", at=early)
 
 
 def test_other_branches_keep_what_one_drops_hard(graph: og.Graph) -> None:

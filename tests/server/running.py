@@ -96,9 +96,9 @@ class Running:
 
 
 @contextmanager
-def running(hosted: Hosted) -> Iterator[Running]:
+def running(hosted: Hosted, *, is_local: bool = False) -> Iterator[Running]:
     """Serve what is hosted for as long as the context lasts."""
-    app = create_app(hosted)
+    app = create_app(hosted, is_local=is_local)
     server = make_server(app)
     with listening("127.0.0.1", 0) as bound:
         thread = threading.Thread(target=server.run, args=([bound],), daemon=True)

@@ -189,6 +189,11 @@ def test_a_file_wins_over_an_object_and_a_single_token_is_added(tmp_path: Path) 
         {f"{PREFIX}S_JSON": '{"ann": "x", "ann": "y"}'},
         {f"{PREFIX}S_JSON": '{"ann": "sEcReT", "bob": " sEcReT"}'},
         {f"{PREFIX}S_JSON": '{"ann": 7}'},
+        {f"{PREFIX}S_JSON": '{"ann": "sEcReT of ann"}'},
+        {f"{PREFIX}S_JSON": '{"ann": "sEcReT\\n2"}'},
+        {f"{PREFIX}S_JSON": '{"ann": "sEcReT\\u00e4"}'},
+        {f"{PREFIX}S_JSON": '{"ann": "sEcReT\\ud800"}'},
+        {f"{PREFIX}S_JSON": '{"ann\\ud800": "sEcReT"}'},
         {f"{PREFIX}S_JSON": '["sEcReT"]'},
         {f"{PREFIX}S_JSON": "sEcReT"},
         {f"{PREFIX}S_FILE": "nowhere.json"},
@@ -201,6 +206,19 @@ def test_tokens_that_do_not_name_one_actor_each_are_refused(environment: dict[st
     with pytest.raises(InvalidInput) as caught:
         read_identities(environment)
     assert "sEcReT" not in str(caught.value)
+
+
+def test_a_token_that_no_client_can_send_is_told_by_its_actor() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Identities.of({"ann": "fine", "bob": "päss"})
+    assert caught.value.message == "bearer tokens: the token of actor 'bob' cannot be sent"
+    assert caught.value.hint == "a token is a text of letters, digits and signs of ASCII without spaces"
+
+
+def test_a_file_of_tokens_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    path.write_text('{"ann": "one"}', encoding="utf-8-sig")
+    assert read_identities({f"{PREFIX}S_FILE": str(path)}).identify("one") == "ann"
 
 
 def test_no_token_can_be_read_out_of_what_is_kept() -> None:

@@ -41,6 +41,11 @@ class Guard:
             self.gate.check(acting, Access(action, _stored(branch), _stored(target)))
         return acting
 
+    @property
+    def protected(self) -> frozenset[str]:
+        """The branches that the policy protects."""
+        return frozenset() if self.gate is None else self.gate.bundle.protected_branches
+
     def admit_at(self, action: str, branch: str, at: At) -> At:
         """Where to read: `at`, once that is allowed. A commit or snapshot belongs to the branch it was made on."""
         if self.gate is None or at is None or isinstance(at, datetime):

@@ -96,7 +96,8 @@ class SchemaView:
         as it was. With it a new property may be required.
 
         `allow_data_loss` makes drops hard: what only earlier states hold of a dropped type, or of a type that
-        loses a property, is removed, unless the head of a branch needs it.
+        loses a property, is removed, unless the head of a branch needs it. Earlier states are those of all
+        branches: an actor who may not change the schema of every protected one leaves them to `cleanup`.
 
         A plan with a refused step is `InvalidInput`, a backfill that breaks a rule `ConstraintViolation`, rows
         that others changed meanwhile a `Conflict`; the graph is as it was then.
@@ -126,13 +127,15 @@ class SchemaView:
         if done is None:
             return SchemaApplied(False, None, outcome.plan, outcome.sequence, outcome.before)
         if outcome.purged:
-            self._purge(outcome.purged)
+            self._purge(outcome.purged, actor)
         return SchemaApplied(True, Commit.of(done.commit), outcome.plan, done.commit.sequence, outcome.before)
 
-    def _purge(self, paths: frozenset[str]) -> None:
+    def _purge(self, paths: frozenset[str], actor: str | None) -> None:
         from omnigraph.maintain.purge import purge
 
         try:
+            for name in self._guard.protected:
+                self._guard.admit("schema_apply", target=name, actor=actor)
             purge(self._repository, paths)
         except OmnigraphError as error:
             # The commit stands; what it should have taken along goes with a later cleanup.

@@ -62,8 +62,11 @@ _OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _SHOWN_PROBLEMS = 3
 
 
-def create_app(hosted: Hosted) -> FastAPI:
-    """An application that serves what is hosted. It opens nothing and, in the end, closes nothing."""
+def create_app(hosted: Hosted, *, is_local: bool = False) -> FastAPI:
+    """An application that serves what is hosted. It opens nothing and, in the end, closes nothing.
+
+    One that is local answers this machine alone; see `check_local`.
+    """
     metrics = Metrics({"served": len(hosted.graphs), "quarantined": len(hosted.quarantined)})
     app = FastAPI(
         title="OmniGraph",
@@ -78,6 +81,7 @@ def create_app(hosted: Hosted) -> FastAPI:
         lifespan=_lifespan,
     )
     app.state.hosted = hosted
+    app.state.is_local = is_local
     app.state.metrics = metrics
     app.state.admission = Admission(hosted.limits)
     app.state.writers = CapacityLimiter(hosted.limits.write_threads)

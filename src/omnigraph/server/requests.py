@@ -25,6 +25,7 @@ from omnigraph.errors import NotFound, PermissionDenied
 from omnigraph.policy.gate import Access
 from omnigraph.server.failures import Refused, too_large
 from omnigraph.server.hosting import Hosted, HostedGraph
+from omnigraph.server.origins import check_local
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import Graph
@@ -263,6 +264,8 @@ class GraphRoute(APIRoute):
 def authenticate(request: Request) -> str | None:
     """The actor of a request, by its token alone; None on an open server."""
     hosted: Hosted = request.app.state.hosted
+    if request.app.state.is_local:
+        check_local(request.headers)
     if not hosted.identities:
         return None
     actor = hosted.identities.authenticate(request.headers.getlist("authorization"))

@@ -59,7 +59,7 @@ router.add_api_route(
     PREFIX,
     graph_info,
     response_model=answers.GraphInfo,
-    responses={**EXACTLY, **refusals(400, 401, 404)},
+    responses={**EXACTLY, **refusals(400, 401, 403, 404)},
     route_class_override=GraphRoute,
 )
 
@@ -67,7 +67,7 @@ router.add_api_route(
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={200: {"description": "The counts.", "content": {"text/plain": {}}}, **refusals(401)},
+    responses={200: {"description": "The counts.", "content": {"text/plain": {}}}, **refusals(401, 403)},
 )
 async def metrics(request: Request) -> Response:
     """Counts of requests, for Prometheus; with tokens, for those who have one."""

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from omnigraph.server.hosting import open_hosted
 from omnigraph.server.identity import Identities, read_identities
 from omnigraph.server.limits import Limits, read_limits
 from omnigraph.server.logs import LOGGER, log_to_stderr
+from omnigraph.server.origins import is_loopback
 from omnigraph.server.stopping import Server
 from omnigraph.server.temporary import own_temporary_folder
 
@@ -33,7 +33,7 @@ _FILES = 1024
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """How a server is started. `force` lets an open one listen beyond this machine."""
+    """How a server is started. `force` lets an open one listen beyond this machine, and go by other names."""
 
     bind: str = "127.0.0.1:8080"
     unauthenticated: bool = False
@@ -66,7 +66,7 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
             LOGGER.error("graph is not served", extra={"fields": {"graph_id": id_, "reason": reason}})
         try:
             with listening(host, port) as bound:
-                run(create_app(hosted), bound)
+                run(create_app(hosted, is_local=not identities and not options.force), bound)
         finally:
             hosted.close()
 
@@ -106,16 +106,6 @@ def parse_bind(text: str) -> tuple[str, int]:
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise InvalidInput(f"`{text}` is not HOST:PORT", hint="for example 127.0.0.1:8080")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def allow_files(limits: Limits) -> None:
