@@ -2,7 +2,7 @@
 
 from omnigraph import aio, errors
 from omnigraph.api.commits import Branch, Commit, Index, Receipt, Recovery, Repair
-from omnigraph.api.entry import init, open  # noqa: A004 - the name is part of the API
+from omnigraph.api.entry import embedder_of, init, open  # noqa: A004 - the name is part of the API
 from omnigraph.api.graph import Graph
 from omnigraph.api.loads import LoadReceipt
 from omnigraph.api.merges import Merged
@@ -28,6 +28,7 @@ __all__ = [
     "__version__",
     "aio",
     "connect",
+    "embedder_of",
     "errors",
     "expr",
     "init",

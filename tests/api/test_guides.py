@@ -26,6 +26,7 @@ PAGES = (
     "docs/guide/queries.md",
     "docs/guide/merging.md",
     "docs/guide/policy.md",
+    "docs/guide/embeddings.md",
 )
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -35,6 +36,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 def _in_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
 
 
 def run_page(text: str, name: str) -> int:

@@ -305,6 +305,20 @@ class TestSeveralActions:
         )
         assert (again.branch_deleted, plain.branches.list()) == (True, ["main"])
 
+    def test_undoing_a_change_of_the_schema_takes_leave_to_change_it(self) -> None:
+        plain = make(fresh_memory())
+        widened, added = plain.schema.apply(WIDER).commit, plain.load(BO).commit
+        assert widened is not None
+        assert added is not None
+        graph = opened(plain.uri, may("change"))
+        before = heads(plain)
+        for dry_run in (True, False):
+            assert asked(graph.revert, widened.id, dry_run=dry_run) == ("schema_apply", None, "main")
+        assert heads(plain) == before
+        assert graph.revert(added.id).commit is not None
+        assert opened(plain.uri, may("change", "schema_apply")).revert(widened.id).commit is not None
+        assert "city" not in plain.schema.source()
+
     def test_whoever_a_call_names_is_the_one_who_must_be_allowed(self) -> None:
         graph = opened(make(fresh_memory()).uri, may("change", "branch_create"))
         with pytest.raises(PermissionDenied, match="for actor 'bob'"):
@@ -418,6 +432,12 @@ class TestOpening:
             og.init(uri, SCHEMA, policy=server)
         with pytest.raises(NotFound):
             og.init(uri, SCHEMA, policy=tmp_path / "missing.yaml")
+        odd: Any
+        for odd in ([1], 7, "", " "):
+            with pytest.raises(
+                InvalidInput, match="a policy is a bundle, what its file would hold, or the path"
+            ):
+                og.init(uri, SCHEMA, policy=odd)
         assert not Path(uri).exists()
 
     def test_a_new_graph_obeys_its_policy_at_once(self) -> None:

@@ -60,6 +60,14 @@ class TestValidate:
             assert outcome.code == 1
             assert "the bundle is bound to" in outcome.stderr
 
+    @pytest.mark.parametrize("key", ["branch_scope: any", "actions: [change]"])
+    def test_a_rule_that_says_the_same_thing_twice_is_refused(self, folder: Path, key: str) -> None:
+        allow = "{ actors: { group: g }, actions: [read], branch_scope: unprotected, " + key + " }"
+        write(folder / "bad.yaml", f"version: 1\ngroups: {{ g: [a] }}\nrules:\n- id: r\n  allow: {allow}\n")
+        outcome = run("policy", "validate", "--file", "bad.yaml")
+        assert outcome.code == 1
+        assert outcome.stderr.startswith("error: bad.yaml, line 5: rules.0.allow.")
+
     def test_a_file_that_is_not_there_is_an_error(self) -> None:
         outcome = run("policy", "validate", "--file", "missing.yaml")
         assert (outcome.code, outcome.stdout) == (1, "")
@@ -135,10 +143,66 @@ class TestExplain:
             ],
         )
 
+    def test_a_branch_is_judged_and_told_as_it_is_stored(self) -> None:
+        asked = ("--actor", "act-bob", "--action", "change", "--branch", " main ")
+        lines = run("policy", "explain", "--file", "base.json", *asked).stdout.splitlines()
+        assert (lines[0], lines[3]) == ("decision: deny", "branch: main")
+
     def test_an_action_that_there_is_not_is_refused(self) -> None:
         outcome = run("policy", "explain", "--file", "base.json", "--actor", "act-ann", "--action", "reed")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr.startswith("error: unknown policy action 'reed', did you mean `read`?\n")
+
+
+class TestOfAConfiguration:
+    @pytest.fixture(autouse=True)
+    def _with_bundles(self, folder: Path) -> None:
+        write(folder / "site.yaml", "graphs: {k: {uri: k.omni, policy: base.json}}\npolicy: server.yaml\n")
+
+    def test_the_bundle_of_the_server_is_chosen_by_its_scope(self, folder: Path) -> None:
+        chosen = ("--cluster", "site.yaml")
+        outcome = run("policy", "validate", "--cluster-scope", *chosen)
+        assert (outcome.code, outcome.stdout) == (0, "policy valid: bundle 'cluster' [1 actors]\n")
+        asked = ("--actor", "act-ann", "--action", "graph_list")
+        assert "matched_rule: list" in run("policy", "explain", "--cluster-scope", *asked, *chosen).stdout
+        case = "{ id: ann, actor: act-ann, action: graph_list, expect: allow }"
+        write(folder / "cases.yaml", f"version: 1\ncases: [{case}]\n")
+        tests = ("--tests", "cases.yaml")
+        assert run("policy", "test", "--cluster-scope", *tests, *chosen).code == 0
+        assert run("policy", "test", "--cluster-scope", *tests, "--file", "server.yaml").code == 0
+        assert run("policy", "test", "--cluster-scope", *tests, "--file", "base.json").code == 1
+
+    def test_a_graph_and_the_server_are_not_chosen_together(self) -> None:
+        outcome = run("policy", "validate", "--cluster-scope", "--cluster", "site.yaml", "--graph", "k")
+        assert (outcome.code, outcome.stdout) == (1, "")
+        assert outcome.stderr == (
+            "error: --cluster-scope is about the server and --graph about a graph; pass one of them\n"
+        )
+
+    def test_of_several_bundles_both_ways_to_choose_are_named(self) -> None:
+        outcome = run("policy", "validate", "--cluster", "site.yaml")
+        assert (outcome.code, outcome.stderr) == (
+            1,
+            (
+                "error: --cluster site.yaml has several policy bundles; say which with --graph <id> or"
+                " --cluster-scope\nhint: it has: --graph k, --cluster-scope\n"
+            ),
+        )
+
+    def test_a_configuration_without_a_bundle_for_the_server_says_so(self, folder: Path) -> None:
+        write(folder / "site.yaml", "graphs: {k: {uri: k.omni, policy: base.json}}\n")
+        outcome = run("policy", "validate", "--cluster-scope", "--cluster", "site.yaml")
+        assert (outcome.code, outcome.stderr) == (
+            1,
+            "error: --cluster site.yaml has no policy bundle of the server\n",
+        )
+
+    @pytest.mark.parametrize("chosen", [["--graph", "k"], []])
+    def test_what_is_wrong_with_the_bundle_of_a_graph_is_told(self, folder: Path, chosen: list[str]) -> None:
+        write(folder / "bad.yaml", "version: 2\n")
+        write(folder / "site.yaml", "graphs: {k: {uri: k.omni, policy: bad.yaml}}\n")
+        outcome = run("policy", "validate", "--cluster", "site.yaml", *chosen)
+        assert (outcome.code, outcome.stderr) == (1, "error: bad.yaml: policy version must be 1\n")
 
 
 @pytest.mark.parametrize("option", ["--store", "--server", "--cluster", "--profile", "--as", "--graph"])

@@ -172,7 +172,7 @@ class TestPolicy:
         )
         outcome = run("policy", "validate", "--cluster", "site.yaml")
         assert outcome.code == 1
-        assert outcome.stderr.endswith("hint: it has: team, cluster\n")
+        assert outcome.stderr.endswith("hint: it has: --graph team, --cluster-scope\n")
         assert run("policy", "validate", "--cluster", "site.yaml", "--graph", "team").code == 0
         write(site, "graphs: {team: {uri: g.omni}}")
         for args in ([], ["--graph", "team"]):

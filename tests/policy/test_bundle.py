@@ -21,6 +21,10 @@ def rule(id_: str = "r", **allow: Any) -> dict[str, Any]:
     return {"id": id_, "allow": {"actors": {"group": "g"}, "actions": ["read"], **allow}}
 
 
+def case(**changes: Any) -> dict[str, Any]:
+    return {"id": "a", "actor": "x", "action": "read", "expect": "deny", **changes}
+
+
 def test_a_bundle_is_read_into_its_parts() -> None:
     found = read_bundle(
         bundle(
@@ -36,6 +40,8 @@ def test_a_bundle_is_read_into_its_parts() -> None:
     ("document", "message"),
     [
         (bundle(version=2), "policy version must be 1"),
+        (bundle(version=True), "policy version must be 1"),
+        (bundle(version=1.0), "policy version must be 1"),
         (bundle(groups={" ": ["a"]}), "policy group names must not be blank"),
         (bundle(groups={"g": []}), "policy group 'g' must not be empty"),
         (bundle(groups={"g": ["a", " "]}), "policy group 'g' contains a blank actor id"),
@@ -65,6 +71,10 @@ def test_a_bundle_is_read_into_its_parts() -> None:
             ),
         ),
         (bundle(rules=[rule(actions=["fly"])]), "unknown policy action 'fly'"),
+        (bundle(groups={"\ud800": ["a"]}), "a policy group name is not valid Unicode text"),
+        (bundle(groups={"g": ["a\ud800"]}), "policy group 'g' is not valid Unicode text"),
+        (bundle(protected_branches=["\udfff"]), "protected_branches is not valid Unicode text"),
+        (bundle(rules=[rule("\ud800")]), "a policy rule id is not valid Unicode text"),
     ],
 )
 def test_what_a_bundle_may_not_say_gets_one_sentence(document: dict[str, Any], message: str) -> None:
@@ -128,6 +138,27 @@ def test_cases_that_are_decided_otherwise_are_told_one_by_one() -> None:
     ("document", "message"),
     [
         ({"version": 2}, "policy test version must be 1"),
+        ({"version": True, "cases": []}, "policy test version must be 1"),
+        (
+            {"version": 1, "case": []},
+            "a policy test has an unknown member 'case'; known are version, cases",
+        ),
+        ({"version": 1}, "policy test cases must be a list with at least one case"),
+        ({"version": 1, "cases": []}, "policy test cases must be a list with at least one case"),
+        ({"version": 1, "cases": 5}, "policy test cases must be a list with at least one case"),
+        ({"version": 1, "cases": [case(branch=["main"])]}, "policy test case 'a' branch must be a text"),
+        ({"version": 1, "cases": [case(branch=5)]}, "policy test case 'a' branch must be a text"),
+        (
+            {"version": 1, "cases": [case(target_branch=" ")]},
+            "policy test case 'a' target_branch must be a text",
+        ),
+        (
+            {"version": 1, "cases": [case(brnch="main")]},
+            (
+                "a policy test case has an unknown member 'brnch'; known are id, actor, action, branch,"
+                " target_branch, expect"
+            ),
+        ),
         ({"version": 1, "cases": [{"id": ""}]}, "policy test case ids must not be blank"),
         ({"version": 1, "cases": [{"id": "a", "actor": " "}]}, "policy test case 'a' has a blank actor"),
         (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.errors import PermissionDenied
+from omnigraph.errors import InvalidInput, PermissionDenied
 from omnigraph.policy.bundle import BRANCH_ACTIONS, TARGET_ACTIONS, PolicyBundle, Rule, Scope, read_bundle
 from omnigraph.policy.gate import Access, Gate
 
@@ -109,6 +110,45 @@ def test_a_gate_that_is_asked_again_answers_each_request_by_itself() -> None:
     for _ in range(2):
         for actor, access in asked:
             assert gate.decide(actor, access).matched_rule_id == by_the_book(bundle, actor, access)
+
+
+def test_a_branch_is_judged_as_it_is_stored_however_it_is_spelled() -> None:
+    gate = Gate(read_bundle(DOCUMENT), "knowledge")
+    assert not gate.decide("act-bob", Access("change", " main ")).allowed
+    assert gate.decide("act-ann", Access("branch_merge", "dev", "main\t")).allowed
+    with pytest.raises(PermissionDenied) as denied:
+        gate.check("act-bob", Access("change", " main "))
+    assert denied.value.details["branch"] == "main"
+
+
+class Members(tuple[str, ...]):
+    """The members of a group, and how often somebody went through them."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[str]:
+        type(self).walks += 1
+        return super().__iter__()
+
+    def __contains__(self, actor: object) -> bool:
+        type(self).walks += 1
+        return super().__contains__(actor)
+
+
+def test_the_members_of_a_group_are_gone_through_once_and_not_for_each_actor() -> None:
+    many = Members(f"a{number}" for number in range(2_000))
+    bundle = PolicyBundle({"g": many}, rules=(Rule("r", "g", ("read",)),))
+    gate = Gate(bundle, "team").prepare()
+    assert all(gate.decide(actor, Access("read")).allowed for actor in ("a0", "a7", "a1999"))
+    assert not gate.decide("b", Access("read")).allowed
+    assert Members.walks == 1
+    assert bundle.actors is bundle.actors
+
+
+def test_rules_that_cedar_cannot_read_are_refused_before_they_decide() -> None:
+    gate = Gate(PolicyBundle({"\ud800": ("ann",)}, rules=(Rule("r", "\ud800", ("read",)),)), "team")
+    with pytest.raises(InvalidInput, match="the rules cannot be used"):
+        gate.prepare()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import gc
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack
+from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
@@ -53,6 +54,17 @@ def ask(client: httpx.Client, id_: str = "a/b?", method: str = "GET", **given: s
     headers = {name.replace("_", "-"): value for name, value in given.items()}
     params = {"entity": "node", "type": "Doc", "id": id_, "property": "body"}
     return client.request(method, "/blob", params=params, headers=headers)
+
+
+def test_a_state_is_named_whatever_its_branch_is_called(client: httpx.Client) -> None:
+    name = "日本 100%"
+    client.post("/branches", json={"name": name})
+    params = {"entity": "node", "type": "Doc", "id": "a/b?", "property": "body", "branch": name}
+    for method in ("GET", "HEAD"):
+        found = client.request(method, "/blob", params=params)
+        assert found.status_code == 200, found.text
+        assert found.headers["Omnigraph-Snapshot-Id"].startswith("manifest:%E6%97%A5%E6%9C%AC 100%25:v")
+    client.delete(f"/branches/{quote(name)}")
 
 
 def test_the_whole_value_comes_with_what_caches_need(client: httpx.Client) -> None:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from omnigraph.server import answers
-from tests.server.running import ADD, Running, answer, names, refusal
+from tests.server.running import ADD, POLICY, SCHEMA, Running, answer, host_graph, names, refusal
 
 
 def add(client: httpx.Client, name: str, age: int | None = None, branch: str = "main") -> None:
@@ -137,3 +137,24 @@ def test_undoing_a_commit_takes_the_right_to_change_the_branch(guarded: Running)
     with guarded.client("bob") as client:
         made = client.get("/commits").json()["commits"][0]["graph_commit_id"]
         refusal(client.post(f"/commits/{made}/revert", json={"dry_run": True}), 403)
+
+
+def test_undoing_a_change_of_the_schema_takes_the_right_to_change_that(guarded: Running) -> None:
+    graphs = guarded.hosted.graphs
+    assert isinstance(graphs, dict)
+    graphs["evolving"] = host_graph("evolving", POLICY, guarded.hosted.identities)
+    with (
+        guarded.client("ann", prefix="/graphs/evolving") as ann,
+        guarded.client("bob", prefix="/graphs/evolving") as bob,
+    ):
+        ann.post("/branches", json={"name": "dev"})
+        wider = {"schema_source": f"{SCHEMA}node City {{ name: String @key }}\n", "branch": "dev"}
+        assert ann.post("/schema/apply", json=wider).status_code == 200
+        applied = ann.get("/commits?branch=dev").json()["commits"][0]["graph_commit_id"]
+        add(bob, "Cid", branch="dev")
+        path, body = f"/commits/{applied}/revert", {"branch": "dev"}
+        assert "'schema_apply'" in refusal(bob.post(path, json=body), 403)["error"]
+        assert "City" in ann.get("/schema?branch=dev").text
+        answer(ann.post(path, json=body), answers.Reverted)
+        assert "City" not in ann.get("/schema?branch=dev").text
+    del graphs["evolving"]

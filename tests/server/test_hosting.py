@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 import omnigraph as og
 from omnigraph.api.hosting import read_hosting
 from omnigraph.errors import InvalidInput, OmnigraphError
+from omnigraph.policy.bundle import PolicyBundle
 from omnigraph.server.hosting import open_hosted
 from omnigraph.server.identity import Identities
 from omnigraph.server.limits import read_limits
@@ -65,6 +67,53 @@ def test_a_graph_that_cannot_be_served_is_left_out_and_the_rest_is_served(config
     hosted.close()
 
 
+def test_a_name_in_a_folder_that_cannot_be_served_keeps_no_other_graph_from_it(tmp_path: Path) -> None:
+    og.init(str(tmp_path / "good.omni"), SCHEMA).close()
+    for name in ("my_graph.omni", "sp ace.omni", ".omni"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "circle.omni").symlink_to(tmp_path / "circle.omni")
+    hosting = read_hosting(tmp_path)
+    hosted = open_hosted(hosting, KNOWN)
+    hosted.close()
+    assert set(hosted.graphs) == {"good"}
+    assert set(hosted.quarantined) == {"my_graph", "sp ace", ".omni", "circle"}
+    assert hosted.quarantined["my_graph"] == (
+        "'my_graph' is not a graph id (1 to 64 letters, digits and hyphens)"
+    )
+    with pytest.raises(InvalidInput, match="my_graph"):
+        open_hosted(hosting, KNOWN, require_all=True)
+
+
+@pytest.mark.parametrize("policy", ["nowhere.yaml", "bad.yaml", "server.policy.yaml"])
+def test_a_graph_whose_policy_is_not_acceptable_is_not_served_at_all(config: Path, policy: str) -> None:
+    (config.parent / "bad.yaml").write_text("version: 2", encoding="utf-8")
+    graphs = {
+        "closed": {"uri": "data/team.omni", "policy": policy},
+        "team": {"uri": "data/team.omni"},
+    }
+    hosting = read_hosting(write(config.parent, {"graphs": graphs}))
+    # It has a policy, so that a server without tokens does not start, and nobody may do anything.
+    assert hosting.has_policy
+    assert hosting.graphs[0].policy == PolicyBundle()
+    hosted = open_hosted(hosting, KNOWN)
+    hosted.close()
+    assert set(hosted.graphs) == {"team"}
+    assert policy in hosted.quarantined["closed"]
+    with pytest.raises(InvalidInput, match="not every graph can be served"):
+        open_hosted(hosting, KNOWN, require_all=True)
+
+
+def test_what_decides_is_made_when_a_graph_is_opened(config: Path) -> None:
+    hosted = open_hosted(read_hosting(config), KNOWN)
+    hosted.close()
+    served = hosted.graphs["team"]
+    assert served.gate is not None
+    assert served.gate is served.graph._guard.gate
+    assert hosted.server_gate is not None
+    for gate in (served.gate, hosted.server_gate):
+        assert {"_policies", "_groups"} <= gate.__dict__.keys()
+
+
 def test_when_all_graphs_are_required_one_is_enough_to_stop(config: Path) -> None:
     with pytest.raises(InvalidInput) as caught:
         open_hosted(read_hosting(config), KNOWN, require_all=True)
@@ -98,9 +147,10 @@ def test_a_folder_serves_the_graphs_in_it(tmp_path: Path) -> None:
         {"graphs": {"a": {"uri": 7}}},
         {"graphs": {"a": {"uri": "x", "schema": "y"}}},
         {"graphs": {}, "other": 1},
-        {"graphs": {"a": {"uri": "x", "policy": "nowhere.yaml"}}},
-        {"graphs": {"a": {"uri": "x", "policy": "server.yaml"}}},
+        {"graphs": {"a": {"uri": " "}}},
+        {"graphs": {"a": {"uri": "~/x"}}},
         {"graphs": {}, "policy": "graph.yaml"},
+        {"graphs": {}, "policy": "nowhere.yaml"},
     ],
 )
 def test_a_configuration_that_is_not_understood_is_refused(tmp_path: Path, document: Any) -> None:
@@ -110,10 +160,44 @@ def test_a_configuration_that_is_not_understood_is_refused(tmp_path: Path, docum
         read_hosting(write(tmp_path, document))
 
 
-def test_a_name_that_two_stored_queries_have_is_refused(config: Path) -> None:
-    (config.parent / "queries" / "more.gq").write_text(STORED, encoding="utf-8")
-    with pytest.raises(InvalidInput):
+def test_a_mistake_in_a_configuration_is_told_with_its_line_and_what_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "serve.yaml"
+    path.write_text("graphs:\n  a:\n    uri: x\n    schema: y\n", encoding="utf-8")
+    with pytest.raises(InvalidInput) as caught:
+        read_hosting(path)
+    assert caught.value.message == f"{path}, line 4: graphs.a.schema: unknown member 'schema'"
+    assert caught.value.hint == "known are uri, queries, policy"
+
+
+@pytest.mark.parametrize("id_", ["yes", "~", "12:30", "01", "2026-01-01"])
+def test_an_id_that_yaml_reads_as_something_else_needs_quotes(tmp_path: Path, id_: str) -> None:
+    path = tmp_path / "serve.yaml"
+    path.write_text(f"graphs:\n  {id_}: {{uri: x}}\n", encoding="utf-8")
+    with pytest.raises(InvalidInput, match="put it in quotes"):
+        read_hosting(path)
+
+
+def test_a_folder_may_be_named_by_its_address(tmp_path: Path) -> None:
+    og.init(str(tmp_path / "one.omni"), SCHEMA).close()
+    assert [item.id for item in read_hosting(tmp_path.as_uri()).graphs] == ["one"]
+
+
+def test_a_name_that_two_stored_queries_have_is_told_with_both_places(config: Path) -> None:
+    queries = config.parent / "queries"
+    (queries / "more.gq").write_text("// again\nquery " + STORED.partition("query ")[2], encoding="utf-8")
+    with pytest.raises(InvalidInput) as caught:
         open_hosted(read_hosting(config), KNOWN)
+    assert caught.value.hint is not None
+    assert f"is there twice: {queries / 'more.gq'}:2:7 and {queries / 'people.gq'}:" in caught.value.hint
+
+
+def test_why_a_stored_query_keeps_its_graph_from_being_served_is_told_with_its_place(config: Path) -> None:
+    hosted = open_hosted(read_hosting(config), KNOWN)
+    hosted.close()
+    reason = hosted.quarantined["odd"]
+    assert re.match(
+        rf"{re.escape(str(config.parent / 'queries' / 'people.gq'))}:\d+:\d+: type error: T1: ", reason
+    )
 
 
 @pytest.mark.parametrize(

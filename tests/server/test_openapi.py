@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from openapi_spec_validator import validate
 
 from omnigraph.api.wire import ARROW, EXACT, IF_COMMIT
 from omnigraph.server.app import create_app
@@ -27,6 +29,20 @@ def test_the_document_in_the_repository_is_the_one_that_is_served(document: dict
     assert PAGE.read_text(encoding="utf-8") == text, (
         "run: python -m omnigraph.server.openapi docs/openapi.json"
     )
+
+
+def test_the_document_is_one_that_other_tools_can_read(document: dict[str, Any]) -> None:
+    validate(document)
+
+
+def test_a_graph_is_named_in_the_path_of_its_routes_as_graphs_are_called(document: dict[str, Any]) -> None:
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            named = {place["name"]: place for place in operation.get("parameters", ()) if place["in"] == "path"}
+            assert set(named) == set(re.findall(r"{(\w+)}", path))
+            assert all(place["required"] for place in named.values())
+            if "graph_id" in named:
+                assert named["graph_id"]["schema"]["pattern"] == "^[a-zA-Z0-9-]{1,64}$"
 
 
 def test_every_route_is_described(document: dict[str, Any]) -> None:
@@ -62,7 +78,7 @@ def test_refusals_have_one_shape_and_each_status_is_named(document: dict[str, An
         ("get", "/blob", {"206", "302", "304", "412", "416"}, {"409", "415"}),
         ("head", "/blob", {"302", "304", "412"}, {"416"}),
         ("post", "/load/ndjson", {"409", "415", "429"}, {"410"}),
-        ("get", "", {"400", "401", "404"}, {"403", "413"}),
+        ("get", "", {"400", "401", "403", "404"}, {"413"}),
     ],
 )
 def test_a_route_documents_the_statuses_that_it_can_give(

@@ -8,7 +8,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.hosting import read_hosting
-from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.server.hosting import open_hosted
 from omnigraph.server.identity import Identities
 from tests.server.running import LISTING, POLICY, SCHEMA, STORED, TOKENS
@@ -68,6 +68,32 @@ def test_queries_that_are_not_there_or_no_text_keep_their_graph_from_being_serve
     assert hosted.quarantined["none"] == f"there is no folder of queries at {s3.uri}/nowhere"
     assert "odd/a.gq cannot be read as text" in hosted.quarantined["odd"]
     hosted.close()
+
+
+def test_paths_of_a_file_in_a_bucket_may_go_up_and_never_out_of_it(s3: Bucket) -> None:
+    put(s3, "policies/server.json", json.dumps(LISTING))
+    graphs = {"a": {"uri": "./g", "queries": "../queries/./team/"}, "b": {"uri": "../../live/eu/g"}}
+    document = {"graphs": graphs, "policy": "../../policies/server.json"}
+    hosting = read_hosting(put(s3, "live/eu/served.json", json.dumps(document)), s3.options)
+    assert [item.uri for item in hosting.graphs] == [f"{s3.uri}/live/eu/g"] * 2
+    assert hosting.graphs[0].queries == f"{s3.uri}/live/queries/team"
+    assert hosting.policy is not None
+    for uri in ("../../../g", "../../..", "/srv/g"):
+        outside = put(s3, "live/eu/outside.json", json.dumps({"graphs": {"a": {"uri": uri}}}))
+        with pytest.raises(InvalidInput, match=r"graphs\.a\.uri: .* is not a path below "):
+            read_hosting(outside, s3.options)
+
+
+def test_a_folder_of_a_bucket_is_not_served_without_a_file(config: str, s3: Bucket) -> None:
+    folder = config.rpartition("/")[0]
+    for given in (s3.uri, f"{s3.uri}/", folder, f"{folder}/"):
+        with pytest.raises(OmnigraphError) as caught:
+            read_hosting(given, s3.options)
+        assert caught.value.message == f"there is no file at {given}"
+        assert "a file that names them" in str(caught.value.hint)
+    with pytest.raises(InvalidInput, match="no valid bucket") as refused:
+        read_hosting("s3://KEY:SECRET@bucket/", s3.options)
+    assert "SECRET" not in str(refused.value)
 
 
 def test_a_file_that_is_not_there_or_says_something_else_is_refused(s3: Bucket) -> None:

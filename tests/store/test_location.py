@@ -72,6 +72,22 @@ def test_an_address_that_means_nothing_or_two_things_is_refused(uri: str) -> Non
         Location.parse(uri)
 
 
+def test_links_that_lead_in_a_circle_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(InvalidInput, match="loop"):
+        Location.parse(str(tmp_path / "loop"))
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://KEY:SECRET@bucket/y", "s3://KEY:SEC/RET@b/y", "s3://KEY:SECRET", "file://SECRET@h/x"]
+)
+def test_a_secret_in_an_address_is_not_repeated(uri: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Location.parse(uri)
+    assert "SEC" not in str(caught.value)
+    assert "RET" not in str(caught.value)
+
+
 @pytest.mark.parametrize("root", ["s3://bucket", "s3://bucket/graph", "memory://name", "/tmp/graph"])
 def test_a_child_is_below_its_parent(root: str) -> None:
     assert Location.parse(root).child("nodes", "01J").uri == f"{root}/nodes/01J"

@@ -338,6 +338,10 @@ def test_an_error_in_a_file_names_its_line(tmp_path: Path) -> None:
         refusal(path, "Person:\n  key: a\n  key: b\n").message
         == f"{path}, line 3: Person.key: is already on line 2"
     )
+    assert (
+        refusal(path, "Person:\n  key: [a, {b: 1,\n    b: 2}]\n").message
+        == f"{path}, line 3: Person.key.1.b: is already on line 2"
+    )
     assert refusal(path, "Person: [\n").message.startswith(f"{path}, line 2: ")
     assert refusal(path, "\n\nPersn: {}\n").message == f"{path}, line 3: Persn: no type 'Persn'"
     assert refusal(path, "- Person\n").message == f"{path}: names with values expected, got list"

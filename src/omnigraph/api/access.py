@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from omnigraph.errors import NotFound
+from omnigraph.api.commits import At, state_at
+from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.graph.texts import check_text
 
 if TYPE_CHECKING:
     from omnigraph.api.changes import State
-    from omnigraph.graph.repository import At, Repository
+    from omnigraph.graph.repository import At as StoredAt
+    from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.policy.bundle import Binding, PolicyBundle
     from omnigraph.policy.gate import Gate
     from omnigraph.store.options import StorageOptions
 
+# A path, file://, s3:// or memory:// address.
+Address: TypeAlias = "str | os.PathLike[str]"
 # A bundle, what its file would hold, or the path of that file.
 Policy: TypeAlias = "PolicyBundle | Mapping[str, Any] | str | Path"
 
@@ -30,15 +36,21 @@ class Guard:
     actor: str | None = None
     gate: Gate | None = None
 
+    def __post_init__(self) -> None:
+        check_text("actor", self.actor)
+
     def admit(
         self, action: str, branch: str | None = None, target: str | None = None, *, actor: str | None = None
     ) -> str | None:
         """Who acts: `actor`, else whom the handle is for. `PermissionDenied` when the policy does not let them."""
-        acting = self.actor if actor is None else actor
+        self.repository.check_usable()
+        acting = self.actor if actor is None else check_text("actor", actor)
         if self.gate is not None:
             from omnigraph.policy.gate import Access
 
-            self.gate.check(acting, Access(action, _stored(branch), _stored(target)))
+            self.gate.check(
+                acting, Access(action, check_text("branch", branch), check_text("branch", target))
+            )
         return acting
 
     @property
@@ -46,8 +58,9 @@ class Guard:
         """The branches that the policy protects."""
         return frozenset() if self.gate is None else self.gate.bundle.protected_branches
 
-    def admit_at(self, action: str, branch: str, at: At) -> At:
-        """Where to read: `at`, once that is allowed. A commit or snapshot belongs to the branch it was made on."""
+    def admit_at(self, action: str, branch: str, named: At) -> StoredAt:
+        """Where to read, once that is allowed. A commit or snapshot belongs to the branch it was made on."""
+        at = state_at(named)
         if self.gate is None or at is None or isinstance(at, datetime):
             self.admit(action, branch)
             return at
@@ -63,7 +76,9 @@ class Guard:
 
     def admit_commit(self, action: str, commit_id: str) -> None:
         """Return when what a commit holds may be read."""
-        if self.gate is not None:
+        if self.gate is None:
+            self.admit(action)
+        else:
             self.admit_at(action, "main", commit_id)
 
     def admit_state(self, action: str, named: State) -> tuple[Snapshot, str | None]:
@@ -81,7 +96,7 @@ class Guard:
 
 
 def gate_of(
-    policy: Policy | None, graph_id: str | None, uri: str, options: StorageOptions | None
+    policy: Policy | None, graph_id: str | None, uri: Address, options: StorageOptions | None
 ) -> Gate | None:
     """The gate of the graph at an address; None without a policy. Nothing of the graph is looked at."""
     if policy is None:
@@ -107,6 +122,12 @@ def read_policy(
         return policy
     if isinstance(policy, Mapping):
         return read_bundle(policy, binding=binding)
+    given: object = policy
+    if not isinstance(given, str | Path) or not str(given).strip():
+        shown = repr(given) if isinstance(given, str) else type(given).__name__
+        raise InvalidInput(
+            f"a policy is a bundle, what its file would hold, or the path of that file, not {shown}"
+        )
     from omnigraph.write.mapping_document import read_document
 
     document, _ = read_document(policy, options or {})
@@ -122,8 +143,3 @@ def name_of(uri: str) -> str:
     ('knowledge', 'scratch')
     """
     return uri.rstrip("/").rpartition("/")[2].removesuffix(".omni")
-
-
-def _stored(branch: str | None) -> str | None:
-    """A branch as it is stored: one that is spelled with spaces around it must not pass for another."""
-    return None if branch is None else branch.strip()

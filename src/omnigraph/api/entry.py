@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from omnigraph.api.access import Policy, gate_of
+from omnigraph.api.access import Address, Policy, gate_of
 from omnigraph.api.graph import Graph
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def init(
-    uri: str,
+    uri: Address,
     schema: str | Path,
     *,
     actor: str | None = None,
@@ -59,7 +59,7 @@ def init(
 
 
 def open(  # noqa: A001 - the name is part of the API
-    uri: str,
+    uri: Address,
     mode: Literal["rw", "r"] = "rw",
     *,
     actor: str | None = None,
@@ -90,18 +90,30 @@ def open(  # noqa: A001 - the name is part of the API
     return Graph(repository, Reader(cache_bytes, embedder), actor, opened, gate)
 
 
+def embedder_of(environment: Mapping[str, str]) -> Embedder:
+    """The embedding provider that an environment names, such as ``os.environ``; it is asked when a text comes.
+
+    ``OMNIGRAPH_EMBED_PROVIDER`` is ``openai-compatible``, ``openai``, ``gemini`` or ``mock``.
+
+    >>> import omnigraph as og
+    >>> og.embedder_of({"OMNIGRAPH_EMBED_PROVIDER": "mock"}).embed(["hello"], 3, None).round(3)
+    array([[-0.423,  0.689,  0.589]], dtype=float32)
+    """
+    from omnigraph.engine.embedding_providers import EnvironmentEmbedder
+
+    return EnvironmentEmbedder.of(environment)
+
+
 def open_with(
     reader: Reader,
     uri: str,
     *,
     storage_options: Mapping[str, str] | None = None,
-    policy: Policy | None = None,
-    graph_id: str | None = None,
+    gate: Gate | None = None,
 ) -> Graph:
-    """Open a graph whose reads share what a reader has, such as memory with other graphs."""
+    """Open a graph whose reads share what a reader has, such as memory with other graphs, and that obeys a gate."""
     from omnigraph.graph.repository import Repository
 
-    gate = gate_of(policy, graph_id, uri, storage_options)
     repository = Repository.open(uri, options=storage_options)
     opened = _opened(
         repository.location.uri, "rw", None, storage_options, "full", None, reader.embedder, gate

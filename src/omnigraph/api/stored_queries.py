@@ -61,11 +61,16 @@ def read_stored(
     The folder is a path, or the address of one in a store that is reached with `options`.
     """
     found: dict[str, StoredQuery] = {}
+    places: dict[str, str] = {}
     for source in query_files(folder, options):
         for query in parse_queries(source).queries:
+            line, column = source.position(query.span.start)
+            place = f"{source.name}:{line}:{column}"
+            first = places.setdefault(query.name, place)
             if query.name in found:
                 raise InvalidInput(
-                    f"stored query '{query.name}' is there twice", details={"query": query.name}
+                    f"stored query '{query.name}' is there twice: {first} and {place}",
+                    details={"query": query.name},
                 )
             found[query.name] = StoredQuery(query.name, source.text, check_query(query, schema, source))
     return dict(sorted(found.items()))

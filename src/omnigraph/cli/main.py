@@ -18,6 +18,7 @@ from omnigraph.cli.changes import change_commands
 from omnigraph.cli.cleanup import cleanup
 from omnigraph.cli.commit import commit_commands
 from omnigraph.cli.diff import diff
+from omnigraph.cli.embed import embed
 from omnigraph.cli.explain import explain
 from omnigraph.cli.export import export
 from omnigraph.cli.fmt import fmt
@@ -75,6 +76,7 @@ app.command(epilog=SHARED)(optimize)
 app.command(epilog=SHARED)(repair)
 app.command(epilog=SHARED)(cleanup)
 app.command(epilog=SHARED)(lint)
+app.command()(embed)
 app.add_typer(schema_commands, name="schema")
 app.add_typer(query_commands, name="queries")
 app.add_typer(policy_commands, name="policy")

@@ -17,6 +17,7 @@ from omnigraph.cli.scope import SHARED
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from omnigraph.api.hosting import GraphSource
     from omnigraph.policy.bundle import Binding, PolicyBundle
 
 FileOption: TypeAlias = Annotated[
@@ -24,6 +25,10 @@ FileOption: TypeAlias = Annotated[
     typer.Option(
         "--file", metavar="BUNDLE", help="The bundle, a file of YAML or JSON; else that of --cluster."
     ),
+]
+
+ClusterScopeOption: TypeAlias = Annotated[
+    bool, typer.Option("--cluster-scope", help="The bundle that decides about the server, not about a graph.")
 ]
 
 policy_commands = typer.Typer(help="Check, test and question a policy bundle.", no_args_is_help=True)
@@ -42,12 +47,13 @@ class Chosen:
 def validate(
     ctx: typer.Context,
     file: FileOption = None,
-    cluster_scope: Annotated[
-        bool, typer.Option("--cluster-scope", help="It is to decide about the server, not about graphs.")
-    ] = False,
+    cluster_scope: ClusterScopeOption = False,
 ) -> None:
     """Check a bundle. Fails with the first thing that is wrong."""
+    from omnigraph.policy.gate import Gate
+
     found = _choose(ctx, file, "cluster" if cluster_scope else "graph")
+    Gate(found.bundle, found.graph).prepare()
     say(f"policy valid: bundle '{readable(found.name)}' [{len(found.bundle.actors)} actors]")
 
 
@@ -56,13 +62,14 @@ def run_cases(
     ctx: typer.Context,
     tests: Annotated[str, typer.Option("--tests", metavar="FILE", help="The cases: YAML or JSON.")],
     file: FileOption = None,
+    cluster_scope: ClusterScopeOption = False,
 ) -> None:
     """Compare what a bundle decides with what is expected. Fails when any case is decided otherwise."""
     from omnigraph.policy.cases import failed_cases, read_cases
     from omnigraph.policy.gate import Gate
     from omnigraph.write.mapping_document import read_document
 
-    found = _choose(ctx, file)
+    found = _choose(ctx, file, "cluster" if cluster_scope else None)
     document, _ = read_document(tests, _options())
     cases = document.checked((), lambda: read_cases(document.value))
     failed = failed_cases(Gate(found.bundle, found.graph), cases)
@@ -85,6 +92,7 @@ def explain(
         typer.Option("--target-branch", metavar="NAME", help="What is made, deleted or merged into."),
     ] = None,
     file: FileOption = None,
+    cluster_scope: ClusterScopeOption = False,
 ) -> None:
     """Tell what a bundle decides, and by which rule. With --graph ID about that graph."""
     from omnigraph.lang.source import did_you_mean
@@ -96,14 +104,15 @@ def explain(
             f"unknown policy action '{action}'{did_you_mean(action, ACTIONS)}",
             hint=f"one of {', '.join(ACTIONS)}",
         )
-    found = _choose(ctx, file)
-    decision = Gate(found.bundle, found.graph).decide(actor, Access(action, branch, target_branch))
+    found = _choose(ctx, file, "cluster" if cluster_scope else None)
+    access = Access(action, branch, target_branch)
+    decision = Gate(found.bundle, found.graph).decide(actor, access)
     shown: dict[str, Any] = {
         "decision": "allow" if decision.allowed else "deny",
         "actor": actor,
         "action": action,
-        "branch": branch,
-        "target_branch": target_branch,
+        "branch": access.branch,
+        "target_branch": access.target_branch,
         "matched_rule": decision.matched_rule_id,
         "message": decision.message,
     }
@@ -113,10 +122,12 @@ def explain(
 
 def _choose(ctx: typer.Context, file: str | None, binding: Binding | None = None) -> Chosen:
     chosen = ctx.find_object(GlobalOptions) or GlobalOptions()
+    if binding == "cluster" and chosen.graph is not None:
+        raise InvalidInput("--cluster-scope is about the server and --graph about a graph; pass one of them")
     if file is None:
         if chosen.cluster is None and chosen.profile is None and not os.environ.get(PROFILE):
             raise typer.BadParameter("pass it, or --cluster CONFIG", param_hint="'--file'")
-        return _configured(ctx)
+        return _configured(ctx, of_server=binding == "cluster")
     command = ctx.command_path.partition(" ")[2]
     for option in chosen.given():
         if option != "--graph" or command != "policy explain":
@@ -126,27 +137,38 @@ def _choose(ctx: typer.Context, file: str | None, binding: Binding | None = None
     return Chosen(Path(file).stem, read_policy(file, _options(), binding=binding), chosen.graph)
 
 
-def _configured(ctx: typer.Context) -> Chosen:
-    """The bundle of a configuration: that of the graph which was chosen, or the only one."""
+def _configured(ctx: typer.Context, *, of_server: bool) -> Chosen:
+    """The bundle of a configuration: that of the server or of the graph which was chosen, or the only one."""
     hosting, scope = resolve_cluster(ctx)
+    server = None if hosting.policy is None else Chosen("cluster", hosting.policy, None)
+    if of_server:
+        if server is None:
+            raise InvalidInput(f"{scope.origin} has no policy bundle of the server")
+        return server
     if scope.graph is not None:
-        source = find_source(hosting, scope)
-        if source.policy is None:
-            raise InvalidInput(f"graph '{source.id}' has no policy bundle")
-        return Chosen(source.id, source.policy, source.id)
-    found = [Chosen(item.id, item.policy, item.id) for item in hosting.graphs if item.policy is not None]
-    if hosting.policy is not None:
-        found.append(Chosen("cluster", hosting.policy, None))
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(item.name for item in found)
+        return _of_graph(find_source(hosting, scope))
+    graphs = [item for item in hosting.graphs if item.policy is not None]
+    if not graphs and server is not None:
+        return server
+    if len(graphs) == 1 and server is None:
+        return _of_graph(graphs[0])
+    if not graphs:
+        raise InvalidInput(f"{scope.origin} has no policy bundle", details={"bundles": []})
+    ways = [f"--graph {item.id}" for item in graphs] + ["--cluster-scope"] * (server is not None)
     raise InvalidInput(
         f"{scope.origin} has several policy bundles; say which with --graph <id>"
-        if found
-        else f"{scope.origin} has no policy bundle",
-        hint=f"it has: {names}" if found else None,
-        details={"bundles": [item.name for item in found]},
+        + ("" if server is None else " or --cluster-scope"),
+        hint=f"it has: {', '.join(ways)}",
+        details={"bundles": [item.id for item in graphs] + ["cluster"] * (server is not None)},
     )
+
+
+def _of_graph(source: GraphSource) -> Chosen:
+    if source.policy is None:
+        raise InvalidInput(f"graph '{source.id}' has no policy bundle")
+    if source.trouble is not None:
+        raise source.trouble
+    return Chosen(source.id, source.policy, source.id)
 
 
 def _options() -> dict[str, str]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from omnigraph.cli.addresses import Scope, find_scope
+from omnigraph.cli.addresses import NO_GRAPH, Scope, find_scope
 from omnigraph.cli.config import config_of
+from omnigraph.cli.mishaps import told_interruption, told_place
 from omnigraph.cli.options import (
     CLUSTERED,
     WITH_ACTOR,
+    WITHOUT_URI,
     GlobalOptions,
     capability,
     not_data,
@@ -23,7 +25,7 @@ from omnigraph.cli.options import (
     refuse_options,
 )
 from omnigraph.cli.output import warn
-from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
+from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import Graph
@@ -112,7 +114,14 @@ def resolve(ctx: typer.Context, uri: str | None) -> Target:
     refuse_options(command, chosen)
     if command == "init" and chosen.store is not None:
         raise InvalidInput("`init` takes the place of the new graph as a positional URI, not --store.")
-    scope = find_scope(lambda: config_of(ctx), uri, chosen, os.environ)
+    try:
+        scope = find_scope(
+            lambda: config_of(ctx), uri, chosen, os.environ, takes_uri=command not in WITHOUT_URI
+        )
+    except InvalidInput as error:
+        if error.message.startswith(NO_GRAPH):
+            error.hint = _suggest_store(ctx.params.get("name"))
+        raise
     if scope.kind == "server":
         if capability(command) == "direct":
             raise InvalidInput(not_direct(command, scope.origin))
@@ -146,13 +155,9 @@ def opened_graph(target: Target, mode: Mode, durability: Durability = "full") ->
     Read directly it acts for the actor of the command line, and what it has to warn of is printed at the end; a
     server knows the actor by the token. A branch that does not exist is refused with the nearest name.
     """
-    opening = _connected(target.place, durability) if isinstance(target.place, Served) else None
+    opening = _connected(target.place, mode, durability) if isinstance(target.place, Served) else None
     with opening or _opened_here(target, mode, durability) as graph:
-        try:
-            yield graph
-        except NotFound as error:
-            _suggest_branch(error, graph.branches.list)
-            raise
+        yield graph
 
 
 @contextmanager
@@ -162,36 +167,36 @@ def opened(
     """The storage of a graph, open for one command; what it has to warn of is printed at the end."""
     from omnigraph.graph.repository import Repository
 
-    repository = Repository.open(
-        target.uri, mode=mode, options=target.options or None, durability=durability, heal=heal
-    )
-    try:
-        yield repository
-    except NotFound as error:
-        _suggest_branch(error, lambda: list(repository.branches()))
-        raise
-    finally:
-        repository.close()
-        for text in repository.warnings:
-            warn(text)
+    with told_interruption(mode), told_place(target.uri, target.location, mode):
+        repository = Repository.open(
+            target.uri, mode=mode, options=target.options or None, durability=durability, heal=heal
+        )
+        try:
+            yield repository
+        finally:
+            repository.close()
+            for text in repository.warnings:
+                warn(text)
 
 
 @contextmanager
 def _opened_here(target: Target, mode: Mode, durability: Durability) -> Iterator[Graph]:
+    from omnigraph.api.entry import embedder_of
     from omnigraph.api.graph import Graph
     from omnigraph.read.reader import Reader
 
     with opened(target, mode, durability) as repository:
-        yield Graph(repository, Reader(), target.chosen.actor, {})
+        reader = Reader(embedder=embedder_of(os.environ))
+        yield Graph(repository, reader, target.chosen.actor, {})
 
 
 @contextmanager
-def _connected(place: Served, durability: Durability) -> Iterator[Graph]:
+def _connected(place: Served, mode: Mode, durability: Durability) -> Iterator[Graph]:
     from omnigraph.client.entry import connect
 
     if durability != "full":
         raise InvalidInput("a server decides itself when a write is done; --durability does not apply.")
-    with connect(place.url, place.graph, token=place.token) as graph:
+    with told_interruption(mode), connect(place.url, place.graph, token=place.token) as graph:
         yield graph
 
 
@@ -214,22 +219,33 @@ def _stored(command: str, uri: str, chosen: GlobalOptions) -> Target:
     from omnigraph.store.location import Location
     from omnigraph.store.options import s3_options
 
-    location = Location.parse(uri)
+    try:
+        location = Location.parse(uri)
+    except InvalidInput as error:
+        if error.hint is not None and "memory://" in error.hint:
+            # That is for those who stay in one process.
+            error.hint = "use a path, file:// or s3://"
+        raise
     if location.scheme == "memory":
         raise InvalidInput(f"{uri} would last only as long as this command", hint="use a path or s3://")
-    if location.is_local and Path(location.path).is_file():
-        raise InvalidInput(f"{uri} is a file, not a graph", details={"uri": uri})
+    with told_place(uri, location, "r"):
+        if location.is_local and _is_file(Path(location.path)):
+            raise InvalidInput(f"{uri} is a file, not a graph", details={"uri": uri})
     # A local graph may still be loaded from a store.
     return Target(command, uri, Stored(location, s3_options(os.environ)), chosen)
 
 
-def _suggest_branch(error: NotFound, branches: Callable[[], list[str]]) -> None:
-    from omnigraph.lang.source import nearest_name
+def _is_file(path: Path) -> bool:
+    from omnigraph.store.sync import storage_error
 
-    branch = error.details.get("branch")
-    if error.hint is not None or not isinstance(branch, str):
-        return
-    # A suggestion is no reason to fail in another way.
-    with suppress(OmnigraphError):
-        name = nearest_name(branch, branches())
-        error.hint = f"did you mean `{name}`?" if name else None
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise storage_error(error, f"cannot look at {path}") from error
+
+
+def _suggest_store(name: object) -> str | None:
+    """What to say of the name of a query that looks like the place of a graph."""
+    if isinstance(name, str) and not name.isidentifier():
+        return f"`{name}` was taken for the NAME of a query; pass --store {name}"
+    return None

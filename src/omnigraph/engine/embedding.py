@@ -49,7 +49,7 @@ class MockEmbedder:
             state ^= state >> np.uint64(7)
             state ^= state << np.uint64(17)
             numbers[:, column] = state / _MAX * 2 - 1
-        return _unit(numbers).astype(np.float32)
+        return to_unit_length(numbers)
 
 
 def _fnv1a(text: str) -> int:
@@ -63,8 +63,8 @@ def _fnv1a(text: str) -> int:
     return value
 
 
-def _unit(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def to_unit_length(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     """Each row at length 1, but for rows of zeros, which have no direction."""
     lengths = np.sqrt(sum_squares(rows))
     lengths[lengths == 0] = 1
-    return rows / lengths[:, None]
+    return (rows / lengths[:, None]).astype(np.float32)

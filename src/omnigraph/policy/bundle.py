@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from omnigraph.errors import InvalidInput
@@ -35,7 +36,7 @@ class Rule:
     target_branch_scope: Scope | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PolicyBundle:
     """Everything that decides about one graph, or about the server."""
 
@@ -43,7 +44,7 @@ class PolicyBundle:
     protected_branches: frozenset[str] = frozenset()
     rules: tuple[Rule, ...] = ()
 
-    @property
+    @cached_property
     def actors(self) -> frozenset[str]:
         """Everybody who is in a group."""
         return frozenset(actor for members in self.groups.values() for actor in members)
@@ -62,8 +63,8 @@ def read_bundle(document: Any, *, binding: Binding | None = None) -> PolicyBundl
     >>> bundle.rules[0].actions
     ('read',)
     """
-    found = _members(document, "a policy", ("version", "groups", "protected_branches", "rules"))
-    if found.get("version") != _VERSION:
+    found = read_members(document, "a policy", ("version", "groups", "protected_branches", "rules"))
+    if not is_version(found.get("version")):
         _refuse(f"policy version must be {_VERSION}")
     groups = dict(_groups(found.get("groups", {})))
     protected = _texts(found.get("protected_branches", []), "protected_branches")
@@ -81,6 +82,7 @@ def _groups(document: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
     for name, members in document.items():
         if not isinstance(name, str) or not name.strip():
             _refuse("policy group names must not be blank")
+        _check_unicode(name, "a policy group name")
         actors = _texts(members, f"policy group '{name}'")
         if not actors:
             _refuse(f"policy group '{name}' must not be empty")
@@ -94,10 +96,11 @@ def _rules(document: Any, groups: Mapping[str, tuple[str, ...]]) -> Iterator[Rul
         _refuse("policy rules must be a list")
     seen: set[str] = set()
     for item in document:
-        found = _members(item, "a policy rule", ("id", "allow"))
+        found = read_members(item, "a policy rule", ("id", "allow"))
         id_ = found.get("id")
         if not isinstance(id_, str) or not id_.strip():
             _refuse("policy rule ids must not be blank")
+        _check_unicode(id_, "a policy rule id")
         if id_ in seen:
             _refuse(f"duplicate policy rule id '{id_}'")
         seen.add(id_)
@@ -106,8 +109,8 @@ def _rules(document: Any, groups: Mapping[str, tuple[str, ...]]) -> Iterator[Rul
 
 def _rule(id_: str, document: Any, groups: Mapping[str, tuple[str, ...]]) -> Rule:
     members = ("actors", "actions", "branch_scope", "target_branch_scope")
-    allow = _members(document, f"policy rule '{id_}' allow", members)
-    group = _members(allow.get("actors"), f"policy rule '{id_}' actors", ("group",)).get("group")
+    allow = read_members(document, f"policy rule '{id_}' allow", members)
+    group = read_members(allow.get("actors"), f"policy rule '{id_}' actors", ("group",)).get("group")
     if not isinstance(group, str) or not group.strip():
         _refuse(f"policy rule '{id_}' must reference a non-blank group")
     if group not in groups:
@@ -165,7 +168,13 @@ def _scope(id_: str, name: str, value: Any) -> Scope | None:
     _refuse(f"policy rule '{id_}' has an unknown {name} '{value}': any, protected or unprotected")
 
 
-def _members(document: Any, what: str, known: tuple[str, ...]) -> Mapping[str, Any]:
+def is_version(value: Any) -> bool:
+    """Whether a document is of the version that is known. True and 1.0 equal 1 and are no versions."""
+    return type(value) is int and value == _VERSION
+
+
+def read_members(document: Any, what: str, known: tuple[str, ...]) -> Mapping[str, Any]:
+    """A document that is a mapping with these members, not all of which need be there; else `InvalidInput`."""
     if not isinstance(document, Mapping):
         _refuse(f"{what} must be a mapping with {', '.join(known)}")
     for name in document:
@@ -177,7 +186,17 @@ def _members(document: Any, what: str, known: tuple[str, ...]) -> Mapping[str, A
 def _texts(value: Any, what: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         _refuse(f"{what} must be a list of texts")
+    for item in value:
+        _check_unicode(item, what)
     return value
+
+
+def _check_unicode(text: str, what: str) -> None:
+    # Half a surrogate pair can be written in YAML and in JSON, and Cedar takes no text with one.
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        _refuse(f"{what} is not valid Unicode text")
 
 
 def _refuse(message: str) -> NoReturn:

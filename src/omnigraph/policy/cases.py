@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from omnigraph.errors import InvalidInput
-from omnigraph.policy.bundle import ACTIONS
+from omnigraph.policy.bundle import ACTIONS, is_version, read_members
 from omnigraph.policy.gate import Access, Gate
 
 Expected: TypeAlias = Literal["allow", "deny"]
-_MEMBERS = frozenset({"id", "actor", "action", "branch", "target_branch", "expect"})
+_MEMBERS = ("id", "actor", "action", "branch", "target_branch", "expect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,29 +25,38 @@ class PolicyCase:
 
 def read_cases(document: Any) -> tuple[PolicyCase, ...]:
     """Cases from plain data, or `InvalidInput`."""
-    if not isinstance(document, Mapping) or document.get("version") != 1:
+    found = read_members(document, "a policy test", ("version", "cases"))
+    if not is_version(found.get("version")):
         raise InvalidInput("policy test version must be 1")
-    cases = tuple(_case(item) for item in document.get("cases") or ())
-    for number, case in enumerate(cases):
-        if any(case.id == other.id for other in cases[:number]):
+    given = found.get("cases")
+    if not isinstance(given, list) or not given:
+        # A test of nothing would pass.
+        raise InvalidInput("policy test cases must be a list with at least one case")
+    cases: dict[str, PolicyCase] = {}
+    for case in map(_case, given):
+        if case.id in cases:
             raise InvalidInput(f"duplicate policy test case id '{case.id}'")
-    return cases
+        cases[case.id] = case
+    return tuple(cases.values())
 
 
 def _case(document: Any) -> PolicyCase:
-    if not isinstance(document, Mapping) or not document.keys() <= _MEMBERS:
-        raise InvalidInput(f"a policy test case is a mapping with {', '.join(sorted(_MEMBERS))}")
-    id_, actor, action = (document.get(name) for name in ("id", "actor", "action"))
+    found = read_members(document, "a policy test case", _MEMBERS)
+    id_, actor, action = (found.get(name) for name in ("id", "actor", "action"))
     if not isinstance(id_, str) or not id_.strip():
         raise InvalidInput("policy test case ids must not be blank")
     if not isinstance(actor, str) or not actor.strip():
         raise InvalidInput(f"policy test case '{id_}' has a blank actor")
     if action not in ACTIONS:
         raise InvalidInput(f"unknown policy action '{action}'")
-    expect = document.get("expect")
+    for name in ("branch", "target_branch"):
+        branch = found.get(name)
+        if branch is not None and (not isinstance(branch, str) or not branch.strip()):
+            raise InvalidInput(f"policy test case '{id_}' {name} must be a text")
+    expect = found.get("expect")
     if expect not in ("allow", "deny"):
         raise InvalidInput(f"policy test case '{id_}' must expect allow or deny")
-    access = Access(str(action), document.get("branch"), document.get("target_branch"))
+    access = Access(str(action), found.get("branch"), found.get("target_branch"))
     return PolicyCase(id_, actor, access, "allow" if expect == "allow" else "deny")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import cedarpy
 
-from omnigraph.errors import PermissionDenied
+from omnigraph.errors import InvalidInput, PermissionDenied
 from omnigraph.policy.bundle import PolicyBundle, Rule
 
 _KEPT_DECISIONS = 1_024
@@ -18,11 +18,22 @@ _KEPT_DECISIONS = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What somebody wants to do. `branch` is what is read or written, or the source; `target_branch` the target."""
+    """What somebody wants to do. `branch` is what is read or written, or the source; `target_branch` the target.
+
+    Both are as branches are stored: one that is spelled with spaces around it must not pass for another.
+
+    >>> Access("change", " main ")
+    Access(action='change', branch='main', target_branch=None)
+    """
 
     action: str
     branch: str | None = None
     target_branch: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, given in (("branch", self.branch), ("target_branch", self.target_branch)):
+            if given is not None:
+                object.__setattr__(self, name, given.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,18 @@ class Gate:
     bundle: PolicyBundle
     graph_id: str | None = None
 
+    def prepare(self) -> Gate:
+        """The gate itself, with everything made that decisions need; `InvalidInput` when Cedar refuses the rules.
+
+        Otherwise the first decision makes it, which is slow where there are many rules or actors.
+        """
+        try:
+            _ = self._policies
+        except ValueError as error:
+            raise InvalidInput(f"the rules cannot be used: {error}") from error
+        _ = self._groups, self._ids
+        return self
+
     def check(self, actor: str | None, access: Access) -> None:
         """Return when it is allowed, else raise `PermissionDenied`."""
         decision = self.decide(actor, access)
@@ -80,7 +103,7 @@ class Gate:
         return lru_cache(_KEPT_DECISIONS)(self._decide)
 
     def _decide(self, actor: str | None, access: Access) -> Decision:
-        if actor is None or actor not in self.bundle.actors:
+        if actor is None or actor not in self._groups:
             shown = "no actor" if actor is None else f"unknown actor '{actor}'"
             return Decision(False, None, f"policy denied action '{access.action}' for {shown}")
         request = {
@@ -89,7 +112,7 @@ class Gate:
             "resource": self._resource,
             "context": self._context(access),
         }
-        result = cedarpy.is_authorized(request, self._policies, self._entities)
+        result = cedarpy.is_authorized(request, self._policies, self._entities(actor))
         if not result.allowed:
             places = _place(" on branch", access.branch) + _place(" targeting branch", access.target_branch)
             return Decision(
@@ -128,14 +151,18 @@ class Gate:
         return tuple(rule.id for rule in self.bundle.rules for _ in rule.actions)
 
     @cached_property
-    def _entities(self) -> cedarpy.Entities:
-        groups = self.bundle.groups
-        found = [_entity("Group", name, ()) for name in groups]
-        found += [
-            _entity("Actor", actor, [name for name in groups if actor in groups[name]])
-            for actor in sorted(self.bundle.actors)
-        ]
-        return cedarpy.Entities.from_json_str(json.dumps(found))
+    def _groups(self) -> Mapping[str, list[str]]:
+        """The groups of each actor."""
+        found: dict[str, list[str]] = {}
+        for name, members in self.bundle.groups.items():
+            # Somebody who is named twice in a group is in it once.
+            for actor in dict.fromkeys(members):
+                found.setdefault(actor, []).append(name)
+        return found
+
+    def _entities(self, actor: str) -> cedarpy.Entities:
+        # Nobody else has a part in the decision, and Cedar takes milliseconds to look at thousands.
+        return cedarpy.Entities.from_json_str(json.dumps([_entity("Actor", actor, self._groups[actor])]))
 
 
 def _written(rules: tuple[Rule, ...], resource: Mapping[str, str]) -> Iterator[str]:
@@ -178,7 +205,7 @@ def _escaped(character: str) -> str:
     return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
 
 
-def _entity(kind: str, id_: str, groups: Any) -> dict[str, Any]:
+def _entity(kind: str, id_: str, groups: list[str]) -> dict[str, Any]:
     return {
         "uid": _named(kind, id_),
         "attrs": {},

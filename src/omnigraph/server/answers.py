@@ -174,6 +174,21 @@ class BranchDeleted(Answer):
     actor_id: str | None
 
 
+class MergeConflict(Answer):
+    """Something that both sides of a merge changed differently, under the id that a resolution names it by."""
+
+    id: str
+    entity_kind: Kind
+    type_name: str
+    entity_id: str | None
+    kind: str
+    property: str | None
+    message: str
+    base: Any
+    ours: Any
+    theirs: Any
+
+
 class Merge(Answer):
     """What a merge did; what became of the source only when it was to be deleted, conflicts only of a trial."""
 
@@ -184,7 +199,7 @@ class Merge(Answer):
     branch_deleted: bool | None = None
     branch_delete_error: str | None = None
     dry_run: bool | None = None
-    conflicts: list[dict[str, Any]] | None = None
+    conflicts: list[MergeConflict] | None = None
 
 
 class Reverted(Answer):
@@ -195,7 +210,7 @@ class Reverted(Answer):
     actor_id: str | None
     commit: Commit | None
     dry_run: bool | None = None
-    conflicts: list[dict[str, Any]] | None = None
+    conflicts: list[MergeConflict] | None = None
 
 
 class Dataset(Answer):
@@ -318,16 +333,6 @@ class Feed(Answer):
     next_page_token: str | None = None
     cursor: str | None = None
     caught_up: bool | None = None
-
-
-class MergeConflict(BaseModel):
-    """Something that both sides of a merge changed differently."""
-
-    entity_kind: Kind
-    type_name: str
-    entity_id: str | None
-    kind: str
-    message: str
 
 
 class Failure(BaseModel):

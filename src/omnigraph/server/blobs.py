@@ -27,9 +27,11 @@ router = graph_router("blobs", 412)
 
 _PIECE = 256 << 10
 _URL = ":/%#?=@[]!$&'()*+,;~"
+# A header holds ASCII; only a per cent sign means something else once others are written with it.
+_ASCII = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 _BYTES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The bytes.", "content": {FILE: {}}},
-    206: {"description": "Some of the bytes."},
+    206: {"description": "Some of the bytes.", "content": {FILE: {}}},
     302: {"description": "The bytes are elsewhere."},
     304: {"description": "The client has them."},
 }
@@ -69,12 +71,14 @@ async def _answer(call: Call, place: BlobPlace) -> Response:
 
 def _respond(call: Call, graph: Graph, place: BlobPlace, in_use: BlobsInUse) -> Response:
     found = look_for_blob(graph, call.hosted.reader, place)
+    # A branch may be called anything.
+    resolved = quote(found.resolved_snapshot, safe=_ASCII)
     if found.uri is not None:
         location = quote(found.uri, safe=_URL)
-        elsewhere = {SNAPSHOT_ID: found.resolved_snapshot, "Location": location, "Cache-Control": "no-store"}
+        elsewhere = {SNAPSHOT_ID: resolved, "Location": location, "Cache-Control": "no-store"}
         return Response(status_code=302, headers=elsewhere)
     etag = found.etag
-    headers = {"Accept-Ranges": "bytes", "ETag": etag, SNAPSHOT_ID: found.resolved_snapshot}
+    headers = {"Accept-Ranges": "bytes", "ETag": etag, SNAPSHOT_ID: resolved}
     given = call.request.headers.getlist
     # Whoever knows the tag was given the value under it; any value is only known to be there by its bytes.
     data = None if matches(given("if-none-match"), etag, weak=True, any_=False) else found.read(in_use)

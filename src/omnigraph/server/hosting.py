@@ -11,6 +11,7 @@ from omnigraph.api.entry import open_with
 from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.api.stored_queries import StoredQuery, read_stored
 from omnigraph.errors import InvalidInput, OmnigraphError
+from omnigraph.lang.source import LanguageError
 from omnigraph.policy.bundle import PolicyBundle, Rule
 from omnigraph.policy.gate import Gate
 from omnigraph.read.blobs import BlobsInUse
@@ -21,6 +22,7 @@ from omnigraph.server.limits import Limits
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import Graph
+    from omnigraph.engine.embedding import Embedder
 
 _OPENED_AT_A_TIME = 4
 # How many bytes of blobs may be in use, in times of what reads may keep.
@@ -68,6 +70,7 @@ def open_hosted(
     limits: Limits | None = None,
     options: Mapping[str, str] | None = None,
     require_all: bool = False,
+    embedder: Embedder | None = None,
 ) -> Hosted:
     """Open every graph, some at a time. One that cannot be served is left out, unless all are required.
 
@@ -76,13 +79,13 @@ def open_hosted(
     limits = limits or Limits()
     memory = Memory(limits.cache or default_budget())
     with ThreadPoolExecutor(_OPENED_AT_A_TIME) as pool:
-        outcomes = list(pool.map(lambda item: _open(item, identities, options, memory), hosting.graphs))
+        outcomes = list(pool.map(lambda item: _open(item, identities, options, memory, embedder), hosting.graphs))
     hosted = Hosted(
         {item.id: item for item in outcomes if isinstance(item, HostedGraph)},
         identities,
-        None if hosting.policy is None else Gate(hosting.policy),
+        None if hosting.policy is None else Gate(hosting.policy).prepare(),
         {
-            source.id: outcome.message
+            source.id: _reason(outcome)
             for source, outcome in zip(hosting.graphs, outcomes, strict=True)
             if isinstance(outcome, OmnigraphError)
         },
@@ -101,8 +104,14 @@ def open_hosted(
 
 
 def _open(
-    source: GraphSource, identities: Identities, options: Mapping[str, str] | None, memory: Memory
+    source: GraphSource,
+    identities: Identities,
+    options: Mapping[str, str] | None,
+    memory: Memory,
+    embedder: Embedder | None,
 ) -> HostedGraph | OmnigraphError:
+    if source.trouble is not None:
+        return source.trouble
     try:
         # Also without clients: what does not check is not served to anybody.
         queries = (
@@ -111,12 +120,21 @@ def _open(
             else read_stored(source.queries, source.read_schema(options), options)
         )
         policy = source.policy or (_read_only(identities) if identities else None)
-        reader = Reader(memory)
-        graph = open_with(reader, source.uri, storage_options=options, policy=policy, graph_id=source.id)
+        # Now, and not in the first request, which would keep all others waiting.
+        gate = None if policy is None else Gate(policy, source.id).prepare()
+        reader = Reader(memory, embedder)
+        graph = open_with(reader, source.uri, storage_options=options, gate=gate)
     except OmnigraphError as error:
         return error
-    gate = None if policy is None else Gate(policy, source.id)
     return HostedGraph(source.id, graph, gate, queries, reader=reader)
+
+
+def _reason(error: OmnigraphError) -> str:
+    """Why a graph is not served, in one line; of a text with its place, as `omnigraph lint` tells it."""
+    where = ""
+    if isinstance(error, LanguageError):
+        where = f"{error.diagnostics[0].file}:{error.line}:{error.column}: "
+    return f"{where}{error.message}" + ("" if error.hint is None else f" ({error.hint})")
 
 
 def _read_only(identities: Identities) -> PolicyBundle:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from omnigraph.client.entry import check_token
 from omnigraph.errors import InvalidInput
 from omnigraph.server.failures import Refused
 
@@ -42,6 +43,12 @@ class Identities:
                 raise InvalidInput(f"bearer tokens: actor {actor!r} has characters that cannot be shown")
             if not token.strip():
                 raise InvalidInput(f"bearer tokens: the token of actor '{actor}' is blank")
+            try:
+                check_token(token)
+            except InvalidInput as error:
+                raise InvalidInput(
+                    f"bearer tokens: the token of actor '{actor}' cannot be sent", hint=error.message
+                ) from None
             if actor in seen:
                 raise InvalidInput(f"bearer tokens: actor '{actor}' has two tokens")
             digest = _digest(token.strip())
@@ -100,7 +107,7 @@ def read_identities(environment: Mapping[str, str]) -> Identities:
 
 def _read_file(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{PREFIX}S_FILE: {path} cannot be read") from error
 

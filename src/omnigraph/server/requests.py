@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote
 
 from anyio import CapacityLimiter, move_on_after, to_thread
-from fastapi import Depends
+from fastapi import Depends, Path
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator
@@ -287,8 +287,12 @@ def _identify(request: Request) -> Call:
     return Call(request, actor, found, request.app.state.admission)
 
 
+# Looked at before anything else, so this only tells: here it would be judged before it is decoded.
+GraphId = Annotated[str, Path(alias="graph_id", json_schema_extra={"pattern": "^[a-zA-Z0-9-]{1,64}$"})]
+
+
 # What is no coroutine, the framework runs on a thread of its own.
-async def _call(request: Request) -> Call:
+async def _call(request: Request, _graph_id: GraphId) -> Call:
     found: Call = request.state.call
     return found
 

@@ -95,7 +95,9 @@ def refuse_unknown(request: Request, known: frozenset[str]) -> None:
     seen: set[str] = set()
     for name, _ in request.query_params.multi_items():
         if name not in known:
-            raise InvalidInput(f"unknown query parameter '{name[:80]}'", hint=f"known are {sorted(known)}")
+            raise InvalidInput(
+                f"unknown query parameter '{name[:80]}'", hint=f"known are {', '.join(sorted(known))}"
+            )
         if name in seen and name not in REPEATABLE:
             raise InvalidInput(f"query parameter '{name}' is given more than once")
         seen.add(name)

@@ -9,17 +9,26 @@ from typing import IO, Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from omnigraph.api.upload_lines import BATCHES, ROWS, STREAM, TABLE, bounded_lines, read_lines
+from omnigraph.api.upload_lines import (
+    BATCHES,
+    ROWS,
+    STREAM,
+    TABLE,
+    TYPED_ROWS,
+    bounded_lines,
+    read_lines,
+)
 from omnigraph.errors import InvalidInput
 from omnigraph.server.uploads import Part, too_much
 from omnigraph.write.columnar import checked_batch
+from omnigraph.write.frames import TypedRows
 from omnigraph.write.tabular import arrow_errors, guarded
 
 RECORDS: Final = "records"
 MAPPING: Final = "mapping"
 # A mapping is read whole.
 MAPPING_BYTES: Final = 1 << 20
-_ALONE = frozenset({ROWS, TABLE, BATCHES, STREAM})
+_ALONE = frozenset({ROWS, TYPED_ROWS, TABLE, BATCHES, STREAM})
 
 
 @contextmanager
@@ -55,8 +64,9 @@ def _source(parts: Sequence[Part], opened: ExitStack) -> Any:
     match first.kind:
         case kind if kind == STREAM:
             return _Named(opened.enter_context(first.path.open("rb")), first.label)
-        case kind if kind == ROWS:
-            return read_lines(bounded_lines(opened.enter_context(first.path.open("rb"))))
+        case kind if kind in (ROWS, TYPED_ROWS):
+            rows = read_lines(bounded_lines(opened.enter_context(first.path.open("rb"))))
+            return rows if kind == ROWS else TypedRows(rows)
         case kind if kind == TABLE:
             return _table(first, opened)
         case kind if kind == BATCHES:

@@ -8,6 +8,7 @@ disagree about are refused here instead of leading to two different places.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ __all__ = ["Location", "Scheme"]
 Scheme = Literal["file", "memory", "s3"]
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
+_BROKEN_URL = re.compile(r"^(file|memory|s3|https?):/", re.IGNORECASE)
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 # Lance reads these addresses as URLs, obstore as plain keys.
 _AMBIGUOUS = re.compile(r"[\x00-\x1f\x7f%?#\\]")
@@ -44,12 +46,15 @@ class Location:
     path: str
 
     @classmethod
-    def parse(cls, uri: str) -> Location:
+    def parse(cls, uri: str | os.PathLike[str]) -> Location:
         """The location that a user's address names; a relative path counts from the working directory.
 
-        Raises `InvalidInput` for another scheme, a missing bucket or name, and characters that have a second
-        meaning in URLs. Nothing is looked up except the links on a local path.
+        An object of `pathlib` names a local path. Raises `InvalidInput` for another scheme, a missing bucket or
+        name, and characters that have a second meaning in URLs. Nothing is looked up except the links on a local
+        path.
         """
+        if not isinstance(uri, str):
+            return cls._of_path(uri)
         if not uri:
             raise InvalidInput("the address of the graph is empty")
         match = _SCHEME.match(uri)
@@ -59,7 +64,7 @@ class Location:
         if scheme == "file":
             host, slash, path = rest.partition("/")
             if host not in ("", "localhost") or not slash:
-                raise InvalidInput(f"`{uri}` names a file on another host", hint="write file:///path")
+                raise InvalidInput(f"`{_shown(uri)}` names a file on another host", hint="write file:///path")
             return cls._local(unquote("/" + path), uri)
         if scheme in ("s3", "memory"):
             return cls._remote("s3" if scheme == "s3" else "memory", rest, uri)
@@ -68,21 +73,35 @@ class Location:
         )
 
     @classmethod
+    def _of_path(cls, given: object) -> Location:
+        path = os.fspath(given) if isinstance(given, os.PathLike) else None
+        if not isinstance(path, str):
+            raise InvalidInput(f"an address is a text or a path, not a value of {type(given).__name__}")
+        if _BROKEN_URL.match(path):
+            # Two slashes are one in a path, so that this would be a local folder of an odd name.
+            raise InvalidInput(f"`{path}` is no path", hint="give an address with :// as a text")
+        return cls._local(path, path)
+
+    @classmethod
     def _local(cls, path: str, uri: str) -> Location:
         if "\0" in path:
             raise InvalidInput(f"`{uri!r}` is not a path")
-        return cls("file", "", str(Path(path).resolve()))
+        try:
+            return cls("file", "", str(Path(path).resolve()))
+        except (OSError, RuntimeError) as error:
+            # The latter is how links that lead in a circle are told before Python 3.13.
+            raise InvalidInput(f"`{uri}` cannot be followed: {error}") from error
 
     @classmethod
     def _remote(cls, scheme: Scheme, rest: str, uri: str) -> Location:
         authority, _, path = rest.partition("/")
         if not _NAME.match(authority):
             what = "bucket" if scheme == "s3" else "name"
-            raise InvalidInput(f"`{uri}` has no valid {what}", hint=f"write {scheme}://{what}/prefix")
+            raise InvalidInput(f"`{_shown(uri)}` has no valid {what}", hint=f"write {scheme}://{what}/prefix")
         segments = [segment for segment in path.split("/") if segment]
         if any(segment in (".", "..") for segment in segments) or _AMBIGUOUS.search(path):
             raise InvalidInput(
-                f"`{uri}` has a prefix that storage libraries read differently",
+                f"`{_shown(uri)}` has a prefix that storage libraries read differently",
                 hint="avoid . and .. segments, %, ?, #, backslashes and control characters",
             )
         return cls(scheme, authority, "/".join(segments))
@@ -114,3 +133,12 @@ class Location:
 
     def __str__(self) -> str:
         return self.uri
+
+
+def _shown(uri: str) -> str:
+    """An address for messages: without a user and a password, which may have slashes in them."""
+    scheme, separator, rest = uri.partition("://")
+    _, at, place = rest.rpartition("@")
+    if at:
+        return f"{scheme}{separator}…@{place}"
+    return f"{scheme}{separator}…" if ":" in rest.partition("/")[0] else uri

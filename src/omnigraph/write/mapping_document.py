@@ -59,9 +59,9 @@ class Document:
         """A value that must be names with values."""
         if not isinstance(value, Mapping):
             raise self.refusal(way, f"names with values expected, got {_kind(value)}")
-        odd = next((name for name in value if not isinstance(name, str)), None)
-        if odd is not None:
-            raise self.refusal(way, f"a name is a text, got {odd!r}", hint="put it in quotes")
+        for name in value:
+            if not isinstance(name, str):
+                raise self.refusal(way, f"a name is a text, got {name!r}", hint="put it in quotes")
         return value
 
     def text(self, way: Way, value: Any) -> str:
@@ -139,6 +139,10 @@ def _written_out(node: yaml.Node, known: dict[int, float]) -> float:
 
 
 def _find_lines(document: Document, way: Way, node: yaml.Node, lines: dict[Way, int]) -> None:
+    """Note the line of every name; one that stands twice in one place is refused, since the last would win."""
+    if isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            _find_lines(document, (*way, str(number)), item, lines)
     if not isinstance(node, yaml.MappingNode):
         return
     for key, value in node.value:
