@@ -189,7 +189,8 @@ def test_who_may_not_change_a_protected_branch_takes_nothing_from_its_history(tm
     kept, old, gone = (f"node {name} {{ name: String @key }}\n" for name in ("Kept", "Old", "Gone"))
     ann = og.init(str(tmp_path / "g"), kept + old + gone, actor="ann", policy=policy)
     rows = [{"name": "x"}]
-    early = ann.load({"Old": rows, "Gone": rows}).commit.id
+    ann.load({"Old": rows, "Gone": rows})
+    early = ann.commits()[0].id
     ann.schema.apply(kept + gone)
     bob = ann.acting_as("bob")
     bob.branches.create("mine", at=early)

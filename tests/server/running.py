@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.stored_queries import QueryPlaces
 from omnigraph.policy.bundle import PolicyBundle, read_bundle
 from omnigraph.server.answers import Failure
 from omnigraph.server.app import create_app
@@ -145,7 +146,8 @@ def people_graph(id_: str, policy: Mapping[str, Any] | None, queries: Path | Non
     uri = f"memory://server-{uuid4().hex}"
     with og.init(uri, SCHEMA) as graph:
         graph.load([json.loads(line) for line in PEOPLE.splitlines()])
-    return GraphSource(id_, uri, queries, bundle(policy))
+    places = None if queries is None else QueryPlaces((queries,))
+    return GraphSource(id_, uri, places, bundle(policy))
 
 
 def rows(client: httpx.Client, **body: Any) -> list[dict[str, Any]]:

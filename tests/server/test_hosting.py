@@ -145,7 +145,7 @@ def test_a_folder_serves_the_graphs_in_it(tmp_path: Path) -> None:
         {"graphs": {"policies": {"uri": "x"}}},
         {"graphs": {"a": {}}},
         {"graphs": {"a": {"uri": 7}}},
-        {"graphs": {"a": {"uri": "x", "schema": "y"}}},
+        {"graphs": {"a": {"uri": "x", "model": "y"}}},
         {"graphs": {}, "other": 1},
         {"graphs": {"a": {"uri": " "}}},
         {"graphs": {"a": {"uri": "~/x"}}},
@@ -162,11 +162,11 @@ def test_a_configuration_that_is_not_understood_is_refused(tmp_path: Path, docum
 
 def test_a_mistake_in_a_configuration_is_told_with_its_line_and_what_is_known(tmp_path: Path) -> None:
     path = tmp_path / "serve.yaml"
-    path.write_text("graphs:\n  a:\n    uri: x\n    schema: y\n", encoding="utf-8")
+    path.write_text("graphs:\n  a:\n    uri: x\n    model: y\n", encoding="utf-8")
     with pytest.raises(InvalidInput) as caught:
         read_hosting(path)
-    assert caught.value.message == f"{path}, line 4: graphs.a.schema: unknown member 'schema'"
-    assert caught.value.hint == "known are uri, queries, policy"
+    assert caught.value.message == f"{path}, line 4: graphs.a.model: unknown member 'model'"
+    assert caught.value.hint == "known are uri, schema, queries, policy"
 
 
 @pytest.mark.parametrize("id_", ["yes", "~", "12:30", "01", "2026-01-01"])

@@ -19,6 +19,7 @@ from omnigraph.server.identity import Identities
 from tests.server.running import ADD, ALL, SCHEMA, Running, answer, names, refusal, running
 from tests.support.places import fresh_memory
 
+MOCK = {"OMNIGRAPH_EMBEDDINGS_MOCK": "1"}
 TWO = f"{ALL}\nquery other() {{ match {{ $p: Person }} return {{ $p.name }} }}"
 
 
@@ -181,15 +182,16 @@ def test_a_branch_has_its_own_schema_and_so_has_a_commit(client: httpx.Client) -
 
 def test_a_text_is_ranked_by_with_the_provider_of_the_server() -> None:
     schema = "node Doc { slug: String @key  v: Vector(3)? }"
-    mock = og.embedder_of({"OMNIGRAPH_EMBEDDINGS_MOCK": "1"})
-    near = mock.embed(["hello"], 3, None)[0].tolist()
+    near = og.embedder_of(MOCK).embed(["hello"], 3, None)[0].tolist()
     rows = [{"slug": "far", "v": [0.0, 0.0, 1.0]}, {"slug": "near", "v": near}]
     og.init(uri := fresh_memory(), schema).load({"Doc": rows})
     ask = "query q($t: String) { match { $d: Doc } return { $d.slug as s } order { nearest($d.v, $t) } limit 1 }"
     body = {"query": ask, "params": {"t": "hello"}}
     source = Hosting((GraphSource("team", uri),))
-    with running(open_hosted(source, Identities.of({}), embedder=mock)) as server, server.client() as client:
+    with (
+        running(open_hosted(source, Identities.of({}), environment=MOCK)) as server,
+        server.client() as client,
+    ):
         assert client.post("/query", json=body).json()["rows"] == [{"s": "near"}]
-    none = og.embedder_of({})
-    with running(open_hosted(source, Identities.of({}), embedder=none)) as server, server.client() as client:
+    with running(open_hosted(source, Identities.of({}))) as server, server.client() as client:
         assert "needs a key" in refusal(client.post("/query", json=body), 400)["error"]

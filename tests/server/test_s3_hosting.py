@@ -8,6 +8,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.hosting import read_hosting
+from omnigraph.api.stored_queries import QueryPlaces
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.server.hosting import open_hosted
 from omnigraph.server.identity import Identities
@@ -76,7 +77,7 @@ def test_paths_of_a_file_in_a_bucket_may_go_up_and_never_out_of_it(s3: Bucket) -
     document = {"graphs": graphs, "policy": "../../policies/server.json"}
     hosting = read_hosting(put(s3, "live/eu/served.json", json.dumps(document)), s3.options)
     assert [item.uri for item in hosting.graphs] == [f"{s3.uri}/live/eu/g"] * 2
-    assert hosting.graphs[0].queries == f"{s3.uri}/live/queries/team"
+    assert hosting.graphs[0].queries == QueryPlaces((f"{s3.uri}/live/queries/team",))
     assert hosting.policy is not None
     for uri in ("../../../g", "../../..", "/srv/g"):
         outside = put(s3, "live/eu/outside.json", json.dumps({"graphs": {"a": {"uri": uri}}}))

@@ -1,9 +1,10 @@
-"""Stored queries: what a folder of ``.gq`` files registers for a graph, checked before it is served."""
+"""Stored queries: what ``.gq`` files register for a graph, checked before it is served."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,17 +54,27 @@ class StoredQuery:
         }
 
 
-def read_stored(
-    folder: str | Path, schema: Schema, options: Mapping[str, str] | None = None
-) -> dict[str, StoredQuery]:
-    """Every query of every ``.gq`` file of a folder by name; the first that is not acceptable raises.
+@dataclass(frozen=True, slots=True)
+class QueryPlaces:
+    """Where the stored queries of a graph stand: folders, and files whose names end in ``.gq``.
 
-    The folder is a path, or the address of one in a store that is reached with `options`.
+    Each is a path, or an address in a store. All queries of them count, or, with `names`, those alone.
     """
+
+    places: tuple[str | Path, ...]
+    names: frozenset[str] | None = None
+
+
+def read_stored(
+    where: QueryPlaces, schema: Schema, options: Mapping[str, str] | None = None
+) -> dict[str, StoredQuery]:
+    """Every stored query by name; the first that is not acceptable raises. `options` reach a store."""
     found: dict[str, StoredQuery] = {}
     places: dict[str, str] = {}
-    for source in query_files(folder, options):
+    for source in query_files(where, options):
         for query in parse_queries(source).queries:
+            if where.names is not None and query.name not in where.names:
+                continue
             line, column = source.position(query.span.start)
             place = f"{source.name}:{line}:{column}"
             first = places.setdefault(query.name, place)
@@ -73,27 +84,35 @@ def read_stored(
                     details={"query": query.name},
                 )
             found[query.name] = StoredQuery(query.name, source.text, check_query(query, schema, source))
+    for name in sorted((where.names or frozenset()) - found.keys()):
+        raise InvalidInput(f"there is no query '{name}' in the file that it is registered from")
     return dict(sorted(found.items()))
 
 
-def query_files(folder: str | Path, options: Mapping[str, str] | None = None) -> Iterator[Source]:
-    """The text of every ``.gq`` file of a folder, by name; `InvalidInput` where there is no folder, or no text."""
-    place = Location.parse(folder) if isinstance(folder, str) and "://" in folder else None
-    if place is None or place.is_local:
-        found = _local_files(Path(folder if place is None else place.path))
-    else:
-        found = _remote_files(str(folder), options or {})
-    for name, data in found:
+def query_files(where: QueryPlaces, options: Mapping[str, str] | None = None) -> Iterator[Source]:
+    """The text of every file, those of a folder by name; `InvalidInput` where there is none, or no text."""
+    for name, data in chain.from_iterable(_files(place, options or {}) for place in where.places):
         try:
             yield Source(data.decode("utf-8-sig"), name)
         except UnicodeDecodeError as error:
             raise InvalidInput(f"{name} cannot be read as text: {error}") from error
 
 
-def _local_files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    if not folder.is_dir():
-        raise InvalidInput(f"there is no folder of queries at {folder}")
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
+def _files(place: str | Path, options: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+    parsed = Location.parse(place) if isinstance(place, str) and "://" in place else None
+    if parsed is None or parsed.is_local:
+        return _local_files(Path(place if parsed is None else parsed.path))
+    return _remote_files(str(place), options)
+
+
+def _local_files(place: Path) -> Iterator[tuple[str, bytes]]:
+    if place.suffix == SUFFIX and not place.is_dir():
+        paths = [place]
+    elif place.is_dir():
+        paths = sorted(place.glob(f"*{SUFFIX}"))
+    else:
+        raise InvalidInput(f"there is no folder of queries at {place}")
+    for path in paths:
         try:
             yield str(path), path.read_bytes()
         except OSError as error:
@@ -103,6 +122,9 @@ def _local_files(folder: Path) -> Iterator[tuple[str, bytes]]:
 def _remote_files(uri: str, options: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
     store, key = ObjectStore.holding(uri, options)
     folder = key.strip("/")
+    if folder.endswith(SUFFIX):
+        yield uri, store.get(folder).data
+        return
     if not store.exists_any(folder):
         raise InvalidInput(f"there is no folder of queries at {uri}")
     for info in store.list(folder):

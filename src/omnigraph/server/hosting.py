@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
-from omnigraph.api.entry import open_with
+from omnigraph.api.entry import embedder_of, open_with
 from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.api.stored_queries import StoredQuery, read_stored
 from omnigraph.errors import InvalidInput, OmnigraphError
@@ -19,10 +20,10 @@ from omnigraph.read.cache import Memory
 from omnigraph.read.reader import Reader, default_budget
 from omnigraph.server.identity import Identities
 from omnigraph.server.limits import Limits
+from omnigraph.server.logs import LOGGER
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import Graph
-    from omnigraph.engine.embedding import Embedder
 
 _OPENED_AT_A_TIME = 4
 # How many bytes of blobs may be in use, in times of what reads may keep.
@@ -70,16 +71,20 @@ def open_hosted(
     limits: Limits | None = None,
     options: Mapping[str, str] | None = None,
     require_all: bool = False,
-    embedder: Embedder | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Hosted:
     """Open every graph, some at a time. One that cannot be served is left out, unless all are required.
 
-    What their reads keep is in one memory, whose size is one of the limits.
+    What their reads keep is in one memory, whose size is one of the limits. The environment names the embedding
+    provider, and has the keys of those that graphs have of their own.
     """
     limits = limits or Limits()
     memory = Memory(limits.cache or default_budget())
     with ThreadPoolExecutor(_OPENED_AT_A_TIME) as pool:
-        outcomes = list(pool.map(lambda item: _open(item, identities, options, memory, embedder), hosting.graphs))
+        open_ = partial(
+            _open, identities=identities, options=options, memory=memory, environment=environment or {}
+        )
+        outcomes = list(pool.map(open_, hosting.graphs))
     hosted = Hosted(
         {item.id: item for item in outcomes if isinstance(item, HostedGraph)},
         identities,
@@ -108,11 +113,13 @@ def _open(
     identities: Identities,
     options: Mapping[str, str] | None,
     memory: Memory,
-    embedder: Embedder | None,
+    environment: Mapping[str, str],
 ) -> HostedGraph | OmnigraphError:
     if source.trouble is not None:
         return source.trouble
     try:
+        if source.make(options):
+            LOGGER.info("graph was made", extra={"fields": {"graph_id": source.id}})
         # Also without clients: what does not check is not served to anybody.
         queries = (
             {}
@@ -122,7 +129,8 @@ def _open(
         policy = source.policy or (_read_only(identities) if identities else None)
         # Now, and not in the first request, which would keep all others waiting.
         gate = None if policy is None else Gate(policy, source.id).prepare()
-        reader = Reader(memory, embedder)
+        own = source.embedding
+        reader = Reader(memory, embedder_of(environment if own is None else own.environment(environment)))
         graph = open_with(reader, source.uri, storage_options=options, gate=gate)
     except OmnigraphError as error:
         return error

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omnigraph.api.entry import embedder_of
 from omnigraph.api.hosting import Hosting, read_hosting
 from omnigraph.errors import InvalidInput
 from omnigraph.server.app import create_app
@@ -68,7 +67,7 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
             limits=limits,
             options=storage,
             require_all=require_all,
-            embedder=embedder_of(environment),
+            environment=environment,
         )
         for id_, reason in hosted.quarantined.items():
             LOGGER.error("graph is not served", extra={"fields": {"graph_id": id_, "reason": reason}})

@@ -85,6 +85,16 @@ def _kind(value: Any) -> str:
 
 def read_document(path: str | Path, options: StorageOptions) -> tuple[Document, str]:
     """The document in a file, and the folder that its paths are relative to."""
+    text, base = _text_in(path, options)
+    return _parse(str(path), text), base
+
+
+def read_text(path: str | Path, options: StorageOptions) -> str:
+    """The text of a file, on a disk or in a store."""
+    return _text_in(path, options)[0]
+
+
+def _text_in(path: str | Path, options: StorageOptions) -> tuple[str, str]:
     name = str(path)
     if isinstance(path, str) and name.partition("://")[0].lower() in ("s3", "memory") and "://" in name:
         store, key = ObjectStore.holding(name, options)
@@ -99,7 +109,7 @@ def read_document(path: str | Path, options: StorageOptions) -> tuple[Document, 
         except OSError as error:
             raise StorageError(f"`{name}` cannot be read: {error}", details={"source": name}) from error
     try:
-        return _parse(name, data.decode("utf-8-sig")), base
+        return data.decode("utf-8-sig"), base
     except UnicodeDecodeError as error:
         raise InvalidInput(f"`{name}` is no text in UTF-8", details={"source": name}) from error
 

@@ -1,0 +1,165 @@
+"""Files that say with which schema a graph begins, which queries it has, and what a cluster consists of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import omnigraph as og
+from omnigraph.api.hosting import read_hosting
+from omnigraph.errors import InvalidInput
+from omnigraph.server.hosting import Hosted, open_hosted
+from omnigraph.server.identity import Identities
+from tests.server.running import LISTING, POLICY, SCHEMA, STORED, TOKENS, names, running
+
+KNOWN = Identities.of(TOKENS)
+CLUSTER: dict[str, Any] = {
+    "version": 1,
+    "metadata": {"name": "company"},
+    "state": {"backend": "cluster", "lock": True},
+    "providers": {"embedding": {"default": {"kind": "mock"}}},
+    "graphs": {"team": {"schema": "team.pg", "queries": "queries/", "embedding_provider": "default"}},
+    "policies": {
+        "base": {"file": "team.policy.yaml", "applies_to": ["graph.team"]},
+        "server": {"file": "server.policy.yaml", "applies_to": ["cluster"]},
+    },
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "team.pg").write_text(SCHEMA)
+    (tmp_path / "queries").mkdir()
+    (tmp_path / "queries" / "people.gq").write_text(STORED)
+    (tmp_path / "team.policy.yaml").write_text(yaml.safe_dump(POLICY))
+    (tmp_path / "server.policy.yaml").write_text(yaml.safe_dump(LISTING))
+    return tmp_path
+
+
+def host(folder: Path, document: Any, name: str = "serve.yaml") -> Hosted:
+    (folder / name).write_text(yaml.safe_dump(document))
+    return open_hosted(read_hosting(folder / name), KNOWN)
+
+
+def test_a_graph_that_is_not_there_is_made_with_its_schema_and_kept_from_then_on(folder: Path) -> None:
+    document = {"graphs": {"team": {"uri": "team.omni", "schema": "team.pg", "policy": "team.policy.yaml"}}}
+    hosted = host(folder, document)
+    with running(hosted) as server, server.client("ann") as client:
+        assert names(client) == []
+        assert (
+            client.post("/load", json={"data": '{"type":"Person","data":{"name":"Cy"}}'}).status_code == 200
+        )
+    hosted.close()
+    (folder / "team.pg").write_text("node Other { name: String @key }")
+    with running(host(folder, document)) as server, server.client("ann") as client:
+        assert names(client) == ["Cy"]
+
+
+@pytest.mark.parametrize(
+    ("queries", "found"),
+    [
+        ("queries", ["everybody", "hire", "older"]),
+        ("queries/people.gq", ["everybody", "hire", "older"]),
+        (["queries/people.gq"], ["everybody", "hire", "older"]),
+        ({"hire": {"file": "queries/people.gq"}}, ["hire"]),
+        ([], []),
+    ],
+    ids=str,
+)
+def test_stored_queries_stand_in_a_folder_in_files_or_under_their_names(
+    folder: Path, queries: Any, found: list[str]
+) -> None:
+    hosted = host(folder, {"graphs": {"team": {"uri": "t.omni", "schema": "team.pg", "queries": queries}}})
+    assert list(hosted.graphs["team"].queries) == found
+
+
+@pytest.mark.parametrize(
+    ("queries", "text"),
+    [
+        ({"hire": {"file": "queries"}}, "must name the .gq file"),
+        ({"hire": {}}, "must name the .gq file"),
+        ({"hire": "queries/people.gq"}, "names with values expected"),
+        ([5], "a text expected"),
+    ],
+    ids=str,
+)
+def test_queries_that_are_named_otherwise_are_refused(folder: Path, queries: Any, text: str) -> None:
+    with pytest.raises(InvalidInput, match=text):
+        host(folder, {"graphs": {"team": {"uri": "t.omni", "queries": queries}}})
+
+
+def test_a_name_without_its_query_keeps_the_graph_from_being_served(folder: Path) -> None:
+    queries = {"fire": {"file": "queries/people.gq"}}
+    graphs = {
+        "team": {"uri": "t.omni", "schema": "team.pg"},
+        "odd": {"uri": "o.omni", "schema": "team.pg", "queries": queries},
+    }
+    hosted = host(folder, {"graphs": graphs})
+    assert hosted.quarantined == {"odd": "there is no query 'fire' in the file that it is registered from"}
+
+
+def test_a_cluster_is_served_from_its_folder(folder: Path) -> None:
+    (folder / "cluster.yaml").write_text(yaml.safe_dump(CLUSTER))
+    hosted = open_hosted(read_hosting(folder), KNOWN)
+    assert (folder / "graphs" / "team.omni").is_dir()
+    with running(hosted) as server:
+        with server.client("bob") as client:
+            assert names(client) == []
+            assert client.post("/queries/everybody", json={}).json()["rows"] == []
+        with server.client("eve") as client:
+            assert client.get("/branches").status_code == 403
+        with server.client("ann", prefix="") as client:
+            assert [item["graph_id"] for item in client.get("/graphs").json()["graphs"]] == ["team"]
+
+
+def test_a_graph_of_a_cluster_has_the_provider_that_is_named_for_it(folder: Path) -> None:
+    (folder / "team.pg").write_text("node Doc { slug: String @key  v: Vector(3)? }")
+    graphs = {"docs": {"schema": "team.pg", "embedding_provider": "provider.embedding.default"}}
+    hosted = host(folder, {"version": 1, "graphs": graphs, "providers": CLUSTER["providers"]}, "cluster.yaml")
+    near = og.embedder_of({"OMNIGRAPH_EMBED_PROVIDER": "mock"}).embed(["tea"], 3, None)[0].tolist()
+    graph = hosted.graphs["docs"].graph.acting_as("ann")
+    og.open(graph.uri).load({"Doc": [{"slug": "a", "v": near}]})
+    ask = 'query q() { match { $d: Doc } return { $d.slug as s } order { nearest($d.v, "tea") } limit 1 }'
+    assert graph.query(ask).rows() == [{"s": "a"}]
+
+
+def changed(**members: Any) -> dict[str, Any]:
+    return {**CLUSTER, **members}
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        (changed(version=2), "must be 1"),
+        (changed(version=True), "must be 1"),
+        (changed(pipelines={}), "unknown member 'pipelines'"),
+        (changed(graphs={"team": {}}), "names no schema"),
+        (changed(graphs={"te_am": {"schema": "team.pg"}}), "is not a graph id"),
+        (
+            changed(graphs={"team": {"schema": "team.pg", "embedding_provider": "x"}}),
+            "no embedding provider 'x'",
+        ),
+        (
+            changed(graphs={"team": {"schema": "team.pg", "external_blobs": {}}}),
+            "unknown member 'external_blobs'",
+        ),
+        (changed(policies={"a": {"applies_to": ["cluster"]}}), "names no file"),
+        (changed(policies={"a": {"file": "team.policy.yaml", "applies_to": ["gone"]}}), "no graph 'gone'"),
+        (
+            changed(policies={"a": {"file": "team.policy.yaml", "applies_to": ["team", "graph.team"]}}),
+            "has a policy already",
+        ),
+        (changed(providers={"embedding": {"a": {"api_key": "s3cret"}}}), "a key does not stand in a file"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_cluster_that_makes_no_sense_is_refused_with_its_place(
+    folder: Path, document: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(InvalidInput, match=text) as caught:
+        host(folder, document, "cluster.yaml")
+    assert "s3cret" not in str(caught.value)
+    assert not (folder / "graphs").exists()
