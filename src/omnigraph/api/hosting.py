@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -224,7 +225,7 @@ def _cluster(document: Document, base: str, options: Mapping[str, str] | None) -
     sources = {}
     for id_ in graphs:
         way = ("graphs", id_)
-        document.checked(way, lambda id_=id_: check_graph_id(id_))
+        document.checked(way, partial(check_graph_id, id_))
         members = _members(document, way, graphs[id_], ("schema", "queries", "embedding_provider"))
         schema = _path(document, (*way, "schema"), members, base)
         if schema is None:
@@ -252,9 +253,7 @@ def _cluster(document: Document, base: str, options: Mapping[str, str] | None) -
         for scope in document.texts((*way, "applies_to"), members.get("applies_to")):
             id_ = scope.removeprefix("graph.")
             if scope == "cluster" and server is None:
-                server = document.checked(
-                    way, lambda file=file: read_policy(file, options, binding="cluster")
-                )
+                server = document.checked(way, partial(read_policy, file, options, binding="cluster"))
             elif id_ in sources and sources[id_].policy is None:
                 sources[id_] = _bound(sources[id_], file, options)
             elif scope == "cluster" or id_ in sources:
