@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.graph.intents import Intent
 from omnigraph.graph.repository import Repository
-from tests.faults.conftest import Cuts
+from tests.faults.conftest import Cuts, wanted_cuts
 from tests.support.abandoned import PLIGHTS, SWAP, abandon, is_published, pending_intent
 from tests.support.crash import Run, copy_graph, run_traced
 from tests.support.workload import (
@@ -28,7 +28,23 @@ from tests.support.workload import (
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-@pytest.mark.parametrize("kind", ["init", *(kind for kind in KINDS if kind != "heal")])
+EVERY = ["init", *(kind for kind in KINDS if kind != "heal")]
+# Kinds that write alike have one of them here.
+SAMPLE = [
+    "init",
+    "append",
+    "delete",
+    "mixed",
+    "index",
+    "bulk",
+    "bulk-on-a-branch",
+    "delete-branch",
+    "rewrite",
+    "fold-and-trim-the-log",
+]
+
+
+@pytest.mark.parametrize("kind", SAMPLE if wanted_cuts() == "sample" else EVERY)
 def test_a_writer_that_dies_leaves_the_state_before_or_after(
     kind: str, tmp_path: Path, settings: Callable[[Setting], Path], cuts: Cuts
 ) -> None:

@@ -39,11 +39,19 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_600)]
 WAYS: Final[tuple[How | int, ...]] = (503, 403, "reset", "drop", "applied_500", "hang", "late")
 # One attempt at everything, so that a single fault reaches our code instead of a retry below it.
 IMPATIENT: Final = {"max_retries": "0", "timeout": "400ms", "retry_timeout": "1s"}
-SAMPLE: Final = [name for name in KINDS if name not in ("heal", "fold-and-trim-the-log")] + [
-    "merge-other-types",
+EVERY: Final = [name for name in KINDS | MERGE_KINDS if name not in ("heal", "fold-and-trim-the-log")]
+SAMPLE: Final = [
+    "append",
+    "upsert",
+    "delete",
+    "mixed",
+    "overwrite",
+    "bulk",
+    "index",
+    "create-branch",
+    "fold-the-log",
     "merge-and-delete",
 ]
-EVERY: Final = [*SAMPLE, *(name for name in MERGE_KINDS if name not in SAMPLE)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 CASES = [case for case in load_cases() if case.error is None]
-# Every tenth one; with `OMNIGRAPH_CUTS=all`, as `make faults` sets it, all of them.
-STEP = 1 if os.environ.get("OMNIGRAPH_CUTS") == "all" else 10
+# Every fifteenth one; with `OMNIGRAPH_CUTS=all`, as `make faults` sets it, all of them.
+STEP = 1 if os.environ.get("OMNIGRAPH_CUTS") == "all" else 15
 FILES = sorted({case.file for case in CASES})
 # Small queries take Spark longer to compile than to run. One part: there is nothing to divide.
 QUICK = {
