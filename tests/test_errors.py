@@ -129,6 +129,15 @@ def test_conflicts_and_violations_are_carried_as_data() -> None:
     assert ConstraintViolation("one", [{"id": "a"}]).violations == ({"id": "a"},)
 
 
+def test_a_violation_says_where_it_is_and_how_many_more_there_are() -> None:
+    first = {"message": "dst 'x' not found in City", "type": "edge:Lives", "line": 3, "source": "in.csv"}
+    error = errors.ConstraintViolation(str(first["message"]), [first], details={"violations": 300})
+    assert str(error) == "dst 'x' not found in City (Lives, in.csv, line 3, and 299 more)"
+    assert error.message == "dst 'x' not found in City"
+    assert str(errors.ConstraintViolation("2 violations: a, b", [first])) == "2 violations: a, b"
+    assert str(errors.ConstraintViolation("a", [{"message": "a", "type": "node:City"}])) == "a"
+
+
 def test_a_storage_error_is_permanent_unless_it_says_otherwise() -> None:
     assert not StorageError("disk is full").transient
     assert StorageError("timed out", transient=True).transient

@@ -19,9 +19,10 @@ complete or knows that there will be none. Where it failed, the error is the cau
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextvars import copy_context
-from datetime import datetime
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
@@ -29,10 +30,11 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 from omnigraph.aio_changes import AsyncChangeReads
 from omnigraph.aio_schemas import AsyncSchemaView
 from omnigraph.api import entry
-from omnigraph.api.access import Policy
-from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Recovery, Repair
+from omnigraph.api.access import Address, Policy
+from omnigraph.api.branches import Branches
+from omnigraph.api.commits import At, Branch, Commit, Index, Optimized, Receipt, Recovery, Repair
 from omnigraph.api.exports import ExportFormat
-from omnigraph.api.graph import Branches, Graph
+from omnigraph.api.graph import Graph
 from omnigraph.api.loads import LoadMode, LoadReceipt, Rejects
 from omnigraph.api.merges import Merged, Resolve
 from omnigraph.api.result import Result
@@ -41,7 +43,7 @@ from omnigraph.errors import InvalidInput
 from omnigraph.pipeline.engines import Engine
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import Future
 
     from omnigraph.aio_client import AsyncRemoteGraph
     from omnigraph.engine.embedding import Embedder
@@ -59,7 +61,7 @@ _WRITERS = 4
 
 
 def init(
-    uri: str,
+    uri: Address,
     schema: str | Path,
     *,
     actor: str | None = None,
@@ -88,7 +90,7 @@ def init(
 
 
 def open(  # noqa: A001 - the name is part of the API
-    uri: str,
+    uri: Address,
     mode: Literal["rw", "r"] = "rw",
     *,
     actor: str | None = None,
@@ -188,12 +190,12 @@ class AsyncGraph(AsyncChangeReads):
 
     async def query(
         self,
-        source: str,
+        source: str | Path,
         params: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
         engine: Engine = "auto",
         spark: Any = None,
     ) -> Result:
@@ -206,12 +208,12 @@ class AsyncGraph(AsyncChangeReads):
 
     async def dataframe(
         self,
-        source: str,
+        source: str | Path,
         params: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
         spark: Any = None,
     ) -> Any:
         """The rows of a read as a DataFrame of Spark; see `Graph.dataframe`."""
@@ -221,12 +223,12 @@ class AsyncGraph(AsyncChangeReads):
 
     async def explain(
         self,
-        source: str,
+        source: str | Path,
         params: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
     ) -> str:
         """How a read would be run; see `Graph.explain`."""
         return await self._threads.read(
@@ -236,10 +238,10 @@ class AsyncGraph(AsyncChangeReads):
     async def get(
         self,
         type_name: str,
-        id: str,  # noqa: A002 - the name is part of the API
+        id: str | int,  # noqa: A002 - the name is part of the API
         *,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
     ) -> dict[str, Any] | None:
         """One node or edge by its id, or None; see `Graph.get`."""
         return await self._threads.read(lambda: self._graph.get(type_name, id, branch=branch, at=at))
@@ -249,7 +251,7 @@ class AsyncGraph(AsyncChangeReads):
         target: str | Path | IO[str],
         *,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
         types: Sequence[str] | None = None,
         progress: Callable[[str, int], None] | None = None,
         format: ExportFormat = "ndjson",  # noqa: A002 - the name is part of the API
@@ -277,7 +279,7 @@ class AsyncGraph(AsyncChangeReads):
 
     async def mutate(
         self,
-        source: str,
+        source: str | Path,
         params: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
@@ -343,7 +345,7 @@ class AsyncGraph(AsyncChangeReads):
 
     async def revert(
         self,
-        commit_id: str,
+        commit_id: str | Commit,
         *,
         branch: str = "main",
         resolve: Resolve = None,
@@ -383,14 +385,14 @@ class AsyncGraph(AsyncChangeReads):
         """What became of bulk writes that were interrupted; see `Graph.recoveries`."""
         return await self._threads.read(lambda: self._graph.recoveries())
 
-    async def snapshot(self, branch: str = "main", at: str | datetime | Snapshot | None = None) -> Snapshot:
+    async def snapshot(self, branch: str = "main", at: At = None) -> Snapshot:
         """The state of a branch, or of a commit or moment; see `Graph.snapshot`."""
         return await self._threads.read(lambda: self._graph.snapshot(branch, at))
 
     # --- maintenance -------------------------------------------------------------------------------------
 
     async def cleanup(
-        self, keep: int | None = None, older_than: str | None = None, confirm: bool = False
+        self, keep: int | None = None, older_than: str | timedelta | None = None, confirm: bool = False
     ) -> dict[str, Any]:
         """Remove data that only old commits need; see `Graph.cleanup`."""
         return await self._threads.write(lambda: self._graph.cleanup(keep, older_than, confirm))
@@ -416,9 +418,7 @@ class AsyncGraph(AsyncChangeReads):
         """Settle what interrupted bulk writes left behind; see `Graph.repair`."""
         return await self._threads.write(lambda: self._graph.repair(confirm))
 
-    async def indexes(
-        self, *, branch: str = "main", at: str | datetime | Snapshot | None = None
-    ) -> list[Index]:
+    async def indexes(self, *, branch: str = "main", at: At = None) -> list[Index]:
         """The indexes, and how many rows each covers; see `Graph.indexes`."""
         return await self._threads.read(lambda: self._graph.indexes(branch=branch, at=at))
 
@@ -435,7 +435,7 @@ class AsyncBranches:
         return await self._threads.read(self._branches.list)
 
     async def create(
-        self, name: str, source: str = "main", *, at: str | datetime | None = None, actor: str | None = None
+        self, name: str, source: str = "main", *, at: At = None, actor: str | None = None
     ) -> Branch:
         """Make a branch at another's head, or at a commit or moment."""
         return await self._threads.write(lambda: self._branches.create(name, source, at=at, actor=actor))
@@ -518,33 +518,42 @@ class _Threads:
     """The threads of a handle, made as they are needed."""
 
     def __init__(self) -> None:
+        self._closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin without threads."""
         from concurrent.futures import ThreadPoolExecutor
 
         self._readers = ThreadPoolExecutor(_READERS, "omnigraph-read")
         self._writers = ThreadPoolExecutor(_WRITERS, "omnigraph-write")
-        self._closed = False
+        self._process = os.getpid()
 
     def close(self) -> None:
         """Let all calls finish, and take no more."""
         self._closed = True
-        for pool in (self._writers, self._readers):
-            pool.shutdown(wait=True)
+        if self._process == os.getpid():
+            for pool in (self._writers, self._readers):
+                pool.shutdown(wait=True)
 
     async def read(self, call: Callable[[], T], *, whole: bool = False) -> T:
         """What a call gives; cancelled, it is left to itself unless it leaves something behind."""
         import asyncio
 
-        job = self._submit(self._readers, call)
+        job = self._submit(call, writes=False)
         return await (_see_through(job) if whole else asyncio.wrap_future(job))
 
     async def write(self, call: Callable[[], T]) -> T:
         """What a call gives; cancelled, it is waited for if it has begun."""
-        return await _see_through(self._submit(self._writers, call))
+        return await _see_through(self._submit(call, writes=True))
 
-    def _submit(self, pool: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
+    def _submit(self, call: Callable[[], T], *, writes: bool) -> Future[T]:
         if self._closed:
             raise InvalidInput("the graph is closed", hint="open it again")
-        return pool.submit(copy_context().run, call)
+        if self._process != os.getpid():
+            # Threads do not survive a fork: in the child nobody would ever take the call.
+            self._begin()
+        return (self._writers if writes else self._readers).submit(copy_context().run, call)
 
 
 async def _see_through(job: Future[T]) -> T:

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from omnigraph.api.change_reads import ChangeReads
 from omnigraph.api.changes import Diff, Kind, Op, State
+from omnigraph.api.commits import Commit
 
 if TYPE_CHECKING:
     from omnigraph.aio import _Threads
@@ -39,7 +40,7 @@ class AsyncChangeReads:
 
     async def changes(
         self,
-        commit_id: str,
+        commit_id: str | Commit,
         *,
         kinds: Sequence[Kind] | None = None,
         types: Sequence[str] | None = None,

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.aio import AsyncGraph
-from omnigraph.api.commits import Receipt
+from omnigraph.api.commits import At, Receipt
 from omnigraph.api.result import Result
 from omnigraph.client.graph import RemoteGraph
 
 if TYPE_CHECKING:
     from omnigraph.aio import _Threads
     from omnigraph.client.stored import QueryEntry
-    from omnigraph.graph.snapshot import Snapshot
 
 
 class AsyncRemoteGraph(AsyncGraph):
@@ -38,7 +36,7 @@ class AsyncRemoteGraph(AsyncGraph):
         params: Mapping[str, Any] | None = None,
         *,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
         if_commit: str | None = None,
         expect_mutation: bool | None = None,
     ) -> Result | Receipt:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.api.commits import At
 from omnigraph.api.schemas import SchemaApplied, SchemaView
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class AsyncSchemaView:
         self._schema = schema
         self._threads = threads
 
-    async def source(self, branch: str = "main", at: str | datetime | None = None) -> str:
+    async def source(self, branch: str = "main", at: At = None) -> str:
         """The text of the schema that was accepted."""
         return await self._threads.read(lambda: self._schema.source(branch, at))
 

@@ -117,6 +117,23 @@ class ConstraintViolation(OmnigraphError):
         super().__init__(message, details=details, hint=hint)
         self.violations = tuple(dict(violation) for violation in violations)
 
+    def __str__(self) -> str:
+        """The message, and where it is that of the first violation alone, its place and how many more there are."""
+        around = self._around()
+        told = f"{self.message} ({', '.join(around)})" if around else self.message
+        return told if self.hint is None else f"{told}\nhint: {self.hint}"
+
+    def _around(self) -> list[str]:
+        first = self.violations[0] if self.violations else {}
+        if first.get("message") != self.message:
+            return []
+        found = [str(first["source"])] if first.get("source") else []
+        found += [f"line {first['line']}"] if first.get("line") is not None else []
+        more = self.details.get("violations", len(self.violations)) - 1
+        found += [f"and {more} more"] if more > 0 else []
+        kind = str(first.get("type", "")).rpartition(":")[2]
+        return [kind, *found] if found and kind and kind not in self.message else found
+
 
 class PermissionDenied(OmnigraphError):
     """The policy does not let this actor do this.

@@ -18,8 +18,9 @@ import pytest
 import omnigraph as og
 from omnigraph.aio import AsyncBranches, AsyncGraph, AsyncSchemaView
 from omnigraph.aio_changes import AsyncChangeReads
+from omnigraph.api.branches import Branches
 from omnigraph.api.change_reads import ChangeReads
-from omnigraph.api.graph import Branches, Graph
+from omnigraph.api.graph import Graph
 from omnigraph.api.schemas import SchemaView
 from tests.support.places import fresh_memory
 

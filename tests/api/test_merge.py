@@ -106,6 +106,21 @@ def test_an_expected_head_is_checked_even_when_there_is_nothing_to_merge(graph: 
         graph.branches.merge("fresh", if_commit=head(graph, "work"))
 
 
+def test_an_answer_to_a_question_that_nobody_asked_is_named_with_the_conflicts_that_remain(
+    graph: og.Graph,
+) -> None:
+    put(graph, person("Ann", age=2))
+    put(graph, person("Ann", age=3), branch="work")
+    with pytest.raises(MergeConflicts) as refused:
+        graph.branches.merge("work", resolve={"nope": "ours"})
+    assert refused.value.details == {"conflicts": 1, "unknown_conflicts": ["nope"]}
+    assert refused.value.hint is not None
+    assert refused.value.hint.endswith("; nope is none of them")
+    with pytest.raises(MergeConflicts) as refused:
+        graph.branches.merge("work")
+    assert refused.value.details == {"conflicts": 1}
+
+
 @pytest.mark.parametrize("names", [("main", "main"), ("work", "work"), (" work ", "work")])
 def test_a_branch_is_not_merged_into_itself(graph: og.Graph, names: tuple[str, str]) -> None:
     with pytest.raises(InvalidInput, match="branch_merge requires distinct source and target branches"):

@@ -19,7 +19,8 @@ from typing import Any, Final
 import pytest
 
 import omnigraph as og
-from omnigraph.api.graph import Branches, Graph
+from omnigraph.api.branches import Branches
+from omnigraph.api.graph import Graph
 from omnigraph.api.schemas import SchemaView
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
 from omnigraph.policy.bundle import BRANCH_ACTIONS, TARGET_ACTIONS, PolicyBundle, Rule, read_bundle

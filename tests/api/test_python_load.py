@@ -236,6 +236,35 @@ class TestChecks:
         found = (tmp_path / "rejects.ndjson").read_text(encoding="utf-8").splitlines()
         assert sorted(json.loads(line)["line"] for line in found) == [1, 3]
 
+    def test_rejects_that_could_not_be_written_are_refused_before_anything_is_read(
+        self, graph: og.Graph, tmp_path: Path
+    ) -> None:
+        def source() -> Any:
+            yield pytest.fail("the input was read")
+
+        with pytest.raises(og.errors.NotFound, match=r"no such folder: .*missing"):
+            graph.load(source(), rejects=tmp_path / "missing" / "r.ndjson")
+        with pytest.raises(og.errors.InvalidInput, match="rejected records cannot go to list") as caught:
+            graph.load(source(), rejects=[])  # type: ignore[arg-type]
+        assert "`append` of a list" in str(caught.value.hint)
+
+    def test_a_rejected_record_may_hold_what_is_no_text(self, graph: og.Graph, tmp_path: Path) -> None:
+        graph.load({"Person": pandas.DataFrame({"name": ["Ana", "\ud800"]})}, rejects=tmp_path)
+        (line,) = (tmp_path / "rejects.ndjson").read_text(encoding="utf-8").splitlines()
+        assert json.loads(line)["record"] == {"name": "\ud800"}
+
+    def test_an_error_names_its_file_once(self, graph: og.Graph, tmp_path: Path) -> None:
+        (tmp_path / "a.ndjson").write_text(LINES)
+        (tmp_path / "b.ndjson").write_text("oops\n")
+        with pytest.raises(og.errors.InvalidInput) as caught:
+            graph.load(tmp_path)
+        path = str(tmp_path / "b.ndjson")
+        assert caught.value.message.startswith(f"{path}: invalid strict JSON at line 1: ")
+        assert str(caught.value).count(path) == 1
+        (tmp_path / "p.csv").write_text("name,agee\nAna,1\n")
+        with pytest.raises(og.errors.InvalidInput, match=r"p\.csv: unknown column 'agee'"):
+            graph.load({"Person": tmp_path / "p.csv"})
+
     def test_without_rejects_one_bad_record_refuses_all(self, graph: og.Graph) -> None:
         with pytest.raises(og.OmnigraphError):
             graph.load(self.BAD)

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -53,11 +55,19 @@ class Outcome:
     output: str
 
 
-def run(*args: str, stdin: str | bytes = "", env: Mapping[str, str | None] | None = None) -> Outcome:
+def run(
+    *args: str, stdin: str | bytes | BufferedReader = "", env: Mapping[str, str | None] | None = None
+) -> Outcome:
     """Run the command line in this process."""
     runner = CliRunner(env={**SETTLED, **(env or {})})
     command = _command_line()
-    with runner.isolation(input=stdin) as (stdout, stderr, output):
+    with runner.isolation(input=stdin if isinstance(stdin, str | bytes) else None) as (
+        stdout,
+        stderr,
+        output,
+    ):
+        if not isinstance(stdin, str | bytes):
+            sys.stdin = TextIOWrapper(stdin)
         try:
             command.main(list(args), prog_name="omnigraph")
             code: Any = 0
@@ -67,6 +77,16 @@ def run(*args: str, stdin: str | bytes = "", env: Mapping[str, str | None] | Non
         sys.stderr.flush()
         texts = [stream.getvalue().decode("utf-8", "replace") for stream in (stdout, stderr, output)]
     return Outcome(code, *texts)
+
+
+def run_without(stream: Literal["stdin", "stdout"], *args: str) -> tuple[int, str]:
+    """Run the command line in this process as one that was started without a stream; gives its code and stderr."""
+    with CliRunner(env=SETTLED).isolation() as (_, stderr, _):
+        setattr(sys, stream, None)
+        with pytest.raises(SystemExit) as ended:
+            _command_line().main(list(args), prog_name="omnigraph")
+        sys.stderr.flush()
+        return int(ended.value.code or 0), stderr.getvalue().decode()
 
 
 @cache

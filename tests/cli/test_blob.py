@@ -60,6 +60,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place
         graph.load(RECORDS)
         commit = graph.snapshot().commit_id
         graph.load({"Photo": [{"name": "late", "data": "base64:AA=="}]})
+        graph.branches.create("文 5%")
     with running(open_hosted(Hosting((GraphSource("g", uri),)), Identities())) as server:
         yield {
             "direct": Place(["--store", uri], commit),
@@ -153,6 +154,10 @@ class TestStat:
     def test_a_commit_may_be_named(self, place: Place) -> None:
         found = json.loads(place.run("stat", *PHOTO, "--json", "--snapshot", place.commit).stdout)
         assert found["target"] == {"snapshot": place.commit, "resolved_snapshot": "manifest:main:v2"}
+
+    def test_a_branch_may_be_called_anything(self, place: Place) -> None:
+        found = json.loads(place.run("stat", *PHOTO, "--json", "--branch", "文 5%").stdout)
+        assert found["target"] == {"branch": "文 5%", "resolved_snapshot": "manifest:文 5%:v3"}
 
     def test_one_that_is_kept_elsewhere_has_an_address(self, place: Place) -> None:
         found = json.loads(place.run("stat", "node", "Photo", "far", "data", "--json").stdout)

@@ -14,6 +14,7 @@ from omnigraph.graph.repository import Repository
 from tests.cli.graphs import abandon_load, add_people, heal, make_graph
 from tests.cli.running import run
 
+ADD = 'query add() { insert Person { name: "Zoe" } }'
 RECOVERY = ("--filter", "actor=omnigraph:recovery")
 
 
@@ -31,6 +32,17 @@ def listed(*args: str) -> list[str]:
 
 def document(*args: str) -> Any:
     return json.loads(run("commit", "list", "g.omni", "--json", *args).stdout)
+
+
+def test_a_message_shows_when_there_is_one(genesis: str) -> None:
+    run("mutate", "-e", ADD, "--message", "first\n\x1b[2J", "--store", "g.omni")
+    made, before = document()["commits"]
+    id_ = made["graph_commit_id"]
+    assert (made["message"], before["graph_commit_id"]) == ("first\n\x1b[2J", genesis)
+    assert "message" not in before
+    assert listed()[0] == f"{id_} graph_branch=main graph_manifest_version=2 message=first\\n\\x1b[2J"
+    assert run("commit", "show", id_, "--uri", "g.omni").stdout.endswith("\nmessage: first\\n\\x1b[2J\n")
+    assert "message" not in run("commit", "show", genesis, "--uri", "g.omni").stdout
 
 
 def test_the_newest_commit_comes_first_and_an_actor_shows_when_there_is_one(genesis: str) -> None:

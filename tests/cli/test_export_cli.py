@@ -56,6 +56,11 @@ def test_a_file_is_there_whole_or_not_at_all() -> None:
     assert run("export", "g.omni", "--out", "all.jsonl", "--quiet").stderr == ""
     lost = run("export", "g.omni", "--out", "nowhere/all.jsonl")
     assert (lost.code, lost.stderr) == (1, "error: no such folder: nowhere\n")
+    unmade = run("export", "g.omni", "--out", "/proc/all.jsonl")
+    assert (unmade.code, unmade.stderr) == (
+        1,
+        "error: cannot write /proc/all.jsonl: no file can be made in /proc\n",
+    )
     run("export", "g.omni", "--out", "none.jsonl", "--type", "Nothing")
     assert not Path("none.jsonl").exists()
 

@@ -76,7 +76,31 @@ def test_wide_letters_count_twice() -> None:
 def test_what_moves_the_cursor_is_shown_instead() -> None:
     found = result("a\nb\x1b[2J")
     assert lines(found, "table")[3].startswith("a\\nb\\x1b[2J |")
-    assert lines(found, "kv")[2:3] == ["p.name: a\nb\\x1b[2J"]
+    assert lines(found, "kv")[2:3] == ["p.name: a\n  b\\x1b[2J"]
+
+
+def test_what_turns_text_around_or_hides_in_it_is_shown_instead() -> None:
+    found = result("ab\u202ecd", "ad\u200bmin", "ad\u200dmin", "\u2028")
+    shown = ["ab\\u202ecd", "ad\\u200bmin", "ad\\u200dmin", "\\u2028"]
+    assert [line.split(" |")[0].rstrip() for line in lines(found, "table")[3:]] == shown
+    assert lines(found, "kv")[2::4] == [f"p.name: {name}" for name in shown]
+    assert lines(found, "csv")[1] == "ab\u202ecd,5"
+
+
+@pytest.mark.parametrize(
+    "name", ["می\u200cخواهم", "\U0001f469\u200d\U0001f52c", "全角\u3000空白", "caf\u00e9\u00a0x"]
+)
+def test_how_a_language_is_written_is_left_alone(name: str) -> None:
+    assert lines(result(name), "kv")[2] == f"p.name: {name}"
+
+
+def test_no_value_looks_like_another_value_or_row() -> None:
+    assert lines(result("x\n\nrow 2\np.name: admin"), "kv") == [
+        "1 rows from branch main via q",
+        "row 1",
+        "p.name: x\n  \n  row 2\n  p.name: admin",
+        "size: 22",
+    ]
 
 
 def test_rows_by_key_are_numbered_and_apart() -> None:

@@ -25,6 +25,12 @@ def test_an_entity_is_shown_by_its_properties() -> None:
     assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "id: Ann\nage: null\nname: Ann\n", "")
 
 
+def test_a_value_of_several_lines_is_told_from_several_values() -> None:
+    add_people("g.omni", "Bob\nage: 7\x1b[2J")
+    outcome = run("get", "Person", "Bob\nage: 7\x1b[2J", *STORE)
+    assert outcome.stdout == "id: Bob\n  age: 7\\x1b[2J\nage: null\nname: Bob\n  age: 7\\x1b[2J\n"
+
+
 def test_an_edge_has_its_ends() -> None:
     run("mutate", "-e", 'query k() { insert Knows { from: "Ann", to: "Ann" } }', *STORE)
     id_ = json.loads(run("export", "g.omni", "--type", "Knows").stdout)["data"]["id"]

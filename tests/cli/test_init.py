@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -80,8 +81,41 @@ def test_a_place_inside_a_cluster_is_left_to_the_cluster(folder: Path) -> None:
     outcome = run("init", "--schema", "people.pg", "c/graphs/g.omni")
     assert (outcome.code, outcome.stdout) == (1, "")
     assert outcome.stderr.startswith("error: c/graphs/g.omni belongs to the cluster at ")
-    assert "`omnigraph cluster apply`" in outcome.stderr
+    assert outcome.stderr.endswith("by `cluster apply`, which this version does not have\n")
     assert not (folder / "c" / "graphs").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [("/proc/x.omni", "no such folder"), ("people.pg/x.omni", "not a folder")],
+)
+def test_a_place_that_cannot_be_made_is_refused_by_its_name(place: str, reason: str) -> None:
+    outcome = run("init", "--schema", "people.pg", place)
+    assert (outcome.code, outcome.stdout, outcome.stderr) == (
+        1,
+        "",
+        f"error: cannot write {place}: {reason}\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.EACCES, "permission denied"),
+        (errno.EROFS, "read-only file system"),
+        (errno.ENOSPC, "no space left"),
+    ],
+)
+def test_what_a_system_refuses_is_said_of_the_place(
+    number: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whoever runs the tests may be root, whom no permission stops.
+    def refuse(*_args: object, **_options: object) -> None:
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    outcome = run("init", "--schema", "people.pg", "new/g.omni")
+    assert (outcome.code, outcome.stderr) == (1, f"error: cannot write new/g.omni: {reason}\n")
 
 
 def test_a_folder_called_graphs_alone_is_no_cluster() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.cli import progress
 from tests.cli.graphs import add_people, make_graph
-from tests.cli.running import run, write
+from tests.cli.running import run, run_without, write
 
 PEOPLE = (
     '{"type": "Person", "data": {"name": "Ann", "age": 30}}\n{"type": "Person", "data": {"name": "Bob"}}\n'
@@ -28,6 +28,29 @@ def genesis(folder: Path) -> str:
     write(folder / "d.jsonl", RECORDS)
     write(folder / "spoilt.jsonl", SPOILT)
     return make_graph("g.omni")
+
+
+class Interrupting(io.RawIOBase):
+    """A file of which the reader is interrupted."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, _: object) -> int:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_load_says_so() -> None:
+    outcome = run(
+        "load", "--data", "-", "--mode", "append", "g.omni", stdin=io.BufferedReader(Interrupting())
+    )
+    assert (outcome.code, outcome.stdout, outcome.stderr) == (130, "", f"{TARGET}interrupted\n")
+    assert commits() == 1
+
+
+def test_no_stdin_is_not_an_empty_one() -> None:
+    found = run_without("stdin", "load", "--data", "-", "--mode", "overwrite", "g.omni")
+    assert found == (1, "error: there is no stdin to read from\n")
 
 
 def names(branch: str = "main") -> list[str]:

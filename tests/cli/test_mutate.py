@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.graphs import make_graph
-from tests.cli.running import run
+from tests.cli.running import run, run_without
 
 STORE = ("--store", "g.omni")
 ADD = "query add($n: String) { insert Person { name: $n } }"
@@ -33,6 +33,12 @@ def test_the_document_has_the_commit() -> None:
     assert (found["affected_nodes"], found["affected_edges"]) == (1, 0)
     assert found["commit"]["graph_manifest_version"] == 2
     assert found["actor_id"] is None
+
+
+def test_nothing_is_written_when_nobody_could_hear_of_it() -> None:
+    found = run_without("stdout", "mutate", "-e", ADD, "--params", '{"n": "Ann"}', *STORE, "--json")
+    assert found == (1, "error: cannot write the output: there is no stdout\n")
+    assert run("export", "g.omni").stdout == ""
 
 
 def test_what_matches_nothing_has_no_commit() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.cli.graphs import add_people, make_graph
-from tests.cli.running import COMMAND, run, run_process, write
+from tests.cli.running import COMMAND, run, run_process, run_without, write
 
 STORE = ("--store", "g.omni")
 ALL = "query all() { match { $p: Person } return { $p.name } order { $p.name } }"
@@ -28,7 +28,30 @@ def settle(text: str) -> None:
     write(Path("home/config.yaml"), text)
 
 
+def test_a_place_behind_a_query_is_told_from_a_name() -> None:
+    outcome = run("query", "-e", ALL, "./g.omni")
+    assert outcome.code == 1
+    assert outcome.stderr == (
+        "error: no graph addressed — pass --store <uri>, --server <name>, --profile <name>, "
+        f"or set a default scope in {Path('home/config.yaml').absolute()}\n"
+        "hint: `./g.omni` was taken for the NAME of a query; pass --store ./g.omni\n"
+    )
+
+
+def test_a_number_without_end_is_refused_in_terms_of_the_parameters() -> None:
+    outcome = run("query", "-e", ONE, "--params", f'{{"n": {"1" * 5000}}}', *STORE)
+    assert (outcome.code, outcome.stderr) == (
+        1,
+        "error: the parameters cannot be read: a number has too many digits\n",
+    )
+
+
 class TestFormats:
+    @pytest.mark.parametrize("format_", ["table", "kv", "csv", "json"])
+    def test_rows_that_nobody_gets_are_no_success(self, format_: str) -> None:
+        found = run_without("stdout", "query", "-e", ALL, *STORE, "--format", format_)
+        assert found == (1, "error: cannot write the output: there is no stdout\n")
+
     def test_rows_are_a_table_by_default(self) -> None:
         outcome = run("query", "-e", ALL, *STORE)
         assert (outcome.code, outcome.stderr) == (0, "")

@@ -41,8 +41,23 @@ def graph(folder: Path) -> Path:
 class TestWithoutAGraph:
     @pytest.mark.parametrize("args", COMMANDS, ids=name)
     def test_no_address_is_one_sentence(self, args: list[str]) -> None:
-        outcome = run(*args, env={"OMNIGRAPH_PROFILE": None})
+        outcome = run(*args, env={"OMNIGRAPH_PROFILE": None, "OMNIGRAPH_HOME": None})
         assert (outcome.code, outcome.stdout, outcome.stderr) == (1, "", NO_GRAPH)
+
+    def test_no_address_names_the_settings_that_count(self) -> None:
+        outcome = run("snapshot", env={"OMNIGRAPH_PROFILE": None, "OMNIGRAPH_HOME": "mine"})
+        assert outcome.stderr == NO_GRAPH.replace("~/.omnigraph", "mine")
+
+    @pytest.mark.parametrize("args", [["mutate", "q"], ["get", "Person", "Ann"], ["explain", "q"]], ids=name)
+    def test_no_address_is_suggested_that_a_command_does_not_take(self, args: list[str]) -> None:
+        outcome = run(*args, env={"OMNIGRAPH_PROFILE": None, "OMNIGRAPH_HOME": None})
+        assert outcome.stderr == NO_GRAPH.replace("a positional URI, ", "")
+
+    def test_only_storage_that_outlasts_a_command_is_suggested(self) -> None:
+        outcome = run("snapshot", "ftp://x/y")
+        assert outcome.stderr == (
+            "error: `ftp://` is not a storage scheme\nhint: use a path, file:// or s3://\n"
+        )
 
     def test_a_profile_in_the_environment_is_not_ignored(self) -> None:
         outcome = run("snapshot", env={"OMNIGRAPH_PROFILE": "staging"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,23 @@ import typer
 from typer.testing import CliRunner
 
 from omnigraph import __version__
+from omnigraph.cli.output import complain_of_defect, note, warn
 from omnigraph.cli.shell import CommandLine
-from tests.cli.running import COMMAND, READ, run, run_process, write
+from tests.cli.running import COMMAND, READ, run, run_process, run_without, write
 
 pytestmark = pytest.mark.usefixtures("folder")
+
+# Interrupts the program when it comes to import a module.
+INTERRUPT = """\
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+"""
 
 VERSION = f"omnigraph {__version__}\ninternal-schema 6\n"
 
@@ -123,6 +137,21 @@ def test_an_unforeseen_failure_is_one_block_that_says_so() -> None:
     )
 
 
+def test_what_is_wrong_is_said_without_moving_the_cursor() -> None:
+    outcome = run("schema", "check", "\x1b]0;pwn\x07\u202e.pg")
+    assert (outcome.code, outcome.stderr) == (1, "error: no such file: \\x1b]0;pwn\\x07\\u202e.pg\n")
+    coloured = run("schema", "check", "\x1b[2J.pg", env={"NO_COLOR": None, "FORCE_COLOR": "1"})
+    assert coloured.stderr == "\x1b[1;31merror:\x1b[0m no such file: \\x1b[2J.pg\n"
+
+
+@pytest.mark.parametrize("tell", [warn, note, lambda text: complain_of_defect(ValueError(text))])
+def test_what_is_told_is_told_without_moving_the_cursor(
+    tell: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell("two\nlines\x1b[2J\r\x9b1A\u200b")
+    assert "two\nlines\\x1b[2J\\r\\x9b1A\\u200b\n" in capsys.readouterr().err
+
+
 def test_colour_is_only_for_those_who_want_it() -> None:
     plain = run("schema", "check", "people.pg")
     forced = run("schema", "check", "people.pg", env={"NO_COLOR": None, "FORCE_COLOR": "1"})
@@ -164,6 +193,51 @@ def test_a_reader_that_goes_away_causes_no_noise() -> None:
     finally:
         os.close(write_end)
     assert (gone.returncode, gone.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("program", ["omnigraph", "omnigraph-server"])
+@pytest.mark.parametrize("module", ["omnigraph.aio", "typer", "omnigraph.cli.shell"])
+def test_a_program_that_is_interrupted_while_it_starts_ends_silently(
+    folder: Path, program: str, module: str
+) -> None:
+    write(folder / "sitecustomize.py", INTERRUPT.format(module=module))
+    ended = subprocess.run(
+        [COMMAND.with_name(program), "--version"],
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["snapshot", "g\udcff.omni"], ["get", "Person", "\udcff"], ["query", "-e", "\udcff"], ["--as=\udcff"]],
+)
+def test_an_argument_that_is_not_text_is_refused(args: list[str]) -> None:
+    outcome = run(*args)
+    assert (outcome.code, outcome.stdout) == (1, "")
+    assert outcome.stderr == f"error: an argument is not valid Unicode text: {args[-1]}\n".replace(
+        "\udcff", "\\udcff"
+    )
+
+
+@pytest.mark.parametrize(
+    "args", [["fmt", "--check", "a\udcff.pg"], ["lint", "--query=a\udcff.gq", "--schema", "people.pg"]]
+)
+def test_a_file_may_have_a_name_that_is_not_text(args: list[str]) -> None:
+    assert "no such file: a\\udcff" in run(*args).stderr
+
+
+@pytest.mark.parametrize("args", [["schema", "check", "people.pg", "--json"], ["fmt", "--diff", "people.pg"]])
+def test_a_result_that_nobody_gets_is_no_success(args: list[str]) -> None:
+    write(Path("people.pg"), "node  Person { name: String @key }")
+    assert run_without("stdout", *args) == (1, "error: cannot write the output: there is no stdout\n")
+
+
+def test_no_stdin_is_not_an_empty_one() -> None:
+    assert run_without("stdin", "schema", "check", "-") == (1, "error: there is no stdin to read from\n")
 
 
 def test_a_full_disk_is_one_readable_error() -> None:

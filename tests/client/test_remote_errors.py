@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,6 +70,40 @@ class TestErrors:
             lambda g: g.cleanup(),
             lambda g: g.cleanup(keep=0),
             lambda g: g.optimize(branch="nowhere"),
+            lambda g: g.query(ALL, branch="mian"),
+            lambda g: g.query(ALL, branch=None),
+            lambda g: g.query(ALL, at=5),
+            lambda g: g.query(ALL, at="2020-01-01"),
+            lambda g: g.query(None),
+            lambda g: g.query(Path("nowhere.gq")),
+            lambda g: g.mutate(ADD, {"n": "x"}, message=5),
+            lambda g: g.mutate(ADD, {"n": "x"}, actor=5),
+            lambda g: g.mutate(ADD, {"n": "x"}, idempotency_key=5),
+            lambda g: g.mutate(ADD, {"n": "x"}, if_commit=5),
+            lambda g: g.mutate(ADD, {"n": "x"}, branch=None),
+            lambda g: g.load([], message="\ud800"),
+            lambda g: g.load([], branch=None),
+            lambda g: g.revert(None),
+            lambda g: g.revert("nothing", branch=None),
+            lambda g: g.changes(5),
+            lambda g: g.commits(limit=-1),
+            lambda g: g.commits(None),
+            lambda g: g.feed(branch=None),
+            lambda g: g.diff("main", None),
+            lambda g: g.diff(5, "main"),
+            lambda g: g.baseline(io.BytesIO()),
+            lambda g: g.export(io.BytesIO()),
+            lambda g: g.export("nowhere/all.ndjson"),
+            lambda g: g.export(io.StringIO(), types="Person"),
+            lambda g: g.branches.create(None),
+            lambda g: g.branches.create("x", at=5),
+            lambda g: g.branches.delete(5),
+            lambda g: g.branches.merge("x", None),
+            lambda g: g.schema.plan(None),
+            lambda g: g.schema.apply(Path("nowhere.pg")),
+            lambda g: g.schema.apply(WIDER, message=5),
+            lambda g: g.optimize(message=5),
+            lambda g: g.acting_as(5),
         ],
     )
     def test_an_error_is_the_same_one(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import pickle
@@ -64,6 +65,23 @@ def test_a_stream_and_a_file_get_the_same_bytes(
     assert theirs.getvalue() == ours.getvalue()
     assert twins.remote.export(tmp_path / "all.ndjson", **options) == count
     assert (tmp_path / "all.ndjson").read_text() == ours.getvalue()
+
+
+def test_a_name_that_ends_in_gz_gets_packed_records(twins: Twins, tmp_path: Path) -> None:
+    plain = io.StringIO()
+    twins.local.export(plain)
+    names = ("here.ndjson.gz", "there.ndjson.GZ")
+    for graph, name in zip((twins.local, twins.remote), names, strict=True):
+        graph.export(tmp_path / name)
+    here, there = (gzip.decompress((tmp_path / name).read_bytes()).decode() for name in names)
+    assert here == there == plain.getvalue()
+    twins.remote.export(address := f"memory://{uuid4().hex}/all.ndjson.gz")
+    store, key = ObjectStore.holding(address, {})
+    assert gzip.decompress(store.get(key).data).decode() == plain.getvalue()
+    copy = og.init(f"memory://{uuid4().hex}", schema=twins.local.schema.source())
+    assert copy.load(tmp_path / "here.ndjson.gz").total == plain.getvalue().count("\n")
+    with pytest.raises(InvalidInput, match="is the name of one"):
+        twins.local.export(tmp_path / "all.parquet.gz", format="parquet")
 
 
 def test_a_state_of_the_past_is_exported(twins: Twins, tmp_path: Path) -> None:

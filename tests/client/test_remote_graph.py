@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.api.branches import Branches
 from omnigraph.api.change_reads import ChangeReads
-from omnigraph.api.graph import Branches, Graph
+from omnigraph.api.graph import Graph
 from omnigraph.api.schemas import SchemaView
 from omnigraph.client.branches import RemoteBranches
 from omnigraph.client.entry import ServedGraph, list_graphs

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import omnigraph as og
 from omnigraph.api.graph import Graph
 from omnigraph.client.changes import RemoteDiff
 from omnigraph.client.graph import RemoteGraph
-from omnigraph.errors import PermissionDenied, StorageError
+from omnigraph.errors import NotFound, PermissionDenied, StorageError
 from tests.client.comparing import SET
 from tests.client.conftest import Served
 from tests.client.talking import reply, scripted
@@ -55,6 +57,26 @@ class TestHistory:
         assert one == local.feed(cursor=page.cursor, max_commits=1)
         assert not one.caught_up
         assert [change.id for block in remote.feed(cursor=one.cursor) for change in block.changes] == ["Dan"]
+
+    def test_a_commit_is_not_found_on_a_branch_that_is_not_there(
+        self, remote: RemoteGraph, local: Graph
+    ) -> None:
+        commit, text = local.commits()[0], "query q() { match { $p: Person } return { $p.name } }"
+        local.branches.create("there")
+        for graph in (remote, local):
+            tries: list[Callable[[], object]] = [
+                partial(graph.snapshot, "nob", commit.id),
+                partial(graph.get, "Person", "Ann", branch="nob", at=commit),
+                partial(graph.query, text, branch="nob", at=commit.id),
+                partial(graph.schema.source, "nob", commit.id),
+                partial(graph.indexes, branch="nob", at=commit.id),
+                partial(graph.branches.create, "x", "nob", at=commit.id),
+                partial(graph.export, io.StringIO(), branch="nob", at=commit.id),
+            ]
+            for attempt in tries:
+                with pytest.raises(NotFound, match="branch 'nob' not found"):
+                    attempt()
+            assert graph.snapshot(" there", commit.id).branch == "there"
 
     def test_a_baseline_is_written_here(self, remote: RemoteGraph, local: Graph, tmp_path: Path) -> None:
         plain, stream = io.StringIO(), io.StringIO()

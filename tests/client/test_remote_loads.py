@@ -8,6 +8,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,16 @@ SOURCES: dict[str, Callable[[], Any]] = {
     "words as categories": lambda: {
         "City": pa.table({"name": pa.array(["Bern", "Rome"]).dictionary_encode(), "size": [1.5, float("inf")]})
     },
+    "categories of polars": lambda: {"City": pl.DataFrame({"name": pl.Series(["Bern"], dtype=pl.Categorical)})},
+    "values of several types": lambda: {
+        "Person": pd.DataFrame({
+            "name": ["Ann", "Bob", "Cid", "Dov"],
+            "age": [30, 31.0, Decimal(32), None],
+            "seen": pd.to_datetime(["2024-01-01", None, None, "2024-01-02"]),
+            "tags": [["a"], [], None, ["b"]],
+            "photo": [b"x", None, "s3://b/x", None],
+        })
+    },
     "several types": lambda: {
         "Person": TABLE, "City": [{"name": "Bern"}], "Lives": pa.table({"src": ["Ann"], "dst": ["Bern"]})
     },
@@ -153,6 +164,12 @@ WRONG: dict[str, Callable[[], Any]] = {
     "a row that is none": lambda: {"Person": [{"name": "Ann"}, 7]},
     "a row of a table": lambda: {"City": pa.table({"name": ["Bern", None]})},
     "a column": lambda: {"City": pa.table({"name": pa.array([], pa.string()), "sise": pa.array([], pa.int64())})},
+    "a value of another type": lambda: {"Person": pd.DataFrame({"name": ["Ann", "Bob"], "age": [30, "old"]})},
+    "a text that is none": lambda: {"Person": pd.DataFrame({"name": ["Ann", "\ud800"]})},
+    "an extension type": lambda: {
+        "Person": pd.DataFrame({"name": ["Ann"], "born": pd.period_range("2020", periods=1, freq="M")})
+    },
+    "a type that Arrow lacks": lambda: {"Person": pl.DataFrame({"name": pl.Series([1], dtype=pl.Int128)})},
     "a type": lambda: {"Persn": [{"name": "Ann"}]},
     "a batch": lambda: {"Person": [TABLE]},
     "a type that cannot be loaded": lambda: {"Person": 7},
@@ -291,13 +308,12 @@ def test_rejects_are_there_also_when_the_load_is_refused_in_the_end(empty: Twins
 def test_a_reject_that_cannot_be_passed_on_is_raised_with_what_the_load_did(
     twins: Twins, tmp_path: Path
 ) -> None:
-    with pytest.raises(FileNotFoundError) as caught:
-        twins.remote.load(REJECTED, rejects=tmp_path / "nowhere" / "rejects.ndjson")
+    too_long = tmp_path / ("x" * 300)
+    with pytest.raises(OSError, match="File name too long") as caught:
+        twins.remote.load(REJECTED, rejects=too_long)
     assert caught.value.__notes__ == [f"the server has done the load: commit {twins.remote.commits()[0].id}"]
-    with pytest.raises(FileNotFoundError) as caught:
-        twins.remote.load(
-            [*REJECTED, {**KNOWS, "to": "Zoe"}], "merge", rejects=tmp_path / "nowhere" / "rejects.ndjson"
-        )
+    with pytest.raises(OSError, match="File name too long") as caught:
+        twins.remote.load([*REJECTED, {**KNOWS, "to": "Zoe"}], "merge", rejects=too_long)
     assert caught.value.__notes__ == ["the server has loaded nothing"]
 
 

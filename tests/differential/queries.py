@@ -21,6 +21,8 @@ T = TypeVar("T")
 WORDS: Final = ("ann", "LEE", "ann lee", "a", "zz", "日本", "an", "")
 _SYMBOLS: Final = ("=", "!=", "<", "<=", ">", ">=")
 _UNORDERED: Final = (Scalar.VECTOR, Scalar.BLOB)
+# How deep negations and optional parts stand in each other.
+_DEPTH: Final = 3
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,7 @@ class _Author:
         self.schema = schema
         self.params: dict[str, Any] = {}
         self.declared: list[str] = []
-        self.names = iter(
-            ["p", "b", "x", "a", "q", "m", "c", "z", "k", "y", "d", "e", "f", "g", "h", "i", "j", "l"]
-        )
+        self.names = list("pbxaqmczkydefghijlnorstuw")
         self.clauses_left = 7
 
     # --- choices -----------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class _Author:
     # --- predicates --------------------------------------------------------------------------------------
 
     def predicate(self, scope: _Scope, depth: int = 2) -> str:
-        if depth and self.chance(4):
+        if depth and self.chance(2):
             joined = self.one_of([" and ", " or "])
             parts = [self.predicate(scope, depth - 1) for _ in range(2 + self.below(2))]
             return "(" + joined.join(parts) + ")"
@@ -202,6 +202,9 @@ class _Author:
         if ref.on_edge or self.chance(2):
             part = self.value(PropType(Scalar.STRING))
             return f"{ref.text} {self.one_of(['contains', 'starts_with'])} {part}"
+        return self.text_search(ref)
+
+    def text_search(self, ref: Ref) -> str:
         call = self.one_of(["search", "match_text", "fuzzy", "fuzzy"])
         edits = self.one_of(["", ", 1", ", 0"]) if call == "fuzzy" else ""
         return f"{call}({ref.text}, {self.words()}{edits})"
@@ -210,7 +213,7 @@ class _Author:
 
     def binding(self, scope: _Scope, name: str | None = None) -> str:
         if name is None:
-            name = next(self.names)
+            name = self.names.pop(0)
             scope.nodes[name] = self.one_of([item.name for item in self.schema.nodes])
         type_name = scope.nodes[name]
         node = self.schema.node(type_name)
@@ -233,7 +236,7 @@ class _Author:
         ]
         if not touching or (not connected and self.chance(15)):
             edge = self.one_of(self.schema.edges)
-            near, far = next(self.names), next(self.names)
+            near, far = self.names.pop(0), self.names.pop(0)
             scope.nodes[near], scope.nodes[far] = edge.source, edge.target
             return f"${near} {self.hop(scope, edge)} ${far}"
         variable, edge = self.one_of(touching)
@@ -241,12 +244,12 @@ class _Author:
         far_type = edge.target if at_source else edge.source
         hop = self.hop(scope, edge)
         known = [name for name, type_name in scope.nodes.items() if type_name == far_type]
-        if self.chance(8):
+        if self.chance(4):
             far = "_"
         elif known and self.chance(5):
             far = self.one_of(known)
         else:
-            far = next(self.names)
+            far = self.names.pop(0)
             scope.nodes[far] = far_type
         return f"${far} {hop} ${variable}" if self.chance(4) else f"${variable} {hop} ${far}"
 
@@ -255,7 +258,7 @@ class _Author:
         if edge.is_loop and self.chance(4):
             name = f"<{name}>"
         if self.chance(4):
-            variable = next(self.names)
+            variable = self.names.pop(0)
             scope.edges[variable] = edge.name
             return f"${variable}:{name}"
         if self.chance(3):
@@ -266,35 +269,49 @@ class _Author:
     def block(self, scope: _Scope, depth: int) -> str:
         """What a negation or an optional part holds; it begins at a variable from outside."""
         lines = [self.predicate(scope) if self.chance(5) else self.traversal(scope, connected=True)]
-        if self.chance(2):
+        if depth and self.chance(2):
+            lines.append(self.inner_block(scope, depth))
+        elif self.chance(2):
             lines.append(self.clause(scope, depth))
         return "{ " + "  ".join(lines) + " }"
 
     def clause(self, scope: _Scope, depth: int) -> str:
         self.clauses_left -= 1
-        kind = 1 + self.below(12)
+        kind = 1 + self.below(13)
         if kind <= 4 or self.clauses_left < 0:
             return self.predicate(scope)
         if kind <= 8 or not depth:
             return self.traversal(scope)
         if kind == 9:
             return self.binding(scope, self.one_of(list(scope.nodes)))
-        if kind <= 11:
-            inner = scope.inner()
-            if kind == 10:
-                return f"not {self.block(inner, depth - 1)}"
-            text = self.block(inner, depth - 1)
+        if kind <= 12:
+            return self.inner_block(scope, depth)
+        if depth < _DEPTH:
+            return f"$_: {self.one_of([item.name for item in self.schema.nodes])}"
+        return self.binding(scope) if len(scope.nodes) == 1 else self.predicate(scope)
+
+    def inner_block(self, scope: _Scope, depth: int) -> str:
+        inner = scope.inner()
+        text = self.block(inner, depth - 1)
+        if self.chance(2):
             scope.nodes.update(inner.nodes)
             scope.edges.update(inner.edges)
             return f"optional {text}"
-        return self.binding(scope) if depth == 2 and len(scope.nodes) == 1 else self.predicate(scope)
+        if self.chance(2):
+            # What a negation binds stays inside, so that its names are free for something else.
+            self.names[:0] = [
+                name
+                for name in [*inner.nodes, *inner.edges]
+                if name not in scope.nodes and name not in scope.edges
+            ]
+        return f"not {text}"
 
     # --- the whole ---------------------------------------------------------------------------------------
 
     def read(self) -> GeneratedRead:
         scope = _Scope()
         clauses = [self.traversal(scope) if self.chance(8) else self.binding(scope)]
-        clauses += [self.clause(scope, 2) for _ in range(self.below(5))]
+        clauses += [self.clause(scope, _DEPTH) for _ in range(self.below(5))]
         body = self.aggregated(scope) if self.chance(3) else self.plain(scope)
         head = f"query q({', '.join(self.declared)})"
         text = "\n".join([f"{head} {{", "match {", *(f"  {item}" for item in clauses), "}", *body, "}"])
@@ -302,11 +319,14 @@ class _Author:
 
     def plain(self, scope: _Scope) -> list[str]:
         refs = self.refs(scope)
+        texts = [ref for ref in refs if ref.is_text and not ref.on_edge]
         columns: dict[str, str] = {}
         for number in range(1 + self.below(4)):
             if refs and not self.chance(3):
                 ref = self.one_of(refs)
                 columns[ref.text[1:] if self.chance(2) else f"c{number}"] = ref.text
+            elif texts and self.chance(4):
+                columns[f"c{number}"] = self.text_search(self.one_of(texts))
             elif self.chance(5):
                 columns[f"c{number}"] = self.one_of(
                     ['"x"', "-1", "0.5", "[1, 2]", 'date("2020-02-29")', "true"]
@@ -387,6 +407,9 @@ class _Author:
             "collect": lambda ref: ref.is_scalar,
             "collect distinct": lambda ref: ref.is_scalar,
         }
+        texts = self.refs(scope, lambda ref: ref.is_text and not ref.on_edge)
+        if texts and self.chance(6):
+            return self.one_of(["count({})", "collect({})"]).format(self.text_search(self.one_of(texts)))
         function = self.one_of(list(fits))
         found = self.refs(scope, fits[function])
         name, _, distinct = function.partition(" ")

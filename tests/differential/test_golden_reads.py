@@ -31,3 +31,15 @@ def test_a_read_of_the_corpus_gives_its_rows_on_every_layout(case: Case) -> None
             rows = engine_rows(handle(case.graph, layout), case.text, case.params, expand=expand, tail=tail)
             differences[layout, expand, tail] = explain_difference(query, expected, rows)
     assert {how: difference for how, difference in differences.items() if difference} == {}
+
+
+def test_reads_that_return_searches_and_scores_can_be_explained() -> None:
+    calls = ("search(", "match_text(", "fuzzy(", "nearest(", "bm25(", "rrf(")
+    returning = [
+        case
+        for case in CASES
+        if any(call in case.text.partition("return")[2].partition("order")[0] for call in calls)
+    ]
+    assert {"search", "ranking"} <= {case.file for case in returning}
+    for case in returning:
+        assert "as SELECT" in handle(case.graph, "one fragment").explain(case.text, case.params)

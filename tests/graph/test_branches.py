@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -9,7 +10,8 @@ import pytest
 
 from omnigraph.errors import Conflict, InvalidInput, NotFound
 from omnigraph.graph.repository import Repository
-from omnigraph.store.records import HeadRecord
+from omnigraph.store.manifest import Change
+from omnigraph.store.records import BranchEntry, HeadRecord
 from tests.support.places import fresh_memory, together
 from tests.support.repositories import chain, handle, make_graph, people, put
 
@@ -157,6 +159,30 @@ def test_a_snapshot_of_another_graph_makes_no_branch(graph: Repository) -> None:
     with pytest.raises(NotFound, match=r"^commit '.*' not found$"):
         graph.create_branch("x", at=stranger.snapshot())
     assert list(graph.branches()) == ["main"]
+
+
+def test_a_new_branch_is_not_named_like_a_commit_and_one_that_is_can_be_deleted(graph: Repository) -> None:
+    commit = put(graph, {"a": "1"}).id
+    for name in (commit, f" {commit} ", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"):
+        with pytest.raises(InvalidInput, match="reads as the id of a commit") as refused:
+            graph.create_branch(name)
+        assert refused.value.hint == f"put something before it, such as at/{name.strip()}"
+    for name in (f"at/{commit}", commit.lower(), commit[1:], "8" + commit[1:], "U" * 26):
+        graph.create_branch(name)
+    view = graph.manifest.refresh()
+    registry, head = graph.manifest.registry(view), graph.head()
+    older = registry.with_branch(commit, BranchEntry("older", 1))
+    change = Change(registry=older, heads=[replace(head, branch=commit, incarnation="older")])
+    graph.manifest.replace_registry_if_equals(view, registry, change)
+    assert people(graph, commit) == {"a": "1"}
+    graph.delete_branch(commit)
+
+
+@pytest.mark.parametrize("name", [".", "..", "./a", "a/..", "a/../b", " .. "])
+def test_a_new_branch_has_no_part_that_paths_of_urls_leave_out(graph: Repository, name: str) -> None:
+    with pytest.raises(InvalidInput, match="has a part that is only dots"):
+        graph.create_branch(name)
+    graph.create_branch("v1.0/...")
 
 
 def test_a_branch_is_made_from_a_moment(graph: Repository) -> None:

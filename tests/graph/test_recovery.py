@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -314,11 +316,83 @@ def test_the_lease_of_another_machine_is_respected_until_it_runs_out(graph: Repo
     assert [row.outcome for row in graph.heal()] == ["rolled_forward"]
 
 
-def test_a_lease_that_was_never_written_counts_from_the_beginning(graph: Repository) -> None:
+def test_a_lease_that_was_never_written_counts_from_the_beginning(tmp_path: Path) -> None:
+    graph = make_graph(str(tmp_path / "graph"))
     intent = leave_intent(graph, None, owner=far_owner())
     assert graph.heal() == []
-    graph.intents.write(replace(intent, created_at=intent.created_at - 3_600_000_000))
+    silent_for(tmp_path / "graph", seconds=3_600)
+    graph.objects.put(
+        f"__recovery/{intent.id}.json",
+        replace(intent, created_at=intent.created_at - 3_600_000_000).to_bytes(),
+    )
+    assert graph.heal() == [], "one that was written this moment is alive, whatever it says of its beginning"
+    silent_for(tmp_path / "graph", seconds=3_600)
     assert [row.id for row in graph.heal()] == [intent.id]
+
+
+def silent_for(root: Path, seconds: float) -> None:
+    """Have the store say that nothing has been written to the intents for so long."""
+    then = time.time() - seconds
+    for file in (root / "__recovery").iterdir():
+        os.utime(file, (then, then))
+
+
+def say(graph: Repository, id_: str, seconds: float) -> None:
+    """A heartbeat by a clock that is so far ahead of the one here."""
+    graph.objects.put(f"__recovery/{id_}.lease", str(time.time() + seconds).encode())
+
+
+@pytest.mark.parametrize("seconds", [-86_400, -120, 120, 86_400])
+def test_a_live_writer_elsewhere_is_left_alone_and_a_dead_one_healed_whatever_its_clock_says(
+    tmp_path: Path, seconds: float
+) -> None:
+    graph = make_graph(str(tmp_path / "graph"))
+    intent = leave_intent(graph, staging({"a": "1"}), owner=far_owner())
+    say(graph, intent.id, seconds)
+    assert graph.heal() == []
+    put(graph, {"c": "1"}, key=CITY)
+    silent_for(tmp_path / "graph", 20)
+    assert graph.heal() == []
+    silent_for(tmp_path / "graph", 40)
+    assert [row.id for row in graph.heal()] == [intent.id]
+    assert leftovers(graph) == []
+
+
+@pytest.mark.parametrize("seconds", [-7_200, 0, 7_200])
+def test_what_is_held_is_left_alone_for_as_long_as_was_said_whatever_the_clock_of_who_said_it(
+    tmp_path: Path, seconds: float
+) -> None:
+    graph = make_graph(str(tmp_path / "graph"))
+    id_ = graph.hold("main", WriteRequest("load", bulk=True), 3_600)
+    say(graph, id_, seconds + 3_600)
+    silent_for(tmp_path / "graph", 1_800)
+    assert graph.heal() == []
+    silent_for(tmp_path / "graph", 3_500)
+    assert graph.heal() == []
+    say(graph, id_, seconds + 3_600 - 3_640)
+    silent_for(tmp_path / "graph", 3_640)
+    assert [row.id for row in graph.heal()] == [id_]
+
+
+def test_what_has_just_been_taken_over_is_left_alone_before_its_owner_is_heard_of(tmp_path: Path) -> None:
+    graph = make_graph(str(tmp_path / "graph"))
+    id_ = graph.hold("main", WriteRequest("load", bulk=True), 3_600)
+    silent_for(tmp_path / "graph", 3_000)
+    assert graph.intents.take_over(id_, far_owner()) is not None
+    assert graph.heal() == []
+    silent_for(tmp_path / "graph", 40)
+    assert [row.id for row in graph.heal()] == [id_]
+
+
+def test_looking_for_the_dead_writes_nothing_where_only_reading_is_allowed(tmp_path: Path) -> None:
+    graph = make_graph(str(tmp_path / "graph"))
+    intent = leave_intent(graph, staging({"a": "1"}), owner=far_owner())
+    say(graph, intent.id, -120)
+    reader = handle(graph, "r")
+    assert not reader.intents.is_abandoned(intent)
+    silent_for(tmp_path / "graph", 40)
+    assert reader.intents.is_abandoned(intent)
+    assert len(leftovers(graph)) == 2
 
 
 def presume_dead(id_: str) -> None:

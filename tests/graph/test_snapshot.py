@@ -62,6 +62,31 @@ def test_a_moment_leads_to_the_commit_that_was_current_then(
         graph.snapshot(at=moment(base - 5_000))
 
 
+def test_a_moment_with_microseconds_is_taken_exactly_and_one_without_covers_its_millisecond(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = (graph.head().commit.created_at // 1000 + 10) * 1000
+    commits = []
+    for micros in (0, 1, 2, 999, 1000):
+        monkeypatch.setattr("omnigraph.graph.publish.time.time_ns", lambda now=base + micros: now * 1000)
+        commits.append(put(graph, {"a": str(micros)}))
+    for commit in commits[1:4]:
+        assert graph.snapshot(at=moment(commit.created_at)).commit_id == commit.id
+    assert graph.snapshot(at=moment(base + 500)).commit_id == commits[2].id
+    assert graph.snapshot(at=moment(base)).commit_id == commits[3].id
+    assert graph.snapshot(at=moment(base + 1000)).commit_id == commits[4].id
+
+
+def test_a_commit_is_not_found_on_a_branch_that_is_not_there(graph: Repository) -> None:
+    commit = put(graph, {"a": "1"})
+    with pytest.raises(NotFound, match="branch 'nob' not found"):
+        graph.snapshot("nob", commit.id)
+    with pytest.raises(NotFound, match="branch 'nob' not found"):
+        graph.create_branch("x", "nob", at=commit.id)
+    graph.create_branch("x")
+    assert graph.snapshot("x", commit.id).branch == "x"
+
+
 def test_a_snapshot_is_its_own_name(graph: Repository) -> None:
     snapshot = graph.snapshot()
     put(graph, {"a": "1"})

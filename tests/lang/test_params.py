@@ -233,3 +233,18 @@ def test_a_numpy_float_is_no_integer() -> None:
 
 def test_a_matrix_is_no_vector() -> None:
     assert refusal(vector(2), np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize(
+    "scalar", [Scalar.STRING, Scalar.BLOB, Scalar.DATE, Scalar.I32, Scalar.F64, Scalar.BOOL]
+)
+@pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\ude00\ud83d"])
+def test_half_a_surrogate_pair_is_no_text(scalar: Scalar, text: str) -> None:
+    assert refusal(scalar, text) == "param 'k': not valid Unicode text"
+    assert refusal(PropType(scalar, is_list=True), [text]) == "param 'k': not valid Unicode text"
+
+
+def test_half_a_surrogate_pair_is_no_enum_value_and_a_whole_one_is_a_text() -> None:
+    kind = PropType(Scalar.STRING, enum_values=("a",))
+    assert refusal(kind, "\ud800") == "param 'k': not valid Unicode text"
+    assert bind(Scalar.STRING, "\U0001f600 ü") == "\U0001f600 ü"

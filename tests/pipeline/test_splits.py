@@ -94,6 +94,16 @@ def test_a_line_longer_than_what_is_read_at_once_belongs_to_one_split(tmp_path: 
         assert texts(plan_splits(path, CATALOG, {}, split_bytes)) == [(1, "a"), (2, long), (3, "b")]
 
 
+@pytest.mark.parametrize("split_bytes", [1, 2, 40, 1000])
+def test_a_byte_order_mark_belongs_to_the_beginning_of_a_file_alone(tmp_path: Path, split_bytes: int) -> None:
+    path = tmp_path / "a.ndjson"
+    path.write_bytes(b"\xef\xbb\xbf" + record("a") + b"\n" + record("b"))
+    assert texts(plan_splits(path, CATALOG, {}, split_bytes)) == [(1, "a"), (2, "b")]
+    path.write_bytes(record("a") + b"\n\xef\xbb\xbf" + record("b"))
+    with pytest.raises(InvalidInput, match="invalid strict JSON"):
+        texts(plan_splits(path, CATALOG, {}, split_bytes))
+
+
 def test_splits_can_be_read_in_any_order_and_again(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_bytes(b"\n".join(record(f"{number}") for number in range(20)))

@@ -18,11 +18,14 @@ from hypothesis import strategies as st
 
 import omnigraph as og
 from omnigraph.errors import ChangeFeedGap, Conflict, InvalidInput, NotFound
-from omnigraph.graph.repository import Repository
+from omnigraph.graph.plan import OperationClass
+from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.transaction import Transaction
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.pipeline.change_options import FEED_COLUMNS, Choice, FeedOptions
 from omnigraph.read.change_records import EVERYTHING, ChangeFilter
 from omnigraph.read.change_sources import DiffSource, FeedSource, Offset
+from tests.differential.stored import arrow_rows
 from tests.pipeline.test_datasource import SCHEMA as WIDE
 from tests.pipeline.test_datasource import VALUES
 from tests.support.places import fresh_memory
@@ -253,11 +256,16 @@ class TestShares:
 
     def test_days_and_moments_after_the_year_9999_are_the_numbers_that_they_are_elsewhere(self) -> None:
         made = og.init(fresh_memory(), schema="node Day { name: String @key  day: Date?  t: DateTime? }")
-        far = {
-            "day": pa.array([2_932_897], pa.int32()).cast(pa.date32()),
-            "t": pa.array([253_402_300_800_000], pa.timestamp("ms")),
-        }
-        made.load({"Day": pa.table({"name": ["far"], **far})})
+        far = {"id": "far", "name": "far", "day": 2_932_897, "t": 253_402_300_800_000}
+
+        def store(transaction: Transaction) -> OperationClass:
+            # No load takes them any more; graphs that have them keep them.
+            table = transaction.base.table("node:Day")
+            transaction.stage(table.key, insert=arrow_rows(table, [far]))
+            return "insert"
+
+        with opened(made) as repository:
+            repository.write("main", WriteRequest("load"), store)
         last, first = (made.commits()[place].id for place in (0, -1))
         [(*_, after, _)] = _read(DiffSource(made.uri, {}, first, last, EVERYTHING, 1_000))
         assert after == '{"properties":{"day":"2932897","name":"far","t":"253402300800000"}}'

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 
@@ -187,3 +188,23 @@ def test_a_negation_waits_for_the_variables_that_it_takes_from_outside() -> None
     assert steps[2].startswith("without [")
     without = next(step for step in plan.steps if isinstance(step, Without))
     assert without.outer == ("b",)
+
+
+def test_a_step_that_renews_a_name_of_a_negation_stays_behind_it_and_others_do_not() -> None:
+    renewed = plan_of(
+        "match { $a: Person  not { $a knows $b }  $a knows $b  $b.name = $n } return { $b.name }"
+    )
+    both = "not { $a knows $c }  not { $a worksAt $c }"
+    shared = plan_of(f"match {{ $a: Person  {both}  $a knows $b  $b.name = $n }} return {{ $b.name }}")
+    assert shape(renewed.steps) == ["scan a", "without [walk a out b]", "walk a out b"]
+    assert shape(shared.steps)[:2] == ["scan b", "walk b in a"]
+
+
+def test_a_plan_without_one_of_the_conditions_is_no_plan() -> None:
+    looks_at_nobody = ir.Filter(ir.IsNull(ir.EntityRef("nobody", "Person")))
+    query = plan_of("match { $a: Person } return { $a.name }").query
+    with pytest.raises(AssertionError, match="the plan leaves out"):
+        plan_read(replace(query, pattern=(*query.pattern, looks_at_nobody)), Sizes())
+    for block in (ir.AntiJoin, partial(ir.OptionalMatch, introduces=())):
+        with pytest.raises(AssertionError, match="the plan leaves out"):
+            plan_read(replace(query, pattern=(*query.pattern, block((looks_at_nobody,)))), Sizes())

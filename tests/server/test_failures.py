@@ -6,6 +6,7 @@ import inspect
 import logging
 from typing import Any, cast
 
+import httpx
 import pytest
 
 import omnigraph as og
@@ -144,3 +145,22 @@ def test_a_head_request_has_no_body(guarded: Running) -> None:
     with guarded.client("ann") as client:
         response = client.head("/branches")
     assert (response.status_code, response.content) == (405, b"")
+
+
+def test_what_is_wrong_with_a_text_is_told_with_its_place_and_what_to_try(client: httpx.Client) -> None:
+    text = "query q() {\n  match { $p: Person  $p.naem = 1  $p.aeg > 1 }\n  return { $p.name }\n}"
+    body = refusal(client.post("/query", json={"query": text}), 400)
+    assert [(item["line"], item["column"]) for item in body["diagnostics"]] == [(2, 26), (2, 39)]
+    assert body["error"] == f"{body['diagnostics'][0]['message']} (and 1 more)"
+    for path in ("/schema/plan", "/schema/apply"):
+        body = refusal(client.post(path, json={"schema_source": "node Person {\n  name: Strin }"}), 400)
+        assert (body["diagnostics"][0]["line"], body["diagnostics"][0]["hint"]) == (2, "did you mean `String`?")
+        assert body["hint"] == "did you mean `String`?"
+
+
+def test_a_hint_is_told_and_none_is_no_member(client: httpx.Client) -> None:
+    assert "known are" in refusal(client.get("/changes?odd=1"), 400)["hint"]
+    assert refusal(client.get("/commits/nothing"), 404) == {
+        "error": "commit 'nothing' not found",
+        "code": "not_found",
+    }

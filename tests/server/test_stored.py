@@ -70,6 +70,19 @@ def test_a_stored_query_is_used_for_what_it_is(
     assert text in refusal(client.post(f"/queries/{path}", json=body, headers=headers), 400)["error"]
 
 
+def test_a_schema_that_stored_queries_do_not_fit_is_not_applied(client: httpx.Client) -> None:
+    # At the next start the graph would not be served at all.
+    narrow = {"schema_source": "node Person { name: String @key }\nedge Knows: Person -> Person\n"}
+    body = refusal(client.post("/schema/apply", json=narrow), 409)
+    assert body["code"] == "conflict"
+    assert body["error"] == "the schema does not fit stored queries of the graph: older"
+    assert "`age`" in body["hint"]
+    assert "age" in client.get("/schema").text
+    client.post("/branches", json={"name": "dev"})
+    applied = client.post("/schema/apply", json={**narrow, "branch": "dev"})
+    assert answer(applied, answers.SchemaApplied)["applied"] is True
+
+
 def test_who_may_not_invoke_cannot_tell_a_query_from_none(guarded: Running) -> None:
     with guarded.client("eve") as client:
         found = [client.post(f"/queries/{name}") for name in ("everybody", "hire", "nothing")]

@@ -10,7 +10,18 @@ import pytest
 
 from omnigraph.api.wire import IF_COMMIT
 from omnigraph.server import answers
-from tests.server.running import ADD, ALL, TOKENS, answer, everything, host, names, refusal, running
+from tests.server.running import (
+    ADD,
+    ALL,
+    SCHEMA,
+    TOKENS,
+    answer,
+    everything,
+    host,
+    names,
+    refusal,
+    running,
+)
 
 DEL = "query gone($n: String) { delete Person where name = $n }"
 
@@ -89,6 +100,64 @@ def test_a_condition_is_given_once_where_it_counts_and_nowhere_else(client: http
     for plain in ("/mutate", "/change", "/queries/hire"):
         refusal(client.post(plain, json=add("Cid"), headers={IF_COMMIT: now}), 400)
     assert names(client) == ["Ann", "Bob"]
+
+
+UNCONDITIONAL = (
+    ("POST", "/load"),
+    ("POST", "/ingest"),
+    ("POST", "/load/ndjson"),
+    ("POST", "/load/files"),
+    ("POST", "/branches"),
+    ("DELETE", "/branches/dev"),
+    ("POST", "/branches/merge"),
+    ("POST", "/commits/{head}/revert"),
+    ("POST", "/schema/apply"),
+    ("POST", "/optimize"),
+    ("POST", "/cleanup"),
+    ("POST", "/repair"),
+)
+
+
+def test_a_condition_that_nobody_would_look_at_is_refused(client: httpx.Client) -> None:
+    body = {"name": "new", "source": "main", "target": "dev", "schema_source": "", "data": "", "keep": 1}
+    headers, now = {IF_COMMIT: "01M7F68NRJJYA661PHN2PSXM9J"}, head(client)
+    for method, path in UNCONDITIONAL:
+        sent = {} if method == "DELETE" or path in ("/load/ndjson", "/load/files") else {"json": body}
+        response = client.request(method, path.format(head=now), headers=headers, **sent)
+        assert IF_COMMIT in refusal(response, 400)["error"], path
+    assert head(client) == now
+
+
+MAY_BE_LEFT_OUT: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("/query", {"query": ALL}, ["name", "params", "branch", "snapshot", "at"]),
+    ("/mutate", add("Cid"), ["name", "branch", "message", "idempotency_key"]),
+    ("/load", {"data": ""}, ["branch", "from", "mode"]),
+    ("/export", {}, ["branch", "snapshot", "at", "type_names"]),
+    ("/export/files", {}, ["branch", "format"]),
+    ("/changes/baseline", {}, ["branch", "kind", "type", "op"]),
+    ("/branches", {"name": "new"}, ["from", "snapshot", "at"]),
+    ("/branches/merge", {"source": "dev"}, ["target", "delete_branch", "resolve", "dry_run", "if_commit"]),
+    ("/commits/{head}/revert", {}, ["branch", "resolve", "dry_run", "message"]),
+    ("/schema/plan", {"schema_source": SCHEMA}, ["allow_data_loss", "branch", "backfill"]),
+    ("/schema/apply", {"schema_source": SCHEMA}, ["allow_data_loss", "branch", "backfill", "message"]),
+    ("/optimize", {}, ["branch", "message"]),
+    ("/cleanup", {"keep": 1}, ["older_than", "confirm"]),
+    ("/repair", {}, ["confirm"]),
+]
+
+
+def test_null_is_as_good_as_nothing_for_what_may_be_left_out(client: httpx.Client) -> None:
+    client.post("/branches", json={"name": "dev"})
+    for path, needed, optional in MAY_BE_LEFT_OUT:
+        body = {**needed, **dict.fromkeys(optional)}
+        response = client.post(path.format(head=head(client)), json=body)
+        assert response.status_code == 200, (path, response.text)
+
+
+def test_null_is_nothing_for_what_is_needed(client: httpx.Client) -> None:
+    refusal(client.post("/query", json={"query": None}), 400)
+    refusal(client.post("/branches/merge", json={"source": None}), 400)
+    refusal(client.post("/export", json={"odd": None}), 400)
 
 
 def test_an_id_that_is_taken_is_a_conflict_with_what_is_there(client: httpx.Client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,14 @@ def test_errors_say_what_a_handler_can_do() -> None:
     assert isinstance(broken, StorageError)
     assert not broken.transient
     assert broken.message == "could not open x: bad magic"
+
+
+def test_what_the_operating_system_said_is_kept_as_its_number() -> None:
+    full = storage_error(
+        OSError("LanceError(IO): No space left on device (os error 28), /rust/io.rs:1:2"), "write x"
+    )
+    assert isinstance(full, StorageError)
+    assert full.details["errno"] == errno.ENOSPC
 
 
 def test_our_own_errors_and_others_defects_pass_untranslated() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from omnigraph.store import manifest as manifest_module
 from omnigraph.store.lance_io import fragment_of
 from omnigraph.store.manifest import FOLD, Change, Manifest, NotAGraph, Superseded, View, begin_manifest
 from omnigraph.store.manifest_files import new_id
+from omnigraph.store.objects import ObjectStore
 from omnigraph.store.records import BranchEntry, CommitRecord, HeadRecord, RecoveryRecord, TablePin
 from tests.support.manifests import SCHEMA, child, first_change, head_of, make_manifest, move, reopen
 from tests.support.places import fresh_memory, lance_root, together
@@ -475,6 +479,76 @@ def test_recovery_rows_are_folded_too() -> None:
     assert cold.recoveries(cold.view) == rows
     assert cold.find_recovery(cold.view, rows[7].id) == rows[7]
     assert cold.find_recovery(cold.view, new_id()) is None
+
+
+# --- trimming -------------------------------------------------------------------------------------------
+
+
+def turn_back(folder: Path, days: float) -> None:
+    """Have the store's clock be behind this machine's, so far as the files that are there can tell."""
+    then = time.time() - days * 86_400
+    for file in folder.rglob("*"):
+        os.utime(file, (then, then))
+
+
+def versions(manifest: Manifest) -> int:
+    return len(reopen(manifest).view.dataset.versions())
+
+
+def test_old_versions_are_trimmed_when_the_log_is_folded_again(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest_module, "FOLD", 2)
+    monkeypatch.setattr(manifest_module, "_KEEP_VERSIONS", timedelta(microseconds=1))
+    monkeypatch.setattr(manifest_module, "_KEEP_NEWEST", 3)
+    manifest = make_manifest(uri)
+    objects = ObjectStore.open(uri)
+    records = []
+    for _ in range(2):
+        records += [move(manifest, manifest.view) for _ in range(2)]
+        assert manifest.fold_log(objects)
+    assert versions(manifest) == manifest.view.version
+    # Two files of the next level: that they are folded is rare enough to look at old versions.
+    assert manifest.fold_log(objects)
+    assert versions(manifest) == 3
+    cold = reopen(manifest)
+    assert [cold.find_commit(cold.view, record.id) for record in records] == records
+
+
+@pytest.mark.parametrize(("days", "trimmed"), [(0, True), (10, False), (-10, False)])
+def test_a_machine_whose_clock_is_wrong_removes_nothing_that_others_are_about_to_publish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: float, trimmed: bool
+) -> None:
+    monkeypatch.setattr(manifest_module, "_KEEP_VERSIONS", timedelta(microseconds=1))
+    monkeypatch.setattr(manifest_module, "_KEEP_NEWEST", 1)
+    uri = str(tmp_path / "graph")
+    manifest = make_manifest(uri)
+    move(manifest, manifest.view)
+    publisher = reopen(manifest)
+    head = head_of(publisher, publisher.view)
+    record = child(head.commit)
+    change = Change(heads=[replace(head, commit=record)], commits=[record])
+    written = publisher._write(change)
+    turn_back(tmp_path / "graph", days)
+    assert manifest.trim(ObjectStore.open(uri)) is trimmed
+    assert (versions(manifest) == 1) is trimmed
+    named = [tmp_path / "graph" / "__manifest" / "data" / item.files[0].path for item in written]
+    assert all(file.exists() for file in named)
+
+
+def test_a_swap_is_compared_with_all_that_happened_since_however_old_it_seems(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The age of a version is told by the clock of who made it, which may be behind."""
+    monkeypatch.setattr(manifest_module, "_KEEP_VERSIONS", timedelta(microseconds=1))
+    manifest = make_manifest(uri)
+    publisher = reopen(manifest)
+    head_of(publisher, publisher.view)
+    for _ in range(2):
+        move(manifest, manifest.view)
+    assert manifest.trim(ObjectStore.open(uri))
+    with pytest.raises(Superseded):
+        move(publisher, publisher.view)
 
 
 # --- rows -----------------------------------------------------------------------------------------------

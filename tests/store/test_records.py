@@ -94,3 +94,10 @@ def test_every_changed_registry_differs_from_the_one_before(
 
 def test_versions_are_strings_in_json() -> None:
     assert TablePin("p", 2**64 - 1, 1, "c").to_body()["version"] == "18446744073709551615"
+
+
+def test_what_was_recorded_without_being_text_is_read_as_text() -> None:
+    commit = CommitRecord("c", "main", "i", 2, "b", None, None, "mutate", None, 5, "s")
+    read = CommitRecord.from_body({**commit.to_body(), "actor": 5, "message": {"a": 1}})
+    assert (read.actor, read.message) == ("5", "{'a': 1}")
+    assert BranchEntry.from_body({"incarnation": "i", "created_at": 1, "created_by": 7}).created_by == "7"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
@@ -25,6 +27,11 @@ node Firm { name: String @key  kind: enum(public, startup)? }
 node Note { text: String  at: DateTime?  day: Date?  score: F64?  vec: Vector(2)?  file: Blob? }
 edge Knows: Person -> Person { since: Date? }
 edge WorksAt: Person -> Firm @card(0..1)
+"""
+OWNING = """
+node Owner { name: String @key }
+node Thing { name: String @key }
+edge Has: Owner -> Thing @card(1..2)
 """
 DATA = """
 query data() {
@@ -173,6 +180,27 @@ def test_a_row_put_and_deleted_counts_as_deleted_when_one_lay_beneath(graph: og.
     assert receipt.affected["Person"] == {"inserted": 0, "updated": 0, "deleted": 1}
 
 
+def test_of_many_inserts_each_row_is_moved_a_few_times_whatever_their_number(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = []
+    concat_tables = pa.concat_tables
+
+    def counted(tables: Iterable[pa.Table], **options: Any) -> pa.Table:
+        found = concat_tables(tables, **options)
+        moved.append(found.num_rows)
+        return found
+
+    monkeypatch.setattr(pa, "concat_tables", counted)
+    people_in = [f'insert Person {{ name: "n{number}", age: {number % 100} }}' for number in range(300)]
+    edges_in = ['insert Knows { from: "Ann", to: "Bob" }'] * 300
+    receipt = run(graph, " ".join([*people_in, 'insert Person { name: "n7", age: 8 }', *edges_in]))
+    assert (receipt.affected_nodes, receipt.affected_edges) == (301, 300)
+    assert sum(moved) <= 5 * 600
+    assert people(graph)["n7"] == 8
+    assert len(people(graph)) == 304
+
+
 def test_a_value_freed_by_an_earlier_statement_may_be_used_again(graph: og.Graph) -> None:
     run(graph, 'update Person set { mail: "x@y" } where name = "Ann"')
     run(
@@ -201,6 +229,29 @@ def test_constraints_are_checked_at_the_end(graph: og.Graph, body: str, message:
 def test_moving_an_edge_within_its_cardinality_is_fine(graph: og.Graph) -> None:
     run(graph, 'delete WorksAt where from = "Ann" insert WorksAt { from: "Ann", to: "Beta" }')
     assert len(rows(graph, "edge:WorksAt")) == 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'insert Has { from: "ghost", to: "q" } delete Has where from = "ghost"',
+        'insert Has { from: "bare", to: "q" } delete Has where from = "bare"',
+        'insert Owner { name: "new" } insert Has { from: "new", to: "q" } delete Has where from = "new"',
+        'insert Has { from: "bare", to: "q" } delete Thing where name = "q" insert Thing { name: "q" }',
+    ],
+)
+def test_an_edge_that_comes_and_goes_in_one_query_leaves_its_source_as_it_was(body: str) -> None:
+    graph = og.init(fresh_memory(), schema=OWNING)
+    run(graph, 'insert Owner { name: "bare" } insert Thing { name: "q" }')
+    run(graph, body)
+    assert rows(graph, "edge:Has") == []
+
+
+def test_a_source_that_lost_a_committed_edge_is_still_counted() -> None:
+    graph = og.init(fresh_memory(), schema=OWNING)
+    run(graph, 'insert Owner { name: "a" } insert Thing { name: "q" } insert Has { from: "a", to: "q" }')
+    with pytest.raises(ConstraintViolation, match=r"source 'a' has 0 edges \(min 1\)"):
+        run(graph, 'insert Has { from: "a", to: "q" } delete Has where from = "a"')
 
 
 def test_values_are_stored_exactly(graph: og.Graph) -> None:

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ node Person { name: String @key  age: I32?  born: Date?  seen: DateTime?  v: Vec
 node Knows { name: String @key }
 edge Knows: Person -> Person { since: Date? }
 edge Likes: Person -> Person
+node Order { number: I32 @key }
+edge Placed: Person -> Order
 """)
 ANN = {"type": "Person", "data": {"name": "Ann"}}
 # Naive on purpose: it stands for UTC.
@@ -193,6 +196,147 @@ def test_table_files_need_a_type_and_record_files_none(tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text("name")
     with pytest.raises(InvalidInput, match=r"p\.txt` is of no known format"):
         open_source({"Person": tmp_path / "p.txt"}, CATALOG)
+
+
+# --- columns that Arrow holds in other ways, or not at all ----------------------------------------------------
+
+
+def test_a_column_of_mixed_values_is_read_row_by_row() -> None:
+    frame = pd.DataFrame({"name": ["a", "b", "c", "d"], "age": [1, "x", None, 2.0], "seen": [MOMENT] * 4})
+    with pytest.raises(InvalidInput, match="row 2: column 'age': \"x\" is no I32"):
+        ids({"Person": frame})
+    rejected: list[Reject] = []
+    _, batch = open_source({"Person": frame}, CATALOG, rejecting=rejected.append)
+    assert batch.rows.select(["id", "age", "seen"]).to_pylist() == [
+        {"id": "a", "age": 1, "seen": MOMENT},
+        {"id": "c", "age": None, "seen": MOMENT},
+        {"id": "d", "age": 2, "seen": MOMENT},
+    ]
+    assert [(item.place, item.record["age"]) for item in rejected] == [(2, "x")]
+    with pytest.raises(InvalidInput, match=r"^unknown column 'agee' for 'node:Person'"):
+        ids({"Person": frame.rename(columns={"age": "agee"})})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["x", "\ud800"], "is not valid Unicode text"),
+        (["x", 1j], "is no String"),
+        (pd.Categorical(["x", 1]), "is no String"),
+    ],
+)
+def test_a_frame_with_values_that_arrow_cannot_hold_names_the_row(values: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=f"row 2: column 'name': .*{message}"):
+        ids({"node:Knows": pd.DataFrame({"name": values})})
+
+
+def test_a_number_that_is_too_great_for_arrow_names_the_row() -> None:
+    for value in (2**70, Decimal("1e999999999")):
+        frame = pd.DataFrame({"name": ["a", "b"], "age": pd.Series([1, value], dtype=object)})
+        with pytest.raises(InvalidInput, match="row 2: column 'age': "):
+            ids({"Person": frame})
+
+
+def test_a_frame_with_two_columns_of_a_name_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="column 'age' occurs twice"):
+        ids({"Person": pd.DataFrame([["a", 1, 2]], columns=["name", "age", "age"])})
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["b", "a"])])
+def test_words_as_categories_of_polars_are_words(tmp_path: Path, kind: Any) -> None:
+    frame = pl.DataFrame({"name": pl.Series(["a", "b", "a"], dtype=kind).unique(maintain_order=True)})
+    assert ids({"node:Knows": frame}) == ["a", "b"]
+    frame.write_ipc(tmp_path / "k.arrow")
+    assert ids({"node:Knows": tmp_path / "k.arrow"}) == ["a", "b"]
+
+
+@pytest.mark.parametrize("text", [pa.string_view(), pa.string(), pa.large_string()])
+def test_dictionaries_of_any_text_are_texts(text: pa.DataType) -> None:
+    names = pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int8()), pa.array(["a", "b"], text))
+    assert ids({"node:Knows": pa.table({"name": names})}) == ["b", "a"]
+
+
+@pytest.mark.parametrize("kind", [pl.Int128, pl.Object])
+def test_a_column_of_polars_that_arrow_does_not_know_is_refused(kind: Any) -> None:
+    frame = pl.DataFrame({"name": ["a"], "age": pl.Series([1], dtype=kind)})
+    with pytest.raises(InvalidInput) as caught:
+        ids({"Person": frame})
+    assert "convert the column" in str(caught.value.hint)
+
+
+def test_an_extension_type_is_not_taken_for_what_is_stored_of_it() -> None:
+    periods = pd.DataFrame({"name": ["a"], "born": pd.period_range("2020-01", periods=1, freq="M")})
+    with pytest.raises(InvalidInput, match=r"column 'born' is of the extension type 'pandas\.period'"):
+        ids({"Person": periods})
+    told = {b"ARROW:extension:name": b"pandas.period"}
+    schema = pa.schema([("name", pa.string()), pa.field("born", pa.int32(), metadata=told)])
+    unregistered = pa.table([["a"], [600]], schema=schema)
+    with pytest.raises(InvalidInput, match=r"column 'born' is of the extension type 'pandas\.period'"):
+        ids({"Person": unregistered})
+    assert ids({"node:Knows": pa.table({"name": pa.array(['"a"'], pa.json_())})}) == ['"a"']
+
+
+def test_moments_of_numpy_are_moments_however_fine() -> None:
+    for unit in ("ns", "us", "s"):
+        _, batch = open_source({"Person": [{"name": "a", "seen": np.datetime64(MOMENT, unit)}]}, CATALOG)
+        assert batch.rows["seen"].to_pylist() == [MOMENT]
+    with pytest.raises(InvalidInput, match="property 'age' expects I32"):
+        ids({"Person": [{"name": "a", "age": np.timedelta64(5, "ns")}]})
+    with pytest.raises(InvalidInput, match="property 'seen' expects DateTime"):
+        ids({"Person": [{"name": "a", "seen": pd.NaT}]})
+
+
+# --- ends whose key is an integer -----------------------------------------------------------------------------
+
+
+def ends(source: Any) -> list[str]:
+    return [
+        end for batch in open_source({"Placed": source}, CATALOG) for end in batch.rows["dst"].to_pylist()
+    ]
+
+
+def test_an_integer_key_may_stand_for_the_id_of_an_end(tmp_path: Path) -> None:
+    rows = [{"from": "a", "to": 10248}, {"from": "a", "to": "7"}]
+    (tmp_path / "p.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pq.write_table(pa.table({"src": ["a"], "dst": pa.array([10248], pa.int64())}), tmp_path / "p.parquet")
+    assert ends(rows) == ends(tmp_path / "p.ndjson") == ends(pd.DataFrame(rows)) == ["10248", "7"]
+    assert ends(tmp_path / "p.parquet") == ["10248"]
+    assert ends(pl.DataFrame(rows[:1])) == ends([{"from": "a", "to": np.int64(10248)}]) == ["10248"]
+
+
+@pytest.mark.parametrize("end", [2**40, 1.5, True])
+def test_what_is_no_key_is_no_end(end: Any) -> None:
+    for source in ([{"from": "a", "to": end}], pa.table({"from": ["a"], "to": [end]})):
+        with pytest.raises(InvalidInput, match="row 1: "):
+            ends(source)
+
+
+def test_graph_records_and_keys_of_texts_take_no_numbers_as_ends() -> None:
+    with pytest.raises(InvalidInput, match="record 1: graph batch field 'to' must be a string, got 7"):
+        ids([{"edge": "Placed", "from": "a", "to": 7}])
+    with pytest.raises(InvalidInput, match="row 1: column 'from': 7 is no String"):
+        ids({"Likes": pa.table({"from": [7], "to": ["a"]})})
+
+
+# --- how lines are laid out -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("permissive", [False, True])
+def test_a_byte_order_mark_is_no_record(tmp_path: Path, permissive: bool) -> None:
+    mark = b"\xef\xbb\xbf"
+    (tmp_path / "p.ndjson").write_bytes(mark + lines(ANN, BOB))
+    assert ids(tmp_path / "p.ndjson", permissive=permissive) == ["Ann", "Bob"]
+    assert ids(io.BytesIO(mark + lines(ANN)), permissive=permissive) == ["Ann"]
+    for text in (b'{"name": "Ann"}\n', b'[{"name": "Ann"}]'):
+        (tmp_path / "t.json").write_bytes(mark + text)
+        assert ids({"Person": tmp_path / "t.json"}) == ["Ann"]
+
+
+@pytest.mark.parametrize("text", [json.dumps([ANN]), json.dumps([ANN], indent=1), json.dumps(ANN, indent=1)])
+def test_records_that_are_not_one_a_line_are_told_how_to_be(text: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        ids(io.BytesIO(text.encode()))
+    assert "one JSON object a line" in str(caught.value.hint)
 
 
 # --- records ------------------------------------------------------------------------------------------------

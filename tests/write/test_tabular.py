@@ -116,6 +116,43 @@ def test_a_moment_at_midnight_is_a_date_and_another_is_not() -> None:
     assert "row 1: column 'born'" in refusal("node:Person", {"name": ["a"], "born": later}).message
 
 
+BEYOND = 253402300800  # The first second of the year 10000.
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("born", pa.array([0, 2932897], pa.date32()), "value 2932897 exceeds Date"),
+        ("born", pa.array([0, -719163], pa.date32()), "value -719163 exceeds Date"),
+        ("born", pa.array([0, BEYOND * 1_000], pa.date64()), "value 2932897 exceeds Date"),
+        ("born", pa.array([0, BEYOND], pa.timestamp("s")), "value 2932897 exceeds Date"),
+        ("born", pa.array([0, 2932897], pa.int64()), "value 2932897 exceeds Date"),
+        ("seen", pa.array([0, BEYOND], pa.timestamp("s", "UTC")), f"value {BEYOND}000 exceeds DateTime"),
+        ("seen", pa.array([0, 2**62], pa.timestamp("s")), f"value {2**62 * 1_000} exceeds DateTime"),
+        ("seen", pa.array([0, BEYOND * 1_000], pa.timestamp("ms")), f"value {BEYOND}000 exceeds DateTime"),
+        ("seen", pa.array([0, BEYOND * 10**6], pa.timestamp("us")), f"value {BEYOND}000 exceeds DateTime"),
+        ("seen", pa.array([0, -62135596800001], pa.int64()), "value -62135596800001 exceeds DateTime"),
+        ("seen", pa.array([0, 2932897], pa.date32()), f"value {BEYOND}000 exceeds DateTime"),
+    ],
+)
+def test_a_time_beyond_the_years_1_to_9999_is_refused_with_its_row(
+    name: str, values: pa.Array, message: str
+) -> None:
+    error = refusal("node:Person", {"name": ["a", "b"], name: values})
+    assert error.message == f"row 2: column '{name}': {message}"
+
+
+def test_lists_of_dates_and_cells_are_held_to_the_same_years() -> None:
+    days = pa.array([[0], [1, 2932897]], pa.list_(pa.date32()))
+    assert refusal("node:Thing", {"days": days}).message == "row 2: column 'days': value 2932897 exceeds Date"
+    for born, seen in (("2932897", ""), ("", "253402300800000")):
+        with pytest.raises(InvalidInput, match=r"row 2: column '(born|seen)': value \d+ exceeds Date"):
+            csv(f"name,born,seen\na,0,0\nb,{born},{seen}\n", "node:Person")
+    last = {"name": ["a"], "born": pa.array([2932896], pa.date32()), "seen": pa.array([-62135596800000])}
+    assert column("node:Person", last, "born") == [date(9999, 12, 31)]
+    assert column("node:Person", last, "seen") == [datetime(1, 1, 1, tzinfo=UTC).replace(tzinfo=None)]
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

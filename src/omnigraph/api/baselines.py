@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from omnigraph.api.exports import check_target
 from omnigraph.errors import Conflict
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def write_lines(target: str | Path | IO[str], lines: Iterable[bytes], options: S
     from omnigraph.store.location import Location
     from omnigraph.store.objects import ObjectStore
 
+    check_target(target)
     if not isinstance(target, str | Path):
         for line in lines:
             target.write(line.decode())
@@ -54,10 +56,10 @@ def write_lines(target: str | Path | IO[str], lines: Iterable[bytes], options: S
 
 
 def _write_file(path: Path, lines: Iterable[bytes]) -> None:
-    from omnigraph.api.files import replacing
+    from omnigraph.api.files import replacing, writing
     from omnigraph.store.sync import sync_directory
 
-    with _locked(path):
+    with writing(path), _locked(path):
         with replacing(path) as file:
             for line in lines:
                 file.write(line.decode())

@@ -21,7 +21,10 @@ INTERNAL_SCHEMA = 6
 
 
 def commit_body(commit: Commit) -> dict[str, Any]:
-    """A commit. One that recovery published for a dead writer says so; its actor stays the writer's."""
+    """A commit. One with a message has that too; one that recovery published for a dead writer says so.
+
+    The actor of the latter stays the writer.
+    """
     from omnigraph.graph.branches import MAIN
     from omnigraph.graph.recovery import RECOVERY_ACTOR
 
@@ -35,6 +38,8 @@ def commit_body(commit: Commit) -> dict[str, Any]:
         "actor_id": commit.actor,
         "created_at": _micros(commit.created_at),
     }
+    if commit.message is not None:
+        found["message"] = commit.message
     if commit.recovered:
         found["recovered_by"] = RECOVERY_ACTOR
     return found

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 from omnigraph.api.baselines import write_baseline
 from omnigraph.api.changes import ChangeFilter, Diff, Kind, Op, State, find_diff
+from omnigraph.api.commits import Commit, id_of
 
 if TYPE_CHECKING:
     from omnigraph.api.access import Guard
@@ -55,7 +56,7 @@ class ChangeReads:
 
     def changes(
         self,
-        commit_id: str,
+        commit_id: str | Commit,
         *,
         kinds: Sequence[Kind] | None = None,
         types: Sequence[str] | None = None,
@@ -76,9 +77,10 @@ class ChangeReads:
         """
         from omnigraph.read.change_pages import read_commit_page
 
-        self._guard.admit_commit("read", commit_id)
+        id_ = id_of(commit_id)
+        self._guard.admit_commit("read", id_)
         wanted = ChangeFilter.of(kinds, types, ops)
-        return read_commit_page(self._repository, self._cache, commit_id, wanted, limit, page_token)
+        return read_commit_page(self._repository, self._cache, id_, wanted, limit, page_token)
 
     def feed(
         self,

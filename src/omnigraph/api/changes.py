@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from omnigraph.api.commits import by_type_name
-from omnigraph.errors import NotFound
+from omnigraph.api.commits import Commit, by_type_name, state_at
+from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.lang.source import suggestion
 from omnigraph.read.change_records import EVERYTHING, Block, Cause, Change, ChangeFilter, Kind, Op
 
 if TYPE_CHECKING:
@@ -26,13 +27,14 @@ __all__ = [
     "Kind",
     "Op",
     "State",
+    "check_state",
     "find_diff",
     "find_state",
     "outline",
 ]
 
-# A branch, a commit id, a moment on main, or a snapshot.
-State: TypeAlias = "str | datetime | Snapshot"
+# A branch, a commit or its id, a moment on main, or a snapshot.
+State: TypeAlias = "str | datetime | Commit | Snapshot"
 
 
 @dataclass(frozen=True)
@@ -107,10 +109,18 @@ def find_diff(repository: Repository, before: State, after: State, wanted: Chang
     return Diff(first, second, wanted, branch)
 
 
+def check_state(named: State) -> str | datetime | Snapshot:
+    """The state that is meant, as storage knows it; `InvalidInput` for what is none."""
+    found = state_at(named)
+    if found is None:
+        raise InvalidInput("a difference has two states", hint="name a branch, such as main, or a commit")
+    return found
+
+
 def find_state(repository: Repository, named: State) -> tuple[Snapshot, str | None]:
     """The state that is meant, and the branch when it was named by one. A branch comes before a commit."""
     if not isinstance(named, str):
-        return repository.snapshot(at=named), None
+        return repository.snapshot(at=check_state(named)), None
     name = named.strip()
     branches = repository.branches()
     if name in branches:
@@ -121,6 +131,7 @@ def find_state(repository: Repository, named: State) -> tuple[Snapshot, str | No
         raise NotFound(
             f"there is neither a branch nor a commit '{name}'",
             details={"branch": name, "commit_id": name, "branches": list(branches)[:50]},
+            hint=suggestion(name, branches),
         ) from error
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+from omnigraph.errors import InvalidInput
+from omnigraph.graph.texts import require_text
 from omnigraph.lang.temporal import EPOCH_TIME
 
 if TYPE_CHECKING:
+    from omnigraph.graph.snapshot import Snapshot
     from omnigraph.maintain.optimize import TypeOptimization
     from omnigraph.store.records import CommitRecord, RecoveryRecord
 
@@ -55,6 +59,41 @@ class Commit:
             message=record.message,
             recovered=record.recovered,
         )
+
+
+# Which state is meant: the newest of a branch, or that of a commit, of its id, of a snapshot or of a moment.
+At: TypeAlias = "str | datetime | Commit | Snapshot | None"
+
+
+def state_at(at: At) -> str | datetime | Snapshot | None:
+    """The state that is meant, as storage knows it; `InvalidInput` for what is none.
+
+    >>> state_at("01JBZ8Q0000000000000000000")
+    '01JBZ8Q0000000000000000000'
+    """
+    if at is None or isinstance(at, str | datetime):
+        return at
+    if isinstance(at, Commit):
+        return at.id
+    # Only now: it brings all of storage along, which is there already when somebody has a snapshot.
+    from omnigraph.graph.snapshot import Snapshot
+
+    if not isinstance(at, Snapshot):
+        raise InvalidInput(
+            f"a state is a commit or its id, a snapshot or a datetime, not a value of {type(at).__name__}"
+        )
+    return at
+
+
+def id_of(commit: str | Commit) -> str:
+    """The id of a commit that is given itself or by its id."""
+    return commit.id if isinstance(commit, Commit) else require_text("commit_id", commit)
+
+
+def check_limit(limit: int | None) -> None:
+    """`InvalidInput` for a number of commits that there cannot be."""
+    if limit is not None and (type(limit) is not int or not 0 <= limit <= sys.maxsize):
+        raise InvalidInput(f"`limit` is a whole number that is not negative, not {limit!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from gzip import GzipFile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 ExportFormat: TypeAlias = Literal["ndjson", "parquet"]
 
 _PIECE = 8_192
+_GZIP = ".gz"
 _FILE_SUFFIXES = (".ndjson", ".jsonl", ".json", ".parquet")
 # Here a million records are written in a second, two million as Parquet: for less, starting Spark takes longer.
 SPARK_ROWS: Mapping[ExportFormat, int] = {"ndjson": 50_000_000, "parquet": 100_000_000}
@@ -53,11 +57,24 @@ def run_export(repository: Repository, request: ExportRequest) -> int:
 
 
 def check_export(request: ExportRequest) -> None:
-    """Refuse an engine and a format that do not exist."""
+    """Refuse an engine and a format that do not exist, and what cannot be written to."""
     check_engine(request.engine)
     if request.format not in get_args(ExportFormat):
         known = ", ".join(get_args(ExportFormat))
         raise InvalidInput(f"unknown format '{request.format}'", hint=f"one of {known}")
+    if isinstance(request.types, str):
+        raise InvalidInput(f"a list of names is needed, not the text '{request.types}'")
+    check_target(request.target)
+
+
+def check_target(target: Any) -> None:
+    """Refuse what is neither the name of a file or folder nor a stream of text."""
+    if isinstance(target, str | Path):
+        return
+    if not callable(getattr(target, "write", None)):
+        raise InvalidInput(f"a target is a path or a stream of text, not a value of {type(target).__name__}")
+    if isinstance(target, io.BufferedIOBase | io.RawIOBase) or "b" in str(getattr(target, "mode", "")):
+        raise InvalidInput("what is written is text, and the stream takes bytes", hint="open it without `b`")
 
 
 def folder_of(request: ExportRequest) -> str | None:
@@ -74,7 +91,7 @@ def folder_of(request: ExportRequest) -> str | None:
         return text
     if why is None:
         return None
-    if text.lower().endswith(_FILE_SUFFIXES):
+    if text.lower().removesuffix(_GZIP).endswith(_FILE_SUFFIXES):
         raise InvalidInput(
             f"{why} writes many files, and `{text}` is the name of one",
             hint="give a folder: a name that ends in /",
@@ -101,23 +118,33 @@ def _write_one(repository: Repository, request: ExportRequest, snapshot: Snapsho
 def write_one(
     target: str | Path | IO[str], chunks: Iterable[tuple[int, bytes]], options: StorageOptions
 ) -> int:
-    """Write chunks of whole lines, each with how many, to a stream or to a file that is whole or not there."""
+    """Write chunks of whole lines, each with how many, to a stream or to a file that is whole or not there.
+
+    A file whose name ends in ``.gz`` is packed.
+    """
     from omnigraph.api.files import replacing
     from omnigraph.store.location import Location
     from omnigraph.store.objects import ObjectStore
 
     if not isinstance(target, str | Path):
         return _write_text(target, chunks)
+    is_packed = str(target).lower().endswith(_GZIP)
     if isinstance(target, str) and "://" in target and not Location.parse(target).is_local:
         store, key = ObjectStore.holding(target, options)
-        count = 0
         with store.writing(key) as file:
-            for rows, data in chunks:
-                file.write(data)
-                count += rows
-        return count
+            return _write_bytes(file, chunks, packed=is_packed)
     with replacing(_local_path(target)) as text:
-        return _write_text(text, chunks)
+        return _write_bytes(text.buffer, chunks, packed=True) if is_packed else _write_text(text, chunks)
+
+
+def _write_bytes(file: Any, chunks: Iterable[tuple[int, bytes]], *, packed: bool) -> int:
+    count = 0
+    # Without a time and a name in it, so that equal states give equal files.
+    with GzipFile("", "wb", 6, file, mtime=0) if packed else nullcontext(file) as target:
+        for rows, data in chunks:
+            target.write(data)
+            count += rows
+    return count
 
 
 def _write_text(file: IO[str], chunks: Iterable[tuple[int, bytes]]) -> int:

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from omnigraph.api.access import Guard
+from omnigraph.api.branches import Branches
 from omnigraph.api.change_reads import ChangeReads
 from omnigraph.api.checked import CheckedQueries
-from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Recovery, Repair, by_type_name
+from omnigraph.api.commits import (
+    At,
+    Commit,
+    Index,
+    Optimized,
+    Receipt,
+    Recovery,
+    Repair,
+    by_type_name,
+    check_limit,
+    id_of,
+)
 from omnigraph.api.exports import ExportFormat, ExportRequest, run_export
+from omnigraph.api.files import read_query
 from omnigraph.api.loads import LoadMode, LoadReceipt, LoadRequest, Rejects, run_load
-from omnigraph.api.merges import Merged, MergeRequest, Resolve, run_merge, run_revert
+from omnigraph.api.merges import Merged, MergeRequest, Resolve, run_revert
 from omnigraph.api.queries import is_for_spark, spark_frame, spark_rows
 from omnigraph.api.result import Result
 from omnigraph.api.schemas import SchemaView
 from omnigraph.errors import InvalidInput
+from omnigraph.graph.texts import check_text, require_text
 from omnigraph.lang import ir
 from omnigraph.lang.params import bind_params
 from omnigraph.pipeline.engines import Engine
@@ -108,7 +122,10 @@ class Graph(ChangeReads):
         return view
 
     def close(self) -> None:
-        """Let go of threads. A graph needs no closing: every commit is complete when its call returns."""
+        """Let go of threads. Calls after this are refused; closing twice is closing once.
+
+        A graph needs no closing: every commit is complete when its call returns.
+        """
         if not self._is_view:
             self._repository.close()
 
@@ -116,12 +133,12 @@ class Graph(ChangeReads):
 
     def query(
         self,
-        source: str,
+        source: str | Path,
         params: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
         engine: Engine = "auto",
         spark: Any = None,
     ) -> Result:
@@ -137,8 +154,9 @@ class Graph(ChangeReads):
         >>> g.query(big, {"n": 100_000}).rows()
         [{'c.name': 'Bern'}]
         """
+        text = read_query(source)
         snapshot = self._snapshot(branch, at)
-        query = self._read(source, name, snapshot)
+        query = self._read(text, name, snapshot)
         bindings = self._bindings(query, params)
         if is_for_spark(engine, self._repository, snapshot, query):
             table = spark_rows(self._repository, self._reader, snapshot, query, bindings, spark)
@@ -155,12 +173,12 @@ class Graph(ChangeReads):
 
     def dataframe(
         self,
-        source: str,
+        source: str | Path,
         params: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
         spark: Any = None,
     ) -> Any:
         """The rows of a read as a DataFrame of Spark, of one state however late they are computed.
@@ -168,34 +186,38 @@ class Graph(ChangeReads):
         Rows are in order where the query orders them. Parameters and ``now()`` are those of this call. `spark` is
         as for `load`; the DataFrame belongs to that session.
         """
+        text = read_query(source)
         snapshot = self._snapshot(branch, at)
-        query = self._read(source, name, snapshot)
+        query = self._read(text, name, snapshot)
         bindings = self._bindings(query, params)
         return spark_frame(self._repository, self._reader, snapshot, query, bindings, spark)
 
     def explain(
         self,
-        source: str,
+        source: str | Path,
         params: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
     ) -> str:
         """How a read would be run: scans and what is pushed into them, how edges are followed and why."""
+        text = read_query(source)
         snapshot = self._snapshot(branch, at)
-        query = self._read(source, name, snapshot)
+        query = self._read(text, name, snapshot)
         return self._reader.explain(snapshot, query, self._bindings(query, params))
 
     def get(
         self,
         type_name: str,
-        id: str,  # noqa: A002 - the name is part of the API
+        id: str | int,  # noqa: A002 - the name is part of the API
         *,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
     ) -> dict[str, Any] | None:
         """One node or edge by its id, or None: its id, for an edge ``from`` and ``to``, and every property.
+
+        Where the key is an integer it may be given as such.
 
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-get", schema="node City { name: String @key  founded: Date? }")
@@ -203,16 +225,18 @@ class Graph(ChangeReads):
         >>> g.get("City", "Bern")
         {'id': 'Bern', 'founded': '1191-01-01', 'name': 'Bern'}
         """
+        from omnigraph.catalog.keys import id_text
         from omnigraph.read.entity import find_entity
 
-        return find_entity(self._reader.session(self._snapshot(branch, at)), type_name, id)
+        wanted = id_text(id)
+        return find_entity(self._reader.session(self._snapshot(branch, at)), type_name, wanted)
 
     def export(
         self,
         target: str | Path | IO[str],
         *,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
         types: Sequence[str] | None = None,
         progress: Callable[[str, int], None] | None = None,
         format: ExportFormat = "ndjson",  # noqa: A002 - the name is part of the API
@@ -231,11 +255,11 @@ class Graph(ChangeReads):
         write the files of a folder; ``auto`` takes Spark for very many rows. `spark` is as for `load`. What is
         written loads back unchanged.
         """
-        at = self._guard.admit_at("export", branch, at)
-        request = ExportRequest(target, branch, at, types, progress, format, engine, spark, overwrite)
+        found = self._guard.admit_at("export", branch, at)
+        request = ExportRequest(target, branch, found, types, progress, format, engine, spark, overwrite)
         return run_export(self._repository, request)
 
-    def _snapshot(self, branch: str, at: str | datetime | Snapshot | None) -> Snapshot:
+    def _snapshot(self, branch: str, at: At) -> Snapshot:
         return self._repository.snapshot(branch, self._guard.admit_at("read", branch, at))
 
     def _read(self, source: str, name: str | None, snapshot: Snapshot) -> ir.ReadQuery:
@@ -256,7 +280,7 @@ class Graph(ChangeReads):
 
     def mutate(
         self,
-        source: str,
+        source: str | Path,
         params: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
@@ -275,13 +299,14 @@ class Graph(ChangeReads):
         from omnigraph.graph.repository import WriteRequest
         from omnigraph.write.mutate import MutationOutcome, prepare_mutation
 
+        text = read_query(source)
         actor = self._guard.admit("change", branch, actor=actor)
         outcome = MutationOutcome()
         ran: list[str] = []
         now = time.time_ns() // 1_000_000
 
         def prepare(transaction: Transaction) -> OperationClass | None:
-            query = self._checked.get(source, name, transaction.base.catalog)
+            query = self._checked.get(text, name, transaction.base.catalog)
             if not isinstance(query, ir.MutationQuery):
                 raise InvalidInput(f"query '{query.name}' is a read", hint="run it with `query`")
             ran[:] = [query.name]
@@ -294,7 +319,7 @@ class Graph(ChangeReads):
             message=message,
             expected_head=if_commit,
             idempotency_key=idempotency_key,
-            request=f"{source}\0{name}\0{params!r}",
+            request=f"{text}\0{name}\0{params!r}",
         )
         done = self._repository.write(branch, request, prepare)
         # A request that was done before has not been looked at again.
@@ -361,8 +386,8 @@ class Graph(ChangeReads):
         request = LoadRequest(
             source,
             mode,
-            branch,
-            create_from,
+            require_text("branch", branch),
+            check_text("create_from", create_from),
             engine,
             rejects,
             permissive,
@@ -379,7 +404,7 @@ class Graph(ChangeReads):
 
     def revert(
         self,
-        commit_id: str,
+        commit_id: str | Commit,
         *,
         branch: str = "main",
         resolve: Resolve = None,
@@ -402,13 +427,14 @@ class Graph(ChangeReads):
         """
         actor = self._guard.admit("change", branch, actor=actor)
         request = MergeRequest(branch, resolve, dry_run, message, if_commit, actor, progress)
-        return run_revert(self._repository, commit_id, request)
+        return run_revert(self._repository, id_of(commit_id), request, self._guard)
 
     # --- history -----------------------------------------------------------------------------------------
 
     def commits(self, branch: str = "main", limit: int | None = 50, actor: str | None = None) -> list[Commit]:
         """A branch's history, newest first, the inherited part included."""
         self._guard.admit("read", branch)
+        check_limit(limit)
         found = (Commit.of(item) for item in self._repository.commits(branch))
         chosen = (item for item in found if actor is None or item.actor == actor)
         return list(islice(chosen, limit))
@@ -428,18 +454,29 @@ class Graph(ChangeReads):
         self._guard.admit("read")
         return [Recovery.of(item) for item in reversed(self._repository.recoveries())]
 
-    def snapshot(self, branch: str = "main", at: str | datetime | Snapshot | None = None) -> Snapshot:
+    def snapshot(self, branch: str = "main", at: At = None) -> Snapshot:
         """The state of a branch, or of a commit or moment; reading from it never changes."""
         return self._snapshot(branch, at)
 
     # --- maintenance -------------------------------------------------------------------------------------
 
     def cleanup(
-        self, keep: int | None = None, older_than: str | None = None, confirm: bool = False
+        self, keep: int | None = None, older_than: str | timedelta | None = None, confirm: bool = False
     ) -> dict[str, Any]:
-        """Remove data that only old commits need; without `confirm` only tell what would go."""
+        """Remove data that only old commits need; without `confirm` only tell what would go.
+
+        So many commits of each branch keep theirs (`keep`), and those that were current within a length of time,
+        such as ``"7d"`` (`older_than`); with both, one has to be beyond both. Heads keep theirs always.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-cleanup", schema="node City { name: String @key }")
+        >>> _ = g.load({"City": [{"name": "Bern"}]})
+        >>> g.cleanup(keep=10, older_than="7d")["confirmed"]
+        False
+        """
         from omnigraph.maintain.cleanup import cleanup
 
+        check_retention(keep, older_than)
         if confirm:
             # It ends history of every branch and cannot be undone: more than a change of one of them.
             self._guard.admit("admin")
@@ -502,7 +539,7 @@ class Graph(ChangeReads):
         settled = self._repository.heal() if confirm else []
         return Repair(confirm, pending, tuple(item.to_body() for item in settled))
 
-    def indexes(self, *, branch: str = "main", at: str | datetime | Snapshot | None = None) -> list[Index]:
+    def indexes(self, *, branch: str = "main", at: At = None) -> list[Index]:
         """The indexes that reads and writes are helped by, and how many rows each covers.
 
         >>> import omnigraph as og
@@ -522,60 +559,9 @@ class Graph(ChangeReads):
         return found
 
 
-class Branches:
-    """The branches of a graph."""
-
-    def __init__(self, repository: Repository, guard: Guard) -> None:
-        self._repository = repository
-        self._guard = guard
-
-    def list(self) -> list[str]:
-        """Names of all branches, sorted."""
-        self._guard.admit("read")
-        return list(self._repository.branches())
-
-    def create(
-        self, name: str, source: str = "main", *, at: str | datetime | None = None, actor: str | None = None
-    ) -> Branch:
-        """Make a branch at another's head, or at a commit or moment. Costs one row."""
-        actor = self._guard.admit("branch_create", source, name, actor=actor)
-        head = self._repository.create_branch(name, source, at=at, actor=actor)
-        return Branch(head.branch, head.commit.id)
-
-    def delete(self, name: str) -> None:
-        """Delete a branch; its name is free at once."""
-        self._guard.admit("branch_delete", target=name)
-        self._repository.delete_branch(name)
-
-    def merge(
-        self,
-        source: str,
-        into: str = "main",
-        *,
-        delete_source: bool = False,
-        resolve: Resolve = None,
-        dry_run: bool = False,
-        message: str | None = None,
-        if_commit: str | None = None,
-        actor: str | None = None,
-        progress: Callable[[str, int], None] | None = None,
-    ) -> Merged:
-        """Bring what a branch did into another, as one commit with two parents, or refuse with `MergeConflicts`.
-
-        Entities that both changed merge property by property. `resolve` settles conflicts: ``"ours"`` is what
-        `into` has, ``"theirs"`` what `source` has; a mapping settles them one by one by their ids, with a side or
-        with ``{"value": ...}``, and ``"*"`` is for the rest. With `dry_run` nothing is committed and conflicts are
-        told in the outcome.
-
-        >>> import omnigraph as og
-        >>> g = og.init("memory://docs-merge", schema="node City { name: String @key  mayor: String? }")
-        >>> _ = g.branches.create("review")
-        >>> _ = g.mutate('query add() { insert City { name: "Bern" } }', branch="review")
-        >>> g.branches.merge("review").outcome
-        'fast_forward'
-        >>> g.get("City", "Bern")
-        {'id': 'Bern', 'mayor': None, 'name': 'Bern'}
-        """
-        actor = self._guard.admit("branch_merge", source, into, actor=actor)
-        request = MergeRequest(into, resolve, dry_run, message, if_commit, actor, progress)
-        return run_merge(self._repository, source, request, self._guard, delete_source=delete_source)
+def check_retention(keep: int | None, older_than: str | timedelta | None) -> None:
+    """`InvalidInput` when nothing is said about what cleanup shall keep."""
+    if keep is None and older_than is None:
+        raise InvalidInput(
+            "cleanup needs `keep`, `older_than` or both", hint="such as keep=10, older_than='7d'"
+        )

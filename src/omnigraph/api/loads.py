@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
 from omnigraph.api.commits import Commit, by_type_name
-from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.errors import InvalidInput, NotFound, ResourceLimit
 from omnigraph.pipeline.engines import Engine, check_engine, wants_spark
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def run_load(repository: Repository, request: LoadRequest, guard: Guard) -> Load
     outcome = LoadOutcome(request.mode)
     size = _input_bytes(repository, request)
     on_spark = _wants_spark(repository, request, size)
-    with ExitStack() as opened:
+    with ExitStack() as opened, _sources_named():
         rejected = None if request.rejects is None else RejectedRecords(request.rejects, opened)
         take = None if rejected is None else rejected.take
         load = _load_on_spark if on_spark else _load_here
@@ -148,6 +148,19 @@ def run_load(repository: Repository, request: LoadRequest, guard: Guard) -> Load
         engine="spark" if on_spark else "local",
         dry_run=request.dry_run,
     )
+
+
+@contextmanager
+def _sources_named() -> Iterator[None]:
+    """What is wrong with an input says which one it is, if it has a name."""
+    try:
+        yield
+    except (InvalidInput, ResourceLimit) as error:
+        source = error.details.get("source")
+        if isinstance(source, str) and source not in error.message:
+            error.message = f"{source}: {error.message}"
+            error.args = (error.message, *error.args[1:])
+        raise
 
 
 def _load_here(
@@ -250,10 +263,24 @@ def _write_request(request: LoadRequest, content: str, *, bulk: bool) -> WriteRe
 
 
 def check_load(request: LoadRequest) -> None:
-    """Refuse an engine and a mode that do not exist."""
+    """Refuse an engine and a mode that do not exist, and rejects that could not be written."""
     check_engine(request.engine)
     if request.mode not in MODES:
         raise InvalidInput(f"unknown load mode '{request.mode}'", hint=f"one of {', '.join(MODES)}")
+    _check_rejects(request.rejects)
+
+
+def _check_rejects(target: Any) -> None:
+    if target is None or callable(target):
+        return
+    if not isinstance(target, str | Path):
+        raise InvalidInput(
+            f"rejected records cannot go to {type(target).__name__}",
+            hint="give the path of a file or a folder, or a function such as the `append` of a list",
+        )
+    folder = Path(target).parent
+    if not folder.is_dir():
+        raise NotFound(f"no such folder: {folder}", details={"path": str(target)})
 
 
 def _make_branch(repository: Repository, request: LoadRequest, guard: Guard) -> None:
@@ -290,5 +317,7 @@ class RejectedRecords:
         if self._file is None:
             path = Path(self._target)
             path = path / REJECTS if path.is_dir() else path
-            self._file = self._opened.enter_context(path.open("w", encoding="utf-8", newline="\n"))
+            # What is no Unicode becomes the escape that JSON has for it.
+            file = path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n")
+            self._file = self._opened.enter_context(file)
         self._file.write(json.dumps(reject, ensure_ascii=False, default=str) + "\n")

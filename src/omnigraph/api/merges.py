@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from omnigraph.api.commits import Commit, by_type_name
 from omnigraph.errors import Conflict, InvalidInput, OmnigraphError
+from omnigraph.graph.branches import stored_name
 
 if TYPE_CHECKING:
     from omnigraph.api.access import Guard
@@ -60,7 +61,7 @@ def run_merge(
     from omnigraph.write.merge_conflicts import Resolutions
     from omnigraph.write.merging import MergeOutcome, prepare_merge
 
-    source, into = source.strip(), request.into.strip()
+    source, into = stored_name(source), stored_name(request.into)
     if source == into:
         raise InvalidInput("branch_merge requires distinct source and target branches")
     resolutions = Resolutions.of(request.resolve)
@@ -95,8 +96,8 @@ def run_merge(
     return replace(merged, branch_deleted=True)
 
 
-def run_revert(repository: Repository, commit_id: str, request: MergeRequest) -> Merged:
-    """Undo one commit with a new one."""
+def run_revert(repository: Repository, commit_id: str, request: MergeRequest, guard: Guard) -> Merged:
+    """Undo one commit with a new one; what it did to the schema, for those who may change that."""
     from omnigraph.graph.repository import WriteRequest
     from omnigraph.write.merge_conflicts import Resolutions
     from omnigraph.write.merging import MergeOutcome, prepare_revert
@@ -115,6 +116,8 @@ def run_revert(repository: Repository, commit_id: str, request: MergeRequest) ->
             hint="merge the branch that has it, or revert it there",
         )
     before = repository.snapshot(request.into, undone.commit.parent)
+    if undone.commit.schema != before.commit.schema:
+        guard.admit("schema_apply", target=request.into, actor=request.actor)
     outcome = MergeOutcome()
     prepare = prepare_revert(
         undone,

@@ -69,16 +69,42 @@ class Result:
         return next(iter(self.rows()[0].values()))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas data frame."""
-        return self.table.to_pandas()
+        """The rows as a pandas data frame.
+
+        Columns of integers and booleans that hold nulls are of pandas' nullable types, ``Int64`` and the like: as
+        floats, large integers would be others.
+        """
+        import pandas
+        import pyarrow as pa
+
+        nullable = {
+            pa.int8(): pandas.Int8Dtype(),
+            pa.int16(): pandas.Int16Dtype(),
+            pa.int32(): pandas.Int32Dtype(),
+            pa.int64(): pandas.Int64Dtype(),
+            pa.uint8(): pandas.UInt8Dtype(),
+            pa.uint16(): pandas.UInt16Dtype(),
+            pa.uint32(): pandas.UInt32Dtype(),
+            pa.uint64(): pandas.UInt64Dtype(),
+            pa.bool_(): pandas.BooleanDtype(),
+        }
+        frame = self.table.to_pandas()
+        for place, column in enumerate(self.table.columns):
+            if column.null_count and column.type in nullable:
+                frame.isetitem(place, column.to_pandas(types_mapper=nullable.get))
+        return frame
 
     def to_polars(self) -> polars.DataFrame:
-        """The rows as a polars data frame; needs ``omnigraph[polars]``."""
+        """The rows as a polars data frame; needs the library polars."""
         import polars
 
         found = polars.from_arrow(self.table)
         assert isinstance(found, polars.DataFrame)
         return found
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The rows for whatever reads Arrow streams: ``polars.DataFrame(result)``, ``pyarrow.table(result)``."""
+        return self.table.__arrow_c_stream__(requested_schema)
 
     def to_json(self) -> dict[str, Any]:
         """The body that a server answers with."""

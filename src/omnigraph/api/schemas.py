@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.api.commits import Commit
+from omnigraph.api.commits import At, Commit, state_at
 from omnigraph.errors import OmnigraphError
 
 if TYPE_CHECKING:
@@ -51,10 +50,10 @@ class SchemaView:
         self._repository = repository
         self._guard = guard
 
-    def source(self, branch: str = "main", at: str | datetime | None = None) -> str:
+    def source(self, branch: str = "main", at: At = None) -> str:
         """The text of the schema that was accepted."""
         self._guard.admit("read")
-        return self._repository.snapshot(branch, at).catalog.source
+        return self._repository.snapshot(branch, state_at(at)).catalog.source
 
     def plan(
         self,

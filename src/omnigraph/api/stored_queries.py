@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,7 @@ from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.lang.check import check_query
 from omnigraph.lang.query_parser import parse_queries
-from omnigraph.lang.source import Source
+from omnigraph.lang.source import LanguageError, Source
 from omnigraph.lang.types import MAPPINGS, Scalar
 from omnigraph.store.location import Location
 from omnigraph.store.objects import ObjectStore
@@ -86,6 +86,24 @@ def read_stored(
             found[query.name] = StoredQuery(query.name, source.text, check_query(query, schema, source))
     for name in sorted((where.names or frozenset()) - found.keys()):
         raise InvalidInput(f"there is no query '{name}' in the file that it is registered from")
+    return dict(sorted(found.items()))
+
+
+def broken_queries(stored: Iterable[StoredQuery], schema: Schema) -> dict[str, str]:
+    """The stored queries that do not fit a schema, by name, with what is wrong with each."""
+    names_by_text: dict[str, set[str]] = {}
+    for item in stored:
+        names_by_text.setdefault(item.text, set()).add(item.name)
+    found: dict[str, str] = {}
+    for text, names in names_by_text.items():
+        source = Source(text)
+        for query in parse_queries(source).queries:
+            if query.name not in names:
+                continue
+            try:
+                check_query(query, schema, source)
+            except LanguageError as error:
+                found[query.name] = error.message
     return dict(sorted(found.items()))
 
 

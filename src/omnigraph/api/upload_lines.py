@@ -11,13 +11,16 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from omnigraph.api.wire import ARROW
 from omnigraph.errors import InvalidInput, ResourceLimit
 
-# The media types of what is sent that is no file: rows as lines, tables and batches of Arrow, a stream of records.
+# The media types of what is sent that is no file: rows as lines, those of a table that Arrow cannot hold, tables
+# and batches of Arrow, a stream of records.
 ROWS: Final = "application/vnd.omnigraph.rows"
+TYPED_ROWS: Final = "application/vnd.omnigraph.typed-rows"
 TABLE: Final = ARROW
 BATCHES: Final = "application/vnd.omnigraph.batches"
 STREAM: Final = "application/vnd.omnigraph.stream"
@@ -65,7 +68,7 @@ def read_lines(lines: Iterable[bytes | str]) -> Iterator[Any]:
         try:
             text = line if isinstance(line, str) else line.decode()
             found = decoder.decode(text)
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError, ArithmeticError) as error:
             raise InvalidInput(f"row {number} of what was sent cannot be read") from error
         if number:
             yield found
@@ -92,6 +95,8 @@ def _stand_in(tag: str, value: Any) -> Any:
             return {tag: "datetime", "v": value.isoformat()}
         case date() if not isinstance(value, datetime):
             return {tag: "date", "v": value.isoformat()}
+        case Decimal():
+            return {tag: "decimal", "v": str(value)}
         case bytes():
             return {tag: "bytes", "v": base64.b64encode(value).decode("ascii")}
         case Mapping():
@@ -120,6 +125,8 @@ def _reading(tag: Any) -> Callable[[dict[str, Any]], Any]:
                 return datetime.fromisoformat(found["v"])
             case "date":
                 return date.fromisoformat(found["v"])
+            case "decimal":
+                return Decimal(found["v"])
             case "bytes":
                 return base64.b64decode(found["v"], validate=True)
             case "numpy":

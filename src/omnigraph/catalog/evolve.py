@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.codes import ADD_REQUIRED
 from omnigraph.catalog.identity import FIRST_ID, next_identities
 from omnigraph.catalog.migrate import plan as make_plan
 from omnigraph.catalog.renames import match_schemas
-from omnigraph.catalog.steps import Plan
+from omnigraph.catalog.steps import Plan, UnsupportedChange
 from omnigraph.errors import Conflict, InvalidInput
 from omnigraph.lang.schema import Schema
 
@@ -36,9 +37,21 @@ def evolve(
     if plan not in modes:
         raise Conflict("the migration plan was made for another accepted schema; plan again")
     if plan.refusal is not None:
-        raise InvalidInput(plan.refusal, details=plan.to_json())
+        raise InvalidInput(plan.refusal, details=plan.to_json(), hint=_way_out(plan))
     if not plan.steps:
         return catalog
     matching = match_schemas(catalog.schema, desired)
     identities = next_identities(catalog.identities, desired, matching, counter=counter)
     return Catalog(source, desired, identities)
+
+
+def _way_out(plan: Plan) -> str | None:
+    """What to do about the refusal that is reported."""
+    refused = next(step for step in plan.steps if isinstance(step, UnsupportedChange))
+    if refused.code != ADD_REQUIRED:
+        return None
+    kind, _, name = refused.entity.partition(":")
+    rows = "existing rows"
+    if kind == "interface":
+        rows, name = "existing rows of each type that has it", f"Type.{name.partition('.')[2]}"
+    return f'give {rows} a value: backfill={{"{name}": …}}, or --backfill {name}=…'

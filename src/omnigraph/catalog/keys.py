@@ -48,6 +48,21 @@ def node_key(catalog: Catalog, type_name: str) -> NodeKey | None:
     return NodeKey(type_name, tuple(sorted(members, key=lambda column: column.property_id or 0)))
 
 
+def end_key(catalog: Catalog, edge_name: str, end: str) -> NodeKey | None:
+    """The key of the nodes at an end of an edge type, ``src`` or ``dst``; None when they have ids of their own."""
+    edge = catalog.schema.edge(edge_name)
+    if edge is None:
+        raise NotFound(f"unknown edge type '{edge_name}'")
+    return node_key(catalog, edge.source if end == "src" else edge.target)
+
+
+def integer_key(key: NodeKey | None) -> Column | None:
+    """The one integer that a key consists of: it may stand for the id where an id is asked for."""
+    if key is None or len(key.columns) != 1 or key.columns[0].type.scalar not in INT_RANGES:
+        return None
+    return key.columns[0]
+
+
 def derive_id(key: NodeKey, values: Mapping[str, Any]) -> str:
     """The id of a node with these property values.
 
@@ -60,6 +75,21 @@ def derive_id(key: NodeKey, values: Mapping[str, Any]) -> str:
             raise InvalidInput(missing_key(key))
         texts.append(canonical_text(value, column.type, column.name))
     return texts[0] if len(texts) == 1 else join_texts(texts)
+
+
+def id_text(given: Any) -> str:
+    """An id as somebody asks for it; the integer that is a key may be given as such.
+
+    >>> id_text("ana"), id_text(10248)
+    ('ana', '10248')
+    """
+    if isinstance(given, str):
+        return given
+    if isinstance(given, int) and not isinstance(given, bool):
+        return str(int(given))
+    raise InvalidInput(
+        f"an id is text, got {type(given).__name__}", hint="`id` of a node is what its key gives"
+    )
 
 
 def missing_key(key: NodeKey) -> str:

@@ -16,9 +16,14 @@ from omnigraph.catalog.merge_aspects import (
 from omnigraph.catalog.merge_names import settle_names
 from omnigraph.catalog.schema_conflicts import Decisions
 from omnigraph.catalog.schema_text import property_text
-from omnigraph.catalog.shape import canonical_constraint, canonical_type, constraint_keys
+from omnigraph.catalog.shape import (
+    canonical_constraint,
+    canonical_type,
+    constrained_columns,
+    constraint_keys,
+)
 from omnigraph.catalog.triples import PLACES, PropertyTriple, Side, TypeTriple
-from omnigraph.lang.schema import Annotation, Check, Constraint, Property, Range
+from omnigraph.lang.schema import Annotation, Constraint, Property
 
 Presence: TypeAlias = Side | Literal["both"]
 
@@ -141,14 +146,10 @@ def _uses(owner: TypeTriple, place: int) -> Iterator[tuple[str, str]]:
     if item is None:
         return
     for text, constraint in constraint_keys(item.constraints, columns).items():
-        yield from ((text, column) for column in _columns(constraint))
+        yield from ((text, column) for column in constrained_columns(constraint))
     for prop in item.properties:
         if prop.embed is not None:
             yield columns[prop.name], columns.get(prop.embed.source, prop.embed.source)
-
-
-def _columns(constraint: Constraint) -> set[str]:
-    return {constraint.property} if isinstance(constraint, Range | Check) else set(constraint.columns)
 
 
 def _with_distinct_names(decisions: Decisions, owner: TypeTriple, members: Members) -> Members:
@@ -170,5 +171,5 @@ def _with_distinct_names(decisions: Decisions, owner: TypeTriple, members: Membe
         for key, prop in members.properties.items()
         if key in names
     }
-    constraints = tuple(item for item in members.constraints if not _columns(item) & gone)
+    constraints = tuple(item for item in members.constraints if not constrained_columns(item) & gone)
     return Members(properties, constraints)

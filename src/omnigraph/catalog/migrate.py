@@ -16,7 +16,7 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.codes import ADD_REQUIRED, CHANGE_TYPE
 from omnigraph.catalog.notation import constraint_text
 from omnigraph.catalog.renames import AnyType, Matching, PropertyName, all_types, match_schemas
-from omnigraph.catalog.shape import annotation_keys, canonical_type, constraint_keys
+from omnigraph.catalog.shape import annotation_keys, canonical_type, constrained_columns, constraint_keys
 from omnigraph.catalog.steps import (
     AddConstraint,
     AddProperty,
@@ -35,9 +35,11 @@ from omnigraph.catalog.steps import (
 )
 from omnigraph.lang.schema import (
     Annotation,
+    Constraint,
     EdgeType,
     Embed,
     Index,
+    Key,
     NodeType,
     Property,
     Schema,
@@ -234,7 +236,7 @@ def _dropped_properties(pair: _Pair) -> Iterator[Step]:
 
 
 def _body_constraint_changes(pair: _Pair) -> Iterator[Step]:
-    before = constraint_keys(pair.old.constraints, pair.renamed)
+    before = constraint_keys(_lasting_constraints(pair), pair.renamed)
     after = constraint_keys(pair.new.constraints)
     if before.keys() - after.keys():
         yield pair.refuse(f"removing constraints from '{pair.name}'")
@@ -245,6 +247,16 @@ def _body_constraint_changes(pair: _Pair) -> Iterator[Step]:
             yield AddConstraint(pair.kind, pair.name, constraint)
         else:
             yield pair.refuse(f"adding constraint '{constraint_text(constraint)}' to '{pair.name}'")
+
+
+def _lasting_constraints(pair: _Pair) -> list[Constraint]:
+    """Those that still have something to say: not the rules about nothing but properties that are dropped."""
+    dropped = pair.old.by_name.keys() - pair.renamed.keys()
+    return [
+        item
+        for item in pair.old.constraints
+        if isinstance(item, Key) or not constrained_columns(item) <= dropped
+    ]
 
 
 def _is_young(pair: _Pair, constraint: Unique) -> bool:

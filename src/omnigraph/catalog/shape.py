@@ -87,6 +87,11 @@ def canonical_constraint(constraint: Constraint, renamed: Mapping[str, str] | No
     return type(constraint)(tuple(sorted(columns)))
 
 
+def constrained_columns(constraint: Constraint) -> frozenset[str]:
+    """The properties, and the ends of an edge, that a constraint is about."""
+    return frozenset({constraint.property} if isinstance(constraint, Range | Check) else constraint.columns)
+
+
 def constraint_keys(
     constraints: Iterable[Constraint], renamed: Mapping[str, str] | None = None
 ) -> dict[str, Constraint]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from omnigraph.cli.config import Config, Profile, ScopeKind
+from omnigraph.cli.config import Config, Profile, ScopeKind, settings_name
 from omnigraph.cli.options import GlobalOptions
 from omnigraph.cli.servers import is_url
 from omnigraph.errors import InvalidInput
 
 PROFILE = "OMNIGRAPH_PROFILE"
-NO_GRAPH = (
-    "no graph addressed — pass a positional URI, --store <uri>, --server <name>, --profile <name>, "
-    "or set a default scope in ~/.omnigraph/config.yaml"
-)
+NO_GRAPH = "no graph addressed"
 SERVER_URL = (
     "a remote graph must be addressed with --server <url> — a positional (or --uri) http(s):// URL "
     "no longer dispatches to a server."
@@ -35,16 +32,22 @@ class Scope:
 
 
 def find_scope(
-    config: Callable[[], Config], uri: str | None, chosen: GlobalOptions, environment: Mapping[str, str]
+    config: Callable[[], Config],
+    uri: str | None,
+    chosen: GlobalOptions,
+    environment: Mapping[str, str],
+    *,
+    takes_uri: bool = True,
 ) -> Scope:
     """The scope of a command: an explicit address, else a profile, else the default of the settings.
 
-    Raises `InvalidInput` when there is none, or two explicit ones, or a graph is chosen within one graph.
+    Raises `InvalidInput` when there is none, or two explicit ones, or a graph is chosen within one graph. A command
+    that `takes_uri` could have been given one.
     """
     found = _explicit(uri, chosen)
     if found is None:
         profile = chosen.profile or environment.get(PROFILE)
-        found = _default(config()) if not profile else _of_profile(find_profile(config(), profile))
+        found = _default(config(), takes_uri) if not profile else _of_profile(find_profile(config(), profile))
     if chosen.graph is None:
         return found
     if found.kind == "store":
@@ -65,7 +68,7 @@ def find_profile(config: Config, name: str) -> Profile:
 
         raise InvalidInput(
             f"no profile is called '{name}'{did_you_mean(name, list(config.profiles))}",
-            hint="name it under profiles: in ~/.omnigraph/config.yaml",
+            hint=f"name it under profiles: in {settings_name()}",
             details={"profile": name},
         )
     if found.error is not None:
@@ -103,9 +106,13 @@ def _of_profile(profile: Profile) -> Scope:
     return Scope(kind, profile.bound[kind], f"profile '{profile.name}'", profile.default_graph)
 
 
-def _default(config: Config) -> Scope:
+def _default(config: Config, takes_uri: bool) -> Scope:
     if config.server is not None:
         return Scope("server", config.server, "defaults.server", config.default_graph)
     if config.store is not None:
         return Scope("store", config.store, "defaults.store")
-    raise InvalidInput(NO_GRAPH)
+    positional = "a positional URI, " if takes_uri else ""
+    raise InvalidInput(
+        f"{NO_GRAPH} — pass {positional}--store <uri>, --server <name>, --profile <name>, "
+        f"or set a default scope in {settings_name()}"
+    )

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.addresses import Scope
-from omnigraph.cli.config import Alias, TextFormat, config_of
+from omnigraph.cli.config import Alias, TextFormat, config_of, settings_name
 from omnigraph.cli.params import ParamsFileOption, ParamsOption, read_request
 from omnigraph.cli.query import print_result
 from omnigraph.cli.scope import JsonOption, opened_graph, served_target
@@ -60,7 +60,7 @@ def _find(name: str, aliases: Mapping[str, Alias]) -> Alias:
 
     raise InvalidInput(
         f"no alias is called '{name}'{did_you_mean(name, list(aliases))}",
-        hint="name it under aliases: in ~/.omnigraph/config.yaml",
+        hint=f"name it under aliases: in {settings_name()}",
         details={"alias": name},
     )
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeAlias, cast
 
 import typer
 
-from omnigraph.cli.output import readable, say, say_json, writing
+from omnigraph.api.files import writing
+from omnigraph.cli.output import readable, result_stream, say, say_json
 from omnigraph.cli.params import BranchOption, SnapshotOption
 from omnigraph.cli.scope import SHARED, JsonOption, Served, Target, opened_graph, resolve
 from omnigraph.errors import InvalidInput
@@ -54,9 +54,9 @@ def get(
         raise InvalidInput(f"--length must be at least 1, not {length}")
     with _bytes(target, place, offset, length) as chunks:
         if out is None:
-            if sys.stdout is not None:
-                sys.stdout.flush()
-                sys.stdout.buffer.writelines(chunks)
+            stream = result_stream()
+            stream.flush()
+            stream.buffer.writelines(chunks)
             return
         from omnigraph.api.files import replacing
 

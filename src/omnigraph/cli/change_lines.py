@@ -115,7 +115,7 @@ def _shown(value: Any) -> str:
         return "<null>"
     if isinstance(value, str):
         return readable(value)
-    return json.dumps(value, ensure_ascii=False)
+    return readable(json.dumps(value, ensure_ascii=False))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from omnigraph.api.files import writing
 from omnigraph.cli.change_lines import (
     KindOption,
     Members,
@@ -19,7 +20,7 @@ from omnigraph.cli.change_lines import (
     read_filter,
 )
 from omnigraph.cli.change_pages import Poll
-from omnigraph.cli.output import say, say_json, writing
+from omnigraph.cli.output import say, say_json
 from omnigraph.cli.params import BranchOption
 from omnigraph.cli.scope import SHARED, JsonOption, UriOption, opened_graph, resolve
 

@@ -193,7 +193,8 @@ def _line(item: dict[str, Any]) -> str:
         f"graph_branch={item['graph_branch'] or 'main'}",
         f"graph_manifest_version={item['graph_manifest_version']}",
     ]
-    return " ".join([item["graph_commit_id"], *parts, *_people(item)])
+    message = [f"message={readable(item['message'])}"] if "message" in item else []
+    return " ".join([item["graph_commit_id"], *parts, *_people(item), *message])
 
 
 def _recovery_line(item: dict[str, Any]) -> str:

@@ -86,6 +86,12 @@ def config_path(environment: Mapping[str, str]) -> Path:
     return home_of(environment) / "config.yaml"
 
 
+def settings_name() -> str:
+    """What messages call the file of the settings: the one that the environment names, else the usual one."""
+    named = os.environ.get("OMNIGRAPH_HOME")
+    return str(config_path(os.environ)) if named else "~/.omnigraph/config.yaml"
+
+
 def home_of(environment: Mapping[str, str]) -> Path:
     """The folder of everything that is the operator's own."""
     home = environment.get("OMNIGRAPH_HOME")

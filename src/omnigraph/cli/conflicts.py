@@ -75,6 +75,8 @@ def told_refusals(sides: SideNames, *, json: bool) -> Iterator[None]:
             total = error.details.get("conflicts", len(error.conflicts))
             for line in conflict_lines(error.conflicts, total, sides):
                 note(line)
+            for id_ in error.details.get("unknown_conflicts", ()):
+                note(f"{id_} is none of them")
         raise typer.Exit(FAILURE) from error
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omnigraph.api.files import file_error
 from omnigraph.cli.config import home_of
-from omnigraph.cli.files import file_error
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:

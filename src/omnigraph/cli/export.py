@@ -8,7 +8,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from omnigraph.cli.output import data_stdout, note, warn, writing
+from omnigraph.api.files import writing
+from omnigraph.cli.output import data_stdout, note, warn
 from omnigraph.cli.params import (
     BranchOption,
     EngineOption,
@@ -35,7 +36,9 @@ def export(
     out: Annotated[
         str | None,
         typer.Option(
-            "--out", metavar="PATH", help="Write a file, or many into a folder, DIR/; whole or not at all."
+            "--out",
+            metavar="PATH",
+            help="Write a file, packed if .gz, or many into a folder, DIR/; whole or not at all.",
         ),
     ] = None,
     format: Annotated[  # noqa: A002 - the name of the option

@@ -8,10 +8,12 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import typer
 
-from omnigraph.errors import InvalidInput, NotFound, OmnigraphError, ResourceLimit
+from omnigraph.api.files import file_error
+from omnigraph.errors import InvalidInput, NotFound, ResourceLimit
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
@@ -28,12 +30,12 @@ def read_source(path: str) -> str:
     """
     try:
         if path == STDIN:
-            data = b"" if sys.stdin is None else sys.stdin.buffer.read(MAX_BYTES + 1)
+            data = stdin_bytes().read(MAX_BYTES + 1)
         else:
             with Path(path).open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise file_error("read", path, error) from error
+        raise file_error("read", source_name(path), error) from error
     if len(data) > MAX_BYTES:
         raise ResourceLimit(
             f"{source_name(path)} is larger than {MAX_BYTES // 1024 // 1024} MiB",
@@ -48,6 +50,13 @@ def read_source(path: str) -> str:
             f"{source_name(path)} is not UTF-8 text: byte 0x{data[error.start]:02x} in line {line}",
             details={"path": path, "line": line},
         ) from error
+
+
+def stdin_bytes() -> BinaryIO:
+    """Stdin, of which a process may have none: that is not the same as one without anything in it."""
+    if sys.stdin is None:
+        raise InvalidInput("there is no stdin to read from")
+    return sys.stdin.buffer
 
 
 def source_name(path: str) -> str:
@@ -136,30 +145,3 @@ def _keep_owner(handle: int, before: os.stat_result) -> None:
     except PermissionError:
         # Only root may give files away; anybody else who may write here keeps the new file as their own.
         return
-
-
-def file_error(action: str, path: str, error: OSError) -> OmnigraphError:
-    """What the system said about a file, in one sentence, with the nearest name when there is none such."""
-    name = source_name(path)
-    if isinstance(error, FileNotFoundError):
-        if Path(path).is_symlink():
-            return NotFound(f"{name} is a link that leads nowhere", details={"path": path})
-        return NotFound(f"no such file: {name}", hint=_near(path), details={"path": path})
-    if isinstance(error, IsADirectoryError):
-        return InvalidInput(f"{name} is a directory, not a file", details={"path": path})
-    if isinstance(error, PermissionError):
-        return InvalidInput(f"cannot {action} {name}: permission denied", details={"path": path})
-    reason = (error.strerror or str(error)).lower()
-    return InvalidInput(f"cannot {action} {name}: {reason}", details={"path": path})
-
-
-def _near(path: str) -> str | None:
-    from omnigraph.lang.source import nearest_name
-
-    wanted = Path(path)
-    try:
-        names = [item.name for item in wanted.parent.iterdir()]
-    except OSError:
-        return None
-    name = nearest_name(wanted.name, sorted(names))
-    return f"did you mean `{wanted.parent / name}`?" if name else None

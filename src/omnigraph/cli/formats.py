@@ -8,15 +8,15 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 from omnigraph.cli.config import CellLayout, TextFormat
+from omnigraph.cli.output import harmless
 
 if TYPE_CHECKING:
     from omnigraph.api.result import Result
 
 Format: TypeAlias = Literal["table", "json", "jsonl", "csv", "kv", "arrow"]
 
-# What a terminal would act upon is escaped where people look; formats for programs are exact.
-_ESCAPED = {code: chr(code).encode("unicode_escape").decode() for code in (*range(32), *range(127, 160))}
-_ESCAPED_IN_TEXT = {code: text for code, text in _ESCAPED.items() if chr(code) not in "\n\t"}
+# Before the further lines of a value, which could otherwise be taken for values, or rows, of their own.
+_INDENT = "  "
 
 
 def text_lines(
@@ -59,9 +59,13 @@ def compact(value: Any) -> str:
 
 
 def key_value_lines(row: dict[str, Any]) -> Iterator[str]:
-    """One row for people to read, a line for each of its values."""
+    """One row for people to read, a line for each of its values; the further lines of a text are moved in.
+
+    >>> list(key_value_lines({"name": "Ann", "note": "one\\nrow 2"}))
+    ['name: Ann', 'note: one\\n  row 2']
+    """
     for name, value in row.items():
-        yield f"{name.translate(_ESCAPED)}: {cell(value).translate(_ESCAPED_IN_TEXT)}"
+        yield f"{harmless(name, '')}: {harmless(cell(value))}".replace("\n", f"\n{_INDENT}")
 
 
 def table_lines(
@@ -78,7 +82,7 @@ def table_lines(
     """
     fit = _wrapped if layout == "wrap" else _truncated
     lines = [columns, *(list(map(cell, row)) for row in rows)]
-    cells = [[fit(text.translate(_ESCAPED), width) for text in line] for line in lines]
+    cells = [[fit(harmless(text, ""), width) for text in line] for line in lines]
     widths = [max(_width(part) for parts in column for part in parts) for column in zip(*cells, strict=True)]
     head, *body = ("\n".join(_row(line, widths)) for line in cells)
     yield head

@@ -31,7 +31,7 @@ def list_(ctx: typer.Context, json: JsonOption = False) -> None:
     command = ctx.command_path.partition(" ")[2]
     chosen = ctx.find_object(GlobalOptions) or GlobalOptions()
     refuse_options(command, chosen)
-    scope = find_scope(lambda: config_of(ctx), None, chosen, os.environ)
+    scope = find_scope(lambda: config_of(ctx), None, chosen, os.environ, takes_uri=False)
     if scope.kind != "server":
         raise InvalidInput(
             f"`{command}` asks a server; {scope.origin} addresses a {scope.kind} and does not apply. "

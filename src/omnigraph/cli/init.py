@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.files import read_source, source_name
+from omnigraph.cli.mishaps import told_interruption, told_place
 from omnigraph.cli.output import say
 from omnigraph.cli.scope import DurabilityOption, Target, resolve
 from omnigraph.errors import Conflict, InvalidInput, NotFound
@@ -39,13 +40,14 @@ def init(
     from omnigraph.graph.repository import Repository
 
     try:
-        made = Repository.init(
-            uri,
-            catalog,
-            options=target.options or None,
-            durability=durability,
-            actor=target.chosen.actor,
-        )
+        with told_interruption("rw"), told_place(uri, target.location, "rw"):
+            made = Repository.init(
+                uri,
+                catalog,
+                options=target.options or None,
+                durability=durability,
+                actor=target.chosen.actor,
+            )
     except Conflict as error:
         if force and error.hint is None:
             error.hint = "--force never replaces a graph; remove it yourself if you mean to"
@@ -72,6 +74,6 @@ def refuse_cluster(target: Target) -> None:
         return
     raise InvalidInput(
         f"{target.uri} belongs to the cluster at {cluster}",
-        hint="declare the graph in the cluster's configuration and run `omnigraph cluster apply`",
+        hint="a cluster makes and changes its graphs by `cluster apply`, which this version does not have",
         details={"uri": target.uri, "cluster": str(cluster)},
     )

@@ -88,7 +88,7 @@ def _of_graph(ctx: typer.Context, uris: list[str]) -> tuple[Schema, dict[str, st
     try:
         target = resolve(ctx, uris[0] if uris else None)
     except InvalidInput as error:
-        if error.message == NO_GRAPH:
+        if error.message.startswith(NO_GRAPH):
             error.hint = "or pass --schema <file> to check without a graph"
         raise
     with opened_graph(target, "r") as graph:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TypeAlias
 
 import typer
 
 from omnigraph.cli.completion import complete_branch
-from omnigraph.cli.files import STDIN
+from omnigraph.cli.files import STDIN, stdin_bytes
 from omnigraph.cli.load_report import report_lines
 from omnigraph.cli.output import count, note, say, say_json, warn
 from omnigraph.cli.params import (
@@ -225,7 +223,7 @@ def _read_source(data: Sequence[str], *, mapped: bool = False) -> str | BinaryIO
             )
         if data[0] != STDIN:
             return data[0]
-        return BytesIO() if sys.stdin is None else sys.stdin.buffer
+        return stdin_bytes()
     if len(tables) < len(data):
         raise typer.BadParameter(
             "several files of records are given as a folder or a pattern; with tables each is TYPE=FILE",

@@ -13,10 +13,10 @@ def read_moment(text: str | None) -> str | datetime | None:
     >>> read_moment("01JBZ8Q0000000000000000000")
     '01JBZ8Q0000000000000000000'
     """
-    from omnigraph.lang.temporal import EPOCH_TIME, parse_datetime
+    from omnigraph.lang.temporal import parse_moment
 
-    millis = None if text is None else parse_datetime(text)
-    return text if millis is None else EPOCH_TIME + timedelta(milliseconds=millis)
+    moment = None if text is None else parse_moment(text)
+    return text if moment is None else moment
 
 
 def format_moment(micros: int) -> str:

@@ -27,6 +27,8 @@ WITH_ACTOR = frozenset(
         "schema apply",
     }
 )
+# Their positionals mean something else than a graph.
+WITHOUT_URI = frozenset({"query", "read", "explain", "mutate", "change", "get", "blob get", "blob stat"})
 _CONTROL = frozenset({"policy", "queries"})
 _LOCAL = frozenset({"alias", "embed", "fmt", "login", "logout", "profile", "version"})
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from io import TextIOWrapper
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from omnigraph.cli.files import file_error
-from omnigraph.errors import ConstraintViolation, NotFound
+from omnigraph.errors import ConstraintViolation
 
 if TYPE_CHECKING:
     from omnigraph.errors import OmnigraphError
@@ -22,6 +20,11 @@ STYLES = {"OK": "green", "ERROR": "bold red", "WARN": "yellow", "INFO": "cyan", 
 SHOWN_VIOLATIONS = 10
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
+# Controls, what changes the direction of text or has no width, halves of pairs, ends of lines and paragraphs.
+_ACTED_UPON = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# Of no width as well, but between letters of other scripts, and of emoji, part of how they are written.
+_JOINERS = "\u200c\u200d"
+
 
 def say(text: str) -> None:
     """Print one result, as it is."""
@@ -30,42 +33,37 @@ def say(text: str) -> None:
 
 def say_status(word: str, text: str) -> None:
     """Print a result line that begins with a status word in a column of its own: ``OK    query …``."""
-    _write(sys.stdout, f"{_painted(word, STYLES[word], sys.stdout)}{' ' * (6 - len(word))}{text}")
+    _write(sys.stdout, f"{_painted(word, STYLES[word], sys.stdout)}{' ' * (6 - len(word))}{harmless(text)}")
 
 
 def say_json(document: object) -> None:
     """Print one JSON document, indented by two."""
     # JSON is UTF-8 wherever it can be; on a stream that cannot carry it, escapes keep it valid.
-    ascii_only = sys.stdout is not None and (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    _write(sys.stdout, json.dumps(document, indent=2, ensure_ascii=ascii_only))
+    stream = result_stream()
+    ascii_only = (stream.encoding or "").lower().replace("-", "") != "utf8"
+    _write(stream, json.dumps(document, indent=2, ensure_ascii=ascii_only))
 
 
 def say_exactly(text: str) -> None:
     """Print text that is data: UTF-8, nothing added, nothing escaped."""
+    stream = result_stream()
+    stream.flush()
+    stream.buffer.write(text.encode("utf-8"))
+
+
+def result_stream() -> TextIO:
+    """Stdout, for a command of which the result is all there is; one that lost it has not succeeded."""
     if sys.stdout is None:
-        return
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode("utf-8"))
-
-
-@contextmanager
-def writing(path: str) -> Iterator[None]:
-    """Whatever keeps a result from being written to a file ends as one readable error."""
-    try:
-        yield
-    except OSError as error:
-        folder = Path(path).parent
-        if not folder.is_dir():
-            raise NotFound(f"no such folder: {folder}", details={"path": path}) from error
-        raise file_error("write", path, error) from error
+        raise OSError("there is no stdout")
+    return sys.stdout
 
 
 def data_stdout() -> TextIOWrapper:
     """Stdout as data goes there, whatever it was made for: UTF-8, and one byte at the end of a line."""
-    if not isinstance(sys.stdout, TextIOWrapper):
-        raise OSError("there is no stdout")
-    sys.stdout.reconfigure(encoding="utf-8", errors="strict", newline="\n")
-    return sys.stdout
+    stream = result_stream()
+    assert isinstance(stream, TextIOWrapper), "nobody replaces stdout by something else"
+    stream.reconfigure(encoding="utf-8", errors="strict", newline="\n")
+    return stream
 
 
 def say_diff(lines: Iterable[str]) -> None:
@@ -77,13 +75,13 @@ def say_diff(lines: Iterable[str]) -> None:
 
 def warn(text: str) -> None:
     """Print a warning; the command goes on."""
-    _write(sys.stderr, f"{_painted('warning:', STYLES['WARN'], sys.stderr)} {text}")
+    _write(sys.stderr, f"{_painted('warning:', STYLES['WARN'], sys.stderr)} {harmless(text)}")
 
 
 def complain(error: OmnigraphError) -> None:
     """Print an error as one block: what happened, the marked source line, what to try next."""
     label = _painted("error:", STYLES["ERROR"], sys.stderr)
-    _write(sys.stderr, "\n".join(f"{label} {problem}" for problem in _problems(error)))
+    _write(sys.stderr, "\n".join(f"{label} {harmless(problem)}" for problem in _problems(error)))
 
 
 def complain_of_defect(error: BaseException) -> None:
@@ -91,7 +89,7 @@ def complain_of_defect(error: BaseException) -> None:
     label = _painted("error:", STYLES["ERROR"], sys.stderr)
     summary = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     hint = "this is a defect in omnigraph, not in your input; --debug shows where it happened"
-    _write(sys.stderr, f"{label} internal error: {summary}\nhint: {hint}")
+    _write(sys.stderr, f"{label} internal error: {harmless(summary)}\nhint: {hint}")
 
 
 def diagnostic_lines(diagnostic: Diagnostic) -> Iterator[str]:
@@ -113,9 +111,27 @@ def readable(text: str) -> str:
     )
 
 
+def harmless(text: str, kept: str = "\n\t") -> str:
+    """Text that others may have had a hand in, as it can be shown: only what a terminal would act upon is escaped.
+
+    >>> harmless("two\\nlines\\x1b[2J"), harmless("two\\nlines", kept="")
+    ('two\\nlines\\\\x1b[2J', 'two\\\\nlines')
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter.encode("unicode_escape").decode()
+        if letter not in kept
+        and unicodedata.category(letter) in _ACTED_UPON
+        and not (letter in _JOINERS and before > "\x7f")
+        else letter
+        for before, letter in zip(f"\0{text}", text, strict=False)
+    )
+
+
 def note(text: str) -> None:
     """Print something about the run that is neither result nor warning."""
-    _write(sys.stderr, text)
+    _write(sys.stderr, harmless(text))
 
 
 def indented(lines: Iterable[str], depth: int = 6) -> str:

@@ -136,5 +136,9 @@ def warn_of_old_name(ctx: typer.Context, name: str) -> None:
 def _parse_params(text: str) -> Any:
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except json.JSONDecodeError as error:
         raise InvalidInput(f"the parameters are not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        # It is JSON, of a size that Python refuses in terms of its own settings.
+        what = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
+        raise InvalidInput(f"the parameters cannot be read: {what}") from error

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
+from omnigraph.api.files import writing
 from omnigraph.cli.config import Config, TextFormat, config_of
 from omnigraph.cli.formats import Format, text_lines, write_arrow
-from omnigraph.cli.output import data_stdout, say_json, writing
+from omnigraph.cli.output import data_stdout, result_stream, say_json
 from omnigraph.cli.params import (
     BranchOption,
     EngineOption,
@@ -90,10 +90,10 @@ def print_result(result: Result, chosen: Format, config: Config) -> None:
     if chosen == "json":
         say_json(result.to_json())
     elif chosen == "arrow":
-        write_arrow(result, sys.stdout.buffer)
+        write_arrow(result, result_stream().buffer)
     else:
         # What people look at is shown as well as their terminal can; what programs read is exact.
-        file = sys.stdout if chosen in ("table", "kv") else data_stdout()
+        file = result_stream() if chosen in ("table", "kv") else data_stdout()
         file.writelines(f"{line}\n" for line in _lines(result, chosen, config))
 
 
@@ -112,7 +112,7 @@ def _lines(result: Result, chosen: TextFormat, config: Config) -> Iterator[str]:
 
 
 def _refuse_terminal() -> None:
-    if sys.stdout is None or sys.stdout.isatty():
+    if result_stream().isatty():
         raise InvalidInput(
             "arrow is binary and not for a terminal", hint="pass --out PATH, or redirect stdout"
         )

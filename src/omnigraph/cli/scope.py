@@ -24,7 +24,7 @@ from omnigraph.cli.options import (
     not_direct,
     refuse_options,
 )
-from omnigraph.cli.output import warn
+from omnigraph.cli.output import result_stream, warn
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -40,7 +40,18 @@ Uri: TypeAlias = Annotated[str | None, typer.Argument(metavar="URI", help="Where
 UriOption: TypeAlias = Annotated[
     str | None, typer.Option("--uri", metavar="URI", help="Where the graph is.", show_default=False)
 ]
-JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def _require_stdout(wanted: bool) -> bool:
+    # Before anything is done: a program that writes and cannot hear of it has no way to find out.
+    if wanted:
+        result_stream()
+    return wanted
+
+
+JsonOption: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document.", callback=_require_stdout)
+]
 DurabilityOption: TypeAlias = Annotated[
     Durability,
     typer.Option(

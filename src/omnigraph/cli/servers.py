@@ -36,11 +36,12 @@ def find_server(config: Config, named: str) -> Server:
 
         url = check_url(named)
         return Server(url, name_of(config, url))
+    from omnigraph.cli.config import settings_name
     from omnigraph.lang.source import did_you_mean
 
     raise InvalidInput(
         f"no server is called '{named}'{did_you_mean(named, list(config.servers))}",
-        hint="pass its http(s):// URL, or name it under servers: in ~/.omnigraph/config.yaml",
+        hint=f"pass its http(s):// URL, or name it under servers: in {settings_name()}",
         details={"server": named},
     )
 

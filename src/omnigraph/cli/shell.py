@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -19,6 +20,9 @@ FAILURE = 1
 # Options of `omnigraph` itself that may also stand after a command: alone, and with a value.
 GLOBAL_FLAGS = frozenset({"--debug", "--version", "-v", "--yes", "--quiet"})
 GLOBAL_VALUES = frozenset({"--as", "--store", "--server", "--graph", "--profile", "--cluster"})
+
+# What the help calls a parameter that takes a file.
+_FILES = re.compile("FILE|DIR|PATH|CONFIG|BUNDLE")
 
 OLD_SPELLINGS = {("check",): "lint", ("query", "lint"): "lint", ("query", "check"): "lint"}
 
@@ -69,6 +73,36 @@ def modernise(args: Sequence[str]) -> tuple[list[str], str | None]:
     return list(args), None
 
 
+def refuse_garbled(group: TyperGroup, args: Sequence[str]) -> None:
+    """`InvalidInput` for an argument that is no text, unless it names a file, as which a system takes any bytes."""
+    garbled = [place for place, word in enumerate(args) if not _is_text(word)]
+    if not garbled:
+        return
+    command: Any = group
+    for word in args:
+        if isinstance(command, TyperGroup):
+            command = command.commands.get(word, command)
+    parameters = [*group.params, *command.params]
+    for place in garbled:
+        if not _names_file(parameters, args[place - 1] if place else "", args[place]):
+            shown = args[place].encode("utf-8", "backslashreplace").decode()
+            raise InvalidInput(f"an argument is not valid Unicode text: {shown}")
+
+
+def _is_text(word: str) -> bool:
+    # Bytes that are none reach a program as halves of surrogate pairs.
+    return word.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in word)
+
+
+def _names_file(parameters: Sequence[Any], before: str, word: str) -> bool:
+    """Whether a word that stands behind another is the value of a parameter that takes a file."""
+    option, equals, _ = word.partition("=")
+    option = option if equals and option.startswith("--") else before
+    taking = [item for item in parameters if option in item.opts and not getattr(item, "is_flag", False)]
+    wanted = taking or [item for item in parameters if item.param_type_name == "argument"]
+    return any(_FILES.search(item.metavar or "") for item in wanted)
+
+
 class CommandLine(TyperGroup):
     """The root of all commands.
 
@@ -83,6 +117,7 @@ class CommandLine(TyperGroup):
         given, warning = modernise(given)
         try:
             try:
+                refuse_garbled(self, given)
                 if warning:
                     warn(warning)
                 return super().main(given, *rest, **extra)
@@ -97,7 +132,10 @@ class CommandLine(TyperGroup):
             _abandon_stdout()
         except OSError as error:
             _abandon_stdout()
-            _report(InvalidInput(f"cannot write the output: {error.strerror or error}"), debug)
+            reason = error.strerror or str(error)
+            # Only of a stream is it not said which file it is.
+            named = f"{error.filename}: {reason.lower()}" if error.filename else None
+            _report(InvalidInput(named or f"cannot write the output: {reason}"), debug)
         except Exception as error:  # noqa: BLE001 - the last line of defence: a defect is no reason to spill a trace
             _report(error, debug)
         sys.exit(FAILURE)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.errors import InvalidInput
+from omnigraph.graph.texts import check_text
 from omnigraph.pipeline.engines import Engine, check_engine
 
 
@@ -15,8 +16,19 @@ class Acting:
 
     actor: str | None
 
-    def check(self, actor: str | None) -> str | None:
-        """Who acts, unless it was to be somebody else."""
+    def check(
+        self,
+        actor: str | None,
+        *,
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> str | None:
+        """Who acts, unless it was to be somebody else; what else a write says of itself must be text."""
+        check_text("actor", actor)
+        check_text("message", message)
+        check_text("if_commit", if_commit)
+        check_text("idempotency_key", idempotency_key)
         if actor is not None and actor != self.actor:
             raise InvalidInput(
                 "the token decides who acts",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from omnigraph.api.blobs import Blob, BlobPlace
 from omnigraph.api.wire import SNAPSHOT_ID
@@ -61,7 +62,7 @@ def read_blob(
 def _describe(response: httpx.Response) -> Blob:
     headers = response.headers
     try:
-        resolved = headers[SNAPSHOT_ID]
+        resolved = unquote(headers[SNAPSHOT_ID])
         if response.status_code == _ELSEWHERE:
             return Blob(resolved, uri=headers["location"])
         # A part says how large the whole is; the whole is as large as it is.

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from omnigraph.api.commits import Branch
-from omnigraph.api.graph import Branches
+from omnigraph.api.branches import Branches
+from omnigraph.api.commits import At, Branch
 from omnigraph.api.merges import Merged, Resolve
 from omnigraph.api.wire import decode, plain
 from omnigraph.client.states import segment, state_of
+from omnigraph.graph.texts import require_text
 
 if TYPE_CHECKING:
     from omnigraph.client.acting import Acting
@@ -29,19 +29,18 @@ class RemoteBranches(Branches):
         """Names of all branches, sorted."""
         return self._transport.call("GET", "/branches", lambda found: decode(list[str], found["branches"]))
 
-    def create(
-        self, name: str, source: str = "main", *, at: str | datetime | None = None, actor: str | None = None
-    ) -> Branch:
+    def create(self, name: str, source: str = "main", *, at: At = None, actor: str | None = None) -> Branch:
         """Make a branch at another's head, or at a commit or moment; see `Branches.create`."""
         self._acting.check(actor)
         state = state_of(source, at)
         state.pop("branch", None)
-        body = {"name": name, "from": source, **state}
+        body = {"name": require_text("branch", name), "from": source, **state}
         return self._transport.call("POST", "/branches", partial(decode, Branch), body=body, writes=True)
 
     def delete(self, name: str) -> None:
         """Delete a branch; its name is free at once."""
-        self._transport.call("DELETE", f"/branches/{segment(name)}", lambda found: found["name"], writes=True)
+        path = f"/branches/{segment(require_text('branch', name))}"
+        self._transport.call("DELETE", path, lambda found: found["name"], writes=True)
 
     def merge(
         self,
@@ -57,10 +56,10 @@ class RemoteBranches(Branches):
         progress: Callable[[str, int], None] | None = None,  # noqa: ARG002 - servers do not tell
     ) -> Merged:
         """Bring what a branch did into another, as one commit; see `Branches.merge`."""
-        self._acting.check(actor)
+        self._acting.check(actor, message=message, if_commit=if_commit)
         body = {
-            "source": source,
-            "target": into,
+            "source": require_text("branch", source),
+            "target": require_text("branch", into),
             "delete_branch": delete_source,
             "resolve": plain(resolve),
             "dry_run": dry_run,

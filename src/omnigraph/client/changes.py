@@ -13,11 +13,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 from omnigraph.api.baselines import write_lines
 from omnigraph.api.change_reads import ChangeReads
-from omnigraph.api.changes import Change, ChangeFilter, Diff, Kind, Op, State, outline
-from omnigraph.api.commits import by_type_name
+from omnigraph.api.changes import Change, ChangeFilter, Diff, Kind, Op, State, check_state, outline
+from omnigraph.api.commits import Commit, by_type_name, id_of
 from omnigraph.api.wire import decode, decode_snapshot
 from omnigraph.client.states import filter_of, lines_of, lines_to_end, moment, segment
 from omnigraph.errors import StorageError
+from omnigraph.graph.texts import require_text
 
 if TYPE_CHECKING:
     from omnigraph.client.transport import Transport
@@ -57,7 +58,7 @@ class RemoteChangeReads(ChangeReads):
 
     def changes(
         self,
-        commit_id: str,
+        commit_id: str | Commit,
         *,
         kinds: Sequence[Kind] | None = None,
         types: Sequence[str] | None = None,
@@ -69,7 +70,7 @@ class RemoteChangeReads(ChangeReads):
         from omnigraph.read.change_pages import ChangePage
 
         params = {**filter_of(kinds, types, ops), "limit": limit, "page_token": page_token}
-        path = f"/commits/{segment(commit_id)}/changes"
+        path = f"/commits/{segment(id_of(commit_id))}/changes"
         return self._transport.call("GET", path, partial(decode, ChangePage), params=params)
 
     def feed(
@@ -90,7 +91,7 @@ class RemoteChangeReads(ChangeReads):
 
         params = {
             **filter_of(kinds, types, ops),
-            "branch": branch,
+            "branch": require_text("branch", branch),
             # What is not said excludes nothing.
             "start": None if start == "now" else start,
             "cursor": cursor,
@@ -110,7 +111,7 @@ class RemoteChangeReads(ChangeReads):
         ops: Sequence[Op] | None = None,
     ) -> Baseline:
         """Write a state and the cursor to go on from; see `Graph.baseline`."""
-        body = {"branch": branch, **filter_of(kinds, types, ops)}
+        body = {"branch": require_text("branch", branch), **filter_of(kinds, types, ops)}
         with self._transport.stream("POST", "/changes/baseline", body=body) as chunks:
             lines = _BaselineLines(chunks)
             write_lines(target, lines, self._opened["storage_options"] or {})
@@ -118,10 +119,11 @@ class RemoteChangeReads(ChangeReads):
 
     def _state(self, named: State) -> tuple[Snapshot, str | None]:
         """The state that is meant, and the branch when it was named by one."""
-        if isinstance(named, datetime):
-            params = {"at": moment(named)}
+        found = check_state(named)
+        if isinstance(found, datetime):
+            params = {"at": moment(found)}
         else:
-            params = {"name": named if isinstance(named, str) else named.commit_id}
+            params = {"name": found if isinstance(found, str) else found.commit_id}
         return self._transport.call(
             "GET",
             "/state",

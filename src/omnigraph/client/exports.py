@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from omnigraph.api.exports import ExportRequest, check_export, folder_of, write_one
 from omnigraph.client.acting import refuse_spark
-from omnigraph.client.states import lines_to_end, state_of
+from omnigraph.client.states import lines_to_end, place_of
 from omnigraph.errors import StorageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def fetch_export(transport: Transport, request: ExportRequest, options: StorageO
     refuse_spark(request.engine, request.spark)
     folder = folder_of(request)
     body: dict[str, Any] = {
-        **state_of(request.branch, request.at),
+        **place_of(transport, request.branch, request.at),
         "type_names": None if request.types is None else list(request.types),
     }
     if folder is not None:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from omnigraph.api.commits import Commit, Index, Optimized, Receipt, Recovery, Repair
+from omnigraph.api.commits import (
+    At,
+    Commit,
+    Index,
+    Optimized,
+    Receipt,
+    Recovery,
+    Repair,
+    check_limit,
+    id_of,
+    state_at,
+)
 from omnigraph.api.exports import ExportFormat, ExportRequest
-from omnigraph.api.graph import Graph
+from omnigraph.api.files import read_query
+from omnigraph.api.graph import Graph, check_retention
 from omnigraph.api.loads import LoadMode, LoadReceipt, LoadRequest, Rejects
 from omnigraph.api.merges import Merged, Resolve
 from omnigraph.api.result import Result
@@ -20,9 +32,10 @@ from omnigraph.client.acting import Acting, refuse_spark
 from omnigraph.client.branches import RemoteBranches
 from omnigraph.client.changes import RemoteChangeReads
 from omnigraph.client.schemas import RemoteSchemaView
-from omnigraph.client.states import condition, params_of, segment, state_of
+from omnigraph.client.states import condition, params_of, place_of, segment
 from omnigraph.client.stored import QueryEntry, StoredCalls
 from omnigraph.client.transport import ROWS, Transport, rows_of
+from omnigraph.graph.texts import check_text, require_text
 from omnigraph.pipeline.engines import Engine
 
 if TYPE_CHECKING:
@@ -90,7 +103,7 @@ class RemoteGraph(RemoteChangeReads, Graph):
         params: Mapping[str, Any] | None = None,
         *,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
         if_commit: str | None = None,
         expect_mutation: bool | None = None,
     ) -> Result | Receipt:
@@ -105,28 +118,28 @@ class RemoteGraph(RemoteChangeReads, Graph):
 
     def query(
         self,
-        source: str,
+        source: str | Path,
         params: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
         engine: Engine = "auto",
         spark: Any = None,
     ) -> Result:
         """Run a read on one consistent state; see `Graph.query`. The server decides how."""
         refuse_spark(engine, spark)
-        body = _asked(source, params, name, branch, at)
+        body = _asked(self._transport, source, params, name, branch, at)
         return self._transport.request("POST", "/query", rows_of, body=body, headers=ROWS)
 
     def dataframe(
         self,
-        source: str,
+        source: str | Path,
         params: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
         spark: Any = None,
     ) -> Any:
         """The rows of a read as a DataFrame of Spark. They have come from the server when this returns."""
@@ -138,27 +151,29 @@ class RemoteGraph(RemoteChangeReads, Graph):
 
     def explain(
         self,
-        source: str,
+        source: str | Path,
         params: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
     ) -> str:
         """How the server would run a read; see `Graph.explain`."""
-        body = _asked(source, params, name, branch, at)
+        body = _asked(self._transport, source, params, name, branch, at)
         return self._transport.call("POST", "/explain", lambda found: decode(str, found["plan"]), body=body)
 
     def get(
         self,
         type_name: str,
-        id: str,  # noqa: A002 - the name is part of the API
+        id: str | int,  # noqa: A002 - the name is part of the API
         *,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
     ) -> dict[str, Any] | None:
         """One node or edge by its id, or None; see `Graph.get`."""
-        params = {"type": type_name, "id": id, **state_of(branch, at)}
+        from omnigraph.catalog.keys import id_text
+
+        params = {"type": type_name, "id": id_text(id), **place_of(self._transport, branch, at)}
         found: dict[str, Any] | None = self._transport.call(
             "GET", "/entity", lambda found: found["entity"], params=params
         )
@@ -169,7 +184,7 @@ class RemoteGraph(RemoteChangeReads, Graph):
         target: str | Path | IO[str],
         *,
         branch: str = "main",
-        at: str | datetime | Snapshot | None = None,
+        at: At = None,
         types: Sequence[str] | None = None,
         progress: Callable[[str, int], None] | None = None,
         format: ExportFormat = "ndjson",  # noqa: A002 - the name is part of the API
@@ -180,14 +195,16 @@ class RemoteGraph(RemoteChangeReads, Graph):
         """Write a state to files here; see `Graph.export`."""
         from omnigraph.client.exports import fetch_export
 
-        request = ExportRequest(target, branch, at, types, progress, format, engine, spark, overwrite)
+        request = ExportRequest(
+            target, branch, state_at(at), types, progress, format, engine, spark, overwrite
+        )
         return fetch_export(self._transport, request, self._opened["storage_options"])
 
     # --- writing -----------------------------------------------------------------------------------------
 
     def mutate(
         self,
-        source: str,
+        source: str | Path,
         params: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
@@ -201,9 +218,9 @@ class RemoteGraph(RemoteChangeReads, Graph):
 
         `OutcomeUnknown` when the answer never came. With an `idempotency_key` the request is then sent once more.
         """
-        self._acting.check(actor)
+        self._acting.check(actor, message=message, if_commit=if_commit, idempotency_key=idempotency_key)
         body = {
-            **_asked(source, params, name, branch, None),
+            **_asked(self._transport, source, params, name, branch, None),
             "message": message,
             "idempotency_key": idempotency_key,
         }
@@ -237,15 +254,15 @@ class RemoteGraph(RemoteChangeReads, Graph):
         request = LoadRequest(
             source,
             mode,
-            branch,
-            create_from,
+            require_text("branch", branch),
+            check_text("create_from", create_from),
             engine,
             rejects,
             permissive,
             message,
             if_commit,
             idempotency_key,
-            self._acting.check(actor),
+            self._acting.check(actor, message=message, if_commit=if_commit, idempotency_key=idempotency_key),
             progress,
             spark,
             dry_run,
@@ -255,7 +272,7 @@ class RemoteGraph(RemoteChangeReads, Graph):
 
     def revert(
         self,
-        commit_id: str,
+        commit_id: str | Commit,
         *,
         branch: str = "main",
         resolve: Resolve = None,
@@ -266,22 +283,27 @@ class RemoteGraph(RemoteChangeReads, Graph):
         progress: Callable[[str, int], None] | None = None,  # noqa: ARG002 - servers do not tell
     ) -> Merged:
         """Undo one commit with a new one; see `Graph.revert`."""
-        self._acting.check(actor)
+        self._acting.check(actor, message=message, if_commit=if_commit)
         body = {
-            "branch": branch,
+            "branch": require_text("branch", branch),
             "resolve": plain(resolve),
             "dry_run": dry_run,
             "message": message,
             "if_commit": if_commit,
         }
-        path = f"/commits/{segment(commit_id)}/revert"
+        path = f"/commits/{segment(id_of(commit_id))}/revert"
         return self._transport.call("POST", path, partial(decode, Merged), body=body, writes=not dry_run)
 
     # --- history -----------------------------------------------------------------------------------------
 
     def commits(self, branch: str = "main", limit: int | None = 50, actor: str | None = None) -> list[Commit]:
         """A branch's history, newest first; see `Graph.commits`."""
-        params = {"branch": branch, "limit": limit, "actor": actor}
+        check_limit(limit)
+        params = {
+            "branch": require_text("branch", branch),
+            "limit": limit,
+            "actor": check_text("actor", actor),
+        }
         return self._transport.call("GET", "/commits", partial(decode, list[Commit]), params=params)
 
     def commit(self, id: str) -> Commit:  # noqa: A002 - the name is part of the API
@@ -292,17 +314,23 @@ class RemoteGraph(RemoteChangeReads, Graph):
         """What became of bulk writes that were interrupted; see `Graph.recoveries`."""
         return self._transport.call("GET", "/recoveries", partial(decode, list[Recovery]))
 
-    def snapshot(self, branch: str = "main", at: str | datetime | Snapshot | None = None) -> Snapshot:
+    def snapshot(self, branch: str = "main", at: At = None) -> Snapshot:
         """The state of a branch, or of a commit or moment: its commit, its schema, its types and their sizes."""
-        found = self._transport.call("GET", "/snapshot", decode_snapshot, params=state_of(branch, at))
+        found = self._transport.call(
+            "GET", "/snapshot", decode_snapshot, params=place_of(self._transport, branch, at)
+        )
         return found if at is None or isinstance(at, datetime) else replace(found, branch=branch.strip())
 
     # --- maintenance -------------------------------------------------------------------------------------
 
     def cleanup(
-        self, keep: int | None = None, older_than: str | None = None, confirm: bool = False
+        self, keep: int | None = None, older_than: str | timedelta | None = None, confirm: bool = False
     ) -> dict[str, Any]:
         """Remove data that only old commits need; see `Graph.cleanup`."""
+        check_retention(keep, older_than)
+        if isinstance(older_than, timedelta):
+            # Servers are told whole seconds; one more keeps more, and not less than was asked for.
+            older_than = f"{-(-older_than // timedelta(seconds=1))}s"
         body = {"keep": keep, "older_than": older_than, "confirm": confirm}
         return self._transport.call(
             "POST", "/cleanup", partial(decode, dict[str, Any]), body=body, writes=confirm
@@ -320,8 +348,8 @@ class RemoteGraph(RemoteChangeReads, Graph):
     ) -> Optimized:
         """Make a branch's types quick to read again, as one commit; see `Graph.optimize`."""
         refuse_spark(engine, spark)
-        self._acting.check(actor)
-        body = {"branch": branch, "message": message}
+        self._acting.check(actor, message=message)
+        body = {"branch": require_text("branch", branch), "message": message}
         return self._transport.call("POST", "/optimize", partial(decode, Optimized), body=body, writes=True)
 
     def repair(self, confirm: bool = False) -> Repair:
@@ -330,18 +358,20 @@ class RemoteGraph(RemoteChangeReads, Graph):
             "POST", "/repair", partial(decode, Repair), body={"confirm": confirm}, writes=confirm
         )
 
-    def indexes(self, *, branch: str = "main", at: str | datetime | Snapshot | None = None) -> list[Index]:
+    def indexes(self, *, branch: str = "main", at: At = None) -> list[Index]:
         """The indexes, and how many rows each covers; see `Graph.indexes`."""
         return self._transport.call(
-            "GET", "/indexes", partial(decode, list[Index]), params=state_of(branch, at)
+            "GET", "/indexes", partial(decode, list[Index]), params=place_of(self._transport, branch, at)
         )
 
 
 def _asked(
-    source: str,
+    transport: Transport,
+    source: str | Path,
     params: Mapping[str, Any] | None,
     name: str | None,
     branch: str,
-    at: str | datetime | Snapshot | None,
+    at: At,
 ) -> dict[str, Any]:
-    return {"query": source, "name": name, "params": params_of(params), **state_of(branch, at)}
+    place = place_of(transport, branch, at)
+    return {"query": read_query(source), "name": name, "params": params_of(params), **place}

@@ -10,14 +10,15 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 
 from omnigraph.api.spark_loads import is_spark_source
-from omnigraph.api.upload_lines import BATCHES, ROWS, STREAM, TABLE, write_lines
+from omnigraph.api.upload_lines import BATCHES, ROWS, STREAM, TABLE, TYPED_ROWS, write_lines
 from omnigraph.client.forms import Part
 from omnigraph.errors import InvalidInput, StorageError
 from omnigraph.store.options import StorageOptions
+from omnigraph.write.frames import TypedRows, table_of
 from omnigraph.write.input_files import InputFile, bytes_of, list_files, list_tables
 from omnigraph.write.mapping_document import read_document
 from omnigraph.write.records import BATCH_ROWS
-from omnigraph.write.sources import arrow_of, list_records
+from omnigraph.write.sources import list_records
 from omnigraph.write.type_mapping import FORMATS, Format
 
 RECORDS: Final = "records"
@@ -59,7 +60,7 @@ def _parts(source: Any, document: Mapping[str, Any], options: StorageOptions) ->
         name = getattr(source, "name", None)
         label = name if isinstance(name, str) else None
         return [Part(RECORDS, lambda: _stream_bytes(source, label), STREAM, label)]
-    if arrow_of(source) is not None or not _is_iterable(source):
+    if table_of(source) is not None or not _is_iterable(source):
         return None
     return [Part(RECORDS, lambda: write_lines(source), ROWS)]
 
@@ -68,7 +69,9 @@ def _typed(name: str, rows: Any, form: Format | None, options: StorageOptions) -
     """The parts of what there is for a type."""
     if isinstance(rows, str | Path):
         return [_file_part(name, file) for file, _ in list_tables(rows, options, form)]
-    table = arrow_of(rows)
+    table = table_of(rows)
+    if isinstance(table, TypedRows):
+        return [Part(name, lambda: write_lines(table), TYPED_ROWS)]
     if table is not None:
         return [Part(name, lambda: _table_bytes(table), TABLE)]
     if not _is_iterable(rows) or isinstance(rows, Mapping) or _is_stream(rows):

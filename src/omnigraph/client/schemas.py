@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.api.commits import Commit
+from omnigraph.api.commits import At, Commit
 from omnigraph.api.schemas import SchemaApplied, SchemaView, read_change
 from omnigraph.api.wire import decode, plain
-from omnigraph.client.states import state_of
+from omnigraph.client.states import place_of, state_of
+from omnigraph.graph.texts import require_text
 from omnigraph.write.expression import Expression
 
 if TYPE_CHECKING:
@@ -26,10 +26,13 @@ class RemoteSchemaView(SchemaView):
         self._transport = transport
         self._acting = acting
 
-    def source(self, branch: str = "main", at: str | datetime | None = None) -> str:
+    def source(self, branch: str = "main", at: At = None) -> str:
         """The text of the schema that was accepted."""
         return self._transport.call(
-            "GET", "/schema", lambda found: decode(str, found["schema_source"]), params=state_of(branch, at)
+            "GET",
+            "/schema",
+            lambda found: decode(str, found["schema_source"]),
+            params=place_of(self._transport, branch, at),
         )
 
     def plan(
@@ -45,7 +48,7 @@ class RemoteSchemaView(SchemaView):
 
         change = read_change(text, allow_data_loss, backfill)
         catalog = self._transport.call(
-            "GET", "/snapshot", lambda found: Catalog.from_json(found["catalog"]), params={"branch": branch}
+            "GET", "/snapshot", lambda found: Catalog.from_json(found["catalog"]), params=state_of(branch)
         )
         return change.plan(catalog)
 
@@ -63,12 +66,12 @@ class RemoteSchemaView(SchemaView):
         """Make a schema the accepted one of a branch, as one commit; see `SchemaView.apply`."""
         from omnigraph.catalog.catalog import Catalog
 
-        self._acting.check(actor)
+        self._acting.check(actor, message=message, if_commit=if_commit)
         change = read_change(text, allow_data_loss, backfill)
         body = {
             "schema_source": change.source,
             "allow_data_loss": allow_data_loss,
-            "branch": branch,
+            "branch": require_text("branch", branch),
             "message": message,
             "if_commit": if_commit,
             "backfill": [_filling(name, value) for name, value in (backfill or {}).items()] or None,

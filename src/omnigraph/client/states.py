@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from omnigraph.api.wire import END, IF_COMMIT, plain
+from omnigraph.api.commits import At, state_at
+from omnigraph.api.wire import END, IF_COMMIT, decode, plain
 from omnigraph.errors import InvalidInput, StorageError
+from omnigraph.graph.branches import MAIN, no_branch
+from omnigraph.graph.texts import require_text
 
 if TYPE_CHECKING:
-    from omnigraph.graph.snapshot import Snapshot
-
-At: TypeAlias = "str | datetime | Snapshot | None"
+    from omnigraph.client.transport import Transport
 
 
 def state_of(branch: str, at: At = None) -> dict[str, str]:
@@ -22,11 +23,23 @@ def state_of(branch: str, at: At = None) -> dict[str, str]:
     >>> state_of("main", "01J"), state_of("main", datetime(2024, 1, 31, 9, 30))
     ({'snapshot': '01J'}, {'branch': 'main', 'at': '2024-01-31T09:30:00+00:00'})
     """
-    if at is None:
+    require_text("branch", branch)
+    named = state_at(at)
+    if named is None:
         return {"branch": branch}
-    if isinstance(at, datetime):
-        return {"branch": branch, "at": moment(at)}
-    return {"snapshot": at if isinstance(at, str) else at.commit_id}
+    if isinstance(named, datetime):
+        return {"branch": branch, "at": moment(named)}
+    return {"snapshot": named if isinstance(named, str) else named.commit_id}
+
+
+def place_of(transport: Transport, branch: str, at: At = None) -> dict[str, str]:
+    """The same, of a branch that is there. A request for a commit cannot name one: it is asked about first."""
+    found, name = state_of(branch, at), branch.strip()
+    if isinstance(state_at(at), str) and name != MAIN:
+        known = transport.call("GET", "/branches", lambda answer: decode(list[str], answer["branches"]))
+        if name not in known:
+            raise no_branch(name, known)
+    return found
 
 
 def params_of(params: Mapping[str, Any] | None) -> Any:
@@ -48,7 +61,7 @@ def segment(name: str) -> str:
     >>> segment("feature/x"), segment("..")
     ('feature%2Fx', '%2E%2E')
     """
-    if not name:
+    if not require_text("name", name):
         raise InvalidInput("an empty name is the name of nothing")
     return quote(name, safe="").replace(".", "%2E")
 
@@ -57,6 +70,7 @@ def condition(commit_id: str | None) -> dict[str, str] | None:
     """The header of a write that only happens on top of a commit."""
     if commit_id is None:
         return None
+    require_text("if_commit", commit_id)
     if not commit_id.isascii() or not commit_id.isalnum():
         raise InvalidInput(f"{commit_id!r} is not the id of a commit")
     return {IF_COMMIT: commit_id}

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.api.commits import Receipt
+from omnigraph.api.commits import At, Receipt
 from omnigraph.api.wire import decode
-from omnigraph.client.states import At, condition, params_of, segment, state_of
+from omnigraph.client.states import condition, params_of, place_of, segment
 from omnigraph.client.transport import ROWS, Transport, is_arrow, rows_of
 
 if TYPE_CHECKING:
@@ -67,11 +67,12 @@ class StoredCalls:
             return rows_of(response) if is_arrow(response) else decode(Receipt, response.json())
 
         path = f"/queries/{segment(name)}"
+        place = place_of(self.transport, branch, at)
         return self.transport.request(
             "POST",
             path if if_commit is None else f"{path}/if-graph-commit",
             read,
-            body={"params": params_of(params), "expect_mutation": expect_mutation, **state_of(branch, at)},
+            body={"params": params_of(params), "expect_mutation": expect_mutation, **place},
             headers={**ROWS, **(condition(if_commit) or {})},
             writes=at is None and expect_mutation is not False,
         )

@@ -201,7 +201,11 @@ class Transport:
         # Whether a try that broke was sent whole: whatever becomes of the next one, it may have been heard.
         heard = False
         while True:
-            request = build()
+            try:
+                request = build()
+            except UnicodeEncodeError as error:
+                # Half a surrogate pair, which JSON can escape and no request can carry.
+                raise InvalidInput("the request cannot be sent: it is not valid Unicode text") from error
             request.extensions["timeout"] = self._patience[writes].as_dict()
             sent = request.stream = _Watched(request.stream)
             try:
@@ -239,7 +243,7 @@ class Transport:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise InvalidInput("the connection is closed", hint="connect again")
+            raise InvalidInput("the graph is closed", hint="connect again")
         if self._process != os.getpid():
             # Those of the process that this one was forked from are still in use there: sent from both, requests
             # would get each other's answers. They are left to it, and so are their locks.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from omnigraph.errors import NotFound
+from omnigraph.lang.temporal import parse_datetime
 from omnigraph.store.manifest import Manifest, View
 from omnigraph.store.records import CommitRecord
 
@@ -17,7 +18,12 @@ def get_commit(manifest: Manifest, view: View, id_: str) -> CommitRecord:
     """A commit by its id, or `NotFound`."""
     found = manifest.find_commit(view, id_)
     if found is None:
-        raise NotFound(f"commit '{id_}' not found", details={"commit_id": id_})
+        moment = parse_datetime(id_) is not None
+        raise NotFound(
+            f"commit '{id_}' not found",
+            details={"commit_id": id_},
+            hint="commits are named by their ids, moments by a datetime" if moment else None,
+        )
     return found
 
 

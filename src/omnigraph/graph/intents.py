@@ -1,10 +1,11 @@
 """Intents: what a bulk writer leaves behind so that its work survives it.
 
-Three objects below ``__recovery/``, all named by the operation's id:
+Objects below ``__recovery/``, all named by the operation's id:
 
 - ``<id>.json``, the intent: who does what to which branch; once confirmed, the complete plan;
 - ``<id>.lease``, a heartbeat that says the owner lives;
-- ``<id>.outcome``, made once by whoever gets there first: the owner before its swap, or a healer that discards.
+- ``<id>.outcome``, made once by whoever gets there first: the owner before its swap, or a healer that discards;
+- ``<id>.probe``, of a healer that asks the store what time it is.
 
 The lease is a courtesy and may be wrong about a paused owner. The outcome object is what makes that harmless.
 """
@@ -12,12 +13,14 @@ The lease is a courtesy and may be wrong about a paused owner. The outcome objec
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -56,7 +59,10 @@ HELD = Owner("held", 0, "")
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """An interrupted or running bulk write. `plan` is None until it is confirmed."""
+    """An interrupted or running bulk write. `plan` is None until it is confirmed.
+
+    `held` is for how many seconds one that is nobody's yet waits for its owner.
+    """
 
     id: str
     operation: str
@@ -67,6 +73,7 @@ class Intent:
     owner: Owner
     created_at: int
     plan: Plan | None = None
+    held: float = 0.0
 
     def to_bytes(self) -> bytes:
         """The JSON form."""
@@ -82,6 +89,7 @@ class Intent:
                 "created_at": self.created_at,
                 "state": "staging" if self.plan is None else "confirmed",
                 "plan": None if self.plan is None else self.plan.to_body(),
+                "held": self.held,
             }
         ).encode()
 
@@ -100,6 +108,7 @@ class Intent:
                 owner=Owner(**body["owner"]),
                 created_at=int(body["created_at"]),
                 plan=None if body["plan"] is None else Plan.from_body(body["plan"]),
+                held=float(body.get("held", 0.0)),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecoveryRequired(
@@ -122,10 +131,13 @@ class Pending:
 
 
 class Intents:
-    """The intents of one graph."""
+    """The intents of one graph. Who may not write cannot ask the store for the time, and goes by the clock here."""
 
-    def __init__(self, objects: ObjectStore, lease_seconds: float = LEASE_SECONDS) -> None:
+    def __init__(
+        self, objects: ObjectStore, lease_seconds: float = LEASE_SECONDS, *, writable: bool = True
+    ) -> None:
         self._objects = objects
+        self._writable = writable
         self.lease_seconds = lease_seconds
 
     def pending(self) -> Pending:
@@ -168,7 +180,7 @@ class Intents:
             return None
         intent = Intent.from_bytes(found.data, id_)
         return (
-            self.replace_if_matches(replace(intent, owner=owner), found.etag)
+            self.replace_if_matches(replace(intent, owner=owner, held=0.0), found.etag)
             if intent.owner == HELD
             else None
         )
@@ -205,7 +217,7 @@ class Intents:
     def remove(self, id_: str) -> None:
         """Forget an operation. The intent goes first: once it is gone, a paused owner cannot publish any more."""
         self._objects.delete(f"{PREFIX}{id_}.json")
-        self._objects.delete_many([f"{PREFIX}{id_}.lease", f"{PREFIX}{id_}.outcome"])
+        self._objects.delete_many(f"{PREFIX}{id_}.{kind}" for kind in ("lease", "outcome", "probe"))
 
     def is_abandoned(self, intent: Intent) -> bool:
         """Whether the owner is gone, as far as can be told from here."""
@@ -214,15 +226,38 @@ class Intents:
             if owner.pid == os.getpid() and owner.started == process_start(owner.pid):
                 return intent.id not in _RUNNING
             return process_start(owner.pid) != owner.started
-        return not self.is_heard(intent.id, intent.created_at / 1_000_000)
+        return not self.is_heard(intent.id, intent)
 
-    def is_heard(self, id_: str, begun: float = 0.0) -> bool:
-        """Whether an owner has been heard of lately; one that never was may have begun just now."""
+    def is_heard(self, id_: str, intent: Intent | None = None) -> bool:
+        """Whether an owner has been heard of lately. Without its intent, which nobody can read, the lease decides.
+
+        An owner says when by its own clock. That is believed where it is plausible by the clock here, at the price of
+        healing somewhat later. Otherwise one of the two is wrong, or the owner is dead: the store knows.
+        """
+        begun, held = (0.0, 0.0) if intent is None else (intent.created_at / 1_000_000, intent.held)
+        patience = self.lease_seconds + held
         try:
-            heard = float(self._objects.get(f"{PREFIX}{id_}.lease").data)
+            claimed = float(self._objects.get(f"{PREFIX}{id_}.lease").data) - held
         except (NotFound, ValueError):
-            heard = begun
-        return time.time() - heard <= self.lease_seconds
+            claimed = begun
+        return 0 <= time.time() - claimed < patience or self._silence(id_, intent) < patience
+
+    def _silence(self, id_: str, intent: Intent | None) -> float:
+        """For how many seconds an owner has written nothing, all by the clock of the store."""
+        intended, lease, probe = (f"{PREFIX}{id_}.{kind}" for kind in ("json", "lease", "probe"))
+        if self._writable:
+            self._objects.put(probe, str(time.time()).encode())
+        written = {item.key: item.last_modified for item in self._objects.list(PREFIX.rstrip("/"))}
+        now = written.get(probe) if self._writable else datetime.now(UTC)
+        if intended not in written or now is None:
+            # Settled by others meanwhile: nothing is left to ask about.
+            if self._writable:
+                self._objects.delete(probe)
+            return 0.0
+        # What has just been begun, or taken over, has no lease yet, or an old one.
+        signs = [lease] if intent is None else [lease, intended]
+        heard = max((written[key] for key in signs if key in written), default=None)
+        return math.inf if heard is None else (now - heard).total_seconds()
 
 
 class OwnedIntent:
@@ -316,7 +351,7 @@ def hold_intent(intents: Intents, intent: Intent, seconds: float) -> str:
 
     One of that id that is there already stays as it is, so that several processes can hold one together.
     """
-    if intents.create(intent):
+    if intents.create(replace(intent, held=seconds)):
         intents.beat(intent.id, seconds)
     return intent.id
 

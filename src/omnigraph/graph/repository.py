@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.columns import arrow_schema
@@ -22,18 +23,34 @@ from omnigraph.errors import (
     PermissionDenied,
     RecoveryRequired,
 )
-from omnigraph.graph.branches import MAIN, check_branch_name, check_movable
+from omnigraph.graph.branches import (
+    MAIN,
+    check_branch_name,
+    check_movable,
+    check_new_name,
+    no_branch,
+    stored_name,
+)
 from omnigraph.graph.format import CURRENT, FLOOR, MIGRATIONS, Step, check_format, pending_migrations
 from omnigraph.graph.history import GetCommit, commit_at, distances, first_parents, get_commit, merge_base
 from omnigraph.graph.idempotency import claim_key
 from omnigraph.graph.intents import HELD, Intent, Intents, OwnedIntent, Owner, hold_intent, this_process
+from omnigraph.graph.opening import (
+    already_there,
+    check_one_of,
+    check_process,
+    connect,
+    open_manifest,
+    settle_init,
+)
 from omnigraph.graph.plan import OperationClass, Plan
 from omnigraph.graph.publish import PrepareAgain, Receipt, check_expected_head, now_micros, pause, publish
 from omnigraph.graph.recovery import give_up, heal, settle
 from omnigraph.graph.snapshot import Snapshot, reclaimed
+from omnigraph.graph.texts import check_text, require_text
 from omnigraph.graph.transaction import Transaction, schema_row
 from omnigraph.graph.turns import Turns
-from omnigraph.lang.temporal import millis_of
+from omnigraph.lang.temporal import last_micros_of
 from omnigraph.store.counting import carried
 from omnigraph.store.lance_io import LanceRoot
 from omnigraph.store.location import Location
@@ -50,7 +67,7 @@ from omnigraph.store.records import (
     Registry,
     TablePin,
 )
-from omnigraph.store.sync import Durability
+from omnigraph.store.sync import Durability, make_directories
 from omnigraph.store.tables import Tables
 
 Mode: TypeAlias = Literal["rw", "r"]
@@ -79,6 +96,12 @@ class WriteRequest:
     bulk: bool = False
     held: str | None = None
 
+    def __post_init__(self) -> None:
+        check_text("actor", self.actor)
+        check_text("message", self.message)
+        check_text("if_commit", self.expected_head)
+        check_text("idempotency_key", self.idempotency_key)
+
 
 class Repository:
     """A handle on one graph. Safe to share between threads; any number of handles and processes may coexist."""
@@ -92,12 +115,13 @@ class Repository:
         self.tables = Tables(root)
         self.manifest = manifest
         self.objects = objects
-        self.intents = Intents(objects)
+        self.intents = Intents(objects, writable=mode == "rw")
         self.warnings: list[str] = []
         self._turns = Turns()
         # Two requests that a write begins with do not depend on each other; on a store each is a round trip.
         self._side = ThreadPoolExecutor(max_workers=1, thread_name_prefix="omnigraph-probe")
         self._closed = False
+        self._process = os.getpid()
         self._catalog = lru_cache(maxsize=16)(self._load_catalog)
         self._snapshots: tuple[View, dict[str, Snapshot]] = (manifest.view, {})
 
@@ -106,7 +130,7 @@ class Repository:
     @classmethod
     def init(
         cls,
-        uri: str,
+        uri: str | os.PathLike[str],
         catalog: Catalog,
         *,
         options: StorageOptions | None = None,
@@ -117,13 +141,17 @@ class Repository:
 
         One that dies on the way leaves a root that cannot be opened and that the next `init` completes.
         """
-        location, root, objects = _connect(uri, options, durability)
+        check_text("actor", actor)
+        location, root, objects = connect(uri, options, durability)
         try:
             Manifest.open(root)
         except NotAGraph:
             pass
         else:
-            raise _exists(location)
+            raise already_there(location)
+        if root.local is not None:
+            # At once: the tables would say in terms of their own why they cannot be there.
+            make_directories(root.local, durability)
         tables = Tables(root)
         commit_id, incarnation, now = new_id(), new_id(), now_micros()
         pins = {}
@@ -153,13 +181,13 @@ class Repository:
         try:
             manifest = Manifest.create(root, first)
         except (Superseded, Uncertain) as error:
-            manifest = _settle_init(root, registry, location, error)
+            manifest = settle_init(root, registry, location, error)
         return cls(location, root, manifest, objects, "rw")
 
     @classmethod
     def open(
         cls,
-        uri: str,
+        uri: str | os.PathLike[str],
         *,
         mode: Mode = "rw",
         options: StorageOptions | None = None,
@@ -167,18 +195,9 @@ class Repository:
         heal: bool = True,
     ) -> Repository:
         """Open a graph. Read-write heals what dead writers left, unless told not to; read-only writes nothing."""
-        location, root, objects = _connect(uri, options, durability)
-        try:
-            manifest = Manifest.open(root)
-        except NotAGraph as error:
-            hint = (
-                "its initialisation was interrupted: run init again"
-                if error.half_made
-                else "make one with init"
-            )
-            raise NotFound(
-                f"there is no graph at {location}", details={"uri": str(location)}, hint=hint
-            ) from error
+        check_one_of("mode", mode, get_args(Mode))
+        location, root, objects = connect(uri, options, durability)
+        manifest = open_manifest(root, location)
         repository = cls(location, root, manifest, objects, mode)
         check_format(manifest.registry(manifest.view).format)
         if mode == "rw":
@@ -220,9 +239,15 @@ class Repository:
             return give_up(self.manifest, self.intents, id_)
 
     def close(self) -> None:
-        """Let go of threads; the graph needs no closing. Reads still work afterwards, writes are refused."""
+        """Let go of threads; the graph needs no closing. Afterwards the handle is refused."""
         self._closed = True
         self._side.shutdown(wait=False)
+
+    def check_usable(self) -> None:
+        """`InvalidInput` when the handle has been closed, or is one of the process that forked this one."""
+        if self._closed:
+            raise InvalidInput("the graph is closed", hint="open it again")
+        check_process(self._process)
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -232,28 +257,30 @@ class Repository:
         return self._head(view, branch)
 
     def _head(self, view: View, branch: str) -> HeadRecord:
-        branch = branch.strip()
+        branch = stored_name(branch)
         entry = self.manifest.registry(view).branches.get(branch)
         head = None if entry is None else self.manifest.head(view, entry.incarnation)
         if head is None:
-            known = sorted(self.manifest.registry(view).branches)
-            raise NotFound(f"branch '{branch}' not found", details={"branch": branch, "branches": known[:50]})
+            raise no_branch(branch, self.manifest.registry(view).branches)
         return head
 
     def snapshot(self, branch: str = MAIN, at: At = None) -> Snapshot:
-        """The state of a branch now, or of the commit, snapshot or moment `at`."""
+        """The state of a branch now, or of the commit, snapshot or moment `at`.
+
+        A moment with microseconds is taken exactly, another one covers its millisecond.
+        """
         if isinstance(at, Snapshot):
             return at
-        branch = branch.strip()
+        branch = stored_name(branch)
         view = self.manifest.refresh()
         if at is None:
             return self._newest(view, branch)
+        # Also where a commit is named by its id: a branch that is not there is a mistake, and nobody's state.
+        head = self._head(view, branch).commit
         if isinstance(at, str):
             commit = get_commit(self.manifest, view, at)
         else:
-            # The whole millisecond counts: callers rarely know more of a moment.
-            head = self._head(view, branch).commit
-            commit = commit_at(self.manifest, view, head, millis_of(at) * 1000 + 999)
+            commit = commit_at(self.manifest, view, head, last_micros_of(at))
         return self._snapshot(branch, commit)
 
     def _newest(self, view: View, branch: str) -> Snapshot:
@@ -281,7 +308,7 @@ class Repository:
 
     def commit(self, id_: str) -> CommitRecord:
         """A commit by its id."""
-        return get_commit(self.manifest, self.manifest.refresh(), id_)
+        return get_commit(self.manifest, self.manifest.refresh(), require_text("id", id_))
 
     def commits(self, branch: str = MAIN) -> Iterator[CommitRecord]:
         """A branch's first-parent history, newest first, the inherited part included."""
@@ -323,7 +350,8 @@ class Repository:
     ) -> HeadRecord:
         """Make a branch at another branch's head, or at a commit, snapshot or moment. Costs one row."""
         self._writable("create a branch")
-        name = check_movable(name, "create")
+        check_text("actor", actor)
+        name = check_new_name(name)
         incarnation = new_id()
 
         def create(view: View) -> HeadRecord:
@@ -333,7 +361,9 @@ class Repository:
                 if taken.incarnation == incarnation:
                     return self._head(view, name)
                 raise Conflict(f"branch '{name}' already exists", details={"branch": name})
-            commit = self._head(view, source).commit if at is None else self._readable(view, source, at)
+            commit = self._head(view, source).commit
+            if at is not None:
+                commit = self._readable(view, source, at)
             head = HeadRecord(name, incarnation, commit)
             entry = BranchEntry(incarnation, now_micros(), actor)
             change = Change(registry=registry.with_branch(name, entry), heads=[head])
@@ -368,7 +398,7 @@ class Repository:
                 if doomed:
                     # An earlier attempt of this call went through, though its answer was lost.
                     return
-                raise NotFound(f"branch '{name}' not found", details={"branch": name})
+                raise no_branch(name, registry.branches)
             if expected_head is not None:
                 check_expected_head(name, expected_head, self._head(view, name).commit)
             doomed[:] = [entry.incarnation]
@@ -560,40 +590,14 @@ class Repository:
 
     def _fold(self) -> None:
         try:
-            self.manifest.fold_log()
+            self.manifest.fold_log(self.objects)
         except (OmnigraphError, Uncertain) as error:
             # The commit stands; a log that is not folded now is folded after the next one.
             self.warnings.append(f"the manifest's log was not folded: {error}")
 
     def _writable(self, what: str) -> None:
-        if self._closed:
-            raise InvalidInput(f"cannot {what}: this handle has been closed", hint="open the graph again")
+        self.check_usable()
         if self.mode == "r":
             raise PermissionDenied(
                 f"cannot {what}: the graph is open for reading only", hint="open it with mode='rw'"
             )
-
-
-def _connect(
-    uri: str, options: StorageOptions | None, durability: Durability
-) -> tuple[Location, LanceRoot, ObjectStore]:
-    location = Location.parse(uri)
-    objects = ObjectStore.open(location, options, durability=durability)
-    return location, LanceRoot.at(location, options or {}, durability), objects
-
-
-def _exists(location: Location) -> Conflict:
-    return Conflict(f"there is a graph at {location} already", details={"uri": str(location)})
-
-
-def _settle_init(root: LanceRoot, registry: Registry, location: Location, error: Exception) -> Manifest:
-    """After a lost or silent swap: the graph that is there is ours if it bears the identity we gave it."""
-    try:
-        manifest = Manifest.open(root)
-    except NotAGraph:
-        if isinstance(error, Uncertain):
-            raise error.error from error
-        raise InvalidInput(f"{location} holds something that is not a graph") from error
-    if manifest.registry(manifest.view).graph_id != registry.graph_id:
-        raise _exists(location) from error
-    return manifest

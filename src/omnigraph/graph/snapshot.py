@@ -76,9 +76,9 @@ class Snapshot:
 
 
 def reclaimed(commit: CommitRecord) -> NotFound:
-    """The error of a commit that is on record but whose data cleanup has removed."""
+    """The error of a commit that is on record but whose data is gone: cleanup removed it, or a hard drop."""
     return NotFound(
-        f"the data of commit '{commit.id}' was reclaimed by cleanup",
+        f"the data of commit '{commit.id}' was reclaimed by cleanup, or by a schema change that allowed data loss",
         details={"commit_id": commit.id, "reason": "reclaimed"},
         hint="keep more history with a larger `keep` or `older_than`",
     )

@@ -109,6 +109,8 @@ def _vector(param: Param, value: object) -> Value:
 
 
 def _scalar(param: Param, kind: PropType, value: object) -> Value:
+    if isinstance(value, str) and not _is_unicode(value):
+        raise _misfit(param, "not valid Unicode text")
     scalar = kind.scalar
     found: Value = None
     if scalar in INT_RANGES:
@@ -126,6 +128,16 @@ def _scalar(param: Param, kind: PropType, value: object) -> Value:
     if found is None:
         raise _misfit(param, f"expected {kind.core}, got {_shown(value)}")
     return found
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it has no half of a surrogate pair, which nothing could store or even write."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return False
+    return True
 
 
 def _integer(param: Param, scalar: Scalar, value: object) -> int:

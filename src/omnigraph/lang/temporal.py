@@ -5,11 +5,18 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta
 
+from omnigraph.lang.types import Scalar
+
 EPOCH = date(1970, 1, 1)
 EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 MIN_MILLIS = (datetime.min.replace(tzinfo=UTC) - EPOCH_TIME) // _MILLISECOND
 MAX_MILLIS = (datetime.max.replace(tzinfo=UTC) - EPOCH_TIME) // _MILLISECOND
+# The numbers that stand for the years 1 to 9999. Others have no ISO form, and Python no value for them.
+TEMPORAL_RANGES = {
+    Scalar.DATE: ((date.min - EPOCH).days, (date.max - EPOCH).days),
+    Scalar.DATETIME: (MIN_MILLIS, MAX_MILLIS),
+}
 
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})\Z", re.ASCII)
 _DATETIME = re.compile(
@@ -61,6 +68,19 @@ def parse_datetime(text: str) -> int | None:
     return found_millis if MIN_MILLIS <= found_millis <= MAX_MILLIS else None
 
 
+def parse_moment(text: str) -> datetime | None:
+    """The same to the microsecond, as a moment in UTC, or None.
+
+    >>> parse_moment("1970-01-01T01:00:01.500002+01:00").isoformat()
+    '1970-01-01T00:00:01.500002+00:00'
+    """
+    millis, found = parse_datetime(text), _DATETIME.match(text)
+    if millis is None or found is None:
+        return None
+    micros = (found[5] or "").ljust(6, "0")[3:6]
+    return EPOCH_TIME + timedelta(milliseconds=millis, microseconds=int(micros))
+
+
 def _offset_minutes(text: str | None) -> int | None:
     if text is None or text in "Zz":
         return 0
@@ -81,6 +101,18 @@ def millis_of(moment: datetime) -> int:
     """Milliseconds since the epoch; a naive datetime is taken as UTC."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return (aware - EPOCH_TIME) // _MILLISECOND
+
+
+def last_micros_of(moment: datetime) -> int:
+    """The last microsecond since the epoch that a moment covers; a naive datetime is taken as UTC.
+
+    One with microseconds is taken exactly. Without them the whole millisecond counts: callers rarely know more.
+
+    >>> last_micros_of(datetime(1970, 1, 1, 0, 0, 0, 1_500)), last_micros_of(datetime(1970, 1, 1, 0, 0, 0, 2_000))
+    (1500, 2999)
+    """
+    micros = moment.microsecond % 1000
+    return millis_of(moment) * 1000 + (micros or 999)
 
 
 def format_date(days: int) -> str:

@@ -40,6 +40,8 @@ class Retention:
         """The checked policy, or `InvalidInput`."""
         if keep is None and older_than is None:
             raise InvalidInput("cleanup requires at least one of --keep or --older-than")
+        if keep is not None and type(keep) is not int:
+            raise InvalidInput(f"keep is a whole number, not {keep!r}")
         if keep is not None and keep < 1:
             raise InvalidInput(f"keep is {keep}, but a branch keeps at least its newest commit")
         return cls(keep, None if older_than is None else parse_duration(older_than))
@@ -55,7 +57,7 @@ def parse_duration(given: timedelta | str) -> timedelta:
         if given < timedelta(0):
             raise InvalidInput(f"{given} is not a duration: it is negative")
         return given
-    match = _DURATION.fullmatch(given.strip())
+    match = _DURATION.fullmatch(str(given).strip())
     if match is None:
         raise InvalidInput(
             f"'{given}' is not a duration",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from omnigraph.catalog.catalog import Catalog, Column, Table
@@ -12,7 +11,7 @@ from omnigraph.catalog.columns import spark_ddl, spark_type
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.lang import ir
 from omnigraph.lang.source import Source, did_you_mean
-from omnigraph.lang.temporal import EPOCH_TIME, parse_datetime
+from omnigraph.lang.temporal import parse_moment
 from omnigraph.lang.types import Scalar
 from omnigraph.pipeline.options import (
     READ_OPTIONS,
@@ -182,13 +181,13 @@ def _find_snapshot(repository: Repository, given: Mapping[str, str]) -> Snapshot
     branch = given.get("branch", "main")
     if "timestamp" not in given:
         return repository.snapshot(branch, given.get("commit", given.get("snapshot")))
-    millis = parse_datetime(given["timestamp"])
-    if millis is None:
+    moment = parse_moment(given["timestamp"])
+    if moment is None:
         raise InvalidInput(
             f"'{given['timestamp']}' is not a time",
             hint="write an ISO-8601 time such as 2026-05-04T12:00:00Z",
         )
-    return repository.snapshot(branch, EPOCH_TIME + timedelta(milliseconds=millis))
+    return repository.snapshot(branch, moment)
 
 
 def _named(table: Table, names: Sequence[str]) -> tuple[Column, ...]:

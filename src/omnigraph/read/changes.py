@@ -265,7 +265,8 @@ def _refusal(commit: CommitRecord, text: str, **details: str) -> Conflict:
 def gap(commit: CommitRecord) -> ChangeFeedGap:
     """The error of a commit whose changes cannot be told because data that they lie between is gone."""
     return ChangeFeedGap(
-        f"the changes of commit '{commit.id}' were reclaimed by cleanup",
+        f"the changes of commit '{commit.id}' were reclaimed by cleanup,"
+        " or by a schema change that allowed data loss",
         details={"change_feed_gap": {"first_unreadable_commit_id": commit.id}},
         hint="take a baseline, and follow from its cursor",
     )

@@ -171,14 +171,24 @@ def _order_steps(
 
 
 def _runs(pattern: Sequence[ir.Step]) -> list[list[ir.Step]]:
-    """Steps that may change places with each other; an optional part stands alone."""
+    """Steps that may change places with each other.
+
+    An optional part stands alone. A name that a negation has for itself is free again after it, so a step that
+    binds the same name to something else stays behind the negation.
+    """
     runs: list[list[ir.Step]] = []
+    taken: set[str] = set()
     for step in pattern:
         alone = isinstance(step, ir.OptionalMatch)
-        if alone or not runs or isinstance(runs[-1][0], ir.OptionalMatch):
+        negated = isinstance(step, ir.AntiJoin)
+        renewed = not negated and not taken.isdisjoint(_binds(step))
+        if alone or renewed or not runs or isinstance(runs[-1][0], ir.OptionalMatch):
             runs.append([step])
+            taken = set()
         else:
             runs[-1].append(step)
+        if negated:
+            taken.update(_binds(step))
     return runs
 
 
@@ -295,14 +305,13 @@ def _follow(
             order.rows *= _selectivity(ready)
             order.steps.append(Check(tuple(ready), rest() & order.bound, order.rows))
         for negation in list(negations):
-            outer = pattern_variables(negation.pattern)
-            own = _introduced(negation.pattern, order.bound)
-            if outer - own <= order.bound:
+            outer = pattern_variables(negation.pattern) - set(_binds(negation))
+            if outer <= order.bound:
                 negations.remove(negation)
                 steps = _order_steps(negation.pattern, order.bound, frozenset(), sizes)
                 order.rows *= _SELECTIVITY["other"]
                 order.cost += order.rows
-                used = tuple(sorted(outer & order.bound))
+                used = tuple(sorted(outer))
                 order.steps.append(Without(steps, used, rest() & order.bound, order.rows))
 
     settle()
@@ -319,24 +328,21 @@ def _follow(
             free = sorted(set(run.types) - order.bound)
             _scan(run, order, min(free, key=lambda name: _scan_rows(run, name, sizes)), sizes, rest)
         settle()
+    if filters or negations:
+        # Without them there would be rows that do not belong to the answer.
+        raise AssertionError(f"the plan leaves out {[*filters, *negations]}")
     return order
 
 
-def _introduced(pattern: tuple[ir.Step, ...], bound: frozenset[str]) -> frozenset[str]:
-    """The variables that a pattern binds itself."""
-    return frozenset(name for step in pattern for name in _binds(step) if name not in bound)
-
-
 def _binds(step: ir.Step) -> tuple[str, ...]:
+    """Every variable that a step binds itself, the anonymous ones and those of inner patterns included."""
     match step:
         case ir.NodeScan():
             return () if step.bound else (step.variable,)
         case ir.Expand():
             edge = () if step.edge_variable is None else (step.edge_variable,)
             return edge if step.target_bound else (step.target, *edge)
-        case ir.OptionalMatch():
-            return step.introduces
-        case ir.AntiJoin():
+        case ir.AntiJoin() | ir.OptionalMatch():
             return tuple(name for item in step.pattern for name in _binds(item))
         case ir.Filter():
             return ()

@@ -18,7 +18,7 @@ from omnigraph.read.bound import Bound
 from omnigraph.read.frames import indices
 from omnigraph.read.plan import Plan
 from omnigraph.read.ranking import Scores, score_rows
-from omnigraph.read.session import ReadSession, no_rows
+from omnigraph.read.session import BoundRows, ReadSession, no_rows
 
 # Up to here a column is looked up at once; beyond, its rows only point to values until they are final.
 _LOOK_UP = 4_096
@@ -26,6 +26,7 @@ _LOOK_UP = 4_096
 DUCKDB_ROWS = 20_000_000
 
 _RANKS = (ir.Nearest, ir.Bm25, ir.Rrf)
+_NO_TRUTHS = pa.array([], pa.bool_())
 RunTail = Callable[[Tail, Matched], pa.Table]
 
 
@@ -152,6 +153,9 @@ class _Columns:
             case ir.Nearest() | ir.Bm25() | ir.Rrf():
                 known = self.scores.get(expr)
                 return (known or score_rows(self.session, expr, self.rows)).column()
+            case ir.TextMatch():
+                # Without rows there is nothing to look for, and an index would be made for nobody.
+                return BoundRows(self.session, self.rows).search(expr) if self.rows.num_rows else _NO_TRUTHS
             case ir.Const() | ir.ParamRef() | ir.Now():
                 value = pa.array([self.session.bindings.value(expr)], arrow_type(expr.type))
                 return pa.DictionaryArray.from_arrays(np.zeros(self.rows.num_rows, np.int32), value)

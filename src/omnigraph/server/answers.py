@@ -63,6 +63,7 @@ class Commit(Answer):
     merged_parent_commit_id: str | None
     actor_id: str | None
     created_at: int
+    message: str | None = None
     recovered_by: str | None = None
 
 
@@ -335,6 +336,15 @@ class Feed(Answer):
     caught_up: bool | None = None
 
 
+class TextProblem(Answer):
+    """A place in the text of a query or a schema, counted from 1, and what is wrong there."""
+
+    line: int
+    column: int
+    message: str
+    hint: str | None = None
+
+
 class Failure(BaseModel):
     """Every refusal: what happened, its kind, and the facts of that kind."""
 
@@ -367,5 +377,7 @@ class Failure(BaseModel):
     change_feed_gap: dict[str, Any] | None = None
     change_diff_refusal: dict[str, Any] | None = None
     outcome_unknown: dict[str, Any] | None = None
+    hint: str | None = None
+    diagnostics: list[TextProblem] | None = None
     request_id: str | None = None
     exception: dict[str, Any] | None = None

@@ -5,7 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 from omnigraph.api.changes import Kind, Op
 
@@ -36,16 +44,38 @@ QUERY = AliasChoices("query", "query_source")
 NAME = AliasChoices("name", "query_name")
 
 
-class Sent(BaseModel):
+def _allow_null(schema: dict[str, Any]) -> None:
+    """Say in the document of a body what `Body` does."""
+    for name, found in schema.get("properties", {}).items():
+        if found.get("default") is not None:
+            about = {key: found.pop(key) for key in ("default", "title") if key in found}
+            schema["properties"][name] = {"anyOf": [found, {"type": "null"}], **about}
+
+
+class Body(BaseModel):
+    """Members of a body. For one that may be left out, null is the same as leaving it out."""
+
+    model_config = ConfigDict(strict=True, json_schema_extra=_allow_null)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, found: Any) -> Any:
+        if not isinstance(found, dict):
+            return found
+        absent = {item.alias or name for name, item in cls.model_fields.items() if not item.is_required()}
+        return {name: value for name, value in found.items() if value is not None or name not in absent}
+
+
+class Sent(Body):
     """A body of which unknown members are ignored."""
 
-    model_config = ConfigDict(extra="ignore", strict=True)
+    model_config = ConfigDict(extra="ignore")
 
 
-class Exact(BaseModel):
+class Exact(Body):
     """A body of which unknown members are refused."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid")
 
 
 class StateRequest(Sent):

@@ -14,7 +14,7 @@ from omnigraph.errors import InvalidInput
 from omnigraph.server import answers
 from omnigraph.server.bodies import BranchRequest, MergeRequest, RevertRequest
 from omnigraph.server.requests import Called, Segment
-from omnigraph.server.routing import EXACTLY, WRITTEN, graph_router, refusals
+from omnigraph.server.routing import BY_MEMBER, EXACTLY, WRITTEN, graph_router, refusals, refuse_condition
 
 router = graph_router("branches")
 
@@ -29,6 +29,7 @@ async def list_branches(call: Called) -> Response:
 @router.post("/branches", response_model=answers.BranchCreated, responses={**EXACTLY, **refusals(*WRITTEN)})
 async def create_branch(call: Called, body: BranchRequest) -> Response:
     """Make a branch at another's head, or at a commit or moment of it."""
+    refuse_condition(call.request)
     if body.snapshot is not None and body.at is not None:
         raise InvalidInput("at and snapshot exclude each other")
     call.allow("branch_create", body.from_, body.name)
@@ -46,6 +47,7 @@ async def create_branch(call: Called, body: BranchRequest) -> Response:
 )
 async def delete_branch(call: Called, branch: Segment) -> Response:
     """Delete a branch; its name is free at once."""
+    refuse_condition(call.request)
     name = branch.strip()
     call.allow("branch_delete", target=name)
 
@@ -64,6 +66,7 @@ async def delete_branch(call: Called, branch: Segment) -> Response:
 )
 async def merge_branches(call: Called, body: MergeRequest) -> Response:
     """Bring what a branch did into another, as one commit with two parents."""
+    refuse_condition(call.request, BY_MEMBER)
     call.allow("branch_merge", body.source, body.target)
 
     def work(graph: Graph) -> Merged:
@@ -91,6 +94,7 @@ async def merge_branches(call: Called, body: MergeRequest) -> Response:
 )
 async def revert_commit(call: Called, commit_id: Segment, body: RevertRequest | None = None) -> Response:
     """Undo one commit with a new one; everything that came after it stays."""
+    refuse_condition(call.request, BY_MEMBER)
     asked = body or RevertRequest()
     call.allow("change", asked.branch)
 

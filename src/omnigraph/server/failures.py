@@ -22,6 +22,7 @@ from omnigraph.errors import (
     ResourceLimit,
     StorageError,
 )
+from omnigraph.lang.source import LanguageError
 
 CODES: Mapping[int, str] = {
     400: "bad_request",
@@ -84,7 +85,7 @@ def failure(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
     # These four are told apart by their member; clients of old know no code for them.
     code = None if status in (410, 412, 424, 503) else CODES[status]
     text = STORAGE_FAILED if status == 500 and not isinstance(error, OutcomeUnknown) else error.message
-    return status, _body(text, code, members)
+    return status, _body(text, code, {**members, **(_advice(error) if status < 500 else {})})
 
 
 def shown(error: OmnigraphError) -> OmnigraphError:
@@ -101,6 +102,22 @@ def shown(error: OmnigraphError) -> OmnigraphError:
         case StorageError():
             return StorageError(STORAGE_FAILED, transient=error.transient)
     return error if _status(error)[0] < 500 else type(error)(STORAGE_FAILED)
+
+
+def _advice(error: OmnigraphError) -> dict[str, Any]:
+    """What helps to put a request right: what to try, and where a text is wrong, by the names of the exact form."""
+    found: dict[str, Any] = {} if error.hint is None else {"hint": error.hint}
+    if isinstance(error, LanguageError):
+        found["diagnostics"] = [
+            {
+                "line": item.line,
+                "column": item.column,
+                "message": item.text,
+                **({} if item.hint is None else {"hint": item.hint}),
+            }
+            for item in error.diagnostics
+        ]
+    return found
 
 
 def _some(details: Mapping[str, Any], *names: str) -> dict[str, Any]:

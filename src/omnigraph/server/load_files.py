@@ -24,7 +24,7 @@ from omnigraph.server.failures import CODES, failure
 from omnigraph.server.loads import allow_load, write_aside
 from omnigraph.server.rejects import RejectLines
 from omnigraph.server.requests import BATCH_BYTES, Call, Called, bounded
-from omnigraph.server.routing import WRITTEN, Responses, graph_router
+from omnigraph.server.routing import BY_QUERY, WRITTEN, Responses, graph_router, refuse_condition
 from omnigraph.server.upload_sources import sent_source
 from omnigraph.server.uploads import FORM, Upload, boundary_of
 
@@ -73,6 +73,7 @@ async def load_files(call: Called, wanted: Annotated[Options, Query()]) -> Respo
     body is read before it is known that the caller may load. With `rejects`, what is wrong by itself is left out;
     the answer then has a line for each such record, and last one with the receipt.
     """
+    refuse_condition(call.request, BY_QUERY)
     await allow_load(call, wanted.branch, wanted.from_)
     boundary = boundary_of(call.request.headers.get("content-type", ""))
     # What has arrived is on the disk, not in memory.

@@ -21,7 +21,7 @@ from omnigraph.server import answers
 from omnigraph.server.bodies import Branch, LoadRequest, Mode
 from omnigraph.server.failures import Refused
 from omnigraph.server.requests import BATCH_BYTES, BATCH_RESOURCE, Call, Called, bounded
-from omnigraph.server.routing import EXACTLY, WRITTEN, deprecated, graph_router
+from omnigraph.server.routing import EXACTLY, WRITTEN, deprecated, graph_router, refuse_condition
 
 router = graph_router("loads", *WRITTEN)
 
@@ -50,6 +50,7 @@ async def load_ndjson(
     call: Called, branch: Branch = "main", from_: FromQuery = None, mode: Mode = "merge"
 ) -> Response:
     """Load the lines of the body. Nothing of it is read before it is known that the caller may."""
+    refuse_condition(call.request)
     kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     await allow_load(call, branch, from_)
     if kind != NDJSON:
@@ -69,6 +70,7 @@ async def load_ndjson(
 
 
 async def _load_text(call: Call, body: LoadRequest) -> Response:
+    refuse_condition(call.request)
     await allow_load(call, body.branch, body.from_)
 
     def work(graph: Graph) -> LoadReceipt:

@@ -17,7 +17,7 @@ from omnigraph.server.failures import STORAGE_FAILED
 from omnigraph.server.logs import LOGGER
 from omnigraph.server.reads import NamedState
 from omnigraph.server.requests import Call, Called
-from omnigraph.server.routing import EXACTLY, WRITTEN, graph_router, refusals
+from omnigraph.server.routing import EXACTLY, WRITTEN, graph_router, refusals, refuse_condition
 
 router = graph_router("maintenance")
 
@@ -35,6 +35,7 @@ async def indexes(call: Called, named: NamedState) -> Response:
 @router.post("/optimize", response_model=answers.Optimized, responses={**EXACTLY, **refusals(*WRITTEN)})
 async def optimize(call: Called, body: OptimizeRequest | None = None) -> Response:
     """Make a branch quick to read again, as one commit, or none when there is nothing to do."""
+    refuse_condition(call.request)
     asked = body or OptimizeRequest()
     call.allow("change", asked.branch)
 
@@ -49,6 +50,7 @@ async def optimize(call: Called, body: OptimizeRequest | None = None) -> Respons
 @router.post("/cleanup", response_model=answers.Cleaned, responses={**EXACTLY, **refusals(415, 429)})
 async def cleanup(call: Called, body: CleanupRequest | None = None) -> Response:
     """Remove data that only old commits need; without `confirm` only tell what would go."""
+    refuse_condition(call.request)
     asked = body or CleanupRequest()
     if asked.confirm:
         call.allow("admin")
@@ -66,6 +68,7 @@ async def cleanup(call: Called, body: CleanupRequest | None = None) -> Response:
 @router.post("/repair", response_model=answers.Repaired, responses={**EXACTLY, **refusals(415, 429)})
 async def repair(call: Called, body: RepairRequest | None = None) -> Response:
     """Settle what interrupted bulk writes left behind; without `confirm` only tell how many there are."""
+    refuse_condition(call.request)
     asked = body or RepairRequest()
     call.allow("change", "main")
     return await call.write(lambda graph: graph.repair(asked.confirm), asdict)

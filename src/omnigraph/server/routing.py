@@ -17,6 +17,11 @@ from omnigraph.server.requests import GraphRoute
 PREFIX = "/graphs/{graph_id}"
 REPEATABLE = frozenset({"kind", "type", "op"})
 
+# Where a condition is said that is not accepted in its header.
+BY_ROUTE: Final = "use the route that ends in /if-graph-commit"
+BY_MEMBER: Final = "give `if_commit` in the body"
+BY_QUERY: Final = "give `if_commit` in the query string"
+
 # What any route below a graph may refuse with.
 COMMON: Final = (400, 401, 403, 404, 413, 500, 503)
 # What else one with a JSON body may, and one that writes.
@@ -84,10 +89,10 @@ def expected_commit(request: Request) -> str:
     return value
 
 
-def refuse_condition(request: Request) -> None:
-    """A condition on a route that would not look at it is a mistake of the client."""
+def refuse_condition(request: Request, instead: str | None = None) -> None:
+    """A condition on a route that would not look at it is a mistake of the client, who can say it so `instead`."""
     if request.headers.getlist(IF_COMMIT):
-        raise InvalidInput(f"{IF_COMMIT} is not accepted here; use the route that ends in /if-graph-commit")
+        raise InvalidInput(f"{IF_COMMIT} is not accepted here" + (f"; {instead}" if instead else ""))
 
 
 def refuse_unknown(request: Request, known: frozenset[str]) -> None:

@@ -11,6 +11,7 @@ from omnigraph.server.bodies import StoredRequest
 from omnigraph.server.reads import ROWS, State, run_read
 from omnigraph.server.requests import Call, Called, Segment
 from omnigraph.server.routing import (
+    BY_ROUTE,
     CONDITION,
     EXACTLY,
     WRITTEN,
@@ -40,7 +41,7 @@ async def list_queries(call: Called) -> Response:
 )
 async def invoke_query(call: Called, name: Segment, body: StoredRequest | None = None) -> Response:
     """Run a stored query."""
-    refuse_condition(call.request)
+    refuse_condition(call.request, BY_ROUTE)
     return await _invoke(call, name, body or StoredRequest())
 
 

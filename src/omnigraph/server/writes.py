@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from starlette.responses import Response
@@ -12,8 +13,11 @@ from omnigraph.api.bodies import change_body
 from omnigraph.api.commits import Receipt
 from omnigraph.api.graph import Graph
 from omnigraph.api.schemas import SchemaApplied
+from omnigraph.api.stored_queries import broken_queries
 from omnigraph.api.wire import encode
 from omnigraph.errors import Conflict, InvalidInput
+from omnigraph.graph.branches import MAIN
+from omnigraph.lang.compile import load_schema
 from omnigraph.server import answers
 from omnigraph.server.bodies import (
     BackfillExpression,
@@ -25,6 +29,8 @@ from omnigraph.server.bodies import (
 from omnigraph.server.reads import chosen_name
 from omnigraph.server.requests import Call, Called
 from omnigraph.server.routing import (
+    BY_MEMBER,
+    BY_ROUTE,
     CONDITION,
     EXACTLY,
     SENT,
@@ -39,11 +45,13 @@ from omnigraph.write.expression import expr
 
 router = graph_router("writes")
 
+_SHOWN_QUERIES = 3
+
 
 @router.post("/mutate", response_model=answers.Change, responses={**EXACTLY, **refusals(*WRITTEN)})
 async def mutate(call: Called, body: MutateRequest) -> Response:
     """Run a mutation as one commit: all of it happens, or nothing."""
-    refuse_condition(call.request)
+    refuse_condition(call.request, BY_ROUTE)
     return await _mutate(call, body)
 
 
@@ -66,7 +74,7 @@ async def mutate_if(call: Called, body: MutateRequest) -> Response:
 )
 async def change(call: Called, body: MutateRequest) -> Response:
     """What `/mutate` used to be."""
-    refuse_condition(call.request)
+    refuse_condition(call.request, BY_ROUTE)
     return deprecated(await _mutate(call, body), "mutate")
 
 
@@ -94,16 +102,20 @@ async def plan_schema(call: Called, body: PlanRequest) -> Response:
 )
 async def apply_schema(call: Called, body: SchemaRequest) -> Response:
     """Make a schema the accepted one of a branch, with the data that it takes, as one commit."""
+    refuse_condition(call.request, BY_MEMBER)
     call.allow("schema_apply", target=body.branch)
     if not call.hosted.can_apply_schema:
         raise Conflict("schema apply is disabled for graphs that a cluster serves")
 
     def work(graph: Graph) -> SchemaApplied:
+        backfill = _backfill(body.backfill)
+        if body.branch == MAIN:
+            _check_stored(call, _text(body))
         return graph.schema.apply(
             _text(body),
             allow_data_loss=body.allow_data_loss,
             branch=body.branch,
-            backfill=_backfill(body.backfill),
+            backfill=backfill,
             message=body.message,
             if_commit=body.if_commit,
         )
@@ -111,6 +123,17 @@ async def apply_schema(call: Called, body: SchemaRequest) -> Response:
     return await call.write(
         work, lambda done: {"uri": call.hosted.graph.uri, **done.to_json()}, _exact_schema
     )
+
+
+def _check_stored(call: Call, text: str) -> None:
+    """Return when the stored queries fit a schema of main, else `Conflict`: the graph would not be served again."""
+    broken = broken_queries(call.hosted.queries.values(), load_schema(text)) if call.hosted.queries else {}
+    if broken:
+        raise Conflict(
+            f"the schema does not fit stored queries of the graph: {', '.join(broken)}",
+            details={"queries": list(broken)},
+            hint="; ".join(f"{name}: {problem}" for name, problem in islice(broken.items(), _SHOWN_QUERIES)),
+        )
 
 
 def _text(body: PlanRequest) -> str:

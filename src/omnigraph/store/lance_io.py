@@ -30,6 +30,8 @@ FILE_FORMAT: Final = "2.2"
 _MISSING = re.compile(
     r"\bNot found: |\bwas not found: |Object at location \S+ not found|No data in memory|NoSuchKey"
 )
+# How it says what the operating system said.
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _RUST_PLACES = re.compile(r", /[^,]*\.rs:\d+")
 # What a scan says when the user has interrupted it; everything else in Lance raises the interrupt itself.
 _INTERRUPTED = "External error: KeyboardInterrupt"
@@ -74,6 +76,10 @@ class LanceRoot:
             local=Path(location.path) if location.is_local else None,
             durable=durability == "full",
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # To its address: sessions belong to a process.
+        return type(self), (self.uri, dict(self.options), self.local, self.durable)
 
     def dataset_uri(self, path: str) -> str:
         """The address of a dataset below the root."""
@@ -229,6 +235,9 @@ def storage_error(error: BaseException, doing: str) -> OmnigraphError:
     details: dict[str, Any] = {"doing": doing, "cause": text[:500]}
     if isinstance(error, FileNotFoundError) or _MISSING.search(text):
         return NotFound(f"could not {doing}: not found", details=details)
+    system = _OS_ERROR.search(text)
+    if system is not None:
+        details["errno"] = int(system[1])
     transient = any(word in text.lower() for word in _TRANSIENT)
     line = text.splitlines()[0] if text else type(error).__name__
     return StorageError(f"could not {doing}: {line[:300]}", details=details, transient=transient)

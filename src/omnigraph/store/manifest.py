@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import lance
 import pyarrow as pa
@@ -50,6 +50,7 @@ from omnigraph.store.manifest_files import (
     schema_name,
     unfinished_name,
 )
+from omnigraph.store.objects import ObjectStore
 from omnigraph.store.records import (
     Body,
     CommitRecord,
@@ -70,6 +71,11 @@ _WHOLE_FILE = 2_048
 _CACHED_ROWS = 16_384
 # How long versions of `__manifest` that nothing needs any more are left for readers that are still at them.
 _KEEP_VERSIONS = timedelta(hours=1)
+# And how many of the newest stay whatever their age: that is told by the clocks of those who made them, and a swap
+# is compared only with the versions since its view that are still there.
+_KEEP_NEWEST = 256
+# How far the clock of this machine may be from the store's for the age of files to mean anything.
+_CLOCKS_AGREE = timedelta(minutes=5)
 
 
 class NotAGraph(Exception):
@@ -292,10 +298,11 @@ class Manifest:
 
     # --- keeping the log flat ----------------------------------------------------------------------------
 
-    def fold_log(self) -> bool:
+    def fold_log(self, objects: ObjectStore | None = None) -> bool:
         """Fold log files of a level that has grown full; whether any was folded.
 
         Commutes with every publish. When another process folds the same files, one of the two has no effect.
+        Now and then old versions are trimmed as well, given the graph's `objects`, which know the store's time.
         """
         view = self._view
         for kind in LOG_KINDS:
@@ -304,8 +311,8 @@ class Manifest:
                     self._fold(view, kind, files)
                 except Superseded:
                     return False
-                if files[0].level:
-                    self._trim()
+                if files[0].level and objects is not None:
+                    self.trim(objects)
                 return True
         return False
 
@@ -320,10 +327,25 @@ class Manifest:
         old = [fragment_of(view.dataset, file.fragment).metadata for file in files]
         self._commit(view, LanceOperation.Rewrite([LanceOperation.RewriteGroup(old, [new])], []))
 
-    def _trim(self) -> None:
+    def trim(self, objects: ObjectStore) -> bool:
+        """Remove versions that nothing needs any more; False when the clock here is too far from the store's.
+
+        To be called right after a commit of this handle. Lance takes a file that no version names for garbage when
+        it is a week old by the clock of this machine: if that is ahead, also what others are about to publish.
+        """
+        if not self._clock_agrees(objects):
+            return False
         # Commit rows are complete, so old versions of this dataset serve nobody; on tables this call is forbidden.
         with translated("trim __manifest"):
-            self._view.dataset.cleanup_old_versions(older_than=_KEEP_VERSIONS)
+            self._view.dataset.cleanup_old_versions(older_than=_KEEP_VERSIONS, retain_versions=_KEEP_NEWEST)
+        return True
+
+    def _clock_agrees(self, objects: ObjectStore) -> bool:
+        if objects.location.scheme == "memory":
+            # Within one process there is one clock, and Lance keeps the files to itself.
+            return True
+        written = objects.head(f"{PATH}/{version_file(self._view.version)}").last_modified
+        return abs(datetime.now(UTC) - written) < _CLOCKS_AGREE
 
     # --- files and rows ----------------------------------------------------------------------------------
 

@@ -87,9 +87,9 @@ class CommitRecord:
             sequence=int(body["sequence"]),
             parent=body["parent"],
             merged_parent=body["merged_parent"],
-            actor=body["actor"],
+            actor=_text(body["actor"]),
             operation=body["operation"],
-            message=body["message"],
+            message=_text(body["message"]),
             created_at=int(body["created_at"]),
             schema=body["schema"],
             tables={key: TablePin.from_body(pin) for key, pin in body["tables"].items()},
@@ -131,7 +131,7 @@ class BranchEntry:
     @classmethod
     def from_body(cls, body: Body) -> BranchEntry:
         """Read the JSON form."""
-        return cls(body["incarnation"], int(body["created_at"]), body["created_by"])
+        return cls(body["incarnation"], int(body["created_at"]), _text(body["created_by"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class RecoveryRecord:
         return cls(
             id=body["id"],
             outcome=body["outcome"],
-            actor=body["actor"],
+            actor=_text(body["actor"]),
             branch=body["branch"],
             operation=body["operation"],
             commit_id=body["commit_id"],
@@ -242,3 +242,8 @@ class RecoveryRecord:
 def encode_body(body: Body) -> str:
     """The one text of a body: compact, keys as given."""
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+
+
+def _text(value: Any) -> str | None:
+    """What is recorded as text. There are graphs with numbers, from when nobody looked; they can be listed too."""
+    return value if value is None or isinstance(value, str) else str(value)

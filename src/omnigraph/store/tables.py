@@ -66,6 +66,10 @@ class Tables:
         self._open: OrderedDict[tuple[str, int], lance.LanceDataset] = OrderedDict()
         self._side = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-stage")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # To where they are: a snapshot that is sent to another process opens them there.
+        return type(self), (self.root,)
+
     # --- reading -----------------------------------------------------------------------------------------
 
     def create(self, path: str, schema: pa.Schema) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from omnigraph.errors import InvalidInput
 from omnigraph.store.tables import Tables
@@ -13,6 +13,9 @@ class UnreachableTables(Tables):
 
     def __init__(self) -> None:
         """Nothing is opened, and so nothing is kept."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
 
     def open(self, path: str, version: int) -> NoReturn:  # noqa: ARG002 - all are alike
         """Refuse: every way to the rows of a table begins here."""

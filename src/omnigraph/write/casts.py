@@ -24,9 +24,9 @@ from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
 from omnigraph.catalog.keys import float_text
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.source import suggestion
-from omnigraph.lang.temporal import MIN_MILLIS, days_of, format_datetime, millis_of
-from omnigraph.lang.types import INT_RANGES, Scalar
-from omnigraph.write.json_values import WRONG, Convert, converter, out_of_range
+from omnigraph.lang.temporal import MIN_MILLIS, TEMPORAL_RANGES, days_of, format_datetime, millis_of
+from omnigraph.lang.types import Scalar
+from omnigraph.write.json_values import WRONG, Convert, converter, in_range, out_of_range
 from omnigraph.write.table_values import (
     Faults,
     Values,
@@ -208,7 +208,7 @@ def _formatted(text: str, column: Column) -> Convert:
 
 def _epoch(unit: Decimal, column: Column) -> Convert:
     is_date = column.type.scalar is Scalar.DATE
-    low, high = INT_RANGES[Scalar.I32 if is_date else Scalar.I64]
+    low, high = TEMPORAL_RANGES[column.type.scalar]
 
     def convert(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
@@ -321,11 +321,12 @@ def _epoch_at_once(unit: Decimal, column: Column, values: pa.Array) -> pa.Array 
         millis = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False) // int(1 / unit)
     if column.type.scalar is Scalar.DATE:
         days = millis // _DAY
-        low, high = INT_RANGES[Scalar.I32]
+        low, high = TEMPORAL_RANGES[Scalar.DATE]
         if ((days < low) | (days > high)).any():
             return None
         return pa.array(days.astype(np.int32), mask=~valid).cast(pa.date32())
-    return pa.array(millis, pa.int64(), mask=~valid).cast(arrow_type(column.type))
+    found = pa.array(millis, pa.int64(), mask=~valid).cast(arrow_type(column.type))
+    return found if in_range(column, found) else None
 
 
 def _split_at_once(separator: str, column: Column, values: pa.Array) -> pa.Array:

@@ -90,7 +90,7 @@ def _avro_rows(stream: BinaryIO, name: str | None) -> Iterator[Any]:
         import fastavro
     except ImportError as error:
         raise InvalidInput(
-            f"`{name}` is Avro, which needs the library fastavro", hint="pip install 'omnigraph[avro]'"
+            f"`{name}` is Avro, which needs the library fastavro", hint="pip install fastavro"
         ) from error
     try:
         rows = iter(fastavro.reader(stream))

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.catalog import Catalog, Column
+from omnigraph.catalog.keys import canonical_text, end_key, integer_key
 from omnigraph.errors import InvalidInput
 from omnigraph.write.input import InputBatch, Rejecting
 from omnigraph.write.json_values import check_unicode, shown
 from omnigraph.write.overlay import ENDPOINTS
 from omnigraph.write.records import Pending, Places, Row, Sheet, Sheets
+
+_FINER = frozenset({"ns", "ps", "fs", "as"})
 
 
 def read_dicts(
@@ -51,9 +54,14 @@ def read_rows(
     sheet = Sheet.of(catalog, catalog.tables[key])
     places = Places("row", source, rejecting)
     pending = Pending(source)
+    ends = {
+        column: integer_key(end_key(catalog, sheet.table.name, column))
+        for column in ENDPOINTS.values()
+        if sheet.table.kind == "edge"
+    }
     for place, given in enumerate(rows, 1):
         try:
-            row = _row(sheet, given)
+            row = _row(sheet, given, ends)
         except InvalidInput as error:
             places.refuse(place, error, given)
             continue
@@ -61,13 +69,16 @@ def read_rows(
     yield from pending.flush()
 
 
-def _row(sheet: Sheet, given: Any) -> Row:
+def _row(sheet: Sheet, given: Any, integers: Mapping[str, Column | None]) -> Row:
     if not isinstance(given, Mapping):
         raise InvalidInput(f"a row is a dict, got {type(given).__name__}")
     data = {name: plain(value) for name, value in given.items()}
     ends: Row = {}
     for end, column in ENDPOINTS.items() if sheet.table.kind == "edge" else ():
         value = data.pop(end) if end in data else data.pop(column, None)
+        integer = integers[column]
+        if integer is not None and type(value) is int:
+            value = canonical_text(value, integer.type, end)
         if not isinstance(value, str):
             raise InvalidInput(f"an edge needs the id of a node under '{end}', got {shown(value)}")
         check_unicode(end, value)
@@ -88,6 +99,9 @@ def _plain_record(record: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """A numpy value as the Python value it stands for; any other as it is."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    return value
+    if not isinstance(value, np.generic | np.ndarray):
+        return value
+    if value.dtype.kind in "mM" and np.datetime_data(value.dtype.str)[0] in _FINER:
+        # Python has nothing finer than microseconds: numpy would give a number, which means something else.
+        value = value.astype(f"{value.dtype.kind}8[us]")
+    return value.tolist()

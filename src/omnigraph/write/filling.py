@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.catalog import Catalog, Column, Table
 from omnigraph.catalog.columns import arrow_type
 from omnigraph.catalog.key_arrays import derive_ids
-from omnigraph.catalog.keys import NodeKey, node_key
+from omnigraph.catalog.keys import NodeKey, end_key, integer_key
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.source import suggestion
 from omnigraph.lang.types import FLOATS, STRING
@@ -52,6 +53,9 @@ class Filling:
             if column.name in self.mapping.casts
         }
         self._ends = {name: _End(catalog, table, name, self.mapping) for name in self.mapping.ends}
+        self._end_integers = {
+            name: integer_key(end_key(catalog, table.name, name)) for name in _WORDS if table.kind == "edge"
+        }
         self._constants = {
             column.name: _constant(column, self.mapping.constants[column.name])
             for column in table.columns
@@ -168,7 +172,22 @@ class Filling:
         given = self._given(path, rows)
         if given is None:
             return pa.nulls(rows.count, arrow_type(column.type)), {}
+        integer = self._end_integers.get(column.name)
+        if integer is not None and column.name not in self._casts:
+            return self._end_ids(_called(column, path), _called(integer, path), given)
         return self._fitted(_called(column, path), given, self._casts.get(column.name))
+
+    def _end_ids(self, column: Column, integer: Column, given: Given) -> tuple[pa.Array, Faults]:
+        """Ids of nodes whose key is an integer: texts are ids, numbers are keys."""
+        texts, numbers = _apart(given.values)
+        if numbers is None:
+            return self._fitted(column, given, None)
+        keys, faults = self._fitted(integer, Given(numbers, given.faults, given.is_json), None)
+        ids = keys.cast(pa.string())
+        if texts is None:
+            return ids, faults
+        others, found = self._fitted(column, Given(texts, {}, given.is_json), None)
+        return pc.coalesce(others, ids), {**found, **faults}
 
     def _either(self, column: Column, rows: GivenRows) -> tuple[pa.Array, Faults]:
         """The end of an edge under the one or the other of its names."""
@@ -201,9 +220,7 @@ class _End:
     """The id of the node at an end of an edge, from the columns of its key."""
 
     def __init__(self, catalog: Catalog, table: Table, name: str, mapping: TypeMapping) -> None:
-        edge = catalog.schema.edge(table.name)
-        assert edge is not None, "a table of edges has its type in the schema"
-        key = node_key(catalog, edge.source if name == "src" else edge.target)
+        key = end_key(catalog, table.name, name)
         self._paths = mapping.ends[name]
         # One column for a key of several is the id itself.
         self._key = None if key is None or len(key.columns) != len(self._paths) else key
@@ -247,6 +264,19 @@ class _End:
         kept = arrays if whole else [array.filter(pa.array(valid)) for array in arrays]
         ids = derive_ids(key, {column.name: array for column, array in zip(key.columns, kept, strict=True)})
         return ids if whole else ids.take(pa.array(np.cumsum(valid) - 1, pa.int64(), mask=~valid))
+
+
+def _apart(values: Values) -> tuple[Values | None, Values | None]:
+    """The values without their numbers, and the numbers alone, null for the others; None where there are none."""
+    if isinstance(values, pa.Array):
+        kind = values.type
+        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        return (None, values) if is_number else (values, None)
+    numeric = [isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in values]
+    if not any(numeric):
+        return values, None
+    texts = [None if number else value for value, number in zip(values, numeric, strict=True)]
+    return texts, [value if number else None for value, number in zip(values, numeric, strict=True)]
 
 
 def _called(column: Column, name: str) -> Column:

@@ -14,7 +14,10 @@ from omnigraph.errors import InvalidInput
 from omnigraph.lang.source import suggestion
 from omnigraph.write.dicts import plain
 from omnigraph.write.json_values import shown
-from omnigraph.write.table_values import Faults, Values
+from omnigraph.write.table_values import Faults, Values, plain_array, python_items
+
+# Those whose values Arrow gives for what they mean.
+_KNOWN_EXTENSIONS = frozenset({"arrow.json", "arrow.uuid", "arrow.bool8", "arrow.fixed_shape_tensor"})
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,11 @@ class ArrowRows:
     def column(self, path: str) -> Given | None:
         """The column of this name, or what a path leads to: fields of structs, members of JSON texts."""
         if path in self._names:
-            return Given(_undictionaried(self._batch.column(path)), {})
+            return Given(self._values(path), {})
         head, *rest = path.split(".")
         if head not in self._names or not rest:
             return None
-        values = _undictionaried(self._batch.column(head))
+        values = self._values(head)
         while rest and pa.types.is_struct(values.type):
             name = rest.pop(0)
             fields = [values.type.field(place).name for place in range(values.type.num_fields)]
@@ -70,7 +73,7 @@ class ArrowRows:
                 raise InvalidInput(
                     f"column '{head}' has no field '{name}' for '{path}'", hint=suggestion(name, fields)
                 )
-            values = _undictionaried(pc.struct_field(values, [name]))
+            values = plain_array(pc.struct_field(values, [name]))
         if not rest:
             return Given(values, {})
         if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
@@ -79,9 +82,22 @@ class ArrowRows:
             raise InvalidInput(f"column '{head}' is {values.type}, which has nothing under '{path}'")
         return _walked(path, values.to_pylist(), rest)
 
+    def _values(self, name: str) -> pa.Array:
+        field = self._batch.schema.field(name)
+        odd = _unknown_extension(field)
+        if odd is not None:
+            raise InvalidInput(
+                f"column '{name}' is of the extension type '{odd}', which has no meaning here",
+                hint="convert it to numbers, texts, dates or timestamps first",
+            )
+        return plain_array(self._batch.column(name))
+
     def record(self, position: int) -> Any:
         """The row as a dict."""
-        return self._batch.slice(position, 1).to_pylist()[0]
+        row = self._batch.slice(position, 1)
+        return {
+            name: python_items(values)[0] for name, values in zip(row.schema.names, row.columns, strict=True)
+        }
 
 
 class DictRows:
@@ -121,12 +137,12 @@ class DictRows:
         return Given(self._arrowed(list(found.values)), found.faults, is_json=not self._is_typed)
 
     def _arrowed(self, values: list[Any]) -> Values:
-        if not self._is_typed:
+        # Values of several types are looked at one by one: Arrow would make some of them others.
+        if not self._is_typed or len({type(value) for value in values if value is not None}) > 1:
             return values
         try:
             return pa.array(values)
-        except (pa.ArrowException, OverflowError):
-            # Values of several types: each is looked at on its own.
+        except (pa.ArrowException, OverflowError, UnicodeEncodeError):
             return values
 
     def record(self, position: int) -> Any:
@@ -134,8 +150,20 @@ class DictRows:
         return self._records[position]
 
 
-def _undictionaried(values: pa.Array) -> pa.Array:
-    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+def _unknown_extension(field: pa.Field) -> str | None:
+    """The name of an extension type in a column whose values need not mean what is stored for them.
+
+    Months since 1970 are stored as integers, for one. A type that nobody has registered is in the metadata alone.
+    """
+    kind = field.type
+    told = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode("utf-8", "replace")
+    name = kind.extension_name if isinstance(kind, pa.BaseExtensionType) else told
+    if name:
+        return None if name in _KNOWN_EXTENSIONS else name
+    if pa.types.is_dictionary(kind):
+        return _unknown_extension(pa.field("", kind.value_type))
+    inner = (_unknown_extension(kind.field(place)) for place in range(kind.num_fields))
+    return next(filter(None, inner), None)
 
 
 def _walked(path: str, values: Sequence[Any], rest: Sequence[str]) -> Given:

@@ -22,7 +22,7 @@ from omnigraph.write.filling import Filling
 from omnigraph.write.given_rows import ArrowRows, DictRows
 from omnigraph.write.input import InputBatch
 from omnigraph.write.input_files import bytes_of
-from omnigraph.write.lines import LINE_BYTES, Block, blocks
+from omnigraph.write.lines import LINE_BYTES, Block, blocks, without_mark
 from omnigraph.write.ndjson import decode_line
 from omnigraph.write.ndjson_columns import parse_type
 from omnigraph.write.records import BATCH_ROWS, INVALID_JSON
@@ -112,7 +112,7 @@ def _hinted(odd: Faults, rows: list[Any]) -> Faults:
 def read_json_array(stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
     """The rows of one JSON array of objects, which is held as a whole; messages count its elements."""
     data = bytearray()
-    for piece in bytes_of(stream, file.source):
+    for piece in without_mark(bytes_of(stream, file.source)):
         data += piece
         if len(data) > _ARRAY_BYTES:
             raise ResourceLimit(
@@ -139,7 +139,7 @@ def _array(data: bytes, source: str | None) -> list[Any]:
 
 def holds_array(stream: BinaryIO, name: str | None) -> bool:
     """Whether the first thing in a file is an array; the stream is at its beginning again afterwards."""
-    texts = (piece.lstrip(b" \t\r\n") for piece in bytes_of(stream, name))
+    texts = (piece.lstrip(b" \t\r\n") for piece in without_mark(bytes_of(stream, name)))
     first = next(filter(None, texts), b"")
     stream.seek(0)
     return first.startswith(b"[")

@@ -15,11 +15,12 @@ from datetime import date, datetime
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Column
 from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.temporal import days_of, millis_of, parse_date, parse_datetime
+from omnigraph.lang.temporal import TEMPORAL_RANGES, days_of, millis_of, parse_date, parse_datetime
 from omnigraph.lang.types import INT_RANGES, PropType, Scalar
 from omnigraph.write.values import BASE64
 
@@ -92,6 +93,16 @@ def out_of_range(column: Column, value: Any) -> InvalidInput:
     return InvalidInput(f"property '{column.name}': value {shown(value)} exceeds {column.type.scalar.value}")
 
 
+def in_range(column: Column, stored: pa.Array) -> bool:
+    """Whether all the dates or datetimes of an array are of the years 1 to 9999; what is neither always is."""
+    if column.type.scalar not in _STORED:
+        return True
+    low, high = TEMPORAL_RANGES[column.type.scalar]
+    found = pc.min_max(stored.cast(_STORED[column.type.scalar]))
+    least, most = found["min"].as_py(), found["max"].as_py()
+    return least is None or (low <= least and most <= high)
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -107,9 +118,9 @@ def _scalar(column: Column, finite: bool) -> Convert:
     if scalar is Scalar.BOOL:
         return _boolean
     if scalar is Scalar.DATE:
-        return _temporal(column, *INT_RANGES[Scalar.I32], _date)
+        return _temporal(column, *TEMPORAL_RANGES[scalar], _date)
     if scalar is Scalar.DATETIME:
-        return _temporal(column, *INT_RANGES[Scalar.I64], _datetime)
+        return _temporal(column, *TEMPORAL_RANGES[scalar], _datetime)
     return _blob(column) if scalar is Scalar.BLOB else _string(column)
 
 
@@ -187,7 +198,8 @@ def _datetime(value: Any) -> int | None:
     if isinstance(value, str):
         return parse_datetime(value)
     if isinstance(value, datetime):
-        return millis_of(value)
+        # What pandas has for a missing time is one too, and differs from itself.
+        return millis_of(value) if value == value else None
     return days_of(value) * 86_400_000 if isinstance(value, date) else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -78,6 +79,28 @@ def pieces(stream: BinaryIO | Iterable[bytes], size: int) -> Iterator[bytes]:
             held, count = [whole[cut:]], count - cut
     if count:
         yield b"".join(held)
+
+
+def without_mark(given: Iterable[bytes]) -> Iterator[bytes]:
+    """The bytes of a file from its beginning, without the mark that some programs write before UTF-8.
+
+    >>> list(without_mark([b"\\xef", b"\\xbb\\xbf{", b"}"]))
+    [b'{', b'}']
+    """
+    held: bytes | None = b""
+    for piece in given:
+        # What is no bytes is refused by whoever reads on.
+        if held is None or not isinstance(piece, bytes | bytearray | memoryview):
+            yield piece
+            continue
+        held += bytes(piece)
+        if len(held) < len(BOM_UTF8) and BOM_UTF8.startswith(held):
+            continue
+        found, held = held.removeprefix(BOM_UTF8), None
+        if found:
+            yield found
+    if held:
+        yield held
 
 
 def _given(stream: Any, size: int) -> Iterator[Any]:

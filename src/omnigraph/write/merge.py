@@ -315,7 +315,7 @@ def fast_forward(transaction: Transaction, sides: Sides) -> tuple[str, ...]:
     return tuple(taken)
 
 
-def refuse(result: MergeResult) -> None:
+def refuse(result: MergeResult, resolutions: Resolutions) -> None:
     """Raise `MergeConflicts` when a merge came to any."""
     if result.conflicts:
-        raise refuse_conflicts(result.conflicts, result.total)
+        raise refuse_conflicts(result.conflicts, result.total, resolutions.idle())

@@ -27,6 +27,7 @@ Resolve: TypeAlias = str | Mapping[str, Any] | None
 
 CHOICES: Final[tuple[Choice, ...]] = ("ours", "theirs")
 _NAMED = 3
+_SETTLE = "change one of the branches, or settle them with a resolution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +135,17 @@ class Resolutions:
 
     def check_asked(self) -> None:
         """Refuse answers to questions that nobody asked: a mistyped id would settle its conflict by the default."""
-        idle = sorted(self.by_id.keys() - self._asked)
+        idle = self.idle()
         if idle:
             raise InvalidInput(
                 f"there is no conflict {', '.join(idle)} in this merge",
                 details={"unknown_conflicts": idle},
                 hint="look at the conflicts again with a dry run; one whose values changed has another id",
             )
+
+    def idle(self) -> list[str]:
+        """The ids that were answered and that nobody has asked about so far."""
+        return sorted(self.by_id.keys() - self._asked)
 
 
 def other_side(choice: Choice) -> Choice:
@@ -168,16 +173,21 @@ def _choice(what: str, text: str) -> Choice:
     raise InvalidInput(f"{what} must be 'ours' or 'theirs', got '{text}'")
 
 
-def refuse_conflicts(conflicts: Sequence[MergeConflict], total: int | None = None) -> MergeConflicts:
-    """The error of a merge that nobody has decided; `total` counts also those that are not listed."""
+def refuse_conflicts(
+    conflicts: Sequence[MergeConflict], total: int | None = None, idle: Sequence[str] = ()
+) -> MergeConflicts:
+    """The error of a merge that nobody has decided; `total` counts also those that are not listed.
+
+    `idle` are ids that were answered and are none of them.
+    """
     total = len(conflicts) if total is None else total
     named = "; ".join(item.place for item in conflicts[:_NAMED])
     more = f"; and {total - _NAMED} more" if total > _NAMED else ""
     return MergeConflicts(
         f"merge conflicts: {named}{more}",
         (item.to_json() for item in conflicts),
-        details={"conflicts": total},
-        hint="change one of the branches, or settle them with a resolution",
+        details={"conflicts": total, "unknown_conflicts": list(idle)} if idle else {"conflicts": total},
+        hint=f"{_SETTLE}; {', '.join(idle)} is none of them" if idle else _SETTLE,
     )
 
 

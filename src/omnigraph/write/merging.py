@@ -107,7 +107,7 @@ def _carry_out(
 ) -> None:
     outcome.result = merge.decide()
     if not dry:
-        refuse(outcome.result)
+        refuse(outcome.result, resolutions)
     if not outcome.result.conflicts:
         resolutions.check_asked()
         outcome.result = merge.stage(transaction, dry=dry)

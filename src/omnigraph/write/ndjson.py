@@ -15,7 +15,7 @@ from omnigraph.errors import InvalidInput, OmnigraphError, ResourceLimit
 from omnigraph.write.input import InputBatch, Rejecting
 from omnigraph.write.lines import LINE_BYTES, Block, blocks
 from omnigraph.write.ndjson_columns import ColumnLane
-from omnigraph.write.records import INVALID_JSON, Pending, Places, Sheets
+from omnigraph.write.records import INVALID_JSON, ONE_A_LINE, Pending, Places, Sheets
 
 BATCH_BYTES = 16 * 1024 * 1024
 
@@ -80,7 +80,9 @@ def decode_line(line: bytes, place: int) -> Any:
             # Half a surrogate pair is valid JSON but no text.
             json.dumps(found, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
-        raise _invalid(place, f"{error.msg} at column {error.colno}") from error
+        # The first line of an array or of an object that goes over several.
+        hint = ONE_A_LINE if line.strip() in (b"[", b"{") else None
+        raise _invalid(place, f"{error.msg} at column {error.colno}", hint) from error
     except UnicodeDecodeError as error:
         raise _invalid(place, f"invalid UTF-8 at byte {error.start + 1}") from error
     except UnicodeEncodeError as error:
@@ -92,8 +94,8 @@ def decode_line(line: bytes, place: int) -> Any:
     return found
 
 
-def _invalid(place: int, reason: str) -> InvalidInput:
-    return InvalidInput(f"{INVALID_JSON}{place}: {reason}")
+def _invalid(place: int, reason: str, hint: str | None = None) -> InvalidInput:
+    return InvalidInput(f"{INVALID_JSON}{place}: {reason}", hint=hint)
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

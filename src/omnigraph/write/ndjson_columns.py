@@ -31,7 +31,7 @@ from omnigraph.catalog.key_arrays import derive_ids
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.types import FLOATS, Scalar
 from omnigraph.write.input import InputBatch
-from omnigraph.write.json_values import WRONG, build_array, converter
+from omnigraph.write.json_values import WRONG, build_array, converter, in_range
 from omnigraph.write.lines import Block
 from omnigraph.write.overlay import logical_schema
 from omnigraph.write.records import BATCH_ROWS, Sheet, Sheets
@@ -310,9 +310,12 @@ def _distinct(column: Column, array: pa.Array) -> pa.Array:
     if pa.types.is_integer(array.type):
         stored = pa.int32() if column.type.scalar is Scalar.DATE else pa.int64()
         try:
-            return array.cast(stored).cast(arrow_type(column.type))
+            found = array.cast(stored).cast(arrow_type(column.type))
         except pa.ArrowException as error:
             raise _Doubt from error
+        if not in_range(column, found):
+            raise _Doubt
+        return found
     encoded = array.dictionary_encode()
     convert = converter(column)
     try:

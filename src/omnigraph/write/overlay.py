@@ -44,13 +44,25 @@ class Staged:
     """What an operation has done to one table so far."""
 
     table: Table
-    rows: pa.Table
+    # Rows as they were put, the later ones last.
+    parts: list[pa.Table]
     shadowed: dict[str, None] = field(default_factory=dict)
     deleted: dict[str, None] = field(default_factory=dict)
     vacated: dict[str, None] = field(default_factory=dict)
     put: set[str] = field(default_factory=set)
     # Ids that were made for this operation: no committed row has them.
     fresh: set[str] = field(default_factory=set)
+
+    @property
+    def rows(self) -> pa.Table:
+        """Its pending rows; of two with one id the later one counts.
+
+        Parts become one table when somebody looks, so that each row of many statements is moved a few times and not
+        with every row after it.
+        """
+        if len(self.parts) > 1:
+            self.parts = [last_of_each(pa.concat_tables(self.parts).combine_chunks())]
+        return self.parts[0]
 
 
 @dataclass(frozen=True)
@@ -122,7 +134,7 @@ class Overlay:
         ids = rows["id"].to_pylist()
         if fresh:
             staged.fresh.update(ids)
-        staged.rows = pa.concat_tables([self._without(staged.rows, dict.fromkeys(ids)), last_of_each(rows)])
+        staged.parts.append(rows)
         staged.put.update(ids)
         for id_ in ids:
             staged.shadowed[id_] = None
@@ -132,11 +144,13 @@ class Overlay:
         """Delete rows that `select` gave."""
         staged = self._of(key)
         ids = dict.fromkeys(rows["id"].to_pylist())
-        staged.rows = self._without(staged.rows, ids)
+        staged.parts = [self._without(staged.rows, ids)]
         staged.shadowed.update(ids)
         staged.deleted.update(ids)
         if "src" in rows.column_names:
-            staged.vacated.update(dict.fromkeys(rows["src"].to_pylist()))
+            # An edge that this operation made was never there for its source to lose.
+            ends = zip(rows["id"].to_pylist(), rows["src"].to_pylist(), strict=True)
+            staged.vacated.update(dict.fromkeys(source for id_, source in ends if id_ not in staged.fresh))
 
     def incident(self, edge: str, ends: Sequence[str], ids: pa.Array) -> pa.Table:
         """The edges of a type that have any of these nodes at one of the ends, as the operation sees them now."""
@@ -278,7 +292,7 @@ class Overlay:
         found = self._staged.get(key)
         if found is None:
             table = self.transaction.base.table(key)
-            found = self._staged[key] = Staged(table, logical_schema(table).empty_table())
+            found = self._staged[key] = Staged(table, [logical_schema(table).empty_table()])
         return found
 
     def _matching(self, rows: pa.Table, predicate: ir.Predicate) -> pa.Table:

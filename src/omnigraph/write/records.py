@@ -22,6 +22,8 @@ from omnigraph.write.input import InputBatch, Reject, Rejecting
 from omnigraph.write.json_values import WRONG, build_array, check_unicode, complaint, converter, shown
 from omnigraph.write.overlay import ENDPOINTS, logical_schema
 
+# What to do about objects that are laid out in another way.
+ONE_A_LINE = "write one JSON object a line: `jq -c '.[]'` does that to an array, `jq -c .` to an object"
 # How the refusal of a line that is no JSON begins.
 INVALID_JSON = "invalid strict JSON at line "
 # As many rows as a batch has at most.
@@ -191,7 +193,8 @@ class Sheets:
     def read(self, record: Any) -> tuple[Sheet, Row]:
         """The table and the row of a record; anything that is not as it must be is `InvalidInput`."""
         if not isinstance(record, dict):
-            raise InvalidInput("graph batch record must be one JSON object")
+            hint = ONE_A_LINE if isinstance(record, list) else None
+            raise InvalidInput("graph batch record must be one JSON object", hint=hint)
         tag = "type" if "type" in record else "edge"
         if tag not in record or ("edge" in record and tag == "type"):
             raise InvalidInput("graph batch record must contain exactly one of 'type' or 'edge'")

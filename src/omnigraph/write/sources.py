@@ -15,6 +15,7 @@ from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.lang.source import suggestion
 from omnigraph.store.options import StorageOptions
 from omnigraph.write.dicts import read_dicts, read_rows
+from omnigraph.write.frames import TypedRows, table_of
 from omnigraph.write.input import InputBatch, Rejecting
 from omnigraph.write.input_files import (
     RECORD_SUFFIXES,
@@ -24,11 +25,12 @@ from omnigraph.write.input_files import (
     list_tables,
     opened_file,
 )
+from omnigraph.write.lines import without_mark
 from omnigraph.write.ndjson import read_ndjson
 from omnigraph.write.overlay import logical_schema
 from omnigraph.write.permissive import read_permissive
 from omnigraph.write.table_files import read_table_file
-from omnigraph.write.tabular import TableFile, read_dict_rows, read_table
+from omnigraph.write.tabular import TableFile, read_dict_rows, read_table, read_typed_rows
 from omnigraph.write.type_mapping import Format, LoadMapping, TypeMapping, effective_source
 
 _PER_TYPE = 'give tables per type: {"Person": table, "Knows": edges}'
@@ -80,7 +82,7 @@ def open_source(
         return _chain([_records_of(file, opening) for file in list_records(source, opening.options)])
     if _is_stream(source):
         return _read_records(source, getattr(source, "name", None), opening)
-    if arrow_of(source) is not None:
+    if table_of(source) is not None:
         raise InvalidInput("a table does not say what type its rows have", hint=_PER_TYPE)
     if isinstance(source, Iterable) and not isinstance(source, bytes | bytearray):
         return read_dicts(source, catalog, rejecting=rejecting)
@@ -117,7 +119,8 @@ def _records_of(file: InputFile, opening: _Opening) -> Callable[[], Iterator[Inp
 def _read_records(stream: BinaryIO, name: Any, opening: _Opening) -> Iterator[InputBatch]:
     reader = read_permissive if opening.permissive else read_ndjson
     source = name if isinstance(name, str) else None
-    return reader(bytes_of(stream, source), opening.catalog, source=source, rejecting=opening.rejecting)
+    data = without_mark(bytes_of(stream, source))
+    return reader(data, opening.catalog, source=source, rejecting=opening.rejecting)
 
 
 def _is_stream(source: Any) -> bool:
@@ -158,7 +161,9 @@ def _typed(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[Inpu
     if isinstance(rows, str | Path):
         files = list_tables(rows, opening.options, None if mapping is None else mapping.format)
         return lambda: (batch for found in files for batch in _read_file(*found, key, opening))
-    table = arrow_of(rows)
+    table = table_of(rows)
+    if isinstance(table, TypedRows):
+        return lambda: read_typed_rows(key, table, catalog, rejecting=rejecting, mapping=mapping)
     if table is not None:
         return lambda: read_table(key, table, catalog, rejecting=rejecting, mapping=mapping)
     if (
@@ -189,20 +194,3 @@ def _read_rows(key: str, rows: Iterable[Any], opening: _Opening) -> Iterator[Inp
     if mapping is None:
         return read_rows(key, rest, catalog, rejecting=rejecting)
     return read_dict_rows(key, rest, catalog, rejecting=rejecting, mapping=mapping)
-
-
-def arrow_of(source: Any) -> pa.Table | pa.RecordBatchReader | None:
-    """A table of any library as Arrow has it, or None when it is none."""
-    if isinstance(source, pa.Table | pa.RecordBatchReader):
-        return source
-    if isinstance(source, pa.RecordBatch):
-        return pa.Table.from_batches([source])
-    if any(
-        kind.__module__.split(".")[0] == "pandas" and kind.__name__ == "DataFrame"
-        for kind in type(source).__mro__
-    ):
-        # Its own Arrow stream would keep NaN, which means a missing value there.
-        return pa.Table.from_pandas(source, preserve_index=False)
-    if hasattr(source, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(source)
-    return None

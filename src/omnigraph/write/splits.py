@@ -16,6 +16,7 @@ from omnigraph.write.csv_rows import cut_csv, read_csv, read_header
 from omnigraph.write.input import InputBatch, Rejecting
 from omnigraph.write.input_files import InputFile, bytes_of, list_files, list_tables, opened_file
 from omnigraph.write.json_rows import holds_array, read_json_lines
+from omnigraph.write.lines import without_mark
 from omnigraph.write.ndjson import read_ndjson
 from omnigraph.write.sources import list_records, named_key
 from omnigraph.write.table_files import read_table_file
@@ -160,7 +161,7 @@ class SplitReader:
         (file,) = list_files(split.address, ("",), self._options)
         with opened_file(file) as stream:
             if split.key is None:
-                pieces = self._counted(_range(stream, split))
+                pieces = self._counted(_lines(stream, split))
                 yield from read_ndjson(pieces, self._catalog, source=split.file, rejecting=rejecting)
             else:
                 wanted = TableFile(split.key, self._catalog, split.file, rejecting, split.mapping)
@@ -172,7 +173,7 @@ class SplitReader:
         pieces = None if split.stop is None else PieceRange(split.start, split.stop, split.first_row)
         match split.form:
             case "records":
-                return read_json_lines(self._counted(_range(stream, split)), file)
+                return read_json_lines(self._counted(_lines(stream, split)), file)
             case "csv" if split.stop is not None:
                 header = read_header(stream)
                 assert header is not None, "a file without a header line is not cut"
@@ -192,6 +193,11 @@ class SplitReader:
             last = piece[-1:]
             yield piece
         self.lines += last != b"\n"
+
+
+def _lines(stream: BinaryIO, split: Split) -> Iterator[bytes]:
+    found = _range(stream, split)
+    return without_mark(found) if split.start == 0 else found
 
 
 def _range(stream: BinaryIO, split: Split) -> Iterator[bytes]:

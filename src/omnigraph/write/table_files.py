@@ -10,6 +10,7 @@ from omnigraph.write.csv_rows import read_csv
 from omnigraph.write.input import InputBatch
 from omnigraph.write.input_files import bytes_of
 from omnigraph.write.json_rows import holds_array, read_json_array, read_json_lines
+from omnigraph.write.lines import without_mark
 from omnigraph.write.tabular import TableFile
 from omnigraph.write.type_mapping import Format
 
@@ -22,7 +23,7 @@ def read_table_file(stream: BinaryIO, form: Format, file: TableFile) -> Iterator
         case "json":
             if holds_array(stream, file.source):
                 return read_json_array(stream, file)
-            return read_json_lines(bytes_of(stream, file.source), file)
+            return read_json_lines(without_mark(bytes_of(stream, file.source)), file)
         case "parquet":
             return read_parquet(stream, file)
         case "orc":

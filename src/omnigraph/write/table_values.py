@@ -23,7 +23,15 @@ from omnigraph.catalog.catalog import Column
 from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.types import FLOATS, INT_RANGES, Scalar
-from omnigraph.write.json_values import NOT_FINITE, WRONG, Convert, build_array, converter, shown
+from omnigraph.write.json_values import (
+    NOT_FINITE,
+    WRONG,
+    Convert,
+    build_array,
+    converter,
+    in_range,
+    shown,
+)
 
 # The rows of a column that do not fit, by position, each with what is wrong.
 Faults = dict[int, str]
@@ -33,6 +41,11 @@ Values: TypeAlias = pa.Array | list[Any]
 _WHOLE = re.compile(r"-?\d{1,30}\Z", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z", re.ASCII)
 _STORED = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
+# More than any number that a property takes has: as an integer, one with a great exponent would not end.
+_MOST_DIGITS = 400
+# How many of a unit make so many milliseconds.
+_DAY = 86_400_000
+_UNITS = {"D": (1, _DAY), "s": (1, 1_000), "ms": (1, 1), "us": (1_000, 1), "ns": (1_000_000, 1)}
 _TRUTH = {"true": True, "false": False}
 
 
@@ -40,12 +53,24 @@ def fit(column: Column, values: Values) -> tuple[pa.Array, Faults]:
     """A column of a table in the type of its property, with null where a value does not fit."""
     if isinstance(values, list):
         return convert_all(column, values, python_value(column))
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
+    values = plain_array(values)
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), arrow_type(column.type)), {}
     found = _cast(column, values)
-    return (found, {}) if found is not None else convert_all(column, values, python_value(column))
+    return (
+        (found, {})
+        if found is not None
+        else convert_all(column, _listed(column, values), python_value(column))
+    )
+
+
+def plain_array(values: pa.Array) -> pa.Array:
+    """The same values without dictionaries and views, which most functions of Arrow do not take."""
+    if pa.types.is_dictionary(values.type):
+        return plain_array(values.dictionary).take(values.indices)
+    if pa.types.is_string_view(values.type):
+        return values.cast(pa.large_string())
+    return values.cast(pa.large_binary()) if pa.types.is_binary_view(values.type) else values
 
 
 def fit_json(column: Column, values: Values) -> tuple[pa.Array, Faults]:
@@ -117,15 +142,13 @@ def _cast(column: Column, values: pa.Array) -> pa.Array | None:
         return None
     try:
         if column.type.scalar is Scalar.DATETIME and pa.types.is_timestamp(values.type):
-            return pc.floor_temporal(values.cast(pa.timestamp(values.type.unit)), unit="millisecond").cast(
-                arrow_type(column.type)
-            )
+            values = pc.floor_temporal(values.cast(pa.timestamp(values.type.unit)), unit="millisecond")
         found = values.cast(arrow_type(column.type))
         if column.type.scalar is Scalar.F32 and pc.any(pc.is_inf(found)).as_py():
             return None
     except pa.ArrowException:
         return None
-    return found
+    return found if in_range(column, found) else None
 
 
 def _is_direct(scalar: Scalar, found: pa.DataType) -> bool:
@@ -214,9 +237,10 @@ def _cast_stored(column: Column, cells: pa.Array) -> pa.Array | None:
     if not pc.all(pc.match_substring_regex(cells, r"^-?[0-9]{1,18}$"), min_count=0).as_py():
         return None
     try:
-        return cells.cast(pa.int64()).cast(_STORED[column.type.scalar]).cast(arrow_type(column.type))
+        found = cells.cast(pa.int64()).cast(_STORED[column.type.scalar]).cast(arrow_type(column.type))
     except pa.ArrowException:
         return None
+    return found if in_range(column, found) else None
 
 
 # --- one value --------------------------------------------------------------------------------------------
@@ -233,6 +257,35 @@ def python_value(column: Column) -> Convert:
     return _each(column, _midnight, convert) if scalar is Scalar.DATE else convert
 
 
+def _listed(column: Column, values: pa.Array) -> Values:
+    """The values of an array for `python_value`, also where it holds dates that Python has none for."""
+    if column.type.scalar not in _STORED or pa.types.is_string(values.type):
+        return values
+    per_day = _DAY if column.type.scalar is Scalar.DATE else 1
+    return python_items(values, lambda millis: millis // per_day)
+
+
+def python_items(values: pa.Array, beyond: Callable[[int], Any] = str) -> list[Any]:
+    """The values of an array; `beyond` is given the milliseconds of a date that Python has none for."""
+    try:
+        found: list[Any] = values.to_pylist()
+    except (OverflowError, ValueError):
+        return [_python_item(item, beyond) for item in values]
+    return found
+
+
+def _python_item(item: pa.Scalar, beyond: Callable[[int], Any]) -> Any:
+    if isinstance(item, pa.ListScalar | pa.LargeListScalar | pa.FixedSizeListScalar) and item.is_valid:
+        return [_python_item(part, beyond) for part in item.values]
+    try:
+        return item.as_py()
+    except (OverflowError, ValueError):
+        if not pa.types.is_temporal(item.type):
+            return None
+        of_milli, of_item = _UNITS["D" if pa.types.is_date32(item.type) else getattr(item.type, "unit", "ms")]
+        return beyond(item.value * of_item // of_milli)
+
+
 def _each(column: Column, change: Callable[[Any], Any], convert: Convert) -> Convert:
     """`convert` after `change`, which a list has done to each of its elements."""
     if column.type.is_list or column.type.scalar is Scalar.VECTOR:
@@ -245,6 +298,8 @@ def _number(scalar: Scalar) -> Callable[[Any], Any]:
 
     def change(value: Any) -> Any:
         if isinstance(value, Decimal):
+            if not value.is_finite() or value.adjusted() > _MOST_DIGITS:
+                return value
             value = int(value) if value == value.to_integral_value() else float(value)
         if whole and isinstance(value, float) and value.is_integer():
             return int(value)

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -97,6 +97,24 @@ def read_dict_rows(
         given = DictRows(objects_of(found), is_typed=is_typed, records=found)
         yield from reader.read(given, np.arange(place, place + len(found)), odd)
         place += len(found)
+
+
+def read_typed_rows(
+    key: str,
+    rows: Iterable[Mapping[str, Any]],
+    catalog: Catalog,
+    *,
+    rejecting: Rejecting | None = None,
+    mapping: TypeMapping | None = None,
+) -> Iterator[InputBatch]:
+    """The rows of a table that come one by one, all with the same columns; they mean what `read_table` says."""
+    iterator = iter(rows)
+    first = next(iterator, None)
+    if first is None:
+        return
+    TableReader(catalog, key, Places("row", None, rejecting), fit, mapping).check_names(list(first))
+    rest = chain([first], iterator)
+    yield from read_dict_rows(key, rest, catalog, rejecting=rejecting, mapping=mapping, is_typed=True)
 
 
 def objects_of(rows: Sequence[Any]) -> list[Mapping[str, Any]]:

@@ -29,7 +29,7 @@ def check_pattern(ctx: Context, scope: Scope, clauses: tuple[ast.Clause, ...]) -
                     steps.extend(_check_traversal(ctx, scope, clause))
                 case ast.Filter():
                     predicate = check_predicate(
-                        ctx, scope, clause.predicate, lambda expr: check_expr(ctx, scope, expr)
+                        ctx, scope, clause.predicate, lambda expr: _check_operand(ctx, scope, expr)
                     )
                     steps.append(ir.Filter(predicate))
                 case ast.Negation():
@@ -37,6 +37,16 @@ def check_pattern(ctx: Context, scope: Scope, clauses: tuple[ast.Clause, ...]) -
                 case ast.Optional():
                     steps.append(_check_optional(ctx, scope, clause))
     return tuple(steps)
+
+
+def _check_operand(ctx: Context, scope: Scope, expr: ast.Expr) -> ir.Expr:
+    found = check_expr(ctx, scope, expr)
+    if isinstance(found, ir.Rank):
+        # It ranks the rows that the pattern leaves, so that a condition of the pattern cannot ask for it.
+        name = type(found).__name__.lower()
+        hint = "order by it, with `limit`, or return it as a column"
+        ctx.reject(expr.span, "T7", f"`{name}` ranks the rows of the match and cannot filter them", hint)
+    return found
 
 
 def _check_negation(ctx: Context, scope: Scope, clause: ast.Negation) -> ir.AntiJoin:
