@@ -21,6 +21,7 @@ from omnigraph.errors import ChangeFeedGap, Conflict, InvalidInput, NotFound
 from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.transaction import Transaction
+from omnigraph.lang.ir import Value
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.pipeline.change_options import FEED_COLUMNS, Choice, FeedOptions
 from omnigraph.read.change_records import EVERYTHING, ChangeFilter
@@ -256,7 +257,7 @@ class TestShares:
 
     def test_days_and_moments_after_the_year_9999_are_the_numbers_that_they_are_elsewhere(self) -> None:
         made = og.init(fresh_memory(), schema="node Day { name: String @key  day: Date?  t: DateTime? }")
-        far = {"id": "far", "name": "far", "day": 2_932_897, "t": 253_402_300_800_000}
+        far: dict[str, Value] = {"id": "far", "name": "far", "day": 2_932_897, "t": 253_402_300_800_000}
 
         def store(transaction: Transaction) -> OperationClass:
             # No load takes them any more; graphs that have them keep them.

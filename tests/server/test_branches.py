@@ -40,7 +40,7 @@ def test_any_name_travels_in_a_path_when_it_is_encoded(client: httpx.Client, nam
 def test_a_name_that_is_not_encoded_reaches_nothing(client: httpx.Client) -> None:
     client.post("/branches", json={"name": "a/b"})
     refusal(client.delete("/branches/a/b"), 404)
-    refusal(client.delete("/branches/%FF"), 400)
+    assert "codec" not in refusal(client.delete("/branches/%FF"), 400)["error"]
     assert client.get("/branches").json() == {"branches": ["a/b", "main"]}
 
 

@@ -141,6 +141,27 @@ def test_paths_that_lead_nowhere_have_the_one_shape(
     assert status == 404 or response.headers["allow"]
 
 
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [("/branches", "GET, POST"), ("/blob", "GET, HEAD"), ("/branches/merge", "DELETE, POST"), ("/query", "POST")],
+)
+def test_a_wrong_method_is_told_all_right_ones(guarded: Running, path: str, allowed: str) -> None:
+    with guarded.client("ann") as client:
+        assert client.put(path).headers["Allow"] == allowed
+
+
+@pytest.mark.parametrize(
+    ("path", "successor"), [("/read", "query"), ("/change", "mutate"), ("/ingest", "load")]
+)
+def test_a_route_of_old_says_so_also_when_it_refuses(guarded: Running, path: str, successor: str) -> None:
+    query = {"query_source": "nonsense", "query": "nonsense", "data": "x", "branch": "nowhere"}
+    with guarded.client("ann") as client, guarded.client() as nobody:
+        for response in (client.post(path, json=query), client.post(path, json=1), nobody.post(path, json=query)):
+            refusal(response, response.status_code)
+            assert response.headers["Deprecation"] == "true"
+            assert response.headers["Link"] == f'<{successor}>; rel="successor-version"'
+
+
 def test_a_head_request_has_no_body(guarded: Running) -> None:
     with guarded.client("ann") as client:
         response = client.head("/branches")

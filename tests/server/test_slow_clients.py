@@ -96,7 +96,9 @@ def test_who_takes_nothing_of_a_stream_is_left_and_its_thread_is_free(hasty: Run
         body = b'{"branch": "large"}'
         connection.sendall(head("POST", "/graphs/team/export", length=len(body)) + body)
         assert b"200 OK" in connection.recv(1_000)
-        refusal(client.post("/export"), 413)
+        refused = client.post("/export")
+        assert refusal(refused, 413)["resource_limit"]["resource"] == "stream_export_slots"
+        assert refused.headers["Retry-After"] == "5"
         deadline = time.monotonic() + 20
         while (found := client.post("/export")).status_code == 413:
             assert time.monotonic() < deadline

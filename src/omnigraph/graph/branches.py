@@ -14,7 +14,6 @@ INTERNAL = frozenset({"__schema_apply_lock__"})
 MAX_NAME_BYTES = 1024
 # How commits are named, to the letter: in Crockford's base 32, of 128 bits.
 _COMMIT_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
-
 _LEFT_OUT = frozenset({".", ".."})
 
 
@@ -73,6 +72,7 @@ def check_new_name(name: str) -> str:
     >>> check_new_name("01JBZ8Q0000000000000000000 ")
     Traceback (most recent call last):
     omnigraph.errors.InvalidInput: branch name '01JBZ8Q0000000000000000000' reads as the id of a commit
+    hint: put something before it, such as at/01JBZ8Q0000000000000000000
     """
     trimmed = check_movable(name, "create")
     if _COMMIT_ID.fullmatch(trimmed):

@@ -231,8 +231,8 @@ class Intents:
     def is_heard(self, id_: str, intent: Intent | None = None) -> bool:
         """Whether an owner has been heard of lately. Without its intent, which nobody can read, the lease decides.
 
-        An owner says when by its own clock. That is believed where it is plausible by the clock here, at the price of
-        healing somewhat later. Otherwise one of the two is wrong, or the owner is dead: the store knows.
+        An owner says when by its own clock. That is believed where it is plausible by the clock here, which only
+        puts healing off, if anything. Otherwise one of the two is wrong, or the owner is dead: the store knows.
         """
         begun, held = (0.0, 0.0) if intent is None else (intent.created_at / 1_000_000, intent.held)
         patience = self.lease_seconds + held

@@ -34,13 +34,13 @@ from omnigraph.server import (
     writes,
 )
 from omnigraph.server.admission import Admission
-from omnigraph.server.capacity import Capacity
+from omnigraph.server.capacity import SOON_SECONDS, Capacity
 from omnigraph.server.failures import CODES, failure, http_failure, shown
 from omnigraph.server.hosting import Hosted
 from omnigraph.server.logs import LOGGER
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.observing import Observed
-from omnigraph.server.pipes import Streams
+from omnigraph.server.pipes import SLOTS, Streams
 from omnigraph.server.requests import accepts
 
 _MODULES = (
@@ -117,7 +117,8 @@ async def _refuse(request: Request, error: Exception) -> Response:
         LOGGER.error("failure", extra={"fields": fields}, exc_info=error)
     if accepts(request, EXACT):
         body["exception"] = encode_error(shown(error))
-    return JSONResponse(body, status)
+    soon = {"Retry-After": str(SOON_SECONDS)} if error.details.get("resource") == SLOTS else None
+    return JSONResponse(body, status, soon)
 
 
 async def _refuse_by_http(_: Request, error: Exception) -> Response:

@@ -12,7 +12,7 @@ from omnigraph.server.limits import Limits
 WATCHED = frozenset({"/healthz", "/readyz", "/metrics"})
 READY = "/readyz"
 STOPPING = "the server is stopping"
-_RETRY_SECONDS = 5
+SOON_SECONDS = 5
 
 
 class Capacity:
@@ -79,4 +79,4 @@ class Place:
 
 def overloaded(text: str) -> Refused:
     """The refusal of work that another moment, or another server, can do."""
-    return Refused(503, text, headers={"Retry-After": str(_RETRY_SECONDS), "Connection": "close"})
+    return Refused(503, text, headers={"Retry-After": str(SOON_SECONDS), "Connection": "close"})

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any, cast
+from typing import IO, Any, Final, cast
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -14,6 +14,8 @@ from starlette.types import Receive, Scope, Send
 from omnigraph.errors import ResourceLimit
 from omnigraph.store.counting import carried
 
+# The limit that another moment may lift.
+SLOTS: Final = "stream_export_slots"
 _CHUNK = 64 << 10
 _WAITING = 4
 
@@ -94,7 +96,7 @@ class Streams:
                 raise ResourceLimit(
                     f"{self._most} exports are running already",
                     details={
-                        "resource": "stream_export_slots",
+                        "resource": SLOTS,
                         "limit": self._most,
                         "actual": self._running + 1,
                     },
