@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from omnigraph.cli.mishaps import told_place
+from omnigraph.errors import StorageError
+from omnigraph.store.lance_io import storage_error
+from omnigraph.store.location import Location
 from tests.cli.graphs import add_people
 from tests.cli.running import PEOPLE, run, write
 
@@ -106,16 +111,19 @@ def test_a_place_that_cannot_be_made_is_refused_by_its_name(place: str, reason: 
         (errno.ENOSPC, "no space left"),
     ],
 )
-def test_what_a_system_refuses_is_said_of_the_place(
-    number: int, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_system_refuses_is_said_of_the_place(number: int, reason: str) -> None:
     # Whoever runs the tests may be root, whom no permission stops.
-    def refuse(*_args: object, **_options: object) -> None:
-        raise OSError(number, "no")
-
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    outcome = run("init", "--schema", "people.pg", "new/g.omni")
-    assert (outcome.code, outcome.stderr) == (1, f"error: cannot write new/g.omni: {reason}\n")
+    said = OSError(f"LanceError(IO): {os.strerror(number)} (os error {number}), /rust/io.rs:1:2")
+    with (
+        pytest.raises(StorageError, match=f"^cannot write g.omni: {reason}$"),
+        told_place("g.omni", Location.parse("g.omni"), "rw"),
+    ):
+        raise storage_error(said, "write x")
+    with (
+        pytest.raises(StorageError, match="^could not write x: LanceError"),
+        told_place("s3://b/g", Location.parse("s3://b/g"), "rw"),
+    ):
+        raise storage_error(said, "write x")
 
 
 def test_a_folder_called_graphs_alone_is_no_cluster() -> None:

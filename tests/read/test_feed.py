@@ -108,7 +108,8 @@ class TestWhereToBegin:
 
     @pytest.mark.parametrize("start", ["", "soon", "after:", "after: ", "Now"])
     def test_another_start_is_refused(self, graph: Repository, start: str) -> None:
-        with pytest.raises(InvalidInput):
+        text = "needs the id" if start.startswith("after:") else f"unknown start '{start}'"
+        with pytest.raises(InvalidInput, match=text):
             api(graph).feed(start=start)
 
     def test_only_one_place_can_be_named(self, graph: Repository) -> None:

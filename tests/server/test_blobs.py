@@ -19,7 +19,7 @@ import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.errors import ResourceLimit
 from omnigraph.read.blobs import BlobsInUse
-from omnigraph.server.byte_ranges import Unsatisfiable, parse_range
+from omnigraph.server.byte_ranges import Span, Unsatisfiable, parse_range
 from omnigraph.server.hosting import open_hosted
 from omnigraph.server.identity import Identities
 from tests.server.running import Running, refusal, running
@@ -255,3 +255,13 @@ def test_a_range_is_what_slicing_gives(length: int, start: int, end: int | None)
     span = parse_range([text], length)
     assert span is not None
     assert data[span.start : span.end + 1] == wanted
+
+
+@pytest.mark.parametrize("digits", [19, 20, 10_000])
+def test_a_number_of_any_length_is_only_very_large(digits: int) -> None:
+    many = "9" * digits
+    assert parse_range([f"bytes=3-{many}"], 10) == Span(3, 9)
+    assert parse_range([f"bytes=-{many}"], 10) == Span(0, 9)
+    assert parse_range([f"bytes={'0' * digits}3-{'0' * digits}5"], 10) == Span(3, 5)
+    with pytest.raises(Unsatisfiable):
+        parse_range([f"bytes={many}-"], 10)

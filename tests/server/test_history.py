@@ -28,6 +28,14 @@ def test_the_history_of_a_branch_is_newest_first(client: httpx.Client) -> None:
     assert refusal(client.get("/commits/nope"), 404)["error"] == "commit 'nope' not found"
 
 
+def test_a_commit_has_its_message_and_none_that_it_has_not(client: httpx.Client) -> None:
+    asked = {"query": ADD, "params": {"n": "Cid"}, "message": "first"}
+    made = answer(client.post("/mutate", json=asked), answers.Change)["commit"]
+    found = answer(client.get("/commits"), answers.Commits)["commits"]
+    assert [item.get("message", "none") for item in found] == ["first", "none", "none"]
+    assert found[0] == made
+
+
 def test_a_history_is_cut_off_or_of_one_actor(client: httpx.Client) -> None:
     made = add(client, "Cid")
     found = answer(client.get("/commits?limit=1"), answers.Commits)["commits"]

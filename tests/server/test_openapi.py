@@ -38,7 +38,9 @@ def test_the_document_is_one_that_other_tools_can_read(document: dict[str, Any])
 def test_a_graph_is_named_in_the_path_of_its_routes_as_graphs_are_called(document: dict[str, Any]) -> None:
     for path, item in document["paths"].items():
         for operation in item.values():
-            named = {place["name"]: place for place in operation.get("parameters", ()) if place["in"] == "path"}
+            named = {
+                place["name"]: place for place in operation.get("parameters", ()) if place["in"] == "path"
+            }
             assert set(named) == set(re.findall(r"{(\w+)}", path))
             assert all(place["required"] for place in named.values())
             if "graph_id" in named:

@@ -122,8 +122,8 @@ def test_a_condition_that_nobody_would_look_at_is_refused(client: httpx.Client) 
     body = {"name": "new", "source": "main", "target": "dev", "schema_source": "", "data": "", "keep": 1}
     headers, now = {IF_COMMIT: "01M7F68NRJJYA661PHN2PSXM9J"}, head(client)
     for method, path in UNCONDITIONAL:
-        sent = {} if method == "DELETE" or path in ("/load/ndjson", "/load/files") else {"json": body}
-        response = client.request(method, path.format(head=now), headers=headers, **sent)
+        sent = None if method == "DELETE" or path in ("/load/ndjson", "/load/files") else body
+        response = client.request(method, path.format(head=now), headers=headers, json=sent)
         assert IF_COMMIT in refusal(response, 400)["error"], path
     assert head(client) == now
 

@@ -47,8 +47,16 @@ def check_process(opener: int) -> None:
         )
 
 
-def already_there(location: Location) -> Conflict:
-    """The error of whoever initialises a graph that exists."""
+def check_free(root: LanceRoot, location: Location) -> None:
+    """`Conflict` when there is a graph at a place where one is to be made."""
+    try:
+        Manifest.open(root)
+    except NotAGraph:
+        return
+    raise _already_there(location)
+
+
+def _already_there(location: Location) -> Conflict:
     return Conflict(f"there is a graph at {location} already", details={"uri": str(location)})
 
 
@@ -74,5 +82,5 @@ def settle_init(root: LanceRoot, registry: Registry, location: Location, error: 
             raise error.error from error
         raise InvalidInput(f"{location} holds something that is not a graph") from error
     if manifest.registry(manifest.view).graph_id != registry.graph_id:
-        raise already_there(location) from error
+        raise _already_there(location) from error
     return manifest

@@ -36,7 +36,7 @@ from omnigraph.graph.history import GetCommit, commit_at, distances, first_paren
 from omnigraph.graph.idempotency import claim_key
 from omnigraph.graph.intents import HELD, Intent, Intents, OwnedIntent, Owner, hold_intent, this_process
 from omnigraph.graph.opening import (
-    already_there,
+    check_free,
     check_one_of,
     check_process,
     connect,
@@ -54,7 +54,7 @@ from omnigraph.lang.temporal import last_micros_of
 from omnigraph.store.counting import carried
 from omnigraph.store.lance_io import LanceRoot
 from omnigraph.store.location import Location
-from omnigraph.store.manifest import Change, Manifest, NotAGraph, Superseded, Uncertain, View
+from omnigraph.store.manifest import Change, Manifest, Superseded, Uncertain, View
 from omnigraph.store.manifest_files import new_id
 from omnigraph.store.objects import ObjectStore
 from omnigraph.store.options import StorageOptions
@@ -67,7 +67,7 @@ from omnigraph.store.records import (
     Registry,
     TablePin,
 )
-from omnigraph.store.sync import Durability, make_directories
+from omnigraph.store.sync import Durability
 from omnigraph.store.tables import Tables
 
 Mode: TypeAlias = Literal["rw", "r"]
@@ -143,15 +143,7 @@ class Repository:
         """
         check_text("actor", actor)
         location, root, objects = connect(uri, options, durability)
-        try:
-            Manifest.open(root)
-        except NotAGraph:
-            pass
-        else:
-            raise already_there(location)
-        if root.local is not None:
-            # At once: the tables would say in terms of their own why they cannot be there.
-            make_directories(root.local, durability)
+        check_free(root, location)
         tables = Tables(root)
         commit_id, incarnation, now = new_id(), new_id(), now_micros()
         pins = {}

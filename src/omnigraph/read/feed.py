@@ -45,12 +45,12 @@ class FeedRequest:
         given = [self.cursor is not None, self.page_token is not None, self.start != "now"]
         if sum(given) > 1:
             raise InvalidInput("`cursor`, `page_token` and `start` exclude one another")
-        if self.start not in ("now", "beginning") and not self.start.removeprefix(_AFTER).strip():
-            raise InvalidInput("`after:` needs the id of a commit")
         if self.start not in ("now", "beginning") and not self.start.startswith(_AFTER):
             raise InvalidInput(
                 f"unknown start '{self.start}'", hint="one of now, beginning, after:<commit id>"
             )
+        if self.start not in ("now", "beginning") and not self.start.removeprefix(_AFTER).strip():
+            raise InvalidInput("`after:` needs the id of a commit")
         if self.max_commits < 1:
             raise InvalidInput("a poll needs at least one commit")
         if self.max_commits > MAX_COMMITS:

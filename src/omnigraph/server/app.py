@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any
 
 from anyio import CapacityLimiter, to_thread
@@ -14,6 +15,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from omnigraph import __version__
 from omnigraph.api.wire import EXACT, encode_error
@@ -42,6 +44,7 @@ from omnigraph.server.metrics import Metrics
 from omnigraph.server.observing import Observed
 from omnigraph.server.pipes import SLOTS, Streams
 from omnigraph.server.requests import accepts
+from omnigraph.server.routing import tell_successor
 
 _MODULES = (
     service,
@@ -118,21 +121,34 @@ async def _refuse(request: Request, error: Exception) -> Response:
     if accepts(request, EXACT):
         body["exception"] = encode_error(shown(error))
     soon = {"Retry-After": str(SOON_SECONDS)} if error.details.get("resource") == SLOTS else None
-    return JSONResponse(body, status, soon)
+    return tell_successor(request, JSONResponse(body, status, soon))
 
 
-async def _refuse_by_http(_: Request, error: Exception) -> Response:
+async def _refuse_by_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status, body = http_failure(error)
-    return JSONResponse(body, status, error.headers)
+    # The library names the methods of one route, and a path may have several.
+    headers = {"Allow": ", ".join(_methods(request))} if status == 405 else error.headers
+    return tell_successor(request, JSONResponse(body, status, headers))
 
 
-async def _refuse_shape(_: Request, error: Exception) -> Response:
+def _methods(request: Request) -> list[str]:
+    """The methods that the path of a request can be asked with."""
+    routes = chain(request.app.routes, *(module.router.routes for module in _MODULES))
+    found = (
+        route.methods or set()
+        for route in routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+    )
+    return sorted(set().union(*found))
+
+
+async def _refuse_shape(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     problems = [_problem(item) for item in error.errors()]
     more = len(problems) - _SHOWN_PROBLEMS
     text = "; ".join(problems[:_SHOWN_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
-    return JSONResponse({"error": text, "code": CODES[400]}, 400)
+    return tell_successor(request, JSONResponse({"error": text, "code": CODES[400]}, 400))
 
 
 def _problem(item: dict[str, Any]) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 _TAG = re.compile(r'\s*(W/)?("[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|\Z)')
 _RANGE = re.compile(r"bytes=\s*(\d*)-(\d*)\s*\Z", re.IGNORECASE | re.ASCII)
-_DIGITS = 18
+# No value is longer; Python reads no number of more than some thousand digits.
+_MOST = 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +53,24 @@ def parse_range(values: Sequence[str], length: int) -> Span | None:
     (Span(start=0, end=3), Span(start=7, end=9), None)
     """
     found = _RANGE.match(values[0].strip()) if len(values) == 1 else None
-    if found is None or len(found[1]) > _DIGITS or len(found[2]) > _DIGITS:
+    if found is None:
         return None
-    first, last = found[1], found[2]
-    if not first:
-        if not last:
+    first, last = _number(found[1]), _number(found[2])
+    if first is None:
+        if last is None:
             return None
-        if not length or not int(last):
+        if not length or not last:
             raise Unsatisfiable(length, None)
-        return Span(max(0, length - int(last)), length - 1)
-    start = int(first)
-    if last and int(last) < start:
+        return Span(max(0, length - last), length - 1)
+    if last is not None and last < first:
         return None
-    if start >= length:
-        raise Unsatisfiable(start, int(last) if last else None)
-    return Span(start, min(int(last), length - 1) if last else length - 1)
+    if first >= length:
+        raise Unsatisfiable(first, last)
+    return Span(first, length - 1 if last is None else min(last, length - 1))
+
+
+def _number(digits: str) -> int | None:
+    if not digits:
+        return None
+    found = digits.lstrip("0") or "0"
+    return _MOST if len(found) >= len(str(_MOST)) else int(found)

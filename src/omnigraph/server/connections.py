@@ -9,6 +9,7 @@ import socket
 import sys
 import termios
 import time
+from http import HTTPStatus
 from typing import Any, cast
 
 import h11
@@ -28,6 +29,8 @@ _TOLD = 32
 _TAKEN = slice(120, 128)
 _MALFORMED = "the request is not valid HTTP"
 _LATE = "the request did not arrive in time"
+_LARGE_HEAD = "the head of the request is too large"
+_TOO_LARGE = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
 
 
 class ConnectionConfig(uvicorn.Config):
@@ -167,10 +170,15 @@ class Connection(H11Protocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the text is ours
-        """Refuse what is not HTTP."""
-        self._refuse(_MALFORMED)
+        """Refuse what is not HTTP, or too much of it."""
+        # The library is in the middle of handling it.
+        error = sys.exception()
+        if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == _TOO_LARGE:
+            self._refuse(_LARGE_HEAD, _TOO_LARGE)
+        else:
+            self._refuse(_MALFORMED)
 
-    def _refuse(self, text: str) -> None:
+    def _refuse(self, text: str, status: int = 400) -> None:
         """End the connection, with an answer where there can be one."""
         # To a client that never said anything an answer would be one to its next request.
         if self._spoken and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
@@ -181,7 +189,7 @@ class Connection(H11Protocol):
                 ("connection", "close"),
             ]
             for event in (
-                h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+                h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase.encode()),
                 h11.Data(data=body),
                 h11.EndOfMessage(),
             ):

@@ -21,7 +21,7 @@ from omnigraph.server import answers
 from omnigraph.server.bodies import Branch, LoadRequest, Mode
 from omnigraph.server.failures import Refused
 from omnigraph.server.requests import BATCH_BYTES, BATCH_RESOURCE, Call, Called, bounded
-from omnigraph.server.routing import EXACTLY, WRITTEN, deprecated, graph_router, refuse_condition
+from omnigraph.server.routing import EXACTLY, WRITTEN, graph_router, refuse_condition, tell_successor
 
 router = graph_router("loads", *WRITTEN)
 
@@ -42,7 +42,7 @@ async def load(call: Called, body: LoadRequest) -> Response:
 @router.post("/ingest", response_model=answers.Load, responses=EXACTLY, deprecated=True)
 async def ingest(call: Called, body: LoadRequest) -> Response:
     """What `/load` used to be."""
-    return deprecated(await _load_text(call, body), "load")
+    return tell_successor(call.request, await _load_text(call, body))
 
 
 @router.post("/load/ndjson", response_model=answers.Load, responses=EXACTLY, openapi_extra=_BODY)

@@ -25,6 +25,7 @@ from omnigraph.store.counting import counting
 
 REQUEST_ID = "X-Request-Id"
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+_ADDRESS = re.compile(r"https?://([^/]+)", re.IGNORECASE)
 UNROUTED = "unrouted"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # What the log says of a client that went away before it was answered.
@@ -49,8 +50,7 @@ class Observed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # Matching what was sent keeps an encoded slash inside its segment; `Segment` decodes it.
-        scope["path"] = scope["raw_path"].decode("latin-1")
+        _take_target(scope)
         given = Headers(scope=scope).get(REQUEST_ID, "")
         request_id = scope["request_id"] = given if _GIVEN_ID.match(given) else str(ULID())
         answer = _Answer(send, request_id)
@@ -78,6 +78,7 @@ class Observed:
                 ending_after(self._capacity.limits.read_seconds) as deadline,
                 _answering_in_time(deadline, scope, receive, answer),
             ):
+                _check_framing(Headers(scope=scope))
                 await self._app(scope, receive, answer.send)
         except Refused as error:
             status, body = http_failure(error)
@@ -99,6 +100,27 @@ class Observed:
             "request_id": scope["request_id"],
         }
         LOGGER.info("request", extra={"fields": fields})
+
+
+def _take_target(scope: Scope) -> None:
+    """Match what was sent, which keeps an encoded slash inside its segment; `Segment` decodes it.
+
+    A target may be a whole address. Its host counts then, and not that of the header.
+    """
+    path = scope["raw_path"].decode("latin-1")
+    if whole := _ADDRESS.match(path):
+        others = [item for item in scope["headers"] if item[0] != b"host"]
+        scope["headers"] = [(b"host", whole[1].encode("latin-1")), *others]
+        path = path[whole.end() :] or "/"
+    scope["path"] = path
+
+
+def _check_framing(headers: Headers) -> None:
+    """Refuse a request whose end is said in two ways: somebody in between may have gone by the other."""
+    if "content-length" in headers and "transfer-encoding" in headers:
+        raise Refused(
+            400, "Content-Length and Transfer-Encoding exclude each other", headers={"Connection": "close"}
+        )
 
 
 class _Answer:

@@ -18,7 +18,7 @@ from omnigraph.server import answers
 from omnigraph.server.bodies import Branch, Moment, QueryRequest, ReadRequest, StateRequest
 from omnigraph.server.query_texts import choose_query
 from omnigraph.server.requests import Call, Called, accepts
-from omnigraph.server.routing import EXACTLY, SENT, Responses, deprecated, graph_router, refusals
+from omnigraph.server.routing import EXACTLY, SENT, Responses, graph_router, refusals, tell_successor
 
 router = graph_router("reads")
 
@@ -92,7 +92,7 @@ async def query(call: Called, body: QueryRequest) -> Response:
 async def read(call: Called, body: ReadRequest) -> Response:
     """What `/query` used to be."""
     found = await _query(call, body, body.query_source, body.query_name, tell_commit=False)
-    return deprecated(found, "query")
+    return tell_successor(call.request, found)
 
 
 @router.post("/explain", response_model=answers.Explained, responses={**EXACTLY, **refusals(*SENT)})

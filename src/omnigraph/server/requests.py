@@ -43,12 +43,16 @@ _PARSED_AT_ONCE = 64 << 10
 # What a list or an object takes in memory, be it empty: many times as much as its text.
 _VALUES_BYTES = 64
 _PATIENCE = 5.0
+_UNPACKED = "identity"
 _UNWANTED = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
 def decode_segment(text: str) -> str:
     """A segment of a path as it was meant: ``feature%2Fx`` is one name."""
-    return unquote(text, errors="strict")
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError as error:
+        raise ValueError("what is percent-encoded is not valid text") from error
 
 
 # Paths are matched before they are decoded, so that no name can reach into the next segment.
@@ -88,6 +92,10 @@ class BoundedRequest(Request):
 
 async def bounded(request: Request, limit: int, resource: str) -> AsyncIterator[bytes]:
     """The chunks of a body; a 413 as soon as it is known to be too large."""
+    packed = request.headers.get("content-encoding", _UNPACKED).strip().lower()
+    if packed != _UNPACKED:
+        # How much is in it is known only to those who unpack it.
+        raise Refused(415, f"Content-Encoding must be {_UNPACKED}", headers={"Accept-Encoding": _UNPACKED})
     stream = request.stream()
     declared = request.headers.get("content-length", "")
     actual = int(declared) if declared.isdigit() else 0
@@ -278,7 +286,7 @@ def _identify(request: Request) -> Call:
     hosted: Hosted = request.app.state.hosted
     try:
         id_ = check_graph_id(decode_segment(request.path_params["graph_id"]))
-    except UnicodeDecodeError as error:
+    except ValueError as error:
         raise Refused(400, "the graph id is not valid text") from error
     found = hosted.graphs.get(id_)
     if found is None:

@@ -16,6 +16,8 @@ from omnigraph.server.requests import GraphRoute
 
 PREFIX = "/graphs/{graph_id}"
 REPEATABLE = frozenset({"kind", "type", "op"})
+# Routes of old, and what they are called by now.
+SUCCESSORS: Final = {f"{PREFIX}/read": "query", f"{PREFIX}/change": "mutate", f"{PREFIX}/ingest": "load"}
 
 # Where a condition is said that is not accepted in its header.
 BY_ROUTE: Final = "use the route that ends in /if-graph-commit"
@@ -70,10 +72,12 @@ def graph_router(tag: str, *also: int) -> APIRouter:
     return APIRouter(prefix=PREFIX, route_class=GraphRoute, tags=[tag], responses=refusals(*COMMON, *also))
 
 
-def deprecated(response: Response, successor: str) -> Response:
-    """A response that tells what its route is called by now."""
-    response.headers["Deprecation"] = "true"
-    response.headers["Link"] = f'<{successor}>; rel="successor-version"'
+def tell_successor(request: Request, response: Response) -> Response:
+    """The response, which tells what its route is called by now if that is another name."""
+    successor = SUCCESSORS.get(getattr(request.scope.get("route"), "path", ""))
+    if successor is not None:
+        response.headers["Deprecation"] = "true"
+        response.headers["Link"] = f'<{successor}>; rel="successor-version"'
     return response
 
 

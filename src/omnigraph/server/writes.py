@@ -35,11 +35,11 @@ from omnigraph.server.routing import (
     EXACTLY,
     SENT,
     WRITTEN,
-    deprecated,
     expected_commit,
     graph_router,
     refusals,
     refuse_condition,
+    tell_successor,
 )
 from omnigraph.write.expression import expr
 
@@ -75,7 +75,7 @@ async def mutate_if(call: Called, body: MutateRequest) -> Response:
 async def change(call: Called, body: MutateRequest) -> Response:
     """What `/mutate` used to be."""
     refuse_condition(call.request, BY_ROUTE)
-    return deprecated(await _mutate(call, body), "mutate")
+    return tell_successor(call.request, await _mutate(call, body))
 
 
 @router.post("/schema/plan", response_model=answers.Plan, responses={**EXACTLY, **refusals(*SENT)})
