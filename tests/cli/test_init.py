@@ -120,7 +120,7 @@ def test_what_a_system_refuses_is_said_of_the_place(number: int, reason: str) ->
     ):
         raise storage_error(said, "write x")
     with (
-        pytest.raises(StorageError, match="^could not write x: LanceError"),
+        pytest.raises(StorageError, match=r"^could not write x: LanceError"),
         told_place("s3://b/g", Location.parse("s3://b/g"), "rw"),
     ):
         raise storage_error(said, "write x")

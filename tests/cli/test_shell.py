@@ -195,8 +195,9 @@ def test_a_reader_that_goes_away_causes_no_noise() -> None:
     assert (gone.returncode, gone.stderr) == (1, b"")
 
 
-@pytest.mark.parametrize("program", ["omnigraph", "omnigraph-server"])
-@pytest.mark.parametrize("module", ["omnigraph.aio", "typer", "omnigraph.cli.shell"])
+@pytest.mark.parametrize(
+    ("program", "module"), [("omnigraph", "omnigraph.cli.shell"), ("omnigraph-server", "omnigraph.aio")]
+)
 def test_a_program_that_is_interrupted_while_it_starts_ends_silently(
     folder: Path, program: str, module: str
 ) -> None:

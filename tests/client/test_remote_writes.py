@@ -10,7 +10,7 @@ import pytest
 import omnigraph as og
 from omnigraph.api.graph import Graph
 from omnigraph.client.graph import RemoteGraph
-from omnigraph.errors import InvalidInput, MergeConflicts, PreconditionFailed
+from omnigraph.errors import Conflict, InvalidInput, MergeConflicts, PreconditionFailed
 from tests.client.comparing import LABELLED, SET, WIDER, failure, told
 from tests.server.running import ADD, SCHEMA
 
@@ -107,8 +107,12 @@ class TestWrites:
         assert remote.schema.plan(LABELLED, backfill=backfill) == local.schema.plan(
             LABELLED, backfill=backfill
         )
-        assert remote.schema.apply(LABELLED, backfill=backfill, branch="main").applied
-        assert local.get("Person", "Ann") == {
+        # On main a stored query would not fit it.
+        with pytest.raises(Conflict, match="stored queries of the graph: hire"):
+            remote.schema.apply(LABELLED, backfill=backfill)
+        remote.branches.create("wider")
+        assert remote.schema.apply(LABELLED, backfill=backfill, branch="wider").applied
+        assert local.get("Person", "Ann", branch="wider") == {
             "id": "Ann",
             "age": 30,
             "label": "Ann",

@@ -64,6 +64,12 @@ def upload(url: str, content: Iterable[bytes] | bytes, params: dict[str, str] | 
         pytest.fail("somebody answered")
 
 
+def test_what_no_request_can_carry_is_refused_before_it_is_sent() -> None:
+    with scripted([OK]) as server, pytest.raises(InvalidInput, match="not valid Unicode text"):
+        call(Transport(server.url), "POST", "/x", body={"params": {"n": "\ud800"}}, writes=True)
+    assert server.asked == []
+
+
 class TestBrokenConnections:
     def test_a_read_on_a_connection_that_died_meanwhile_is_sent_again(self) -> None:
         with scripted([OK, HANG_UP], [OK]) as server:

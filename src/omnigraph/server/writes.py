@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -15,7 +16,7 @@ from omnigraph.api.graph import Graph
 from omnigraph.api.schemas import SchemaApplied
 from omnigraph.api.stored_queries import broken_queries
 from omnigraph.api.wire import encode
-from omnigraph.errors import Conflict, InvalidInput
+from omnigraph.errors import Conflict, InvalidInput, PermissionDenied
 from omnigraph.graph.branches import MAIN
 from omnigraph.lang.compile import load_schema
 from omnigraph.server import answers
@@ -110,7 +111,7 @@ async def apply_schema(call: Called, body: SchemaRequest) -> Response:
     def work(graph: Graph) -> SchemaApplied:
         backfill = _backfill(body.backfill)
         if body.branch == MAIN:
-            _check_stored(call, _text(body))
+            _check_stored(call, graph, body, backfill)
         return graph.schema.apply(
             _text(body),
             allow_data_loss=body.allow_data_loss,
@@ -125,15 +126,24 @@ async def apply_schema(call: Called, body: SchemaRequest) -> Response:
     )
 
 
-def _check_stored(call: Call, text: str) -> None:
+def _check_stored(
+    call: Call, graph: Graph, body: SchemaRequest, backfill: Mapping[str, Any] | None
+) -> None:
     """Return when the stored queries fit a schema of main, else `Conflict`: the graph would not be served again."""
+    text = _text(body)
     broken = broken_queries(call.hosted.queries.values(), load_schema(text)) if call.hosted.queries else {}
-    if broken:
-        raise Conflict(
-            f"the schema does not fit stored queries of the graph: {', '.join(broken)}",
-            details={"queries": list(broken)},
-            hint="; ".join(f"{name}: {problem}" for name, problem in islice(broken.items(), _SHOWN_QUERIES)),
-        )
+    if not broken:
+        return
+    with suppress(PermissionDenied):
+        plan = graph.schema.plan(text, allow_data_loss=body.allow_data_loss, backfill=backfill)
+        if not plan.supported or not plan.steps:
+            # Nothing will change, and what refuses it says more.
+            return
+    raise Conflict(
+        f"the schema does not fit stored queries of the graph: {', '.join(broken)}",
+        details={"queries": list(broken)},
+        hint="; ".join(f"{name}: {problem}" for name, problem in islice(broken.items(), _SHOWN_QUERIES)),
+    )
 
 
 def _text(body: PlanRequest) -> str:
