@@ -126,9 +126,7 @@ async def apply_schema(call: Called, body: SchemaRequest) -> Response:
     )
 
 
-def _check_stored(
-    call: Call, graph: Graph, body: SchemaRequest, backfill: Mapping[str, Any] | None
-) -> None:
+def _check_stored(call: Call, graph: Graph, body: SchemaRequest, backfill: Mapping[str, Any] | None) -> None:
     """Return when the stored queries fit a schema of main, else `Conflict`: the graph would not be served again."""
     text = _text(body)
     broken = broken_queries(call.hosted.queries.values(), load_schema(text)) if call.hosted.queries else {}
