@@ -82,11 +82,12 @@ class TestDiff:
         assert told(g.diff(start.commit_id, later)) == [("update", "Ann")]
         assert told(g.diff(g.commits()[1].created_at, "main")) == [("update", "Ann")]
 
-    def test_a_branch_comes_before_a_commit_of_its_name(self, g: og.Graph) -> None:
+    def test_the_name_of_a_commit_is_that_of_no_branch(self, g: og.Graph) -> None:
         loaded = g.commits()[0].id
         g.mutate(add("Eve"))
-        g.branches.create(loaded)
-        assert told(g.diff(loaded, "main")) == []
+        with pytest.raises(InvalidInput, match="reads as the id of a commit"):
+            g.branches.create(loaded)
+        assert told(g.diff(loaded, "main")) == [("insert", "Eve")]
 
     def test_an_unknown_name_is_neither(self, g: og.Graph) -> None:
         with pytest.raises(NotFound, match="neither a branch nor a commit 'nowhere'"):

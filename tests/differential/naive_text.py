@@ -11,6 +11,8 @@ K1 = 1.2
 B = 0.75
 
 _TOKEN = re.compile(r"[^\W_]+")
+# Scripts that are written without spaces, as far as the generated texts have any.
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 
 def tokens(text: str) -> list[str]:
@@ -28,8 +30,20 @@ def any_token(text: str, query: str) -> bool:
 
 
 def any_similar_token(text: str, query: str, max_edits: int) -> bool:
-    """Whether any token of the query is within so many edits of one of the text."""
-    return any(edits(left, right) <= max_edits for left in tokens(text) for right in tokens(query))
+    """Whether any token of the query is within so many edits of one of the text.
+
+    What is written without spaces is forgiven nothing: two edits would turn any pair of characters into any other.
+
+    >>> any_similar_token("Ann", "a", 2), any_similar_token("a", "日本", 2), any_similar_token("日本", "日本", 0)
+    (True, False, True)
+    """
+    return any(
+        left == right
+        if _UNSPACED.search(left) or _UNSPACED.search(right)
+        else edits(left, right) <= max_edits
+        for left in tokens(text)
+        for right in tokens(query)
+    )
 
 
 def edits(left: str, right: str) -> int:
