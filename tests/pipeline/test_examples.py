@@ -34,6 +34,7 @@ def test_the_script_loads_queries_writes_and_streams(tmp_path: Path) -> None:
     assert commits == "commits on main: ['load', 'load', 'load', 'init']"
 
 
+@pytest.mark.long
 def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path: Path) -> None:
     # It comes without types.
     read: Any = nbformat.read
