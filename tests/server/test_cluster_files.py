@@ -34,6 +34,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "team.pg").write_text(SCHEMA)
     (tmp_path / "queries").mkdir()
     (tmp_path / "queries" / "people.gq").write_text(STORED)
+    (tmp_path / "other.gq").write_text(STORED)
     (tmp_path / "team.policy.yaml").write_text(yaml.safe_dump(POLICY))
     (tmp_path / "server.policy.yaml").write_text(yaml.safe_dump(LISTING))
     return tmp_path
@@ -65,6 +66,7 @@ def test_a_graph_that_is_not_there_is_made_with_its_schema_and_kept_from_then_on
         ("queries/people.gq", ["everybody", "hire", "older"]),
         (["queries/people.gq"], ["everybody", "hire", "older"]),
         ({"hire": {"file": "queries/people.gq"}}, ["hire"]),
+        ({"hire": {"file": "other.gq"}, "older": {"file": "queries/people.gq"}}, ["hire", "older"]),
         ([], []),
     ],
     ids=str,

@@ -201,14 +201,14 @@ def _queries(document: Document, way: Way, members: Mapping[str, Any], base: str
     if not isinstance(value, Mapping):
         place = _path(document, way, members, base)
         return None if place is None else QueryPlaces((place,))
-    files = []
+    files: dict[str, str | Path] = {}
     for name in document.object(way, value):
         inner = _members(document, (*way, name), value[name], ("file",))
         file = _path(document, (*way, name, "file"), inner, base)
         if file is None or not str(file).endswith(SUFFIX):
             raise document.refusal((*way, name), f"`file` must name the {SUFFIX} file of the query")
-        files.append(file)
-    return QueryPlaces(tuple(dict.fromkeys(files)), frozenset(value))
+        files[name] = file
+    return QueryPlaces(tuple(dict.fromkeys(files.values())), files)
 
 
 # --- a cluster, as far as serving it goes -------------------------------------------------------------------

@@ -58,11 +58,21 @@ class StoredQuery:
 class QueryPlaces:
     """Where the stored queries of a graph stand: folders, and files whose names end in ``.gq``.
 
-    Each is a path, or an address in a store. All queries of them count, or, with `names`, those alone.
+    Each is a path, or an address in a store. All queries of them count, or, with `names`, those alone, each of the
+    file that is named for it.
     """
 
     places: tuple[str | Path, ...]
-    names: frozenset[str] | None = None
+    names: Mapping[str, str | Path] | None = None
+
+    def registers(self, source: Source, name: str) -> bool:
+        """Whether a query of a file counts."""
+        return self.names is None or (name in self.names and _name_of(self.names[name]) == source.name)
+
+    def missing(self, found: Iterable[str]) -> dict[str, str]:
+        """What is wrong about each name that no query was found for."""
+        names = sorted(set(self.names or ()) - set(found))
+        return {name: f"there is no query '{name}' in the file that it is registered from" for name in names}
 
 
 def read_stored(
@@ -73,7 +83,7 @@ def read_stored(
     places: dict[str, str] = {}
     for source in query_files(where, options):
         for query in parse_queries(source).queries:
-            if where.names is not None and query.name not in where.names:
+            if not where.registers(source, query.name):
                 continue
             line, column = source.position(query.span.start)
             place = f"{source.name}:{line}:{column}"
@@ -84,8 +94,8 @@ def read_stored(
                     details={"query": query.name},
                 )
             found[query.name] = StoredQuery(query.name, source.text, check_query(query, schema, source))
-    for name in sorted((where.names or frozenset()) - found.keys()):
-        raise InvalidInput(f"there is no query '{name}' in the file that it is registered from")
+    for text in where.missing(found).values():
+        raise InvalidInput(text)
     return dict(sorted(found.items()))
 
 
@@ -117,10 +127,14 @@ def query_files(where: QueryPlaces, options: Mapping[str, str] | None = None) ->
 
 
 def _files(place: str | Path, options: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+    name = _name_of(place)
+    return _remote_files(name, options) if "://" in name else _local_files(Path(name))
+
+
+def _name_of(place: str | Path) -> str:
+    """What a place is called in what is said about it: a path on the disk, else its address."""
     parsed = Location.parse(place) if isinstance(place, str) and "://" in place else None
-    if parsed is None or parsed.is_local:
-        return _local_files(Path(place if parsed is None else parsed.path))
-    return _remote_files(str(place), options)
+    return parsed.path if parsed is not None and parsed.is_local else str(place)
 
 
 def _local_files(place: Path) -> Iterator[tuple[str, bytes]]:

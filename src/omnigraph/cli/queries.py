@@ -16,7 +16,7 @@ from omnigraph.cli.shell import FAILURE
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from omnigraph.api.stored_queries import StoredQuery
+    from omnigraph.api.stored_queries import QueryPlaces, StoredQuery
     from omnigraph.lang.schema import Schema
     from omnigraph.lang.source import Source
 
@@ -96,25 +96,31 @@ def _check(ctx: typer.Context) -> Findings:
     if source.queries is None:
         return Findings()
     options = s3_options(os.environ)
-    return _check_files(query_files(source.queries, options), source.read_schema(options))
+    files = query_files(source.queries, options)
+    return _check_files(source.queries, files, source.read_schema(options))
 
 
-def _check_files(files: Iterable[Source], schema: Schema) -> Findings:
+def _check_files(where: QueryPlaces, files: Iterable[Source], schema: Schema) -> Findings:
     from omnigraph.api.stored_queries import StoredQuery
     from omnigraph.lang.lint import lint_queries
 
     found = Findings()
+    seen: set[str] = set()
     for source in files:
         report = lint_queries(source, schema)
         broken = [item for item in report.findings if item.severity == "error"]
         found.breakages += [Problem(source.name.rpartition("/")[2], item.message) for item in broken]
         for result in report.results:
+            if not where.registers(source, result.name):
+                continue
+            seen.add(result.name)
             found.warnings += [Problem(result.name, text) for text in result.warnings]
             found.breakages += [Problem(result.name, item.text) for item in result.diagnostics]
             if result.name in found.queries:
                 found.breakages.append(Problem(result.name, "there is more than one query of this name"))
             elif result.checked is not None:
                 found.queries[result.name] = StoredQuery(result.name, source.text, result.checked)
+    found.breakages += [Problem(name, text) for name, text in where.missing(seen).items()]
     return found
 
 
