@@ -8,6 +8,8 @@ PYTEST := $(BIN)/python -m pytest
 # More than cores: many tests wait for disks and processes. Spark has threads of its own.
 WORKERS ?= 3
 SPARK_WORKERS ?= 2
+# Planted defects at a time.
+JOBS ?= 2
 
 .PHONY: help demo test test-spark faults sensitivity bench traffic tables check format clean
 
@@ -36,8 +38,9 @@ faults: $(STAMP) ## Cut writers off at every step, fail every request, all of wh
 	@scripts/bootstrap java
 	OMNIGRAPH_CUTS=all $(PYTEST) -m "spark or long" --durations 15
 
-sensitivity: $(STAMP) ## Plant each known defect in a copy and see that the tests notice it
-	$(BIN)/python -m tests.sensitivity.defects
+sensitivity: $(STAMP) ## Plant each known defect in a copy and run the tests that must catch it (JOBS=n, RESUME=1)
+	@scripts/bootstrap java strace
+	$(BIN)/python -m tests.sensitivity.defects --jobs $(JOBS) $(if $(RESUME),--resume)
 
 bench: $(STAMP) ## Compare with peers on a generated graph and print the ratios
 	@$(BIN)/python -c 'import ladybug' 2>/dev/null || $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt ladybug
