@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from scripts.record_demo import PICTURE, record
 from tests.architecture.test_repository import targets
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 FENCED = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+# Links and images alike.
+LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 
 
 def name(page: Path) -> str:
@@ -67,6 +69,11 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_make_target_named_exists(page: Path) -> None:
     assert unknown_make_targets(page.read_text(encoding="utf-8")) == set()
+
+
+def test_demo_picture_recorded_again_is_unchanged() -> None:
+    current = PICTURE.read_text(encoding="utf-8") == record()
+    assert current, "the session in README.md is outdated: run .venv/bin/python scripts/record_demo.py"
 
 
 def test_the_index_links_every_page_of_the_docs() -> None:

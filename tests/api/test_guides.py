@@ -21,6 +21,7 @@ from tests.cli.running import serving
 ROOT = Path(__file__).parents[2]
 PAGES = (
     "README.md",
+    "docs/tutorial.md",
     "docs/guide/python.md",
     "docs/guide/loading.md",
     "docs/guide/queries.md",
@@ -88,7 +89,9 @@ def test_the_commands_of_a_page_print_what_it_shows(page: str) -> None:
     assert real == shown
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide/loading.md", "docs/guide/queries.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/tutorial.md", "docs/guide/loading.md", "docs/guide/queries.md"]
+)
 def test_pages_show_commands(page: str) -> None:
     assert "\n$ omnigraph " in (ROOT / page).read_text(encoding="utf-8")
 

@@ -37,7 +37,17 @@ from typing import Literal, TypeAlias
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).resolve().parent / "defects"
 OUTPUT = ROOT / "build" / "sensitivity"
-COPIED = ("src", "tests", "docs", "examples", "pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile")
+COPIED = (
+    "src",
+    "tests",
+    "docs",
+    "examples",
+    "scripts",
+    "pyproject.toml",
+    "README.md",
+    "CONTRIBUTING.md",
+    "Makefile",
+)
 # Seconds after which a single test counts as hung, and after which all tests of a defect do.
 TEST_TIMEOUT = 300
 DEFECT_TIMEOUT = 1_800
