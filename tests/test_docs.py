@@ -12,7 +12,8 @@ from scripts.record_demo import PICTURE, record
 from tests.architecture.test_repository import targets
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [*sorted(ROOT.glob("*.md")), *DOCS]
 
 FENCED = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 # Links and images alike.
@@ -79,7 +80,7 @@ def test_demo_picture_recorded_again_is_unchanged() -> None:
 def test_the_index_links_every_page_of_the_docs() -> None:
     index = ROOT / "docs" / "index.md"
     linked = {(index.parent / link).resolve() for link in links(index.read_text(encoding="utf-8"))}
-    assert [name(page) for page in PAGES[2:] if page != index and page.resolve() not in linked] == []
+    assert [name(page) for page in DOCS if page != index and page.resolve() not in linked] == []
 
 
 @pytest.mark.parametrize("text", ["see [x](missing.md)", "see [x](README.md#no-such-heading)"])

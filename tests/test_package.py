@@ -5,6 +5,8 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import yaml
+
 import omnigraph
 
 ROOT = Path(__file__).parents[1]
@@ -18,6 +20,19 @@ def project() -> dict[str, object]:
 
 def test_the_version_agrees_with_the_project_file() -> None:
     assert omnigraph.__version__ == project()["version"]
+
+
+def test_changelog_version_of_the_project_file_has_a_section() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## [{project()['version']}]" in changelog
+
+
+def test_continuous_integration_runs_every_supported_python() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    classifiers = project()["classifiers"]
+    assert isinstance(classifiers, list)
+    supported = [name.rpartition(" :: ")[2] for name in classifiers if " :: 3." in name]
+    assert workflow["jobs"]["test"]["strategy"]["matrix"]["python"] == supported
 
 
 def test_every_exported_name_exists() -> None:
