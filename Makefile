@@ -11,7 +11,7 @@ SPARK_WORKERS ?= 2
 # Planted defects at a time.
 JOBS ?= 2
 
-.PHONY: help demo test test-spark faults sensitivity bench traffic tables check format clean
+.PHONY: help demo docs test test-spark faults sensitivity bench traffic tables check format clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -20,6 +20,9 @@ help: ## Show this list
 demo: $(STAMP) ## Walk through what works today on a small example
 	@scripts/bootstrap java
 	@scripts/demo
+
+docs: $(STAMP) ## Build the documentation site in build/site; broken links and anchors are errors
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # Spark starts by forking, which a process that has opened thousands of graphs may be refused: it goes first, alone.
 test: $(STAMP) ## Run every test (WORKERS=n sets how many at a time)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.record_demo import PICTURE, record
+from scripts.reference import fill
 from tests.architecture.test_repository import targets
 
 ROOT = Path(__file__).parents[1]
@@ -36,7 +37,7 @@ def links(text: str) -> list[str]:
 
 def headings(text: str) -> set[str]:
     """The anchors of a page's headings, made the way forges make them."""
-    found = re.findall(r"^#+ +(.*)$", FENCED.sub("", text), flags=re.MULTILINE)
+    found = re.findall(r"^#+ +(.*)$", FENCED.sub("", fill(text)), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
 
 
