@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.waiting import HANG
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -116,7 +118,7 @@ def test_strace_kills_a_process_at_its_nth_rename(tmp_path: Path, cut: int) -> N
         [*strace, sys.executable, "-c", RENAMES, tmp_path],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
         check=False,
     )
     assert run.returncode != 0

@@ -23,6 +23,7 @@ from omnigraph.api.change_reads import ChangeReads
 from omnigraph.api.graph import Graph
 from omnigraph.api.schemas import SchemaView
 from tests.support.places import fresh_memory
+from tests.support.waiting import HANG
 
 SCHEMA = "node Person { name: String @key  age: I32? }  edge Knows: Person -> Person"
 ADD = "query add($n: String, $a: I32?) { insert Person { name: $n, age: $a } }"
@@ -63,11 +64,11 @@ class Gate:
 
     def __call__(self, _stage: str, _rows: int) -> None:
         self.reached.set()
-        assert self.open.wait(30)
+        assert self.open.wait(HANG)
 
 
 async def until(event: Event) -> None:
-    assert await asyncio.to_thread(event.wait, 30)
+    assert await asyncio.to_thread(event.wait, HANG)
 
 
 class Recorder:
@@ -263,7 +264,7 @@ class TestCalls:
                 for n, gate in enumerate(gates)
             ]
             await until(gates[0].reached)
-            assert (await asyncio.wait_for(graph.query(COUNT), 20)).scalar() == 0
+            assert (await asyncio.wait_for(graph.query(COUNT), HANG)).scalar() == 0
             for gate in gates:
                 gate.open.set()
             await asyncio.gather(*loads)
@@ -317,7 +318,7 @@ class TestCancellation:
             await asyncio.sleep(0.01)
             queued.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await asyncio.wait_for(queued, 20)
+                await asyncio.wait_for(queued, HANG)
             gate.open.set()
             await asyncio.gather(*running)
             assert await graph.get("Person", "never") is None

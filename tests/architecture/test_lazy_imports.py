@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.support.waiting import HANG
+
 HEAVY = ("duckdb", "fastapi", "lance", "obstore", "pandas", "pyarrow", "pyspark")
 
 # The last line of output names the heavy modules that are loaded, so that output before it does not matter.
@@ -30,7 +32,7 @@ except SystemExit as exit:
 def heavy_modules_after(code: str) -> list[str]:
     """The heavy modules loaded by running `code` in a Python of its own."""
     run = subprocess.run(
-        [sys.executable, "-c", code + REPORT], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code + REPORT], capture_output=True, text=True, timeout=HANG, check=False
     )
     assert run.returncode == 0, run.stderr
     return run.stdout.splitlines()[-1].split()

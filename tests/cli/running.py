@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from omnigraph.cli.main import app
 from tests.support.s3 import Bucket
+from tests.support.waiting import HANG
 
 ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).with_name("omnigraph")
@@ -98,7 +99,7 @@ def _command_line() -> Any:
 def run_process(*args: str | bytes, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run the installed command as a process of its own."""
     return subprocess.run(
-        [os.fsencode(COMMAND), *args], input=stdin, capture_output=True, timeout=60, check=False
+        [os.fsencode(COMMAND), *args], input=stdin, capture_output=True, timeout=HANG, check=False
     )
 
 

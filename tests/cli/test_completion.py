@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.graphs import make_graph
 from tests.cli.running import COMMAND, run
+from tests.support.waiting import HANG
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +79,7 @@ def test_the_script_for_bash_can_be_shown() -> None:
         ["bash", "-c", f"{COMMAND} --show-completion; true"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
         check=False,
     )
     assert "complete -o default -F _omnigraph_completion omnigraph" in shown.stdout

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import ROOT, run
+from tests.support.waiting import HANG
 
 EXAMPLES = sorted(
     folder.name
@@ -61,7 +62,6 @@ def test_every_mistaken_query_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_the_demo_runs_through_from_any_directory(tmp_path: Path) -> None:
     tour = subprocess.run(
         [sys.executable, ROOT / "examples" / "demo.py"],
@@ -69,7 +69,7 @@ def test_the_demo_runs_through_from_any_directory(tmp_path: Path) -> None:
         env={**os.environ, "NO_COLOR": "1"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=HANG,
         check=False,
     )
     assert tour.returncode == 0, tour.stdout + tour.stderr

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.graphs import add_people, make_graph
 from tests.cli.running import COMMAND, run
+from tests.support.waiting import HANG
 
 PERSON = '{{"type":"Person","data":{{"id":"{0}","age":null,"name":"{0}"}}}}\n'
 
@@ -113,5 +114,5 @@ def test_a_reader_that_goes_away_causes_no_noise() -> None:
         os.close(write_end)
         assert os.read(read_end, 20).startswith(b'{"type"')
         os.close(read_end)
-        _, noise = process.communicate(timeout=60)
+        _, noise = process.communicate(timeout=HANG)
     assert (process.returncode, noise) == (1, b"")

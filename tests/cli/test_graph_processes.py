@@ -17,6 +17,7 @@ from omnigraph.lang.compile import load_schema
 from tests.architecture.test_lazy_imports import RUN_HELP, heavy_modules_after
 from tests.cli.running import COMMAND, PEOPLE, access, run_process
 from tests.support.s3 import Bucket
+from tests.support.waiting import HANG
 
 pytest_plugins = ["tests.support.s3_fixtures"]
 pytestmark = pytest.mark.usefixtures("folder")
@@ -37,7 +38,7 @@ def run_remote(bucket: Bucket, *args: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
         check=False,
     )
 
@@ -53,7 +54,7 @@ def run_on_terminal(bucket: Bucket, answer: str, *args: str) -> subprocess.Compl
             stdin=keyboard,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANG,
             check=False,
         )
     finally:
@@ -102,7 +103,7 @@ def test_a_terminal_that_cannot_show_the_arrow_is_no_reason_to_fail(folder: Path
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         cwd=folder,
         capture_output=True,
-        timeout=60,
+        timeout=HANG,
         check=False,
     )
     assert (found.returncode, found.stdout) == (0, b"created branch dev from main\n")
@@ -187,7 +188,7 @@ class TestOnARemoteStore:
             env={**environment(s3), "AWS_ACCESS_KEY_ID": "wrong"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANG,
             check=False,
         )
         assert (refused.returncode, refused.stdout) == (1, "")

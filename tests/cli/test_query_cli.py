@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.graphs import add_people, make_graph
 from tests.cli.running import COMMAND, run, run_process, run_without, write
+from tests.support.waiting import HANG
 
 STORE = ("--store", "g.omni")
 ALL = "query all() { match { $p: Person } return { $p.name } order { $p.name } }"
@@ -82,7 +83,7 @@ class TestFormats:
     def test_arrow_is_kept_from_a_terminal(self) -> None:
         command = f"{COMMAND} query -e '{ALL}' --store g.omni --format arrow --quiet"
         shown = subprocess.run(
-            ["script", "-qec", command, "/dev/null"], capture_output=True, timeout=60, check=False
+            ["script", "-qec", command, "/dev/null"], capture_output=True, timeout=HANG, check=False
         )
         assert shown.returncode == 1
         assert b"not for a terminal" in shown.stdout

@@ -16,6 +16,7 @@ from omnigraph import __version__
 from omnigraph.cli.output import complain_of_defect, note, warn
 from omnigraph.cli.shell import CommandLine
 from tests.cli.running import COMMAND, READ, run, run_process, run_without, write
+from tests.support.waiting import HANG
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -187,7 +188,7 @@ def test_a_reader_that_goes_away_causes_no_noise() -> None:
             [COMMAND, "lint", "--schema", "people.pg", "--query", "read.gq", "--json"],
             stdout=write_end,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=HANG,
             check=False,
         )
     finally:
@@ -206,7 +207,7 @@ def test_a_program_that_is_interrupted_while_it_starts_ends_silently(
         [COMMAND.with_name(program), "--version"],
         env={**os.environ, "PYTHONPATH": str(folder)},
         capture_output=True,
-        timeout=60,
+        timeout=HANG,
         check=False,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
@@ -247,7 +248,7 @@ def test_a_full_disk_is_one_readable_error() -> None:
             [COMMAND, "schema", "check", "people.pg"],
             stdout=full,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=HANG,
             check=False,
         )
     assert failed.returncode == 1
@@ -257,6 +258,6 @@ def test_a_full_disk_is_one_readable_error() -> None:
 def test_a_shell_can_complete_commands() -> None:
     asked = {"_OMNIGRAPH_COMPLETE": "complete_bash", "COMP_WORDS": "omnigraph li", "COMP_CWORD": "1"}
     found = subprocess.run(
-        [COMMAND], env={**os.environ, **asked}, capture_output=True, text=True, timeout=60, check=False
+        [COMMAND], env={**os.environ, **asked}, capture_output=True, text=True, timeout=HANG, check=False
     )
     assert found.stdout.split() == ["lint"]

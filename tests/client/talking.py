@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
+from tests.support.waiting import HANG
+
 # What is done instead of answering: hang up after the request, after its head, or never say anything.
 HANG_UP, HANG_UP_EARLY, SAY_NOTHING = b"hang up", b"hang up early", b"say nothing"
 
@@ -81,5 +83,5 @@ def scripted(*script: Sequence[bytes]) -> Iterator[Scripted]:
         finally:
             # Wakes up a thread that waits for a connection which nobody makes any more.
             listener.shutdown(socket.SHUT_RDWR)
-            thread.join(20)
+            thread.join(HANG)
             assert not thread.is_alive()

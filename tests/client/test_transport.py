@@ -30,6 +30,7 @@ from omnigraph.errors import (
     StorageError,
 )
 from tests.client.talking import HANG_UP, HANG_UP_EARLY, SAY_NOTHING, reply, scripted
+from tests.support.waiting import HANG, wait_until
 
 OK = reply(body={"done": True})
 KEYED = {"query": "…", "idempotency_key": "k-1"}
@@ -162,20 +163,21 @@ class TestBrokenConnections:
             with pytest.raises(StorageError) as caught:
                 call(Transport(server.url, timeout=0.05), "GET", "/a")
             assert caught.value.transient
-            assert len(server.asked) == 1
+            wait_until(lambda: server.asked, "the server to read the request")
+        assert len(server.asked) == 1
 
     def test_a_write_is_waited_for_however_little_time_a_read_has(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
             transport = Transport(url_of(listener), timeout=0.05)
             write = pool.submit(call, transport, "POST", "/mutate", body={}, writes=True)
-            listener.settimeout(20)
+            listener.settimeout(HANG)
             connection, _ = listener.accept()
             with connection:
                 connection.recv(65_536)
                 with pytest.raises(TimeoutError):
                     write.result(0.3)
                 connection.sendall(OK)
-                assert write.result(20) == {"done": True}
+                assert write.result(HANG) == {"done": True}
 
     @pytest.mark.parametrize(
         "then", [reply(503, {"error": "busy"}), reply(429, {"error": "busy"}), HANG_UP_EARLY]
@@ -257,10 +259,10 @@ class Answering(BaseHTTPRequestHandler):
 
 server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
 threading.Thread(target=server.serve_forever, daemon=True).start()
-transport = Transport(f"http://127.0.0.1:{server.server_port}", timeout=5)
+transport = Transport(f"http://127.0.0.1:{server.server_port}", timeout=300)
 transport.call("GET", "/before", dict)
 child = os.fork()
-signal.alarm(30)
+signal.alarm(300)
 if not child:
     transport.call("GET", "/child", dict)
     transport.close()
@@ -275,7 +277,7 @@ class TestProcesses:
     def test_a_forked_process_has_connections_of_its_own(self) -> None:
         # In a process of its own: a large one may be refused to fork.
         done = subprocess.run(
-            [sys.executable, "-c", FORKING], timeout=60, check=False, capture_output=True, text=True
+            [sys.executable, "-c", FORKING], timeout=HANG, check=False, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
 

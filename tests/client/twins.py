@@ -16,6 +16,7 @@ from omnigraph.client.graph import RemoteGraph
 from omnigraph.errors import ConstraintViolation, OmnigraphError, StorageError
 from omnigraph.server.hosting import open_hosted
 from tests.server.running import TOKENS, Running, bundle, everything
+from tests.support.waiting import HANG
 
 SCHEMA = """\
 node Person {
@@ -64,7 +65,7 @@ def make_twins(server: Running, schema: str = SCHEMA) -> Twins:
     graphs = server.hosted.graphs
     assert isinstance(graphs, dict)
     graphs[id_] = open_hosted(Hosting((source,)), server.hosted.identities).graphs[id_]
-    remote = og.connect(server.url, id_, token=TOKENS["ann"], timeout=60)
+    remote = og.connect(server.url, id_, token=TOKENS["ann"], timeout=HANG)
     return Twins(remote, og.init(f"memory://twins-{uuid4().hex}", schema))
 
 

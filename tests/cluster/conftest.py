@@ -16,7 +16,8 @@ import pytest
 
 import omnigraph as og
 from tests.pipeline.loads import BEFORE, SCHEMA
-from tests.support.spark_cluster import PATIENCE, Cluster, Process, running_cluster
+from tests.support.spark_cluster import Cluster, Process, running_cluster
+from tests.support.waiting import HANG
 from tests.support.workers import ROOT
 
 
@@ -43,7 +44,7 @@ class Driver:
 
     def answer(self) -> Any:
         """What it answers next."""
-        line = self._answers.get(timeout=PATIENCE)
+        line = self._answers.get(timeout=HANG)
         assert line, f"the driver ended: {self.process.tail()}"
         return json.loads(line)
 

@@ -13,7 +13,7 @@ from tests.cluster.outcomes import figures, lines, loaded_here, saved, unfinishe
 from tests.pipeline.loads import knows, person
 from tests.support.spark_cluster import Cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture

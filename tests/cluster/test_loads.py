@@ -16,7 +16,7 @@ from tests.pipeline.loads import BEFORE, SCHEMA, firm, knows, leads, person, tex
 from tests.support.s3 import Bucket
 
 pytest_plugins = ["tests.support.s3_fixtures"]
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 PEOPLE = 40
 FRIENDS = """

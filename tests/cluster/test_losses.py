@@ -14,9 +14,10 @@ from tests.cluster.conftest import Driver
 from tests.cluster.outcomes import clean, figures, lines, loaded_here, saved, unfinished, unneeded
 from tests.cluster.traps import Action, Trap
 from tests.pipeline.loads import knows, person
-from tests.support.spark_cluster import Cluster, members, wait_for
+from tests.support.spark_cluster import Cluster, members
+from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 # Of every split, also the first, a record is replaced by one in another.
 RECORDS = [
@@ -98,7 +99,7 @@ def test_a_worker_that_is_killed_during_a_load_loses_nothing(
     trap = trap_of(tmp_path, "hold")
     wanted = loaded_here(graph, source, "merge")
     driver.tell("load", graph.uri, source, "merge", branch="spark", trap=told(trap))
-    held = wait_for("a task on each worker", lambda: both(trap.held()))
+    held = wait_until(lambda: both(trap.held()), "a task on each worker")
     task, process = min(held.items())
     (worker,) = [item for item in cluster.workers.values() if process in members(item.popen.pid)]
     worker.kill()
@@ -114,8 +115,8 @@ def die(driver: Driver, tasks: list[int]) -> None:
     process = driver.process.popen
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    wait_for("the end of its JVM", lambda: not members(process.pid))
-    wait_for("the end of its tasks", lambda: not any(Path("/proc", str(pid)).exists() for pid in tasks))
+    wait_until(lambda: not members(process.pid), "the end of its JVM")
+    wait_until(lambda: not any(Path("/proc", str(pid)).exists() for pid in tasks), "the end of its tasks")
 
 
 def check_untouched(graph: og.Graph, before: list[Any]) -> None:
@@ -134,7 +135,7 @@ def test_a_driver_that_is_killed_during_its_tasks_leaves_the_graph_as_it_was(
     before = lines(graph)
     trap = trap_of(tmp_path, "hold")
     driver.tell("load", graph.uri, source, "merge", branch="spark", trap=told(trap))
-    held = wait_for("a task on each worker", lambda: both(trap.held()))
+    held = wait_until(lambda: both(trap.held()), "a task on each worker")
     die(driver, list(held.values()))
     check_untouched(graph, before)
     wanted = loaded_here(graph, source, "merge")

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-# `die` ends the Python of the first attempt at the first task; `straggle` has that attempt wait until another has
-# reported the same work; `hold` has all tasks but the first two wait until they are let go.
+# `die` ends the Python of the first attempt at the first task; `straggle` has that attempt wait until Spark ends it
+# because another has reported the same work; `hold` has all tasks but the first two wait until they are let go.
 Action: TypeAlias = Literal["die", "straggle", "hold"]
-_SECONDS = 80.0
+# Ends a hang. This module travels to processes that have no other module of the tests.
+_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class Trap:
             os._exit(1)
         elif task == 0 and is_first and self.action == "straggle":
             _await("another attempt", lambda: len(self._attempts(kind, task)) > 1)
-            # Time enough for the other one to be the first to report.
-            time.sleep(3)
+            # Spark ends this attempt as soon as the other one has reported.
+            _await("the end of this attempt", lambda: False)
 
     def let_go(self) -> None:
         """Let those go that are held."""

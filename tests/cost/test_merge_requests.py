@@ -22,8 +22,6 @@ from tests.support.s3_seam import Log
 
 __all__ = ["s3", "s3_server"]
 
-pytestmark = pytest.mark.timeout(600)
-
 SIZES: Final = [10_000, 1_000_000] if os.environ.get("OMNIGRAPH_CUTS") == "all" else [10_000, 200_000]
 SCHEMA: Final = """
 node Person { name: String @key  age: I32? }

@@ -22,8 +22,6 @@ from tests.support.workload import BOTH, catalog, change, write
 
 __all__ = ["s3", "s3_server"]
 
-pytestmark = pytest.mark.timeout(600)
-
 HISTORIES: Final = [10, 1_000] if os.environ.get("OMNIGRAPH_CUTS") == "all" else [10, 150]
 POINT: Final = (
     "query point($n: String) { match { $p: Person { name: $n } } return { $p.name as name, $p.age as age } }"

@@ -24,7 +24,7 @@ __all__ = ["s3", "s3_server"]
 pytestmark = pytest.mark.timeout(1_800)
 
 # Long enough that requests sent side by side overlap in the server's eyes.
-LATENCY: Final = 0.03
+LATENCY: Final = 0.15
 HISTORIES: Final = [10, 1_000, 10_000] if os.environ.get("OMNIGRAPH_CUTS") == "all" else [10, 150]
 
 

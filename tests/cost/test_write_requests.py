@@ -26,10 +26,8 @@ from tests.support.workload import BOTH, catalog, change, write
 
 __all__ = ["s3", "s3_server"]
 
-pytestmark = pytest.mark.timeout(600)
-
 # Long enough that requests sent side by side overlap in the server's eyes.
-LATENCY: Final = 0.03
+LATENCY: Final = 0.15
 HISTORIES: Final = [10, 1_000] if os.environ.get("OMNIGRAPH_CUTS") == "all" else [10, 150]
 # One look for intents and two for new versions of the manifest; then files, transaction and version of each.
 BARE: Final = {"probe": 3, "write table": 3, "write manifest": 4}

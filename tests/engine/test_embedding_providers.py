@@ -19,6 +19,7 @@ from omnigraph.engine.embedding import Embedder, MockEmbedder
 from omnigraph.engine.embedding_providers import EmbeddingSettings
 from omnigraph.errors import InvalidInput, StorageError
 from tests.support.places import fresh_memory
+from tests.support.waiting import HANG
 
 KEY = "a-key-that-nobody-sees"
 
@@ -70,7 +71,7 @@ def provider(answer: Callable[[Any, int], tuple[int, Any]]) -> Iterator[Provider
             yield found
         finally:
             server.shutdown()
-            thread.join(10)
+            thread.join(HANG)
 
 
 def by_length(body: Any, _: int) -> tuple[int, Any]:

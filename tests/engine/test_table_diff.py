@@ -22,6 +22,7 @@ from omnigraph.store.version_diff import compare_versions, slice_rows
 from tests.engine.diffs import COLUMNS, Change, changes, diff_of, people
 from tests.support.places import fresh_memory, lance_root
 from tests.support.rows import PATH, SCHEMA, arrow, make_table, pin_of, stage
+from tests.support.waiting import HANG
 
 HASHES = [0, 15208633714157532122, 18062871536439303024, 9203737613151666016]
 
@@ -319,4 +320,4 @@ after = people(tables, pin, 0, 50)
 assert len(changes(diff_of(tables, pin, after).batches())) == 50
 sys.exit("duckdb" in sys.modules)
 """
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=HANG).returncode == 0

@@ -12,7 +12,7 @@ from tests.support.crash import copy_graph, worker
 from tests.support.synced import Call, Disk, read_calls, trace
 from tests.support.workload import KINDS, Setting, Task, check_invariants, look
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 # Lance's note to itself about where to begin looking; see the test that shows that nothing depends on it.
 HINT = "latest_version_hint.json"

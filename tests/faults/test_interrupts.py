@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.workers import PATIENCE, ROOT
+from tests.support.waiting import HANG
+from tests.support.workers import ROOT
 
 pytestmark = pytest.mark.faults
 
@@ -37,7 +38,7 @@ def test_a_scan_that_is_interrupted_says_so(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=HANG,
         check=True,
     )
     assert found.stdout == "KeyboardInterrupt\n", found.stderr

@@ -16,7 +16,8 @@ from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository
 from tests.faults.conftest import Cuts
 from tests.support.abandoned import is_published, pending_intent, swap_of
-from tests.support.crash import PATIENCE, Run, copy_graph, frozen, position, worker
+from tests.support.crash import Run, copy_graph, frozen, position, worker
+from tests.support.waiting import HANG
 from tests.support.workers import ROOT
 from tests.support.workload import WRITER, Setting, Task, check_invariants
 
@@ -89,7 +90,7 @@ class Healer:
 
     def finish(self) -> None:
         """Wait for its end."""
-        output, _ = self.process.communicate(timeout=PATIENCE)
+        output, _ = self.process.communicate(timeout=HANG)
         assert output.startswith("ACK"), output
 
 

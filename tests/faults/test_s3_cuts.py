@@ -15,6 +15,7 @@ from tests.support.s3 import Bucket
 from tests.support.s3_fixtures import s3, s3_server
 from tests.support.s3_graphs import upload_graph
 from tests.support.s3_seam import Log
+from tests.support.waiting import HANG
 from tests.support.workers import ROOT
 from tests.support.workload import (
     EVERY_KIND,
@@ -31,7 +32,6 @@ from tests.support.workload import (
 __all__ = ["s3", "s3_server"]
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(3_600)]
-PATIENCE = 60.0
 SAMPLE = ("append", "bulk", "mixed", "create-branch", "keyed", "fold-the-log", "merge-rows")
 EVERY = tuple(name for name in KINDS | MERGE_KINDS if name not in ("heal", "fold-and-trim-the-log"))
 
@@ -52,7 +52,7 @@ def _run_cut(kind: str, uri: str, bucket: Bucket, at: int, *, applied: bool) -> 
     process = _start(kind, uri, bucket)
     try:
         with bucket.seam.cut(process.kill, nth=at, applied=applied):
-            output, _ = process.communicate(timeout=PATIENCE)
+            output, _ = process.communicate(timeout=HANG)
     finally:
         process.kill()
     return _acknowledged(output)
@@ -91,7 +91,7 @@ def test_a_writer_that_dies_at_a_request_leaves_the_state_before_or_after(
     before = look(uri, s3.options)
     with s3.seam.recording() as log:
         whole = _start(kind, uri, s3)
-        output, _ = whole.communicate(timeout=PATIENCE)
+        output, _ = whole.communicate(timeout=HANG)
     assert _acknowledged(output) is not None, output
     after = look(uri, s3.options)
     assert before is not None

@@ -10,6 +10,7 @@ from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.turns import Turns
 from omnigraph.read.reader import Reader
+from tests.support.waiting import HANG
 
 SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person\n"
 ADD = """query add($n: String) { insert Person { name: $n } insert Knows { from: $n, to: "hub" } }"""
@@ -40,7 +41,7 @@ def test_other_branches_are_not_waited_for() -> None:
             reached.set()
 
     with turns.take("main"), ThreadPoolExecutor(1) as pool:
-        pool.submit(write_elsewhere).result(timeout=20)
+        pool.submit(write_elsewhere).result(timeout=HANG)
     assert reached.is_set()
     assert turns.branches == []
 
@@ -54,7 +55,7 @@ def test_whoever_is_stuck_holds_nobody_up_for_good() -> None:
             went.append("second")
 
     with turns.take("main"), ThreadPoolExecutor(1) as pool:
-        pool.submit(write_too).result(timeout=20)
+        pool.submit(write_too).result(timeout=HANG)
         went.append("first")
     assert went == ["second", "first"]
     assert turns.branches == []
@@ -68,4 +69,4 @@ def test_a_turn_is_given_back_when_the_write_fails() -> None:
     except ValueError:
         pass
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(lambda: turns.take("main").__enter__()).result(timeout=20) is None
+        assert pool.submit(lambda: turns.take("main").__enter__()).result(timeout=HANG) is None

@@ -25,6 +25,7 @@ from tests.maintain.graphs import (
     rows_at,
     table_files,
 )
+from tests.support.waiting import HANG
 from tests.support.workers import ROOT
 
 pytestmark = pytest.mark.faults
@@ -55,10 +56,10 @@ def kill_cleanup_at(graph_uri: str, unlink: int) -> int:
     calls = "unlink,unlinkat"
     command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}"]
     command += ["-e", f"inject={calls}:signal=SIGKILL:when={unlink}"]
-    task = {"uri": graph_uri, "work": "once", "seconds": 0}
+    task = {"uri": graph_uri, "work": "once"}
     command += [sys.executable, "-B", "-m", "tests.maintain.writer_worker", json.dumps(task)]
     done = subprocess.run(
-        command, cwd=ROOT, input="go\n", capture_output=True, text=True, timeout=60, check=False
+        command, cwd=ROOT, input="go\n", capture_output=True, text=True, timeout=HANG, check=False
     )
     return done.returncode
 

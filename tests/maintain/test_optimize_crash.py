@@ -16,6 +16,7 @@ from tests.faults.test_durability import HINT, acknowledged_disk
 from tests.maintain.optimizing import covered, scattered, told
 from tests.support.crash import TRACER, position
 from tests.support.synced import trace
+from tests.support.waiting import HANG
 from tests.support.workers import ROOT
 
 pytestmark = pytest.mark.faults
@@ -32,7 +33,7 @@ def optimize_up_to(uri: str, at: int) -> dict[str, Any]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
         check=False,
     )
     news = [json.loads(line[1:]) for line in done.stdout.splitlines() if line.startswith("@")]

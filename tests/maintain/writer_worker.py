@@ -22,7 +22,7 @@ def write(graph: Repository, name: str, branch: str, goes_on: Callable[[], bool]
     """Insert rows, each commit removing the row before the last; what is there, and the slowest attempt."""
     alive: list[str] = []
     slowest, number, began = 0.0, 0, 0.0
-    while goes_on():
+    while goes_on() or number < 2:
         id_ = f"{name}-{number}"
         doomed = alive[:-1]
         both = number % 5 == 0
@@ -49,7 +49,7 @@ def write(graph: Repository, name: str, branch: str, goes_on: Callable[[], bool]
 def branch_off(graph: Repository, name: str, goes_on: Callable[[], bool]) -> dict[str, Any]:
     """Make branches, write to them, read them back and delete them."""
     rounds = 0
-    while goes_on():
+    while goes_on() or rounds < 2:
         branch = f"{name}-{rounds}"
         base = graph.create_branch(branch).commit
         short = time.monotonic() + 0.2
@@ -65,10 +65,9 @@ def main() -> None:
     task: dict[str, Any] = json.loads(sys.argv[1])
     graph = Repository.open(task["uri"], durability="os")
     wait_for_start()
-    deadline = time.monotonic() + task["seconds"]
 
     def goes_on() -> bool:
-        return time.monotonic() < deadline and not Path(task["until"]).exists()
+        return not Path(task["until"]).exists()
 
     match task["work"]:
         case "write":

@@ -14,13 +14,14 @@ import pytest
 
 import omnigraph as og
 from tests.support.s3 import Bucket
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytest_plugins = ["tests.support.s3_fixtures"]
 # Starting Spark on a busy machine takes a minute.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 SCHEMA = """
 node Thing {
@@ -227,7 +228,7 @@ def test_a_session_of_spark_connect_reads_the_same(graph: og.Graph) -> None:
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=HANG,
         check=False,
     )
     assert run.returncode == 0, run.stderr

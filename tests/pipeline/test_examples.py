@@ -11,9 +11,10 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.support.waiting import HANG
 from tests.support.workers import ROOT
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 FOLDER = ROOT / "examples" / "spark"
 
 
@@ -22,7 +23,7 @@ def test_the_script_loads_queries_writes_and_streams(tmp_path: Path) -> None:
         [sys.executable, FOLDER / "pipeline.py", tmp_path],
         capture_output=True,
         text=True,
-        timeout=380,
+        timeout=HANG,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -152,7 +152,6 @@ def test_a_graph_and_a_folder_in_a_bucket(s3: Bucket, spark: SparkSession) -> No
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_a_part_whose_process_dies_is_written_again_and_every_row_is_there_once(tmp_path: Path) -> None:
     graph = og.init(str(tmp_path / "g"), schema=SCHEMA, durability="os")
     fill(graph)

@@ -222,7 +222,6 @@ def test_a_graph_and_a_source_in_a_bucket(s3: Bucket, spark: SparkSession) -> No
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_a_driver_that_is_killed_leaves_the_graph_as_it_was(graph: og.Graph, tmp_path: Path) -> None:
     path = saved(tmp_path, [person("new"), person("p0", age=99)])
     before, head = lines(graph), graph.commits()[0].id

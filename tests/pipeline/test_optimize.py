@@ -25,6 +25,7 @@ from tests.maintain.optimizing import (
     told,
 )
 from tests.support.s3 import Bucket
+from tests.support.waiting import HANG
 from tests.support.workers import ROOT
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def test_a_driver_that_dies_leaves_nothing_that_counts(tmp_path: Path) -> None:
     graph = scattered(str(tmp_path / "g"))
     before, head = told(graph), graph.commits()[0]
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, graph.uri], cwd=ROOT, capture_output=True, timeout=120, check=False
+        [sys.executable, "-c", KILLED, graph.uri], cwd=ROOT, capture_output=True, timeout=HANG, check=False
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     again = og.open(graph.uri)

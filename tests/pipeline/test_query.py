@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Starting Spark on a busy machine takes a minute, and so may a file of the corpus.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 CASES = [case for case in load_cases() if case.error is None]
 # Every fifteenth one; with `OMNIGRAPH_CUTS=all`, as `make faults` sets it, all of them.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Starting Spark on a busy machine takes a minute.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 SCHEMA = (
     "node Thing { name: String @key  i: I32?  u: U32?  w: U64?  f: F64?  ok: Bool?  day: Date?  at: DateTime?"

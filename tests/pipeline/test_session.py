@@ -13,6 +13,7 @@ import pytest
 from omnigraph.errors import InvalidInput
 from omnigraph.pipeline import session as sessions
 from omnigraph.pipeline.session import check_java, java_release, resolve_session
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from tests.pipeline.conftest import Started
 
 # Starting Spark on a busy machine takes a minute.
-pytestmark = pytest.mark.timeout(300)
-
 NOTHING_STARTED = """
 import sys
 import omnigraph.pipeline.session, omnigraph.pipeline.datasource, omnigraph.spark
@@ -92,7 +91,7 @@ def test_a_connect_server_that_is_not_there_is_said_at_once_and_without_the_toke
 
 def test_importing_the_pipeline_loads_neither_spark_nor_lance() -> None:
     run = subprocess.run(
-        [sys.executable, "-c", NOTHING_STARTED], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", NOTHING_STARTED], capture_output=True, text=True, timeout=HANG, check=False
     )
     assert (run.stdout, run.stderr) == ("\n", "")
 

@@ -25,6 +25,7 @@ from tests.pipeline.test_datasource import SCHEMA as WIDE
 from tests.pipeline.test_datasource import VALUES
 from tests.pipeline.test_load import lines
 from tests.support.s3 import Bucket
+from tests.support.waiting import HANG
 from tests.support.workers import ROOT
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.support.s3_fixtures"]
 # Starting Spark on a busy machine takes a minute.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 # A session of Connect whose tasks are run again; in each part the first attempt dies when it has written its rows.
 DYING = """
@@ -349,7 +350,6 @@ def test_a_batch_that_tasks_say_nothing_about_is_not_taken_for_an_empty_one(grap
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_connect_writes_and_attempts_that_die_leave_nothing_that_counts(
     graph: og.Graph, tmp_path: Path
 ) -> None:
@@ -362,7 +362,7 @@ def test_connect_writes_and_attempts_that_die_leave_nothing_that_counts(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=540,
+        timeout=HANG,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -89,7 +89,6 @@ def test_what_a_task_raises_is_told_and_the_session_lives_on(spark: SparkSession
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_a_task_whose_process_dies_is_done_again_and_every_row_is_there_once(tmp_path: Path) -> None:
     import omnigraph as og
 

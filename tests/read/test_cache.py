@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from omnigraph.errors import StorageError
 from omnigraph.read.cache import Cache
 from tests.support.places import together
+from tests.support.waiting import HANG
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def test_what_is_not_kept_is_still_built_by_one_thread_at_a_time() -> None:
 
 def test_different_values_are_built_side_by_side() -> None:
     cache = Cache(100)
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=HANG)
 
     def build() -> Value:
         meeting.wait()

@@ -48,7 +48,8 @@ COPIED = (
     "CONTRIBUTING.md",
     "Makefile",
 )
-# Seconds after which a single test counts as hung, and after which all tests of a defect do.
+# Seconds after which one wait of a test, one test, and all tests of a defect count as hung.
+HANG_SECONDS = 120
 TEST_TIMEOUT = 300
 DEFECT_TIMEOUT = 1_800
 
@@ -254,6 +255,7 @@ def run(defect: Defect, *, max_failures: int = 1) -> tuple[Result, str]:
             "PYTHONPATH": f"{tree / 'src'}:{tree}",
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             "HOME": str(home),
+            "OMNIGRAPH_HANG_SECONDS": str(HANG_SECONDS),
             **defect.environment,
         }
         try:

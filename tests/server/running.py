@@ -25,6 +25,7 @@ from omnigraph.server.hosting import Hosted, HostedGraph, open_hosted
 from omnigraph.server.identity import Identities
 from omnigraph.server.limits import Limits
 from omnigraph.server.serving import listening, make_server
+from tests.support.waiting import HANG
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"
 ALL = "query all() { match { $p: Person } return { $p.name as name, $p.age as age } order { name asc } }"
@@ -93,7 +94,7 @@ class Running:
     def client(self, actor: str | None = None, prefix: str = "/graphs/team") -> httpx.Client:
         """A client with the token of an actor."""
         headers = {} if actor is None else {"Authorization": f"Bearer {TOKENS[actor]}"}
-        return httpx.Client(base_url=self.url + prefix, headers=headers, timeout=30)
+        return httpx.Client(base_url=self.url + prefix, headers=headers, timeout=HANG)
 
 
 @contextmanager
@@ -111,7 +112,7 @@ def running(hosted: Hosted, *, is_local: bool = False) -> Iterator[Running]:
             yield Running(f"http://127.0.0.1:{bound.getsockname()[1]}", hosted, app)
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(HANG)
             assert not thread.is_alive()
 
 

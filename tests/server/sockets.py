@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from omnigraph.server.answers import Failure
-
-PATIENCE = 20.0
+from tests.support.waiting import HANG
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ def connected(url: str, receive_buffer: int | None = None) -> Iterator[socket.so
     with socket.socket() as found:
         if receive_buffer is not None:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        found.settimeout(PATIENCE)
+        found.settimeout(HANG)
         found.connect((place.hostname, place.port))
         yield found
 
@@ -91,4 +90,4 @@ def is_open(connection: socket.socket) -> bool:
     except ConnectionError:
         return False
     finally:
-        connection.settimeout(PATIENCE)
+        connection.settimeout(HANG)

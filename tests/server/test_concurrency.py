@@ -23,6 +23,7 @@ from tests.server.running import ADD, PEOPLE, SCHEMA, host, names, refusal, rows
 from tests.support.abandoned import outcome_of, swap_of
 from tests.support.crash import copy_graph, run_traced
 from tests.support.s3 import Bucket
+from tests.support.waiting import HANG
 from tests.support.workload import Task, prepare_setting
 
 pytest_plugins = ["tests.support.s3_fixtures"]
@@ -49,7 +50,7 @@ class SlowStorage:
 
     def _wait(self) -> None:
         self.asked.set()
-        assert self.go_on.wait(30)
+        assert self.go_on.wait(HANG)
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def distant(s3: Bucket) -> Hosted:
     """A graph in a bucket, of which nothing has been read yet, and one in memory."""
     og.init(f"{s3.uri}/far", SCHEMA, storage_options=s3.options).load(BytesIO(PEOPLE.encode()))
     far = open_hosted(Hosting((GraphSource("far", f"{s3.uri}/far"),)), Identities(), options=s3.options)
-    near = host(limits=Limits(read_seconds=0.2))
+    near = host(limits=Limits(read_seconds=1.0))
     return Hosted({**far.graphs, **near.graphs}, limits=near.limits)
 
 
@@ -71,9 +72,9 @@ def test_a_load_does_not_wait_for_reads(distant: Hosted, s3: Bucket) -> None:
         storage.holding(),
     ):
         slow = pool.submit(names, far)
-        assert storage.asked.wait(30)
+        assert storage.asked.wait(HANG)
         lines = {"Content-Type": "application/x-ndjson"}
-        near.timeout = httpx.Timeout(10)
+        near.timeout = httpx.Timeout(HANG)
         assert near.post("/load/ndjson", content=PEOPLE, headers=lines).status_code == 200
         assert near.post("/load/files", files={"records": ("a.ndjson", PEOPLE)}).status_code == 200
         storage.go_on.set()
@@ -92,12 +93,12 @@ def test_a_read_that_waits_for_storage_keeps_nobody_waiting_and_has_an_end(
         storage.holding(),
     ):
         slow = pool.submit(names, far)
-        assert storage.asked.wait(30)
+        assert storage.asked.wait(HANG)
         assert httpx.get(f"{server.url}/healthz").status_code == 200
         assert names(near) == ["Ann", "Bob"]
         # It is answered although the storage is not, and its thread counts until it is done.
         with pytest.raises(AssertionError, match="read_seconds"):
-            slow.result(30)
+            slow.result(HANG)
         assert server.app.state.capacity.in_hand == 1
         storage.go_on.set()
         assert near.post("/mutate", json={"query": ADD, "params": {"n": "Cid"}}).status_code == 200
@@ -112,11 +113,11 @@ def test_a_write_has_no_end_but_its_own(distant: Hosted, s3: Bucket) -> None:
         storage.holding(),
     ):
         slow = pool.submit(far.post, "/mutate", json={"query": ADD, "params": {"n": "Cid"}})
-        assert storage.asked.wait(30)
+        assert storage.asked.wait(HANG)
         with pytest.raises(TimeoutError):
-            slow.result(1.5)
+            slow.result(2.0)
         storage.go_on.set()
-        assert slow.result(30).status_code == 200
+        assert slow.result(HANG).status_code == 200
 
 
 def test_a_read_that_looks_at_the_clock_says_how_long_it_took() -> None:
@@ -133,7 +134,7 @@ def test_of_writers_that_meet_each_is_done_or_told_of_the_other(client: httpx.Cl
     meeting = threading.Barrier(6)
 
     def write(age: int) -> httpx.Response:
-        meeting.wait(30)
+        meeting.wait(HANG)
         return client.post("/mutate", json={"query": AGE, "params": {"a": age}})
 
     with ThreadPoolExecutor(6) as pool:

@@ -6,7 +6,6 @@ import io
 import json
 import tarfile
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.server.running import Running, refusal
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -44,9 +44,7 @@ def test_the_files_of_an_export_come_in_one_archive_with_its_mark_last(
     assert list(found) == ["edge-Knows-00000.ndjson", "node-Person-00000.ndjson", "_SUCCESS"]
     assert len(found["node-Person-00000.ndjson"].splitlines()) == 2
     assert json.loads(found["_SUCCESS"])["rows"] == {"edge:Knows": 0, "node:Person": 2}
-    deadline = time.monotonic() + 20
-    while any(spool.iterdir()):
-        assert time.monotonic() < deadline
+    wait_until(lambda: not any(spool.iterdir()), "the spooled files to go")
 
 
 def test_parquet_of_some_types_at_a_commit(client: httpx.Client) -> None:

@@ -14,6 +14,7 @@ import pytest
 from omnigraph.errors import ResourceLimit, StorageError
 from omnigraph.server.pipes import PipedResponse, Streams
 from tests.server.running import Running, refusal
+from tests.support.waiting import HANG, wait_until
 
 LINE = "x" * 1023 + "\n"
 
@@ -71,9 +72,10 @@ def test_a_writer_waits_for_its_reader() -> None:
 
     async def test(streams: Streams) -> None:
         response = await streams.begin(produce, "text/plain")
+        await asyncio.to_thread(wait_until, lambda: written)
+        # A writer that did not wait would be done in this time.
         await asyncio.sleep(0.2)
-        waiting = written
-        assert 0 < waiting < 1_000
+        assert 0 < written < 1_000
         size = sum([len(chunk) async for chunk in response.body_iterator])
         assert (written, size) == (10_000, 10_000 * len(LINE))
 
@@ -106,7 +108,7 @@ def test_a_writer_stops_when_its_reader_leaves_and_its_place_is_free() -> None:
         with pytest.raises(ResourceLimit):
             await streams.begin(produce, "text/plain")
         await leave(response)
-        assert await asyncio.to_thread(ended.wait, 10)
+        assert await asyncio.to_thread(ended.wait, HANG)
         ended.clear()
         while True:
             try:
@@ -114,7 +116,7 @@ def test_a_writer_stops_when_its_reader_leaves_and_its_place_is_free() -> None:
                 break
             except ResourceLimit:
                 await asyncio.sleep(0.01)
-        assert await asyncio.to_thread(ended.wait, 10)
+        assert await asyncio.to_thread(ended.wait, HANG)
 
     run(test)
 

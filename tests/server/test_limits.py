@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -20,6 +19,7 @@ from omnigraph.server.limits import Limits, read_limits, variables
 from omnigraph.server.requests import BATCH_BYTES, BODY_BYTES
 from tests.server.running import ADD, ALL, TOKENS, Running, everything, host, names, refusal, running
 from tests.server.sockets import connected, exchange, head, is_open, rest
+from tests.support.waiting import wait_until
 
 JSON = {"Content-Type": "application/json"}
 LINES = {"Content-Type": "application/x-ndjson"}
@@ -130,7 +130,7 @@ def test_places_are_given_back_and_counted_by_actor() -> None:
 def test_requests_that_are_too_many_are_refused_and_the_others_answered() -> None:
     with running(host(limits=Limits(waiting=2))) as server, server.client() as client:
         with half_a_request(server), half_a_request(server) as second:
-            until(lambda: server.app.state.capacity.in_hand == 2)
+            wait_until(lambda: server.app.state.capacity.in_hand == 2)
             response = client.post("/query", json={"query": ALL})
             assert refusal(response, 503) == {"error": "the server has 2 requests in hand"}
             assert (response.headers["retry-after"], response.headers["connection"]) == ("5", "close")
@@ -139,17 +139,17 @@ def test_requests_that_are_too_many_are_refused_and_the_others_answered() -> Non
             second.sendall(b" " * (HALF - len(QUERY)) + QUERY)
             assert rest(second).status == 200
             assert names(client) == ["Ann", "Bob"]
-        until(lambda: server.app.state.capacity.in_hand == 0)
+        wait_until(lambda: server.app.state.capacity.in_hand == 0)
 
 
 def test_bodies_that_would_not_fit_in_memory_together_are_refused() -> None:
     with running(host(limits=Limits(bodies=HALF + 500))) as server, server.client() as client:
         with half_a_request(server):
-            until(lambda: server.app.state.capacity.held == HALF)
+            wait_until(lambda: server.app.state.capacity.held == HALF)
             assert names(client) == ["Ann", "Bob"]
             large = {"query": ALL, "padding": " " * 500}
             refusal(client.post("/query", json=large), 503)
-        until(lambda: server.app.state.capacity.held == 0)
+        wait_until(lambda: server.app.state.capacity.held == 0)
         assert client.post("/query", json=large).status_code == 200
 
 
@@ -157,7 +157,7 @@ def test_a_body_counts_as_the_memory_that_its_values_take() -> None:
     with running(host(limits=Limits(bodies=8 << 20))) as server, server.client() as client:
         refusal(client.post("/query", json={"query": ALL, "padding": [[]] * 200_000}), 503)
         assert client.post("/query", json={"query": ALL, "padding": " " * 800_000}).status_code == 200
-        until(lambda: server.app.state.capacity.held == 0)
+        wait_until(lambda: server.app.state.capacity.held == 0)
 
 
 def test_a_connection_that_is_one_too_many_takes_the_place_of_an_idle_one() -> None:
@@ -174,12 +174,12 @@ def test_when_all_connections_are_in_use_one_more_is_refused_and_many_more_are_e
     with running(host(limits=Limits(connections=2))) as server, ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(half_a_request(server))
-        until(lambda: server.app.state.capacity.in_hand == 2)
+        wait_until(lambda: server.app.state.capacity.in_hand == 2)
         found = exchange(server.url, head("GET", "/healthz"))
         assert found.refusal(503) == {"error": "the server has too many connections"}
         assert ("retry-after", "5") in found.headers
         busy = [stack.enter_context(connected(server.url)) for _ in range(40)]
-        until(lambda: not is_open(busy[-1]))
+        wait_until(lambda: not is_open(busy[-1]))
         busy[0].sendall(head("GET", "/healthz"))
         rest(busy[0]).refusal(503)
 
@@ -195,13 +195,6 @@ def half_a_request(server: Running) -> Iterator[socket.socket]:
         found.sendall(head("POST", "/graphs/team/query", "Connection: close", length=2 * HALF))
         found.sendall(b" " * HALF)
         yield found
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # --- where limits come from --------------------------------------------------------------------------------

@@ -6,8 +6,7 @@ import gzip
 import json
 import socket
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 from omnigraph.server import answers
 from omnigraph.server.limits import Limits
 from tests.server.running import PEOPLE, TOKENS, Running, answer, host, names, refusal, rows, running
+from tests.support.waiting import HANG, wait_until
 
 CSV = b"name,age\nCid,7\nDee,\n"
 BROKEN = b'--b\r\nContent-Disposition: form-data; name="records"; filename="a.ndjson"\r\n\r\n'
@@ -35,19 +35,12 @@ def load(client: httpx.Client, *parts: tuple[str, Any], **params: Any) -> httpx.
     return client.post("/load/files", files=list(parts), params=params)
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def beginning(server: Running, path: str, size: int, headers: dict[str, str]) -> socket.socket:
     """A connection on which nothing but the head of a request has been sent."""
     host_, _, port = server.url.removeprefix("http://").partition(":")
     fields = {"Host": "x", **FORM, "Content-Length": str(size), **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-    connection = socket.create_connection((host_, int(port)), timeout=20)
+    connection = socket.create_connection((host_, int(port)), timeout=HANG)
     connection.sendall(f"POST {path} HTTP/1.1\r\n{head}\r\n".encode())
     return connection
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 
 import pytest
 
 from omnigraph.server.logs import JsonLines
 from tests.server.running import ALL, TOKENS, Running
+from tests.support.waiting import wait_until
 
 
 def test_every_answer_has_an_id_which_a_client_may_choose(guarded: Running) -> None:
@@ -24,13 +24,12 @@ def test_every_answer_has_an_id_which_a_client_may_choose(guarded: Running) -> N
 
 def lines_of(request_id: str, caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     """What the log says of a request; its line comes when the client has its answer already."""
-    for _ in range(500):
+
+    def look() -> list[logging.LogRecord]:
         told = [item for item in caplog.records if item.message == "request"]
-        found = [item for item in told if getattr(item, "fields", {}).get("request_id") == request_id]
-        if found:
-            return found
-        time.sleep(0.01)
-    return []
+        return [item for item in told if getattr(item, "fields", {}).get("request_id") == request_id]
+
+    return wait_until(look, f"the log line of request {request_id}")
 
 
 def test_a_request_is_one_line_of_json_without_secrets(

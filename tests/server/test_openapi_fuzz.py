@@ -19,6 +19,7 @@ from schemathesis import Case, GenerationMode
 from schemathesis.checks import CHECKS
 
 from tests.server.running import ADD, ALL, PEOPLE, STORED, TOKENS, Running, everything, host, running
+from tests.support.waiting import HANG
 
 DOCUMENT = schemathesis.openapi.from_path(Path(__file__).parents[2] / "docs" / "openapi.json")
 OPERATIONS: dict[str, Any] = {
@@ -105,7 +106,7 @@ def seasoned(draw: st.DrawFn, label: str) -> Case[Any]:
 
 def send(case: Case[Any], served: Running, caller: requests.Session, actor: str = "ann") -> None:
     token = {"Authorization": f"Bearer {TOKENS[actor]}"}
-    response = case.call(base_url=served.url, session=caller, headers=token, timeout=30)
+    response = case.call(base_url=served.url, session=caller, headers=token, timeout=HANG)
     case.validate_response(response, checks=CONFORMS)
 
 

@@ -8,10 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -22,6 +22,8 @@ from omnigraph.server.serving import listening
 from tests.cli.running import run
 from tests.server.running import ADD, SCHEMA, TOKENS, names, refusal
 from tests.support.s3 import Bucket
+from tests.support.s3_seam import Fault
+from tests.support.waiting import HANG, wait_until
 
 pytest_plugins = ["tests.support.s3_fixtures"]
 
@@ -77,7 +79,7 @@ def test_a_server_says_where_it_listens_and_ends_when_told_to(graphs: Path) -> N
         assert found.json() == {"branches": ["main"]}
         assert "server" not in found.headers
         server.send_signal(signal.SIGTERM)
-        out, err = server.communicate(timeout=30)
+        out, err = server.communicate(timeout=HANG)
     assert (server.returncode, out) == (0, "")
     assert not any(temporary.iterdir())
     lines = [json.loads(item) for item in err.splitlines()]
@@ -146,23 +148,29 @@ def serving(
 
 
 def add(url: str, name: str) -> httpx.Response:
-    return httpx.post(f"{url}/graphs/team/mutate", json={"query": ADD, "params": {"n": name}}, timeout=60)
+    return httpx.post(f"{url}/graphs/team/mutate", json={"query": ADD, "params": {"n": name}}, timeout=HANG)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+@dataclass(frozen=True)
+class Write:
+    """A write that is under way until it is let go."""
+
+    response: Future[httpx.Response]
+    storage: Fault
+
+    def finish(self) -> httpx.Response:
+        """Let it go on, and return its response."""
+        self.storage.released.set()
+        return self.response.result(HANG)
 
 
 @contextmanager
-def writing(url: str, s3: Bucket, seconds: float) -> Iterator[Future[httpx.Response]]:
-    """A write that is under way and takes at least so long."""
-    with ThreadPoolExecutor(1) as pool, s3.seam.delay(seconds, times=1, method="PUT") as slow:
-        found = pool.submit(add, url, "Ann")
-        until(lambda: slow.hits == 1)
-        yield found
+def writing(url: str, s3: Bucket) -> Iterator[Write]:
+    """A write of which storage holds a request back."""
+    with ThreadPoolExecutor(1) as pool, s3.seam.hold(method="PUT") as storage:
+        response = pool.submit(add, url, "Ann")
+        wait_until(lambda: storage.hits == 1)
+        yield Write(response, storage)
 
 
 def test_a_server_that_is_told_to_stop_says_so_and_finishes_what_it_has_in_hand(
@@ -171,19 +179,19 @@ def test_a_server_that_is_told_to_stop_says_so_and_finishes_what_it_has_in_hand(
     with serving(far, s3) as server:
         url = address(server)
         assert httpx.get(f"{url}/readyz").status_code == 200
-        with writing(url, s3, 2.0) as write:
+        with writing(url, s3) as write:
             server.send_signal(signal.SIGTERM)
-            until(lambda: httpx.get(f"{url}/readyz").status_code == 503)
+            wait_until(lambda: httpx.get(f"{url}/readyz").status_code == 503)
             assert refusal(httpx.get(f"{url}/readyz"), 503) == {"error": "the server is stopping"}
             assert httpx.get(f"{url}/healthz").status_code == 200
-            until(lambda: httpx.get(f"{url}/graphs/team/branches").status_code == 503)
+            wait_until(lambda: httpx.get(f"{url}/graphs/team/branches").status_code == 503)
             late = add(url, "Bob")
             assert (refusal(late, 503)["error"], late.headers["retry-after"]) == (
                 "the server is stopping",
                 "5",
             )
-            assert write.result().status_code == 200
-        assert server.wait(30) == 0
+            assert write.finish().status_code == 200
+        assert server.wait(HANG) == 0
     with og.open(f"{s3.uri}/team", storage_options=s3.options) as graph:
         assert [row["name"] for row in graph.query(NAMES)] == ["Ann"]
 
@@ -192,17 +200,17 @@ def test_a_server_that_is_told_to_stop_says_so_and_finishes_what_it_has_in_hand(
 def test_a_write_that_takes_too_long_is_cut_off_and_leaves_nothing_half_done(
     far: Path, s3: Bucket, again: bool, code: int
 ) -> None:
-    patience = "60" if again else "0.3"
+    patience = str(HANG) if again else "0.3"
     with serving(far, s3, OMNIGRAPH_STOP_SECONDS_MAX=patience) as server:
         url = address(server)
-        with writing(url, s3, 4.0) as write:
+        with writing(url, s3) as write:
             server.send_signal(signal.SIGTERM)
             if again:
-                until(lambda: httpx.get(f"{url}/readyz").status_code == 503)
+                wait_until(lambda: httpx.get(f"{url}/readyz").status_code == 503)
                 server.send_signal(signal.SIGTERM)
-            assert server.wait(30) == code
+            assert server.wait(HANG) == code
             # It is not told of a failure, because it may be none.
-            assert isinstance(write.exception(), httpx.TransportError)
+            assert isinstance(write.response.exception(HANG), httpx.TransportError)
     with og.open(f"{s3.uri}/team", storage_options=s3.options) as graph:
         assert [row["name"] for row in graph.query(NAMES)] in ([], ["Ann"])
         graph.mutate(ADD, {"n": "Bob"})
@@ -224,7 +232,7 @@ def test_a_server_that_is_killed_has_kept_every_write_that_it_answered(graphs: P
         url = address(server)
         for worker in range(3):
             pool.submit(write, url, worker)
-        until(lambda: len(done) > 5)
+        wait_until(lambda: len(done) > 5)
         server.kill()
     with serving(graphs) as server, httpx.Client(base_url=f"{address(server)}/graphs/team") as client:
         found = names(client)
@@ -232,4 +240,4 @@ def test_a_server_that_is_killed_has_kept_every_write_that_it_answered(graphs: P
         # Each of the three may have had one more under way.
         assert len(found) == len(set(found)) <= len(done) + 3
         server.send_signal(signal.SIGTERM)
-        assert server.wait(30) == 0
+        assert server.wait(HANG) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -23,6 +22,7 @@ from tests.server.running import ADD, ALL, SCHEMA, Running, running
 from tests.support.places import together
 from tests.support.s3 import Bucket, S3Server
 from tests.support.s3_seam import Log
+from tests.support.waiting import wait_until
 
 pytest_plugins = ["tests.support.s3_fixtures"]
 
@@ -60,14 +60,13 @@ def seen(log: Log) -> dict[str, int]:
 
 def told(caplog: pytest.LogCaptureFixture, wanted: int = 1) -> list[dict[str, int]]:
     """What the log says of each request; its line comes when the client has its answer already."""
-    found: list[dict[str, int]] = []
-    for _ in range(500):
+
+    def look() -> list[dict[str, int]] | None:
         records = [item for item in caplog.records if item.message == "request"]
         found = [getattr(item, "fields", {})["storage_requests"] for item in records]
-        if len(found) >= wanted:
-            break
-        time.sleep(0.01)
-    return found
+        return found if len(found) >= wanted else None
+
+    return wait_until(look, f"{wanted} log lines of requests")
 
 
 def post(client: httpx.Client, path: str, body: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.server.temporary import own_temporary_folder
+from tests.support.waiting import HANG
 
 HOLD = """
 import sys, tempfile
@@ -60,7 +61,7 @@ def test_what_a_killed_server_left_goes_when_the_next_one_begins(parent: Path) -
     killed, left = hold(parent)
     with alive, killed:
         killed.send_signal(signal.SIGKILL)
-        killed.wait(20)
+        killed.wait(HANG)
         assert any(left.rglob("upload"))
         with own_temporary_folder():
             assert not left.exists()

@@ -21,6 +21,7 @@ from omnigraph.store.local_backend import is_temporary
 from omnigraph.store.objects import ObjectStore
 from omnigraph.store.sync import Durability
 from tests.store.local_writer import MARK
+from tests.support.waiting import HANG
 
 ROOT = Path(__file__).parents[2]
 NEW = b"new" * 1000
@@ -43,7 +44,7 @@ def write(
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
         check=False,
     )
     calls = trace.read_text().splitlines()
@@ -218,7 +219,7 @@ def test_a_change_waits_for_a_replace_in_progress(root: Path, work: Work) -> Non
             with pytest.raises(TimeoutError):
                 change.result(timeout=0.1)
             assert store.get("a").data == b"old"
-        change.result(timeout=10)
+        change.result(HANG)
     assert [found.size for found in store.list()] == ([] if work == "delete" else [3])
     assert work == "delete" or store.get("a").data == b"new"
 

@@ -12,6 +12,7 @@ import pytest
 
 from omnigraph.errors import InvalidInput, StorageError
 from omnigraph.store.sync import make_directories, sync_files, sync_tree
+from tests.support.waiting import HANG
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,7 +36,7 @@ def synced(folder: Path, *arguments: str) -> list[str]:
         [*STRACE, "-o", str(trace), sys.executable, "-c", SYNC, json.dumps(arguments)],
         cwd=ROOT,
         check=True,
-        timeout=60,
+        timeout=HANG,
     )
     text = trace.read_text()
     paths = re.findall(r"fsync\(\d+<([^>]*)>", text)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.waiting import HANG
 from tests.support.workers import ROOT
 from tests.support.workload import Task
 
-PATIENCE: Final = 60.0
 TRACER: Final = Path(__file__).with_name("tracer.py")
 
 
@@ -58,14 +58,14 @@ class Frozen:
     def resume(self) -> Run:
         """Let it go on to its end."""
         if self._ended is None:
-            output, errors = self.process.communicate("go\n", timeout=PATIENCE)
+            output, errors = self.process.communicate("go\n", timeout=HANG)
             self._ended = _ended([*self.lines, *output.splitlines()], errors)
         return self._ended
 
     def kill(self) -> None:
         """End it where it stands: its tracer takes it along."""
         self.process.kill()
-        self.process.wait(timeout=PATIENCE)
+        self.process.wait(timeout=HANG)
 
 
 def worker(task: Task) -> list[str]:
@@ -77,7 +77,7 @@ def run_traced(task: Task, at: int = 0) -> Run:
     """Run a task and kill it before its change number `at`, counted from one; 0 lets it finish."""
     process = _start(task, at, "kill")
     with _bounded(process):
-        output, errors = process.communicate(timeout=PATIENCE)
+        output, errors = process.communicate(timeout=HANG)
     return _ended(output.splitlines(), errors)
 
 
@@ -148,7 +148,7 @@ def _start(task: Task, at: int, action: str) -> subprocess.Popen[str]:
 
 @contextmanager
 def _bounded(process: subprocess.Popen[str]) -> Iterator[None]:
-    watchdog = threading.Timer(PATIENCE, process.kill)
+    watchdog = threading.Timer(HANG, process.kill)
     watchdog.daemon = True
     watchdog.start()
     try:

@@ -21,10 +21,9 @@ from uuid import uuid4
 
 from tests.support.s3_objects import Objects, Reply, Request, error_reply
 from tests.support.s3_seam import CODES, Fault, Seam
+from tests.support.waiting import HANG
 
 ACCESS_KEY = "test-key"
-# A client that neither answers nor leaves must not keep a test waiting.
-PATIENCE = 20.0
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -76,6 +75,8 @@ class Handler(BaseHTTPRequestHandler):
             return error_reply(500, "InternalError")
         if fault and how == "delay":
             time.sleep(fault.seconds)
+        if fault and how == "hold":
+            fault.released.wait(HANG)
         return reply
 
     def _answer(self, request: Request) -> Reply:
@@ -111,7 +112,7 @@ class Handler(BaseHTTPRequestHandler):
         self.connection.close()
 
     def _wait_for_the_client_to_leave(self) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + HANG
         while time.monotonic() < deadline:
             readable, _, _ = select.select([self.connection], [], [], 0.05)
             try:

@@ -15,7 +15,9 @@ from typing import Literal
 
 from tests.support.s3_objects import Request
 
-How = Literal["refuse", "reset", "hang", "late", "drop", "applied_500", "delay", "cut_before", "cut_after"]
+How = Literal[
+    "refuse", "reset", "hang", "late", "drop", "applied_500", "delay", "hold", "cut_before", "cut_after"
+]
 """What happens to a request:
 
 - `refuse`: answered with an error status, nothing done
@@ -25,6 +27,7 @@ How = Literal["refuse", "reset", "hang", "late", "drop", "applied_500", "delay",
 - `drop`: done, then the connection is closed without a reply
 - `applied_500`: done, but answered with status 500
 - `delay`: done and answered, later
+- `hold`: done, and answered when the test says so
 - `cut_before`, `cut_after`: a callback runs, typically killing the client, before or after it is done
 """
 
@@ -54,6 +57,7 @@ class Fault:
     callback: Callable[[], None] | None = None
     seen: int = 0
     hits: int = 0
+    released: threading.Event = field(default_factory=threading.Event)
 
     def strikes(self, request: Request) -> bool:
         """Whether this request is one to spoil; counts it if it matches."""
@@ -196,6 +200,15 @@ class Seam:
         """Answer later, from the `nth` request on."""
         with self.installed(Fault("delay", nth, times, method, None, seconds=seconds)) as fault:
             yield fault
+
+    @contextmanager
+    def hold(self, *, nth: int = 1, method: str | None = None) -> Iterator[Fault]:
+        """Carry out the `nth` matching request, and answer it when `Fault.released` is set or the context ends."""
+        with self.installed(Fault("hold", nth, 1, method, None)) as fault:
+            try:
+                yield fault
+            finally:
+                fault.released.set()
 
     @contextmanager
     def cut(

@@ -12,17 +12,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 import pyspark
 
+from tests.support.waiting import wait_until
+
 HOSTS = ("127.0.0.1", "127.0.0.2")
-PATIENCE = 90.0
 
 _HOME = Path(pyspark.__file__).parent
 _SPARK_CLASS = str(_HOME / "bin" / "spark-class")
@@ -39,23 +38,16 @@ _SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
+    # On a busy machine a process may be silent for minutes. A process that ended is noticed by its connections.
+    "spark.executor.heartbeatInterval": "60s",
+    "spark.network.timeout": "600s",
+    "spark.python.authenticate.socketTimeout": "600s",
+    "spark.worker.timeout": "600",
     # What takes longer than the others is tried a second time.
     "spark.speculation": "true",
     "spark.speculation.minTaskRuntime": "1s",
     "spark.speculation.quantile": "0.5",
 }
-T = TypeVar("T")
-
-
-def wait_for(what: str, look: Callable[[], T | None], seconds: float = PATIENCE) -> T:
-    """The first answer that is one; fails when there is none in time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise TimeoutError(f"waited {seconds:g} s for {what}")
 
 
 def members(session: int) -> list[int]:
@@ -90,7 +82,7 @@ class Process:
             found = re.search(pattern, self.log.read_text(errors="replace"))
             return None if found is None else found[1]
 
-        return wait_for(f"{pattern} in {self.log.name}", look)
+        return wait_until(look, f"{pattern} in {self.log.name}")
 
     def tail(self) -> str:
         return self.log.read_text(errors="replace")[-3000:]
@@ -107,7 +99,7 @@ class Process:
                     continue
             return not alive
 
-        wait_for("processes that were killed", gone)
+        wait_until(gone, "processes that were killed")
         self.popen.wait()
         for stream in (self.popen.stdin, self.popen.stdout):
             if stream is not None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.support.waiting import HANG
 from tests.support.workers import ROOT
 
-PATIENCE: Final = 120.0
 _WRITES: Final = ("write", "pwrite64", "writev", "pwritev", "pwritev2", "ftruncate", "copy_file_range")
 _NAMES: Final = (
     "rename",
@@ -125,7 +125,7 @@ def trace(command: Sequence[str], log: Path) -> list[Call]:
         cwd=ROOT,
         check=True,
         capture_output=True,
-        timeout=PATIENCE,
+        timeout=HANG,
     )
     return list(read_calls(log.read_text().splitlines()))
 

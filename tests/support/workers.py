@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import HANG
+
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60
 
 
 def wait_for_start() -> None:
@@ -53,7 +54,7 @@ def started(module: str, arguments: Sequence[dict[str, Any]]) -> Iterator[list[s
         for process in processes:
             if process.poll() is None:
                 process.kill()
-            process.communicate(timeout=PATIENCE)
+            process.communicate(timeout=HANG)
 
 
 def release(processes: Sequence[subprocess.Popen[str]]) -> None:
@@ -68,7 +69,7 @@ def results(processes: Sequence[subprocess.Popen[str]]) -> list[Any]:
     """What each worker reported; a worker that failed fails the test."""
     found = []
     for process in processes:
-        output, _ = process.communicate(timeout=PATIENCE)
+        output, _ = process.communicate(timeout=HANG)
         assert process.returncode == 0, f"a worker ended with {process.returncode}"
         found.append(json.loads(output.splitlines()[-1]))
     return found
