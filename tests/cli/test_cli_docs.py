@@ -35,8 +35,9 @@ def make_team_graph(monkeypatch: pytest.MonkeyPatch) -> None:
         heal("team.omni")
 
 
-def test_every_command_of_the_guide_prints_what_the_guide_shows() -> None:
-    shown, real = replay((GUIDE / "cli.md").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("page", ["cli.md", "source-tools.md"])
+def test_every_command_of_the_guide_prints_what_the_guide_shows(page: str) -> None:
+    shown, real = replay((GUIDE / page).read_text(encoding="utf-8"))
     assert len(shown) > 10
     assert real == shown
 
@@ -49,7 +50,7 @@ def test_the_page_on_branches_shows_what_really_happens(monkeypatch: pytest.Monk
 
 
 def test_the_guide_shows_every_command() -> None:
-    pages = (GUIDE / "cli.md", GUIDE / "branches-and-commits.md")
+    pages = (GUIDE / "cli.md", GUIDE / "source-tools.md", GUIDE / "branches-and-commits.md")
     commands = [item.command.split()[1:3] for page in pages for item in exchanges(page.read_text("utf-8"))]
     assert {"schema check", "schema plan"} <= {" ".join(words) for words in commands}
     branches = {"branch create", "branch list", "branch merge", "branch delete"}
