@@ -26,7 +26,7 @@ class Took:
 def load_ours(data: Path, target: Path, *, tables: bool) -> Took:
     """A load with all checks on Spark, on all cores of this machine; its session is there already."""
     import omnigraph as og
-    from omnigraph.pipeline.session import resolve_session
+    from omnigraph.spark.session import resolve_session
 
     spark = resolve_session()
     # Its Python workers are started by the first job that needs them, as the session is by the call above.

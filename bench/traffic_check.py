@@ -18,7 +18,7 @@ import omnigraph as og
 from bench.traffic_graph import ACTORS, GRAPH, INSERT, RING, SIDES, TALLIES, VALUE, pair_params, tally
 from bench.traffic_journal import UNANSWERED, UNSENT, Entry, Story
 from omnigraph.graph.repository import Repository
-from omnigraph.store.records import GENESIS_SEQUENCE, CommitRecord
+from omnigraph.store.manifest.records import GENESIS_SEQUENCE, CommitRecord
 
 REFUSALS = frozenset({409, 412, 429})
 _PEOPLE = """query people() {

@@ -22,7 +22,7 @@ def main() -> None:
 
 def serve() -> None:
     """The program `omnigraph-server`."""
-    _start("omnigraph.cli.serve")
+    _start("omnigraph.cli.commands.serve")
 
 
 def _start(module: str) -> None:

@@ -10,7 +10,7 @@ from omnigraph.api.result import Result
 from omnigraph.api.schemas import SchemaApplied
 from omnigraph.client.entry import connect
 from omnigraph.errors import OmnigraphError
-from omnigraph.write.expression import expr
+from omnigraph.schema.expression import expr
 
 __all__ = [
     "Branch",

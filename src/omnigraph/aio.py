@@ -35,19 +35,21 @@ from omnigraph.api.branches import Branches
 from omnigraph.api.commits import At, Branch, Commit, Index, Optimized, Receipt, Recovery, Repair
 from omnigraph.api.exports import ExportFormat
 from omnigraph.api.graph import Graph
-from omnigraph.api.loads import LoadMode, LoadReceipt, Rejects
+from omnigraph.api.loads import LoadReceipt
 from omnigraph.api.merges import Merged, Resolve
 from omnigraph.api.result import Result
 from omnigraph.client.entry import PATIENCE
+from omnigraph.engine.engine_choice import Engine
 from omnigraph.errors import InvalidInput
-from omnigraph.pipeline.engines import Engine
+from omnigraph.load.load_request import Rejects
+from omnigraph.rules.load_mode import LoadMode
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from omnigraph.aio_client import AsyncRemoteGraph
-    from omnigraph.engine.embedding import Embedder
     from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.search.embedding import Embedder
 
 __all__ = ["AsyncBranches", "AsyncGraph", "AsyncSchemaView", "Opening", "connect", "init", "open"]
 

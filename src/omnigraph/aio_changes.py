@@ -12,9 +12,9 @@ from omnigraph.api.commits import Commit
 
 if TYPE_CHECKING:
     from omnigraph.aio import _Threads
-    from omnigraph.read.baseline import Baseline
-    from omnigraph.read.change_pages import ChangePage
-    from omnigraph.read.feed import FeedPage
+    from omnigraph.changes.baseline import Baseline
+    from omnigraph.changes.change_pages import ChangePage
+    from omnigraph.changes.feed import FeedPage
 
 
 class AsyncChangeReads:

@@ -12,7 +12,7 @@ from omnigraph.client.graph import RemoteGraph
 
 if TYPE_CHECKING:
     from omnigraph.aio import _Threads
-    from omnigraph.client.stored import QueryEntry
+    from omnigraph.client.stored_query_calls import QueryEntry
 
 
 class AsyncRemoteGraph(AsyncGraph):

@@ -11,7 +11,7 @@ from omnigraph.api.schemas import SchemaApplied, SchemaView
 
 if TYPE_CHECKING:
     from omnigraph.aio import _Threads
-    from omnigraph.catalog.steps import Plan
+    from omnigraph.catalog.migration.steps import Plan
 
 
 class AsyncSchemaView:

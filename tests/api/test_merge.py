@@ -15,7 +15,7 @@ from omnigraph.errors import (
     PermissionDenied,
     PreconditionFailed,
 )
-from tests.write.merges import (
+from tests.merge.merges import (
     Record,
     change,
     column,

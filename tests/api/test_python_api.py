@@ -404,7 +404,7 @@ class TestErrors:
 
 def test_a_large_load_leaves_its_ids_and_ends_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "omnigraph.write.spool.LoadLimits.__init__.__defaults__", (2, 1 << 20, 65_536, 1 << 28)
+        "omnigraph.load.spool.LoadLimits.__init__.__defaults__", (2, 1 << 20, 65_536, 1 << 28)
     )
     g = og.init(fresh_memory(), schema="node City { name: String @key } edge Near: City -> City")
     g.load({"City": [{"name": name} for name in "abcd"], "Near": [{"from": "a", "to": "b"}]})

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from tests.architecture.modules import Module
 
 # `__manifest` lives on its HEAD lineage; the module that owns it may use what commits by itself.
-MANIFEST = "store/manifest.py"
+MANIFEST = "store/manifest/manifest.py"
 
 # Names that mean nothing else in this code base, so any call of them counts.
 SELF_COMMITTING = frozenset(

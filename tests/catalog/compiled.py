@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.identity import next_identities
-from omnigraph.catalog.renames import AnyType, match_schemas
+from omnigraph.catalog.migration.renames import AnyType, match_schemas
 from omnigraph.catalog.schema_text import schema_text
-from omnigraph.lang.compile import load_schema
+from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_patterns import pattern_problem
+from omnigraph.lang.pg.schema_properties import unsupported_shape
 from omnigraph.lang.schema import (
     Annotation,
     Check,
@@ -21,8 +23,6 @@ from omnigraph.lang.schema import (
     Range,
     Schema,
 )
-from omnigraph.lang.schema_patterns import pattern_problem
-from omnigraph.lang.schema_properties import unsupported_shape
 from omnigraph.lang.types import STRING, PropType, Scalar
 from tests.catalog.edits import edited
 from tests.catalog.strategies import schemas

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from omnigraph.catalog.renames import AnyType
+from omnigraph.catalog.migration.renames import AnyType
 from omnigraph.catalog.shape import canonical_constraint
 from omnigraph.lang.schema import Annotation, EdgeType, NodeType, Property, Schema, TypeKind
 from omnigraph.lang.types import PropType, Scalar

@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.identity import next_identities
-from omnigraph.catalog.merge import MergedCatalog, merge_catalogs
-from omnigraph.catalog.renames import match_schemas
+from omnigraph.catalog.migration.renames import match_schemas
+from omnigraph.catalog.schema_merge.merge import MergedCatalog, merge_catalogs
 from omnigraph.catalog.triples import Side
-from omnigraph.lang.compile import load_schema
+from omnigraph.lang.gq.compile import load_schema
 from tests.catalog.test_identity import catalog_of
 
 

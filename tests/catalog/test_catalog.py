@@ -8,10 +8,10 @@ import pickle
 import pytest
 
 from omnigraph.catalog.catalog import Catalog, accept
-from omnigraph.catalog.evolve import evolve
-from omnigraph.catalog.migrate import plan
+from omnigraph.catalog.migration.evolve import evolve
+from omnigraph.catalog.migration.migrate import plan
 from omnigraph.errors import Conflict, InvalidInput, NotFound, StorageError, UnsupportedFormat
-from omnigraph.lang.compile import load_schema
+from omnigraph.lang.gq.compile import load_schema
 from tests.catalog.test_identity import TEXT, catalog_of
 
 

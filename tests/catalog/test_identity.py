@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from omnigraph.catalog.catalog import Catalog, accept
-from omnigraph.catalog.evolve import evolve
-from omnigraph.catalog.migrate import plan
-from omnigraph.lang.compile import load_schema
+from omnigraph.catalog.migration.evolve import evolve
+from omnigraph.catalog.migration.migrate import plan
+from omnigraph.lang.gq.compile import load_schema
 
 TEXT = """
 edge Knows: Person -> Person { since: Date? }

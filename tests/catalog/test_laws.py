@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.catalog.catalog import Catalog, accept
-from omnigraph.catalog.evolve import evolve
-from omnigraph.catalog.migrate import plan
+from omnigraph.catalog.migration.evolve import evolve
+from omnigraph.catalog.migration.migrate import plan
 from omnigraph.catalog.shape import schema_hash
 from omnigraph.lang.schema import Schema
 from tests.catalog.edits import edited

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.catalog.migrate import plan
-from omnigraph.catalog.step_text import render_plan
-from omnigraph.catalog.steps import Plan
+from omnigraph.catalog.migration.migrate import plan
+from omnigraph.catalog.migration.step_text import render_plan
+from omnigraph.catalog.migration.steps import Plan
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.compile import load_schema
+from omnigraph.lang.gq.compile import load_schema
 from tests.catalog.test_identity import catalog_of
 
 

@@ -14,12 +14,12 @@ import pytest
 from omnigraph.catalog.catalog import accept
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.graph.intents import Intent, OwnedIntent, this_process
-from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.transaction import Transaction
-from omnigraph.lang.compile import load_schema
-from omnigraph.store.manifest_files import new_id
+from omnigraph.graph.write_plan import OperationClass
+from omnigraph.lang.gq.compile import load_schema
+from omnigraph.store.manifest.manifest_files import new_id
 from tests.cli.running import PEOPLE
 
 PERSON = "node:Person"

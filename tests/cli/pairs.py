@@ -15,8 +15,8 @@ import omnigraph as og
 from omnigraph.api.stored_queries import QueryPlaces, read_stored
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.gate import Gate
-from omnigraph.server.hosting import HostedGraph
-from omnigraph.server.identity import Identities
+from omnigraph.server.hosted_graphs import HostedGraph
+from omnigraph.server.http.authentication import Identities
 from tests.cli.console import Names
 from tests.cli.graphs import abandon_load, heal
 from tests.cli.running import Outcome, run

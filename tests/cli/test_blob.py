@@ -12,8 +12,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.server.hosting import open_hosted
-from omnigraph.server.identity import Identities
+from omnigraph.server.hosted_graphs import open_hosted
+from omnigraph.server.http.authentication import Identities
 from tests.cli.running import Outcome, run, run_process
 from tests.server.running import running
 

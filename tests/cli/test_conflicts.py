@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.cli.conflicts import read_resolve
+from omnigraph.cli.render.conflicts import read_resolve
 from tests.cli.merges import disagree, heads, make_two_branches, merge, person, put, table
 from tests.cli.running import write
 

@@ -10,8 +10,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.embedding import EmbedJob, EmbedSpec, embed_file
-from omnigraph.engine.embedding import MockEmbedder
 from omnigraph.errors import InvalidInput
+from omnigraph.search.embedding import MockEmbedder
 from tests.cli.running import run
 
 SPEC = {"dimension": 4, "types": {"Doc": {"target": "v", "fields": ["title", "tags"]}}}

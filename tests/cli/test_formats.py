@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from omnigraph.api.result import Result
-from omnigraph.cli.config import TextFormat
-from omnigraph.cli.formats import text_lines, write_arrow
+from omnigraph.cli.render.row_formats import text_lines, write_arrow
+from omnigraph.cli.settings.config import TextFormat
 from omnigraph.lang.types import PropType, Scalar
 
 STRING = PropType(Scalar.STRING)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cli.mishaps import told_place
+from omnigraph.cli.storage_errors import told_place
 from omnigraph.errors import StorageError
-from omnigraph.store.lance_io import storage_error
 from omnigraph.store.location import Location
+from omnigraph.store.tables.lance_io import storage_error
 from tests.cli.graphs import add_people
 from tests.cli.running import PEOPLE, run, write
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cli import progress
+from omnigraph.cli.render import progress
 from tests.cli.graphs import add_people, make_graph
 from tests.cli.running import run, run_without, write
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cli.config import Config
-from omnigraph.cli.credentials import credentials_path, read_tokens, token_for
-from omnigraph.cli.servers import Server, find_server, name_of
+from omnigraph.cli.settings.config import Config
+from omnigraph.cli.settings.credentials import credentials_path, read_tokens, token_for
+from omnigraph.cli.settings.servers import Server, find_server, name_of
 from omnigraph.errors import InvalidInput
 from tests.cli.running import run, write
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.cli.conflicts import SideNames, say_preview
+from omnigraph.cli.render.conflicts import SideNames, say_preview
 from tests.cli.merges import TO, disagree, heads, make_two_branches, merge, person, put, table
 from tests.cli.running import run
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.cli.config import Alias, Config, Profile, read_config
+from omnigraph.cli.settings.config import Alias, Config, Profile, read_config
 from omnigraph.errors import InvalidInput
 from tests.cli.running import run, write
 

@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.policy.bundle import read_bundle
-from omnigraph.server.hosting import open_hosted
+from omnigraph.server.hosted_graphs import open_hosted
 from tests.cli.pairs import ALLOWED, IDENTITIES, SCHEMA, STORED, TOKEN, Origin, Pair, hosted_pair, make_origin
 from tests.cli.running import run, write
 from tests.cli.served_table import ADD, ALL, READS, REFUSED

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from omnigraph import __version__
-from omnigraph.cli.output import complain_of_defect, note, warn
+from omnigraph.cli.render.output import complain_of_defect, note, warn
 from omnigraph.cli.shell import CommandLine
 from tests.cli.running import COMMAND, READ, run, run_process, run_without, write
 from tests.support.waiting import HANG

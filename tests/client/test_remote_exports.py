@@ -23,7 +23,7 @@ from omnigraph.api.exports import ExportRequest
 from omnigraph.client.exports import fetch_export
 from omnigraph.client.transport import Transport
 from omnigraph.errors import InvalidInput, StorageError
-from omnigraph.store.objects import ObjectStore
+from omnigraph.store.objects.objects import ObjectStore
 from tests.client.twins import SCHEMA, Twins, make_twins, refusal_of, told
 from tests.server.running import TOKENS, Running
 from tests.support.s3 import Bucket

@@ -20,7 +20,7 @@ from omnigraph.client.branches import RemoteBranches
 from omnigraph.client.entry import ServedGraph, list_graphs
 from omnigraph.client.graph import RemoteGraph
 from omnigraph.client.schemas import RemoteSchemaView
-from omnigraph.client.stored import QueryParam
+from omnigraph.client.stored_query_calls import QueryParam
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError, PermissionDenied
 from tests.client.comparing import WIDER
 from tests.client.conftest import Served

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from omnigraph.api.wire import encode_error
 from omnigraph.client.entry import check_token, check_url, connect, list_graphs
 from omnigraph.client.transport import Transport, rows_of
 from omnigraph.errors import (
@@ -29,6 +28,7 @@ from omnigraph.errors import (
     ResourceLimit,
     StorageError,
 )
+from omnigraph.protocol.codec import encode_error
 from tests.client.talking import HANG_UP, HANG_UP_EARLY, SAY_NOTHING, reply, scripted
 from tests.support.waiting import HANG, wait_until
 

@@ -14,7 +14,7 @@ from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.api.loads import LoadReceipt
 from omnigraph.client.graph import RemoteGraph
 from omnigraph.errors import ConstraintViolation, OmnigraphError, StorageError
-from omnigraph.server.hosting import open_hosted
+from omnigraph.server.hosted_graphs import open_hosted
 from tests.server.running import TOKENS, Running, bundle, everything
 from tests.support.waiting import HANG
 

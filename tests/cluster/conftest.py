@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from tests.pipeline.loads import BEFORE, SCHEMA
+from tests.spark.loads import BEFORE, SCHEMA
 from tests.support.spark_cluster import Cluster, Process, running_cluster
 from tests.support.waiting import HANG
 from tests.support.workers import ROOT

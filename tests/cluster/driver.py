@@ -18,10 +18,10 @@ from pyspark import cloudpickle
 import omnigraph as og
 import omnigraph.spark
 from omnigraph.errors import OmnigraphError
-from omnigraph.pipeline import tasks
-from omnigraph.pipeline.session import resolve_session
-from omnigraph.write import splits
-from omnigraph.write.splits import Split
+from omnigraph.sources import splits
+from omnigraph.sources.splits import Split
+from omnigraph.spark.engine import tasks
+from omnigraph.spark.session import resolve_session
 from tests.cluster import traps
 from tests.cluster.traps import Trap
 

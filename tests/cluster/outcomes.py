@@ -13,7 +13,7 @@ from ulid import ULID
 import omnigraph as og
 from omnigraph.errors import OmnigraphError
 from omnigraph.maintain.cleanup import cleanup
-from tests.pipeline.loads import text_of
+from tests.spark.loads import text_of
 
 # What a report says about how the work was done.
 _MANNER = ("engine", "branch", "seconds", "bytes")

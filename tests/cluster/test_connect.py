@@ -10,7 +10,7 @@ import pytest
 import omnigraph as og
 from tests.cluster.conftest import Driver
 from tests.cluster.outcomes import figures, lines, loaded_here, saved, unfinished
-from tests.pipeline.loads import knows, person
+from tests.spark.loads import knows, person
 from tests.support.spark_cluster import Cluster
 
 pytestmark = pytest.mark.spark

@@ -12,7 +12,7 @@ import pytest
 import omnigraph as og
 from tests.cluster.conftest import Driver
 from tests.cluster.outcomes import figures, lines, loaded_here, saved, unfinished
-from tests.pipeline.loads import BEFORE, SCHEMA, firm, knows, leads, person, text_of
+from tests.spark.loads import BEFORE, SCHEMA, firm, knows, leads, person, text_of
 from tests.support.s3 import Bucket
 
 pytest_plugins = ["tests.support.s3_fixtures"]

@@ -13,7 +13,7 @@ import omnigraph as og
 from tests.cluster.conftest import Driver
 from tests.cluster.outcomes import clean, figures, lines, loaded_here, saved, unfinished, unneeded
 from tests.cluster.traps import Action, Trap
-from tests.pipeline.loads import knows, person
+from tests.spark.loads import knows, person
 from tests.support.spark_cluster import Cluster, members
 from tests.support.waiting import wait_until
 

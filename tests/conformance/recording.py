@@ -14,7 +14,7 @@ import pyarrow as pa
 
 import omnigraph as og
 from omnigraph.api.changes import Diff
-from omnigraph.catalog.steps import Plan
+from omnigraph.catalog.migration.steps import Plan
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang.source import LanguageError
 

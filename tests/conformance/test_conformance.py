@@ -11,8 +11,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.server.hosting import open_hosted
-from omnigraph.server.identity import Identities
+from omnigraph.server.hosted_graphs import open_hosted
+from omnigraph.server.http.authentication import Identities
 from tests.conformance.recording import Recorder
 from tests.conformance.scenarios import SCENARIOS, SCHEMA, fill
 from tests.server.running import Running, bundle, everything, running

@@ -11,7 +11,7 @@ from lance import LanceOperation
 from lance.commit import CommitConflictError
 from lance.fragment import write_fragments
 
-from omnigraph.store.options import lance_options
+from omnigraph.store.storage_options import lance_options
 from tests.contract.lance_worker import swap_head
 from tests.support.s3 import Bucket
 from tests.support.s3_seam import How

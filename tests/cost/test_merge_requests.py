@@ -14,7 +14,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph.snapshot import Snapshot
-from omnigraph.store.parts import list_parts
+from omnigraph.store.tables.table_parts import list_parts
 from tests.support.s3 import Bucket
 from tests.support.s3_fixtures import s3, s3_server
 from tests.support.s3_graphs import upload_graph

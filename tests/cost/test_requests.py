@@ -9,10 +9,11 @@ from typing import Final
 
 import pytest
 
-from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.store import manifest, tables
+from omnigraph.graph.write_plan import OperationClass
+from omnigraph.store.manifest import manifest
+from omnigraph.store.tables import tables
 from tests.support.s3 import Bucket
 from tests.support.s3_fixtures import s3, s3_server
 from tests.support.s3_graphs import upload_graph

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import omnigraph as og
-from omnigraph.engine.embedding import MockEmbedder
 from omnigraph.lang import ir
 from omnigraph.read.session import Settings
+from omnigraph.search.embedding import MockEmbedder
 from tests.differential.naive import JsonRow
 
 Expand: TypeAlias = Literal["csr", "index"]

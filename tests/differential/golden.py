@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.lang import ir
-from omnigraph.lang.check import check_query
-from omnigraph.lang.query_parser import parse_queries
+from omnigraph.lang.gq.check import check_query
+from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.source import Source
 from tests.differential.naive import JsonRow, NaiveResult
 from tests.differential.naive_graph import NaiveGraph, graph_of

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.keys import derive_id, node_key
-from omnigraph.lang.compile import load_schema
+from omnigraph.lang.gq.compile import load_schema
 from omnigraph.lang.ir import Value
 from omnigraph.lang.schema import Property
 from omnigraph.lang.temporal import parse_date, parse_datetime

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import arrow_schema
-from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.transaction import Transaction
+from omnigraph.graph.write_plan import OperationClass
 from omnigraph.lang.ir import Value
 from omnigraph.lang.types import Scalar
-from omnigraph.write.values import column_array
+from omnigraph.sources.arrow_values import column_array
 from tests.differential.naive_graph import NaiveGraph
 
 # A row by logical column, with `id` and for edges `src` and `dst`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import cycle
 
-from omnigraph.lang.params import bind_params
+from omnigraph.lang.gq.query_parameters import bind_params
 from tests.differential.golden import check_text
 from tests.differential.graphs import SCHEMAS
 from tests.differential.naive_graph import graph_of

@@ -12,7 +12,7 @@ import os
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.lang.params import bind_params
+from omnigraph.lang.gq.query_parameters import bind_params
 from tests.differential.comparing import explain_difference
 from tests.differential.engine_rows import engine_rows, open_handle, ways_to_run
 from tests.differential.golden import check_text

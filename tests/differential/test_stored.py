@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.graph.repository import Repository
-from omnigraph.store.records import TablePin
+from omnigraph.store.manifest.records import TablePin
 from tests.differential.golden import load_graph
 from tests.differential.stored import LAYOUTS, arrow_rows, rows_of, stored_graph
 from tests.support.places import fresh_memory

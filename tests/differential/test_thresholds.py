@@ -10,8 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 import omnigraph as og
-from omnigraph.engine import csr, reach, sorting
-from omnigraph.read import bound, frames, ids, match, project, topology
+from omnigraph.engine import csr, reachability
+from omnigraph.engine.memory import id_index, table_columns
+from omnigraph.engine.projection import sorting
+from omnigraph.read import binding_rows, match, project, topology
 from tests.differential.comparing import explain_difference
 from tests.differential.engine_rows import engine_rows, open_handle
 from tests.differential.golden import Case, check_text, expected_result, load_cases, load_graph
@@ -25,14 +27,14 @@ LARGE = [
     (sorting, "SMALL_TABLE", 0),
     (csr, "_FEW_SOURCES", 0),
     (csr, "_SEARCH_BLOCK", 2),
-    (reach, "CHUNK", 2),
-    (bound, "_WORTH_MERGING", 1),
-    (bound, "_DENSE", 0),
+    (reachability, "CHUNK", 2),
+    (binding_rows, "_WORTH_MERGING", 1),
+    (binding_rows, "_DENSE", 0),
     (match, "_ROWS_AT_A_TIME", 2),
     (project, "_LOOK_UP", 0),
-    (ids, "LOOSE_IDS", 1),
-    (frames, "_FEW_IDS", 0),
-    (frames, "_IDS_PER_FILTER", 2),
+    (id_index, "LOOSE_IDS", 1),
+    (table_columns, "_FEW_IDS", 0),
+    (table_columns, "_IDS_PER_FILTER", 2),
     (topology, "_IDS_PER_FILTER", 2),
     (topology, "_FETCHED", 0),
 ]
@@ -51,8 +53,8 @@ def large() -> Iterator[dict[str, og.Graph]]:
 def cold() -> Iterator[dict[str, og.Graph]]:
     """Tables too large to keep: nothing is in memory, every column and edge is looked up in storage."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frames, "SMALL_ROWS", 0)
-        patch.setattr(frames, "_USES_UNTIL_HOT", 1 << 30)
+        patch.setattr(table_columns, "SMALL_ROWS", 0)
+        patch.setattr(table_columns, "_USES_UNTIL_HOT", 1 << 30)
         patch.setattr(topology, "SMALL_EDGES", 0)
         patch.setattr(topology, "_USES_UNTIL_HOT", 1 << 30)
         yield {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from omnigraph.engine.table_diff import DELETE, INSERT, UPDATE, ChangeBatch, Side, TableDiff
-from omnigraph.store.records import TablePin
-from omnigraph.store.tables import Tables
+from omnigraph.engine.diff.table_diff import DELETE, INSERT, UPDATE, ChangeBatch, Side, TableDiff
+from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.tables import Tables
 from tests.support.rows import stage
 
 COLUMNS = {"id": "id", "name": "name"}

@@ -14,8 +14,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from omnigraph.catalog.columns import arrow_type
-from omnigraph.engine.arrow_eval import RowRef
-from omnigraph.engine.bindings import Bindings
+from omnigraph.engine.arrow_expressions import RowRef
+from omnigraph.engine.parameters import Bindings
 from omnigraph.lang import ir
 from omnigraph.lang.types import F32_MAX, FLOATS, INT_RANGES, NUMERIC, PropType, Scalar
 

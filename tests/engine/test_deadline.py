@@ -14,7 +14,7 @@ import omnigraph as og
 from omnigraph.engine.csr import Adjacency
 from omnigraph.engine.deadline import check_deadline, ending_after, interrupting, lift_deadline
 from omnigraph.engine.duckdb import run_sql
-from omnigraph.engine.reach import reach
+from omnigraph.engine.reachability import reach
 from omnigraph.errors import ResourceLimit
 
 # About a week of work.

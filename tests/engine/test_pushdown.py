@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.arrow_eval import matches
-from omnigraph.engine.bindings import Bindings
+from omnigraph.engine.arrow_expressions import matches
+from omnigraph.engine.parameters import Bindings
 from omnigraph.engine.pushdown import Pushed, push_down
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.diff_ids import hash_ids
-from omnigraph.engine.diff_pairs import KEYS, pair_sorted
-from omnigraph.engine.table_diff import DELETE, INSERT, UPDATE, Side, TableDiff
+from omnigraph.engine.diff.diff_ids import hash_ids
+from omnigraph.engine.diff.diff_pairs import KEYS, pair_sorted
+from omnigraph.engine.diff.table_diff import DELETE, INSERT, UPDATE, Side, TableDiff
 from omnigraph.errors import InvalidInput, NotFound, StorageError
-from omnigraph.store.records import TablePin
-from omnigraph.store.tables import Tables
-from omnigraph.store.version_diff import compare_versions, slice_rows
+from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.tables import Tables
+from omnigraph.store.tables.version_diff import compare_versions, slice_rows
 from tests.engine.diffs import COLUMNS, Change, changes, diff_of, people
 from tests.support.places import fresh_memory, lance_root
 from tests.support.rows import PATH, SCHEMA, arrow, make_table, pin_of, stage

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.store import tables as tables_module
-from omnigraph.store.compaction import list_fragments, rewrite_fragments
-from omnigraph.store.fragments import read_fragments
-from omnigraph.store.records import TablePin
-from omnigraph.store.tables import Tables
+from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables import tables as tables_module
+from omnigraph.store.tables.compaction import list_fragments, rewrite_fragments
+from omnigraph.store.tables.fragments import read_fragments
+from omnigraph.store.tables.tables import Tables
 from tests.engine.diffs import changes, diff_of, naive
 from tests.support.places import fresh_memory
 from tests.support.rows import SCHEMA, arrow, make_table, pin_of, read

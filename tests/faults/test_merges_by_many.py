@@ -25,7 +25,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph.repository import Repository
-from omnigraph.store.records import CommitRecord
+from omnigraph.store.manifest.records import CommitRecord
 from tests.faults.merge_churn import WEIGHTS, Churn, action_of
 from tests.support.api_writes import WRITER
 from tests.support.merge_writes import SCHEMA

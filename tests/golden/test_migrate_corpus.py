@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 
 from omnigraph.catalog.catalog import Catalog, accept
-from omnigraph.catalog.evolve import evolve
-from omnigraph.catalog.migrate import plan
-from omnigraph.catalog.step_text import render_plan
-from omnigraph.catalog.steps import Plan
+from omnigraph.catalog.migration.evolve import evolve
+from omnigraph.catalog.migration.migrate import plan
+from omnigraph.catalog.migration.step_text import render_plan
+from omnigraph.catalog.migration.steps import Plan
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.compile import load_schema
+from omnigraph.lang.gq.compile import load_schema
 from omnigraph.lang.schema import Schema
 
 CASES = sorted((Path(__file__).parent / "migrate").glob("*.migrate"))

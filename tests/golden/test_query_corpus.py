@@ -10,10 +10,10 @@ from functools import cache
 
 import pytest
 
-from omnigraph.lang.check import check_query
-from omnigraph.lang.compile import load_schema
+from omnigraph.lang.gq.check import check_query
+from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.ir_text import render_ir
-from omnigraph.lang.query_parser import parse_queries
 from omnigraph.lang.schema import Schema
 from omnigraph.lang.source import LanguageError, Source
 from tests.golden.corpus import cases, expected_text, input_text

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from omnigraph.lang.params import bind_params
+from omnigraph.lang.gq.query_parameters import bind_params
 from omnigraph.lang.source import LanguageError
 from omnigraph.lang.temporal import parse_datetime
 from tests.differential.comparing import explain_difference

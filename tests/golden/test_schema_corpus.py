@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.lang.compile import load_schema
-from omnigraph.lang.schema_text import render_schema
+from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_source import render_schema
 from omnigraph.lang.source import LanguageError
 from tests.golden.corpus import cases, expected_text, input_text
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.transaction import Transaction
+from omnigraph.graph.write_plan import OperationClass
 from tests.support.repositories import Prepare
 
 

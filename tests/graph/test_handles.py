@@ -8,10 +8,10 @@ from threading import Event
 
 import pytest
 
-from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.store.manifest import FOLD
+from omnigraph.graph.write_plan import OperationClass
+from omnigraph.store.manifest.manifest import FOLD
 from tests.support.places import fresh_memory, together
 from tests.support.repositories import (
     CITY,

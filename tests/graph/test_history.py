@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import NotFound
 from omnigraph.graph.history import commit_at, distances, first_parents, get_commit, merge_base
-from omnigraph.store.manifest import Change, Manifest
-from omnigraph.store.records import CommitRecord
+from omnigraph.store.manifest.manifest import Change, Manifest
+from omnigraph.store.manifest.records import CommitRecord
 from tests.support.manifests import child, genesis, head_of, make_manifest
 from tests.support.places import fresh_memory
 

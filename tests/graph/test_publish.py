@@ -13,12 +13,12 @@ import pytest
 from omnigraph.errors import Conflict, InvalidInput, NotFound, PreconditionFailed
 from omnigraph.graph import publish as publish_module
 from omnigraph.graph import repository as repository_module
-from omnigraph.graph.plan import OperationClass, Plan
 from omnigraph.graph.publish import Receipt, publish
 from omnigraph.graph.repository import MAX_PREPARATIONS, Repository, WriteRequest
 from omnigraph.graph.transaction import Transaction
-from omnigraph.store.manifest import Manifest
-from omnigraph.store.records import TablePin
+from omnigraph.graph.write_plan import OperationClass, Plan
+from omnigraph.store.manifest.manifest import Manifest
+from omnigraph.store.manifest.records import TablePin
 from tests.graph.interrupted import Interrupted
 from tests.support.places import fresh_memory, together
 from tests.support.repositories import (

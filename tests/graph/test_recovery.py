@@ -18,12 +18,12 @@ import pytest
 from omnigraph.errors import Conflict, NotFound, RecoveryRequired
 from omnigraph.graph import intents as intents_module
 from omnigraph.graph.intents import Intent, Intents, Owner, process_start, this_machine
-from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.publish import publish
 from omnigraph.graph.recovery import _settle, heal
 from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.transaction import Transaction
-from omnigraph.store.records import RecoveryRecord
+from omnigraph.graph.write_plan import OperationClass
+from omnigraph.store.manifest.records import RecoveryRecord
 from tests.support.places import fresh_memory, together
 from tests.support.repositories import (
     CITY,

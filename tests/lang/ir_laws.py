@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from omnigraph.lang import ir
-from omnigraph.lang import query_ast as ast
+from omnigraph.lang.gq import query_ast as ast
+from omnigraph.lang.gq.lint_rules import describe_operation
 from omnigraph.lang.ir_text import render_ir
-from omnigraph.lang.lint import describe_operation
 
 
 def assert_lawful(query: ast.Query, checked: ir.CheckedQuery) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.lang import query_ast as ast
-from omnigraph.lang.query_parser import parse_queries
+from omnigraph.lang.gq import query_ast as ast
+from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.source import LanguageError, Source
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.lang import ir
-from omnigraph.lang import query_ast as ast
-from omnigraph.lang.check import check_query
-from omnigraph.lang.compile import load_schema
-from omnigraph.lang.query_parser import parse_queries
+from omnigraph.lang.gq import query_ast as ast
+from omnigraph.lang.gq.check import check_query
+from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.source import LanguageError, Source
 from omnigraph.lang.types import I64, STRING, PropType, Scalar
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.lang import query_ast as ast
-from omnigraph.lang.check import check_query
-from omnigraph.lang.compile import load_schema
-from omnigraph.lang.lint import lint_queries
-from omnigraph.lang.query_parser import parse_queries
+from omnigraph.lang.gq import query_ast as ast
+from omnigraph.lang.gq.check import check_query
+from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.gq.lint_rules import lint_queries
+from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.schema import Schema
 from omnigraph.lang.source import LanguageError, Source
 from tests.catalog.strategies import PROPERTY_NAMES, schemas

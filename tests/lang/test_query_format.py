@@ -6,8 +6,8 @@ from textwrap import dedent
 
 import pytest
 
-from omnigraph.lang.format_query import format_queries, print_queries
-from omnigraph.lang.query_parser import parse_queries
+from omnigraph.lang.gq.format_query import format_queries, print_queries
+from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.source import LanguageError, Source
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import pytest
 from lark import Lark, logger
 
-from omnigraph.lang import query_ast as ast
-from omnigraph.lang import query_parser
-from omnigraph.lang.query_parser import parse_queries
+from omnigraph.lang.gq import query_ast as ast
+from omnigraph.lang.gq import query_parser
+from omnigraph.lang.gq.query_parser import parse_queries
+from omnigraph.lang.parser_tables import FOLDER
 from omnigraph.lang.source import Source, Span
 from omnigraph.lang.types import PropType, Scalar, vector
 from tests.lang.query_reading import (
@@ -48,7 +48,7 @@ def conflicts(grammar: str, caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_the_grammar_has_no_conflicts(caplog: pytest.LogCaptureFixture) -> None:
-    grammar = Path(query_parser.__file__).with_name("gq.lark").read_text(encoding="utf-8")
+    grammar = (FOLDER / "gq.lark").read_text(encoding="utf-8")
     assert conflicts(grammar, caplog) == []
 
 

@@ -8,10 +8,10 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.lang.format_query import format_queries, print_queries
+from omnigraph.lang.gq.format_query import format_queries, print_queries
+from omnigraph.lang.gq.query_ast import QueryFile
+from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.parsing import scan_comments
-from omnigraph.lang.query_ast import QueryFile
-from omnigraph.lang.query_parser import parse_queries
 from omnigraph.lang.source import LanguageError, Source
 from tests.strategies.queries import KEYWORDS, query_files
 

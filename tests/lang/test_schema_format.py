@@ -8,10 +8,10 @@ from textwrap import dedent
 
 import pytest
 
-from omnigraph.lang.format_schema import format_schema
 from omnigraph.lang.parsing import scan_comments
-from omnigraph.lang.schema_parser import parse_schema
-from omnigraph.lang.schema_print import print_schema
+from omnigraph.lang.pg.format_schema import format_schema
+from omnigraph.lang.pg.schema_parser import parse_schema
+from omnigraph.lang.pg.schema_printer import print_schema
 from omnigraph.lang.source import LanguageError, Source
 
 CORPUS = sorted((Path(__file__).parents[1] / "golden" / "schema").glob("*.pg"))

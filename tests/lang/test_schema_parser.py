@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.lang.schema_ast import (
+from omnigraph.lang.pg.schema_ast import (
     Annotation,
     BodyConstraint,
     Bounds,
@@ -16,7 +16,7 @@ from omnigraph.lang.schema_ast import (
     PropertyDecl,
     SchemaFile,
 )
-from omnigraph.lang.schema_parser import parse_schema
+from omnigraph.lang.pg.schema_parser import parse_schema
 from omnigraph.lang.source import MAX_DIAGNOSTICS, LanguageError, Source, Span
 from omnigraph.lang.types import STRING, PropType, Scalar, vector
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from omnigraph.lang.schema_patterns import pattern_problem
+from omnigraph.lang.pg.schema_patterns import pattern_problem
 
 ACCEPTED = [
     "",

@@ -12,12 +12,12 @@ import pyarrow as pa
 from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.errors import NotFound
-from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.publish import Receipt, publish
 from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.transaction import Transaction
-from omnigraph.lang.compile import load_schema
-from omnigraph.store.records import CommitRecord
+from omnigraph.graph.write_plan import OperationClass
+from omnigraph.lang.gq.compile import load_schema
+from omnigraph.store.manifest.records import CommitRecord
 
 TEXT = """
 node Person { age: I32? }

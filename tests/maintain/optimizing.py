@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import omnigraph as og
-from omnigraph.store.compaction import Fragment, Segment, list_fragments, list_segments
+from omnigraph.store.tables.compaction import Fragment, Segment, list_fragments, list_segments
 
 SCHEMA = """
 node Person { name: String @key  age: I32? @index  mail: String? @unique  vec: Vector(2)? @index }

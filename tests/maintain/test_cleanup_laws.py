@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.cleanup import cleanup
-from omnigraph.store.records import CommitRecord
+from omnigraph.store.manifest.records import CommitRecord
 from tests.maintain.graphs import (
     CITY,
     NO_GRACE,

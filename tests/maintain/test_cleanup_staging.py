@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph.repository import Repository
-from omnigraph.graph.scratch import PREFIX, Scratch
+from omnigraph.graph.scratch_files import PREFIX, Scratch
 from omnigraph.maintain.cleanup import cleanup
-from tests.pipeline.loads import CATALOG
+from tests.spark.loads import CATALOG
 
 HOUR = 3_600
 

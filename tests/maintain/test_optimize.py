@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
-from omnigraph.maintain import worth
+from omnigraph.maintain import compaction_policy
 from omnigraph.maintain.cleanup import cleanup
 from tests.maintain.optimizing import (
     CITY,
@@ -136,7 +136,7 @@ def test_only_the_branch_that_is_named_changes(graph: og.Graph) -> None:
 def test_a_worn_fragment_is_rewritten_and_one_with_few_deletions_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worth, "TARGET_ROWS", 100)
+    monkeypatch.setattr(compaction_policy, "TARGET_ROWS", 100)
     graph = og.init(fresh_memory(), schema=SCHEMA_OF_CITIES)
     graph.load({"City": [{"name": f"c{number:03}"} for number in range(100)]})
     graph.mutate('query some() { delete City where name < "c009" }')
@@ -162,7 +162,7 @@ def test_segments_of_many_loads_become_one(graph: og.Graph) -> None:
 
 
 def test_large_pieces_are_left_alone_until_what_is_new_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worth, "SMALL_ROWS", 4)
+    monkeypatch.setattr(compaction_policy, "SMALL_ROWS", 4)
     graph = og.init(fresh_memory(), schema=SCHEMA_OF_CITIES)
     graph.load({"City": [{"name": f"c{number}"} for number in range(100)]})
     graph.optimize()

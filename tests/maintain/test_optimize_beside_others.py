@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph import repository
-from omnigraph.maintain import worth
+from omnigraph.maintain import compaction_policy
 from tests.maintain.optimizing import (
     CITY,
     KNOWS,
@@ -90,7 +90,7 @@ def test_a_commit_in_between_is_taken_in_and_what_was_written_is_used(graph: og.
 
 
 def test_segments_of_a_large_index_are_used_again(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worth, "SMALL_ROWS", 2)
+    monkeypatch.setattr(compaction_policy, "SMALL_ROWS", 2)
     built: list[int] = []
 
     def progress(stage: str, rows: int) -> None:

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.maintain import worth
-from omnigraph.maintain.worth import gather, segments_to_build
-from omnigraph.store.compaction import Segment
+from omnigraph.maintain import compaction_policy
+from omnigraph.maintain.compaction_policy import gather, segments_to_build
+from omnigraph.store.tables.compaction import Segment
 from tests.maintain.optimizing import KNOWS, covered, knows, person, told
 from tests.support.places import fresh_memory
 
@@ -24,9 +24,9 @@ edge Knows: Person -> Person { since: I32? @index }
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worth, "SMALL_ROWS", 3)
-    monkeypatch.setattr(worth, "TARGET_ROWS", 16)
-    monkeypatch.setattr(worth, "SEGMENT_ROWS", 24)
+    monkeypatch.setattr(compaction_policy, "SMALL_ROWS", 3)
+    monkeypatch.setattr(compaction_policy, "TARGET_ROWS", 16)
+    monkeypatch.setattr(compaction_policy, "SEGMENT_ROWS", 24)
 
 
 weights = st.lists(st.integers(0, 1_200), max_size=20)
@@ -56,7 +56,7 @@ def test_few_are_left(found: list[int]) -> None:
     sums = sorted(sum(found[place] for place in places) for places in gather(found, TARGET))
     light = [weight for weight in sums if weight * 2 < TARGET]
     for place, weight in enumerate(light[1:], start=1):
-        assert weight > max(worth.SMALL_ROWS, worth.RATIO * sum(light[:place]))
+        assert weight > max(compaction_policy.SMALL_ROWS, compaction_policy.RATIO * sum(light[:place]))
 
 
 @bounded

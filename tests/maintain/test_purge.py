@@ -13,9 +13,9 @@ from omnigraph.graph.intents import Intent, OwnedIntent, this_process
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.purge import purge
-from omnigraph.store.manifest import Change, Superseded
-from omnigraph.store.manifest_files import new_id
-from omnigraph.store.records import BranchEntry, HeadRecord
+from omnigraph.store.manifest.manifest import Change, Superseded
+from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.records import BranchEntry, HeadRecord
 from tests.support.places import fresh_memory
 from tests.support.schema_changes import CASES, count, lines, make, stored
 

@@ -21,8 +21,8 @@ from omnigraph.graph.repository import Repository
 from omnigraph.maintain import retention
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.maintain.retention import Lineage, Retention, parse_duration, retained_commits
-from omnigraph.store.manifest import Manifest, View
-from omnigraph.store.records import CommitRecord
+from omnigraph.store.manifest.manifest import Manifest, View
+from omnigraph.store.manifest.records import CommitRecord
 from tests.maintain.graphs import (
     CITY,
     NO_GRACE,

@@ -10,9 +10,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.transaction import Transaction
+from omnigraph.graph.write_plan import OperationClass
 from omnigraph.maintain.cleanup import cleanup
 from tests.maintain.graphs import KNOWS, PERSON, rows_of
 from tests.support.workers import report, wait_for_start

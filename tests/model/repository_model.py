@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from omnigraph.graph.plan import OperationClass
-from omnigraph.store.records import CommitRecord
+from omnigraph.graph.write_plan import OperationClass
+from omnigraph.store.manifest.records import CommitRecord
 
 Rows = dict[str, str | None]
 Verdict = Literal["published", "again", "conflict", "gone"]

@@ -24,16 +24,16 @@ from hypothesis.stateful import (
 )
 
 import omnigraph as og
-from omnigraph.engine.bindings import Bindings
+from omnigraph.engine.memory import id_index, row_lookups, table_columns
+from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import ConstraintViolation
-from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.repository import WriteRequest
 from omnigraph.graph.transaction import Transaction
+from omnigraph.graph.write_plan import OperationClass
 from omnigraph.lang import ir
-from omnigraph.read import frames, ids, lookups
-from omnigraph.store import tables
-from omnigraph.write import overlay
-from omnigraph.write.mutate import MutationOutcome, prepare_mutation
+from omnigraph.mutate import overlay
+from omnigraph.mutate.mutate import MutationOutcome, prepare_mutation
+from omnigraph.store.tables import tables
 from tests.model import people_model as model
 from tests.model.people_model import SCHEMA, Edge, Load, Refused, State, Statement, Verb
 from tests.support.api_writes import loading_in_bulk
@@ -304,12 +304,12 @@ def since_of(row: dict[str, Any]) -> int:
 def test_what_handles_keep_in_memory_never_changes_what_they_find_or_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (frames, lookups):
+    for module in (table_columns, row_lookups):
         monkeypatch.setattr(module, "LOOSE_IDS", 5)
-    monkeypatch.setattr(frames, "SMALL_ROWS", 6)
-    monkeypatch.setattr(frames, "_FEW_IDS", 2)
-    monkeypatch.setattr(ids, "_LEAST_STRIDE", 2)
-    monkeypatch.setattr(ids, "_MOST_FENCES", 3)
+    monkeypatch.setattr(table_columns, "SMALL_ROWS", 6)
+    monkeypatch.setattr(table_columns, "_FEW_IDS", 2)
+    monkeypatch.setattr(id_index, "_LEAST_STRIDE", 2)
+    monkeypatch.setattr(id_index, "_MOST_FENCES", 3)
     monkeypatch.setattr(tables, "FOLD_AT", 3)
     monkeypatch.setattr(tables, "FOLD_TIERS", (2, 4, 8))
     monkeypatch.setattr(overlay, "_ASKED_ONE_BY_ONE", 3)

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 import omnigraph as og
-from omnigraph.store import tables as tables_module
+from omnigraph.store.tables import tables as tables_module
 from tests.model.histories import Run, runs
 from tests.model.history_steps import SCHEMA
 from tests.support.merging import Replay

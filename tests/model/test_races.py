@@ -11,7 +11,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import Conflict, ConstraintViolation
-from omnigraph.store import tables
+from omnigraph.store.tables import tables
 from tests.model.people_model import SCHEMA
 from tests.support.api_writes import loading_in_bulk
 from tests.support.places import fresh_memory, together

@@ -14,12 +14,12 @@ from hypothesis.stateful import (
 )
 
 from omnigraph.errors import Conflict, InvalidInput, NotFound
-from omnigraph.graph.plan import OperationClass, Plan
 from omnigraph.graph.publish import PrepareAgain, Receipt, publish
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.store import manifest as manifest_module
-from omnigraph.store import tables as tables_module
+from omnigraph.graph.write_plan import OperationClass, Plan
+from omnigraph.store.manifest import manifest as manifest_module
+from omnigraph.store.tables import tables as tables_module
 from tests.model.repository_model import Effect, Model, ModelCommit, Work
 from tests.support.places import fresh_memory
 from tests.support.repositories import (

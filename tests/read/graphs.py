@@ -12,17 +12,17 @@ import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.columns import arrow_schema
-from omnigraph.catalog.evolve import evolve
-from omnigraph.catalog.migrate import plan as plan_migration
+from omnigraph.catalog.migration.evolve import evolve
+from omnigraph.catalog.migration.migrate import plan as plan_migration
 from omnigraph.engine.csr import Adjacency
-from omnigraph.graph.plan import OperationClass
+from omnigraph.engine.memory.memory_cache import Cache
+from omnigraph.engine.memory.table_columns import Frame
 from omnigraph.graph.publish import publish
 from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
-from omnigraph.lang.compile import load_schema
-from omnigraph.read.cache import Cache
-from omnigraph.read.frames import Frame
+from omnigraph.graph.write_plan import OperationClass
+from omnigraph.lang.gq.compile import load_schema
 from omnigraph.read.topology import Topology
 from tests.support.places import fresh_memory
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import InvalidInput, StorageError
-from omnigraph.read.export_folder import MARKER, ExportFolder
-from omnigraph.store.objects import ObjectStore
+from omnigraph.read.export.export_folder import MARKER, ExportFolder
+from omnigraph.store.objects.objects import ObjectStore
 from tests.read.exports import files_of
 from tests.support.places import fresh_memory
 

@@ -12,8 +12,8 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.maintain.cleanup import cleanup
-from omnigraph.read import export_parts
-from omnigraph.read.export_parts import ExportFormat, ExportJob, plan_parts, write_part
+from omnigraph.read.export import export_parts
+from omnigraph.read.export.export_parts import ExportFormat, ExportJob, plan_parts, write_part
 from tests.read.exports import SCHEMA, files_of, fill, rows_in
 
 FORMS: list[ExportFormat] = ["ndjson", "parquet"]

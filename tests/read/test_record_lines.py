@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import arrow_schema, arrow_type
-from omnigraph.catalog.json_rows import json_values
+from omnigraph.catalog.row_json import json_values
 from omnigraph.lang.types import INT_RANGES, PropType, Scalar
-from omnigraph.read.record_lines import encode_records, json_texts
+from omnigraph.read.export.record_lines import encode_records, json_texts
 from tests.catalog.test_identity import catalog_of
 from tests.read.exports import SCHEMA
 

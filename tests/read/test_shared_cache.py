@@ -13,12 +13,12 @@ import pytest
 import omnigraph as og
 from omnigraph.api.entry import open_with
 from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.read.cache import Cache, Memory
+from omnigraph.engine.memory.memory_cache import Cache, Memory
 from omnigraph.read.reader import Reader
-from omnigraph.server.hosting import open_hosted
-from omnigraph.server.identity import Identities
+from omnigraph.server.hosted_graphs import open_hosted
+from omnigraph.server.http.authentication import Identities
 from omnigraph.server.limits import Limits
-from tests.read.test_cache import Value, making
+from tests.engine.test_memory_cache import Value, making
 from tests.support.places import together
 
 SCHEMA = "node Person { name: String @key  mood: String? }\nedge Knows: Person -> Person\n"

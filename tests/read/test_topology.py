@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.engine.csr import expand_edges, expand_unique
-from omnigraph.engine.reach import reach
+from omnigraph.engine.memory.memory_cache import Cache
+from omnigraph.engine.reachability import reach
 from omnigraph.errors import StorageError
 from omnigraph.graph.repository import Repository
 from omnigraph.lang.ir import Direction
 from omnigraph.read import topology as topology_module
-from omnigraph.read.cache import Cache
 from omnigraph.read.topology import Graphlet, Topology
 from tests.read.graphs import (
     CITY,

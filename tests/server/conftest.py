@@ -9,7 +9,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from omnigraph.server.identity import Identities
+from omnigraph.server.http.authentication import Identities
 from tests.server.running import LISTING, POLICY, STORED, TOKENS, Running, host, host_graph, running
 
 

@@ -19,12 +19,12 @@ import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.api.stored_queries import QueryPlaces
 from omnigraph.policy.bundle import PolicyBundle, read_bundle
-from omnigraph.server.answers import Failure
+from omnigraph.protocol.responses import Failure
 from omnigraph.server.app import create_app
-from omnigraph.server.hosting import Hosted, HostedGraph, open_hosted
-from omnigraph.server.identity import Identities
+from omnigraph.server.hosted_graphs import Hosted, HostedGraph, open_hosted
+from omnigraph.server.http.authentication import Identities
 from omnigraph.server.limits import Limits
-from omnigraph.server.serving import listening, make_server
+from omnigraph.server.run import listening, make_server
 from tests.support.waiting import HANG
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"

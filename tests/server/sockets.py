@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from omnigraph.server.answers import Failure
+from omnigraph.protocol.responses import Failure
 from tests.support.waiting import HANG
 
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.errors import ResourceLimit
-from omnigraph.read.blobs import BlobsInUse
-from omnigraph.server.byte_ranges import Span, Unsatisfiable, parse_range
-from omnigraph.server.hosting import open_hosted
-from omnigraph.server.identity import Identities
+from omnigraph.read.blob_values import BlobsInUse
+from omnigraph.server.hosted_graphs import open_hosted
+from omnigraph.server.http.authentication import Identities
+from omnigraph.server.http.byte_ranges import Span, Unsatisfiable, parse_range
 from tests.server.running import Running, refusal, running
 
 SCHEMA = "node Doc { name: String @key  body: Blob?  size: I32? }\nedge Cites: Doc -> Doc { note: Blob? }\n"

@@ -11,8 +11,8 @@ import yaml
 import omnigraph as og
 from omnigraph.api.hosting import read_hosting
 from omnigraph.errors import InvalidInput
-from omnigraph.server.hosting import Hosted, open_hosted
-from omnigraph.server.identity import Identities
+from omnigraph.server.hosted_graphs import Hosted, open_hosted
+from omnigraph.server.http.authentication import Identities
 from tests.server.running import LISTING, POLICY, SCHEMA, STORED, TOKENS, names, running
 
 KNOWN = Identities.of(TOKENS)

@@ -16,8 +16,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.server.hosting import Hosted, open_hosted
-from omnigraph.server.identity import Identities
+from omnigraph.server.hosted_graphs import Hosted, open_hosted
+from omnigraph.server.http.authentication import Identities
 from omnigraph.server.limits import Limits
 from tests.server.running import ADD, PEOPLE, SCHEMA, host, names, refusal, rows, running
 from tests.support.abandoned import outcome_of, swap_of

@@ -16,15 +16,23 @@ import omnigraph as og
 from omnigraph import errors
 from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Repair
 from omnigraph.api.merges import Merged
-from omnigraph.api.wire import ARROW, EXACT, decode, decode_error, decode_snapshot, encode_error, read_result
-from omnigraph.catalog import migrate
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.lang.compile import load_schema
-from omnigraph.read.change_pages import ChangePage
-from omnigraph.read.change_records import Change
-from omnigraph.read.feed import FeedPage
-from omnigraph.server.failures import STORAGE_FAILED, failure, shown
-from omnigraph.server.hosting import HostedGraph
+from omnigraph.catalog.migration import migrate
+from omnigraph.changes.change_pages import ChangePage
+from omnigraph.changes.change_records import Change
+from omnigraph.changes.feed import FeedPage
+from omnigraph.lang.gq.compile import load_schema
+from omnigraph.protocol.codec import (
+    ARROW,
+    EXACT,
+    decode,
+    decode_error,
+    decode_snapshot,
+    encode_error,
+    read_result,
+)
+from omnigraph.server.hosted_graphs import HostedGraph
+from omnigraph.server.http.error_responses import STORAGE_FAILED, failure, shown
 from tests.server.running import ADD, ALL, SCHEMA, Running, refusal
 
 TWO = f"{ALL}\nquery other() {{ match {{ $p: Person }} return {{ $p.name }} }}"

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from omnigraph.errors import ResourceLimit, StorageError
-from omnigraph.server.pipes import PipedResponse, Streams
+from omnigraph.server.http.streaming import PipedResponse, Streams
 from tests.server.running import Running, refusal
 from tests.support.waiting import HANG, wait_until
 

@@ -13,10 +13,10 @@ import omnigraph as og
 from omnigraph.api.hosting import read_hosting
 from omnigraph.errors import InvalidInput, OmnigraphError
 from omnigraph.policy.bundle import PolicyBundle
-from omnigraph.server.hosting import open_hosted
-from omnigraph.server.identity import Identities
+from omnigraph.server.hosted_graphs import open_hosted
+from omnigraph.server.http.authentication import Identities
 from omnigraph.server.limits import read_limits
-from omnigraph.server.serving import check_start, parse_bind
+from omnigraph.server.run import check_start, parse_bind
 from tests.server.running import LISTING, POLICY, SCHEMA, STORED, TOKENS, names, refusal, running
 
 KNOWN = Identities.of(TOKENS)

@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from omnigraph.errors import InvalidInput
-from omnigraph.server.admission import Admission
-from omnigraph.server.failures import Refused
+from omnigraph.server.http.admission import Admission
+from omnigraph.server.http.error_responses import Refused
+from omnigraph.server.http.request_context import BATCH_BYTES, BODY_BYTES
 from omnigraph.server.limits import Limits, read_limits, variables
-from omnigraph.server.requests import BATCH_BYTES, BODY_BYTES
 from tests.server.running import ADD, ALL, TOKENS, Running, everything, host, names, refusal, running
 from tests.server.sockets import connected, exchange, head, is_open, rest
 from tests.support.waiting import wait_until

@@ -9,10 +9,10 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.api.wire import EXACT
-from omnigraph.server import maintenance_answers as answers
-from omnigraph.server.hosting import open_hosted
-from omnigraph.server.identity import Identities
+from omnigraph.protocol import maintenance_responses as answers
+from omnigraph.protocol.codec import EXACT
+from omnigraph.server.hosted_graphs import open_hosted
+from omnigraph.server.http.authentication import Identities
 from tests.server.running import ADD, SCHEMA, Running, answer, refusal, running
 
 

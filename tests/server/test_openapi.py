@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from openapi_spec_validator import validate
 
-from omnigraph.api.wire import ARROW, EXACT, IF_COMMIT
+from omnigraph.protocol.codec import ARROW, EXACT, IF_COMMIT
 from omnigraph.server.app import create_app
-from omnigraph.server.hosting import Hosted
-from omnigraph.server.identity import Identities
+from omnigraph.server.hosted_graphs import Hosted
+from omnigraph.server.http.authentication import Identities
 from tests.server.running import TOKENS
 
 PAGE = Path(__file__).parents[2] / "docs" / "openapi.json"

@@ -10,8 +10,8 @@ import omnigraph as og
 from omnigraph.api.hosting import read_hosting
 from omnigraph.api.stored_queries import QueryPlaces
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
-from omnigraph.server.hosting import open_hosted
-from omnigraph.server.identity import Identities
+from omnigraph.server.hosted_graphs import open_hosted
+from omnigraph.server.http.authentication import Identities
 from tests.server.running import LISTING, POLICY, SCHEMA, STORED, TOKENS
 from tests.support.s3 import Bucket
 

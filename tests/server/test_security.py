@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from omnigraph.server.identity import Identities
+from omnigraph.server.http.authentication import Identities
 from omnigraph.server.logs import JsonLines
 from tests.server.running import (
     ADD,

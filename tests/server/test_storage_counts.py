@@ -15,9 +15,9 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.server.hosting import open_hosted
-from omnigraph.server.identity import Identities
-from omnigraph.store.counting import Requests, Tally, carried, count_requests, counting
+from omnigraph.server.hosted_graphs import open_hosted
+from omnigraph.server.http.authentication import Identities
+from omnigraph.store.request_counts import Requests, Tally, carried, count_requests, counting
 from tests.server.running import ADD, ALL, SCHEMA, Running, running
 from tests.support.places import together
 from tests.support.s3 import Bucket, S3Server

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.server.temporary import own_temporary_folder
+from omnigraph.server.uploads.temporary_files import own_temporary_folder
 from tests.support.waiting import HANG
 
 HOLD = """
 import sys, tempfile
 from pathlib import Path
-from omnigraph.server.temporary import own_temporary_folder
+from omnigraph.server.uploads.multipart.temporary_files import own_temporary_folder
 with own_temporary_folder() as home:
     folder = tempfile.mkdtemp()
     Path(folder, "upload").write_bytes(b"x")

@@ -20,7 +20,7 @@ from bench.traffic_check import (
     check_timelines,
 )
 from bench.traffic_journal import UNANSWERED, UNSENT, Entry, Journal, Story, read_stories
-from omnigraph.store.records import CommitRecord
+from omnigraph.store.manifest.records import CommitRecord
 
 # Fewer write to main than read it: the run is to be short, and all of it is to happen.
 SHORT = Plan(seconds=5.0, writers=12)

@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from omnigraph.store.addresses import carry_addresses
-from omnigraph.store.records import TablePin
-from omnigraph.store.tables import StagedTable, Tables
-from omnigraph.store.version_diff import take_rows
+from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.addresses import carry_addresses
+from omnigraph.store.tables.tables import StagedTable, Tables
+from omnigraph.store.tables.version_diff import take_rows
 from tests.support.places import fresh_memory, lance_root
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("name", pa.string())])

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.store.records import TablePin
-from omnigraph.store.tables import StagedTable, Tables
+from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.tables import StagedTable, Tables
 from tests.support.places import lance_root
 
 KINDS = [

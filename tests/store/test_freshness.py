@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph.repository import Repository
-from omnigraph.store.freshness import Sight, is_unchanged, look_at
+from omnigraph.store.manifest.freshness import Sight, is_unchanged, look_at
 from tests.support.places import fresh_memory
 from tests.support.repositories import handle, make_graph, put
 

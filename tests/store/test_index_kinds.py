@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.store.records import TablePin
-from omnigraph.store.tables import Tables
+from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.tables import Tables
 from tests.support.places import lance_root, uri
 from tests.support.rows import pin_of
 

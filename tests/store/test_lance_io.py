@@ -13,7 +13,8 @@ import pytest
 from lance import LanceOperation
 
 from omnigraph.errors import Conflict, NotFound, StorageError
-from omnigraph.store.lance_io import (
+from omnigraph.store.location import Location
+from omnigraph.store.tables.lance_io import (
     LanceRoot,
     data_files,
     fragment_of,
@@ -24,7 +25,6 @@ from omnigraph.store.lance_io import (
     version_file,
     write_named_file,
 )
-from omnigraph.store.location import Location
 from tests.support.places import lance_root
 from tests.support.rows import PATH, SCHEMA, arrow, make_table, stage
 
@@ -117,7 +117,7 @@ def test_our_own_errors_and_others_defects_pass_untranslated() -> None:
 def test_errors_are_translated_in_a_process_that_imported_nothing_else() -> None:
     code = (
         "from omnigraph.errors import StorageError\n"
-        "from omnigraph.store.lance_io import translated\n"
+        "from omnigraph.store.tables.lance_io import translated\n"
         "try:\n"
         "    with translated('x'):\n"
         "        raise OSError('y')\n"

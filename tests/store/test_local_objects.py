@@ -17,8 +17,8 @@ from typing import Literal
 import pytest
 
 from omnigraph.errors import NotFound, StorageError
-from omnigraph.store.local_backend import is_temporary
-from omnigraph.store.objects import ObjectStore
+from omnigraph.store.objects.local_backend import is_temporary
+from omnigraph.store.objects.objects import ObjectStore
 from omnigraph.store.sync import Durability
 from tests.store.local_writer import MARK
 from tests.support.waiting import HANG

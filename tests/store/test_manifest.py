@@ -14,12 +14,20 @@ import lance
 import pytest
 
 from omnigraph.errors import NotFound, StorageError
-from omnigraph.store import manifest as manifest_module
-from omnigraph.store.lance_io import fragment_of
-from omnigraph.store.manifest import FOLD, Change, Manifest, NotAGraph, Superseded, View, begin_manifest
-from omnigraph.store.manifest_files import new_id
-from omnigraph.store.objects import ObjectStore
-from omnigraph.store.records import BranchEntry, CommitRecord, HeadRecord, RecoveryRecord, TablePin
+from omnigraph.store.manifest import manifest as manifest_module
+from omnigraph.store.manifest.manifest import (
+    FOLD,
+    Change,
+    Manifest,
+    NotAGraph,
+    Superseded,
+    View,
+    begin_manifest,
+)
+from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.records import BranchEntry, CommitRecord, HeadRecord, RecoveryRecord, TablePin
+from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.tables.lance_io import fragment_of
 from tests.support.manifests import SCHEMA, child, first_change, head_of, make_manifest, move, reopen
 from tests.support.places import fresh_memory, lance_root, together
 

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.store.records import (
+from omnigraph.store.manifest.records import (
     BranchEntry,
     CommitRecord,
     HeadRecord,

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidInput, NotFound, OutcomeUnknown, StorageError
-from omnigraph.store import streams
-from omnigraph.store.objects import ObjectStore
+from omnigraph.store.objects import streams
+from omnigraph.store.objects.objects import ObjectStore
 from tests.contract.test_object_store import Place, place_of
 from tests.support.s3 import Bucket
 from tests.support.s3_objects import Reply, Request

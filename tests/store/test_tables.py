@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import NotFound, StorageError
-from omnigraph.store import tables as tables_module
-from omnigraph.store.lance_io import quote_string
-from omnigraph.store.records import TablePin
-from omnigraph.store.tables import EMPTY_VERSION, FOLD_AT, FOLD_TIERS, Tables
+from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables import tables as tables_module
+from omnigraph.store.tables.lance_io import quote_string
+from omnigraph.store.tables.tables import EMPTY_VERSION, FOLD_AT, FOLD_TIERS, Tables
 from tests.support.places import fresh_memory, lance_root, together
 from tests.support.rows import PATH, SCHEMA, arrow, make_table, pin_of, plain, read, stage
 

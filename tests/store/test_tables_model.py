@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.store import tables as tables_module
-from omnigraph.store.lance_io import quote_string
-from omnigraph.store.tables import Tables
+from omnigraph.store.tables import tables as tables_module
+from omnigraph.store.tables.lance_io import quote_string
+from omnigraph.store.tables.tables import Tables
 from tests.support.places import fresh_memory
 from tests.support.rows import SCHEMA, arrow, make_table, pin_of, plain, read
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import NotFound, StorageError
-from omnigraph.store.parts import list_parts
-from omnigraph.store.records import TablePin
-from omnigraph.store.tables import Tables
-from omnigraph.store.version_diff import (
+from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.table_parts import list_parts
+from omnigraph.store.tables.tables import Tables
+from omnigraph.store.tables.version_diff import (
     ADDRESS,
     Slice,
     VersionDiff,

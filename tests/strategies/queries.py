@@ -7,7 +7,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from omnigraph.lang import query_ast as ast
+from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.parsing import MAX_INTEGER, MIN_INTEGER
 from omnigraph.lang.types import BASE_TYPES, PropType, vector
 

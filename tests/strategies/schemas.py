@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from omnigraph.lang.parsing import MAX_INTEGER, MIN_INTEGER
-from omnigraph.lang.schema_ast import (
+from omnigraph.lang.pg.schema_ast import (
     Annotation,
     BodyConstraint,
     Bounds,

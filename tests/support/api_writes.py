@@ -14,7 +14,7 @@ from omnigraph.graph.repository import Repository
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import Graph
-    from omnigraph.api.loads import LoadMode
+    from omnigraph.rules.load_mode import LoadMode
 
 # What the same write does once more: the same state, the error of that code, or nothing that is worth a commit.
 Again: TypeAlias = Literal["same", "constraint_violation", "nothing", "more"]
@@ -65,7 +65,7 @@ def make_people(repository: Repository) -> None:
 @contextmanager
 def loading_in_bulk() -> Iterator[None]:
     """Let this process take every load for one that does not fit in memory."""
-    from omnigraph.write import spool
+    from omnigraph.load import spool
 
     usual = spool.LoadLimits
     limits = usual(rows=0, batch_rows=2)

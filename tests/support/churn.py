@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from omnigraph.errors import Conflict
-from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.repository import Prepare, Repository
 from omnigraph.graph.transaction import Transaction
+from omnigraph.graph.write_plan import OperationClass
 from tests.support.workload import BOTH, PAIR, PERSON, change, rows_of, say, write
 
 Action: TypeAlias = Literal["insert", "insert-once", "insert-if-absent", "delete", "count", "rewrite"]

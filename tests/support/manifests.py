@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from omnigraph.store.manifest import Change, Manifest, View
-from omnigraph.store.manifest_files import new_id
-from omnigraph.store.records import BranchEntry, CommitRecord, HeadRecord, Registry
+from omnigraph.store.manifest.manifest import Change, Manifest, View
+from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.records import BranchEntry, CommitRecord, HeadRecord, Registry
 from tests.support.places import lance_root
 
 SCHEMA = "ab" * 32

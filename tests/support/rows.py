@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from omnigraph.store.records import TablePin
-from omnigraph.store.tables import StagedTable, Tables
+from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.tables import StagedTable, Tables
 from tests.support.places import lance_root
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("name", pa.string())])

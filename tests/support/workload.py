@@ -25,13 +25,13 @@ import pyarrow as pa
 from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.errors import NotFound, OmnigraphError
-from omnigraph.graph.plan import OperationClass
 from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
-from omnigraph.lang.compile import load_schema
-from omnigraph.store import manifest
-from omnigraph.store.records import GENESIS_SEQUENCE, CommitRecord, RecoveryRecord
+from omnigraph.graph.write_plan import OperationClass
+from omnigraph.lang.gq.compile import load_schema
+from omnigraph.store.manifest import manifest
+from omnigraph.store.manifest.records import GENESIS_SEQUENCE, CommitRecord, RecoveryRecord
 from tests.support import merge_writes
 from tests.support.api_writes import API_WRITES, make_people
 from tests.support.merge_writes import MERGE_WRITES, make_branches

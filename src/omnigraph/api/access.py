@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from omnigraph.api.commits import At, state_at
 from omnigraph.errors import InvalidInput, NotFound
-from omnigraph.graph.texts import check_text
+from omnigraph.graph.argument_checks import check_text
 
 if TYPE_CHECKING:
     from omnigraph.api.changes import State
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.policy.bundle import Binding, PolicyBundle
     from omnigraph.policy.gate import Gate
-    from omnigraph.store.options import StorageOptions
+    from omnigraph.store.storage_options import StorageOptions
 
 # A path, file://, s3:// or memory:// address.
 Address: TypeAlias = "str | os.PathLike[str]"
@@ -83,10 +83,11 @@ class Guard:
 
     def admit_state(self, action: str, named: State) -> tuple[Snapshot, str | None]:
         """The state that is meant, once it may be read, and the branch when it was named by one."""
-        from omnigraph.api.changes import find_state
+        from omnigraph.api.changes import named_state
+        from omnigraph.changes.states import find_state
 
         try:
-            found, branch = find_state(self.repository, named)
+            found, branch = find_state(self.repository, named_state(named))
         except NotFound:
             self.admit(action)
             raise
@@ -128,7 +129,7 @@ def read_policy(
         raise InvalidInput(
             f"a policy is a bundle, what its file would hold, or the path of that file, not {shown}"
         )
-    from omnigraph.write.mapping_document import read_document
+    from omnigraph.sources.mapping.document import read_document
 
     document, _ = read_document(policy, options or {})
     found = document.checked((), lambda: read_bundle(document.value, binding=binding))

@@ -12,10 +12,10 @@ from omnigraph.api.exports import check_target
 from omnigraph.errors import Conflict
 
 if TYPE_CHECKING:
+    from omnigraph.changes.baseline import Baseline
+    from omnigraph.changes.change_records import ChangeFilter
     from omnigraph.graph.repository import Repository
-    from omnigraph.read.baseline import Baseline
-    from omnigraph.read.change_records import ChangeFilter
-    from omnigraph.store.options import StorageOptions
+    from omnigraph.store.storage_options import StorageOptions
 
 
 def write_baseline(
@@ -26,7 +26,7 @@ def write_baseline(
     A file takes its name when it is complete and on disk. Of two who write one file at a time the second gets
     `Conflict`: its cursor would not belong to what is in the file.
     """
-    from omnigraph.read.baseline import begin_baseline
+    from omnigraph.changes.baseline import begin_baseline
 
     found, lines = begin_baseline(repository, branch, wanted)
     write_lines(target, lines, repository.objects.options)
@@ -36,7 +36,7 @@ def write_baseline(
 def write_lines(target: str | Path | IO[str], lines: Iterable[bytes], options: StorageOptions) -> None:
     """Write the lines of a baseline where they are to go; `options` are for a target in a store."""
     from omnigraph.store.location import Location
-    from omnigraph.store.objects import ObjectStore
+    from omnigraph.store.objects.objects import ObjectStore
 
     check_target(target)
     if not isinstance(target, str | Path):

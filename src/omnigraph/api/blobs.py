@@ -11,7 +11,7 @@ from omnigraph.lang.types import Scalar
 if TYPE_CHECKING:
     from omnigraph.api.changes import Kind
     from omnigraph.api.graph import Graph
-    from omnigraph.read.blobs import BlobsInUse, StoredBlob
+    from omnigraph.read.blob_values import BlobsInUse, StoredBlob
     from omnigraph.read.reader import Reader
 
 
@@ -79,7 +79,7 @@ def look_for_blob(graph: Graph, reader: Reader, place: BlobPlace) -> FoundBlob:
 
     Raises `InvalidInput` when the schema has no such value, and `NotFound` when there is no such entity.
     """
-    from omnigraph.read import blobs
+    from omnigraph.read import blob_values
 
     found = graph.snapshot(place.branch or "main", place.snapshot)
     key = f"{place.entity}:{place.type_name}"
@@ -89,7 +89,7 @@ def look_for_blob(graph: Graph, reader: Reader, place: BlobPlace) -> FoundBlob:
     column = next((item for item in table.columns if item.name == place.property), None)
     if column is None or column.type.scalar is not Scalar.BLOB:
         raise InvalidInput(f"{place.entity} type '{place.type_name}' has no Blob property '{place.property}'")
-    stored = blobs.find_blob(reader.session(found).frame(key), place.property, place.id)
+    stored = blob_values.find_blob(reader.session(found).frame(key), place.property, place.id)
     if stored is None:
         raise _missing(place)
     return FoundBlob(place, stored, f"manifest:{found.branch}:v{found.commit.sequence}")
@@ -106,7 +106,7 @@ def find_blob(graph: Graph, place: BlobPlace) -> tuple[Blob, bytes]:
     >>> find_blob(g, BlobPlace("node", "Photo", "a", "data"))[1]
     b'hello'
     """
-    from omnigraph.read.blobs import BlobsInUse
+    from omnigraph.read.blob_values import BlobsInUse
     from omnigraph.read.reader import Reader
 
     found = look_for_blob(graph, Reader(), place)

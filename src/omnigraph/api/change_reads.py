@@ -13,11 +13,11 @@ from omnigraph.api.commits import Commit, id_of
 
 if TYPE_CHECKING:
     from omnigraph.api.access import Guard
+    from omnigraph.changes.baseline import Baseline
+    from omnigraph.changes.change_pages import ChangePage
+    from omnigraph.changes.feed import FeedPage
+    from omnigraph.engine.memory.memory_cache import Cache
     from omnigraph.graph.repository import Repository
-    from omnigraph.read.baseline import Baseline
-    from omnigraph.read.cache import Cache
-    from omnigraph.read.change_pages import ChangePage
-    from omnigraph.read.feed import FeedPage
 
 
 class ChangeReads:
@@ -75,7 +75,7 @@ class ChangeReads:
         >>> [(change.op, change.after) for change in g.changes(done.commit.id)]
         [('insert', {'properties': {'name': 'Bern'}})]
         """
-        from omnigraph.read.change_pages import read_commit_page
+        from omnigraph.changes.change_pages import read_commit_page
 
         id_ = id_of(commit_id)
         self._guard.admit_commit("read", id_)
@@ -109,7 +109,7 @@ class ChangeReads:
         >>> [[change.id for change in block.changes] for block in page], page.caught_up
         ([['Bern']], True)
         """
-        from omnigraph.read.feed import FeedRequest, begin_poll
+        from omnigraph.changes.feed import FeedRequest, begin_poll
 
         self._guard.admit("read", branch)
         wanted = ChangeFilter.of(kinds, types, ops)

@@ -9,14 +9,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from omnigraph.api.commits import Commit, by_type_name, state_at
-from omnigraph.errors import InvalidInput, NotFound
-from omnigraph.lang.source import suggestion
-from omnigraph.read.change_records import EVERYTHING, Block, Cause, Change, ChangeFilter, Kind, Op
+from omnigraph.changes.change_records import EVERYTHING, Block, Cause, Change, ChangeFilter, Kind, Op
+from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from omnigraph.changes.diff import TypeDiff
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
-    from omnigraph.read.changes import TypeDiff
 
 __all__ = [
     "Block",
@@ -29,7 +28,7 @@ __all__ = [
     "State",
     "check_state",
     "find_diff",
-    "find_state",
+    "named_state",
     "outline",
 ]
 
@@ -51,7 +50,7 @@ class Diff:
     branch: str | None = None
 
     def __iter__(self) -> Iterator[Change]:
-        from omnigraph.read.changes import reading_both, stream_changes
+        from omnigraph.changes.diff import reading_both, stream_changes
 
         with reading_both(self.before, self.after):
             yield from stream_changes(self._types(), self.wanted)
@@ -66,14 +65,14 @@ class Diff:
 
     def stats(self) -> dict[str, Mapping[str, int]]:
         """How many changes of each operation there are, by type; types without any are left out."""
-        from omnigraph.read.changes import reading_both
+        from omnigraph.changes.diff import reading_both
 
         with reading_both(self.before, self.after):
             return _by_type({diff.table.key: diff.count(self.wanted.ops) for diff in self._types()})
 
     def to_json(self) -> dict[str, Any]:
         """Which entities changed, without their values: edges before nodes, by type name. It is held in memory."""
-        from omnigraph.read.changes import reading_both
+        from omnigraph.changes.diff import reading_both
 
         changes: list[dict[str, Any]] = []
         counts: dict[str, Counter[str]] = {}
@@ -96,17 +95,17 @@ class Diff:
         return found if self.branch is None else {**found, "graph_branch": self.branch}
 
     def _types(self) -> list[TypeDiff]:
-        from omnigraph.read.changes import compare_states
+        from omnigraph.changes.diff import compare_states
 
         return compare_states(self.before, self.after, self.wanted)
 
 
 def find_diff(repository: Repository, before: State, after: State, wanted: ChangeFilter) -> Diff:
     """The difference of two states that are there; nothing of them is read yet."""
-    first, _ = find_state(repository, before)
-    second, branch = find_state(repository, after)
-    wanted.check_types(table.name for state in (first, second) for table in state.catalog.tables.values())
-    return Diff(first, second, wanted, branch)
+    from omnigraph.changes.states import find_states
+
+    states = find_states(repository, named_state(before), named_state(after), wanted)
+    return Diff(states.before, states.after, wanted, states.branch)
 
 
 def check_state(named: State) -> str | datetime | Snapshot:
@@ -117,22 +116,9 @@ def check_state(named: State) -> str | datetime | Snapshot:
     return found
 
 
-def find_state(repository: Repository, named: State) -> tuple[Snapshot, str | None]:
-    """The state that is meant, and the branch when it was named by one. A branch comes before a commit."""
-    if not isinstance(named, str):
-        return repository.snapshot(at=check_state(named)), None
-    name = named.strip()
-    branches = repository.branches()
-    if name in branches:
-        return repository.snapshot(name), name
-    try:
-        return repository.snapshot(at=name), None
-    except NotFound as error:
-        raise NotFound(
-            f"there is neither a branch nor a commit '{name}'",
-            details={"branch": name, "commit_id": name, "branches": list(branches)[:50]},
-            hint=suggestion(name, branches),
-        ) from error
+def named_state(state: State) -> str | datetime | Snapshot:
+    """The state as storage knows it; a name stays a name."""
+    return state if isinstance(state, str) else check_state(state)
 
 
 def _by_type(counts: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:

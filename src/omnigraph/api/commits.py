@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from omnigraph.errors import InvalidInput
-from omnigraph.graph.texts import require_text
+from omnigraph.graph.argument_checks import require_text
 from omnigraph.lang.temporal import EPOCH_TIME
 
 if TYPE_CHECKING:
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.maintain.optimize import TypeOptimization
-    from omnigraph.store.records import CommitRecord, RecoveryRecord
+    from omnigraph.store.manifest.records import CommitRecord, RecoveryRecord
 
 
 class _InUtc:

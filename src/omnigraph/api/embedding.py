@@ -13,7 +13,7 @@ from omnigraph.api.files import replacing
 from omnigraph.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from omnigraph.engine.embedding import Embedder
+    from omnigraph.search.embedding import Embedder
 
 T = TypeVar("T")
 Mode: TypeAlias = Literal["fill_missing", "reembed_selected", "reembed_all", "clean"]
@@ -261,7 +261,7 @@ def _dumped(record: Mapping[str, Any]) -> str:
 
 def _read(path: Path, read: Callable[[Any], T]) -> T:
     """What is read from a document; what is wrong with it is told with the file."""
-    from omnigraph.write.mapping_document import read_document
+    from omnigraph.sources.mapping.document import read_document
 
     document, _ = read_document(path, {})
     found: T = document.checked((), lambda: read(document.value))

@@ -10,9 +10,9 @@ from omnigraph.api.access import Address, Policy, gate_of
 from omnigraph.api.graph import Graph
 
 if TYPE_CHECKING:
-    from omnigraph.engine.embedding import Embedder
     from omnigraph.policy.gate import Gate
     from omnigraph.read.reader import Reader
+    from omnigraph.search.embedding import Embedder
 
 
 def init(
@@ -45,7 +45,7 @@ def init(
     from omnigraph.api.files import read_schema
     from omnigraph.catalog.catalog import accept
     from omnigraph.graph.repository import Repository
-    from omnigraph.lang.compile import load_schema
+    from omnigraph.lang.gq.compile import load_schema
     from omnigraph.read.reader import Reader
 
     text, name = read_schema(schema)
@@ -99,7 +99,7 @@ def embedder_of(environment: Mapping[str, str]) -> Embedder:
     >>> og.embedder_of({"OMNIGRAPH_EMBED_PROVIDER": "mock"}).embed(["hello"], 3, None).round(3)
     array([[-0.423,  0.689,  0.589]], dtype=float32)
     """
-    from omnigraph.engine.embedding_providers import EnvironmentEmbedder
+    from omnigraph.search.embedding_providers import EnvironmentEmbedder
 
     return EnvironmentEmbedder.of(environment)
 

@@ -13,14 +13,14 @@ from gzip import GzipFile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from omnigraph.engine.engine_choice import Engine, check_engine, wants_spark
 from omnigraph.errors import InvalidInput
-from omnigraph.pipeline.engines import Engine, check_engine, wants_spark
 
 if TYPE_CHECKING:
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
-    from omnigraph.read.export_parts import ExportJob, ExportPart, PartReport
-    from omnigraph.store.options import StorageOptions
+    from omnigraph.read.export.export_parts import ExportJob, ExportPart, PartReport
+    from omnigraph.store.storage_options import StorageOptions
 
 ExportFormat: TypeAlias = Literal["ndjson", "parquet"]
 
@@ -109,7 +109,7 @@ def _local_path(target: str | Path) -> Path:
 
 
 def _write_one(repository: Repository, request: ExportRequest, snapshot: Snapshot) -> int:
-    from omnigraph.read.export import export_lines
+    from omnigraph.read.export.record_export import export_lines
 
     chunks = export_lines(snapshot, request.types, request.progress)
     return write_one(request.target, chunks, repository.objects.options)
@@ -124,7 +124,7 @@ def write_one(
     """
     from omnigraph.api.files import replacing
     from omnigraph.store.location import Location
-    from omnigraph.store.objects import ObjectStore
+    from omnigraph.store.objects.objects import ObjectStore
 
     if not isinstance(target, str | Path):
         return _write_text(target, chunks)
@@ -162,8 +162,8 @@ def _write_text(file: IO[str], chunks: Iterable[tuple[int, bytes]]) -> int:
 
 
 def _write_many(repository: Repository, request: ExportRequest, snapshot: Snapshot, target: str) -> int:
-    from omnigraph.read.export_folder import ExportFolder
-    from omnigraph.read.export_parts import ExportJob, plan_parts
+    from omnigraph.read.export.export_folder import ExportFolder
+    from omnigraph.read.export.export_parts import ExportJob, plan_parts
 
     parts = plan_parts(snapshot, request.types, request.format)
     on_spark = _wants_spark(repository, request, target, parts)
@@ -203,9 +203,9 @@ def _wants_spark(
 
 
 def _write_on_spark(job: ExportJob, parts: Sequence[ExportPart], request: ExportRequest) -> None:
-    from omnigraph.pipeline.session import session_for
-    from omnigraph.pipeline.tasks import run_tasks
-    from omnigraph.read.export_parts import write_part
+    from omnigraph.read.export.export_parts import write_part
+    from omnigraph.spark.engine.tasks import run_tasks
+    from omnigraph.spark.session import session_for
 
     def write(part: ExportPart) -> PartReport:
         return write_part(job, part)
@@ -220,7 +220,7 @@ def _write_on_spark(job: ExportJob, parts: Sequence[ExportPart], request: Export
 def _write_here(
     job: ExportJob, parts: Sequence[ExportPart], request: ExportRequest, snapshot: Snapshot
 ) -> None:
-    from omnigraph.read.export_parts import write_part
+    from omnigraph.read.export.export_parts import write_part
 
     for part in parts:
         progress = None if request.progress is None else partial(request.progress, part.table.key)

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from omnigraph.api.access import Guard
 from omnigraph.api.branches import Branches
 from omnigraph.api.change_reads import ChangeReads
-from omnigraph.api.checked import CheckedQueries
+from omnigraph.api.checked_queries import CheckedQueries
 from omnigraph.api.commits import (
     At,
     Commit,
@@ -28,23 +28,25 @@ from omnigraph.api.commits import (
 )
 from omnigraph.api.exports import ExportFormat, ExportRequest, run_export
 from omnigraph.api.files import read_query
-from omnigraph.api.loads import LoadMode, LoadReceipt, LoadRequest, Rejects, run_load
+from omnigraph.api.loads import LoadReceipt, run_load
 from omnigraph.api.merges import Merged, MergeRequest, Resolve, run_revert
 from omnigraph.api.queries import is_for_spark, spark_frame, spark_rows
 from omnigraph.api.result import Result
 from omnigraph.api.schemas import SchemaView
+from omnigraph.engine.engine_choice import Engine
 from omnigraph.errors import InvalidInput
-from omnigraph.graph.texts import check_text, require_text
+from omnigraph.graph.argument_checks import check_text, require_text
 from omnigraph.lang import ir
-from omnigraph.lang.params import bind_params
-from omnigraph.pipeline.engines import Engine
+from omnigraph.lang.gq.query_parameters import bind_params
+from omnigraph.load.load_request import LoadRequest, Rejects
+from omnigraph.rules.load_mode import LoadMode
 
 if TYPE_CHECKING:
-    from omnigraph.engine.bindings import Bindings
-    from omnigraph.graph.plan import OperationClass
+    from omnigraph.engine.parameters import Bindings
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.graph.transaction import Transaction
+    from omnigraph.graph.write_plan import OperationClass
     from omnigraph.policy.gate import Gate
     from omnigraph.read.reader import Reader
 
@@ -272,7 +274,7 @@ class Graph(ChangeReads):
 
     @staticmethod
     def _bindings(query: ir.CheckedQuery, params: Mapping[str, Any] | None) -> Bindings:
-        from omnigraph.engine.bindings import Bindings
+        from omnigraph.engine.parameters import Bindings
 
         return Bindings(bind_params(query.params, params), time.time_ns() // 1_000_000)
 
@@ -295,9 +297,9 @@ class Graph(ChangeReads):
         Its statements apply in order and see each other's effects; constraints are checked over the whole. When
         anything fails nothing is visible. `if_commit` refuses unless the branch's head is that commit.
         """
-        from omnigraph.engine.bindings import Bindings
+        from omnigraph.engine.parameters import Bindings
         from omnigraph.graph.repository import WriteRequest
-        from omnigraph.write.mutate import MutationOutcome, prepare_mutation
+        from omnigraph.mutate.mutate import MutationOutcome, prepare_mutation
 
         text = read_query(source)
         actor = self._guard.admit("change", branch, actor=actor)
@@ -511,13 +513,14 @@ class Graph(ChangeReads):
         True
         """
         from omnigraph.maintain.optimize import optimize
+        from omnigraph.spark.engine.tasks import spark_tasks
 
         actor = self._guard.admit("change", branch, actor=actor)
         done = optimize(
             self._repository,
             branch=branch,
             engine=engine,
-            spark=spark,
+            run_on_spark=spark_tasks(spark),
             progress=progress,
             actor=actor,
             message=message,
@@ -546,7 +549,7 @@ class Graph(ChangeReads):
         >>> og.init("memory://docs-indexes", schema="node City { name: String @key }").indexes()
         []
         """
-        from omnigraph.store.parts import list_indexes
+        from omnigraph.store.tables.table_parts import list_indexes
 
         snapshot = self._snapshot(branch, at)
         found = []

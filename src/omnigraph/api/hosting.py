@@ -18,7 +18,7 @@ from omnigraph.store.location import Location
 if TYPE_CHECKING:
     from omnigraph.lang.schema import Schema
     from omnigraph.policy.bundle import PolicyBundle
-    from omnigraph.write.mapping_document import Document, Way
+    from omnigraph.sources.mapping.document import Document, Way
 
 GRAPH_ID = re.compile(r"[a-zA-Z0-9-]{1,64}\Z")
 RESERVED_IDS = frozenset({"policies"})
@@ -73,7 +73,7 @@ class GraphSource:
         if self.schema is None:
             return False
         from omnigraph.api.entry import init
-        from omnigraph.write.mapping_document import read_text
+        from omnigraph.sources.mapping.document import read_text
 
         try:
             init(self.uri, read_text(self.schema, options or {}), storage_options=options).close()
@@ -145,7 +145,7 @@ def _found(path: Path) -> GraphSource:
 
 
 def _read(path: str | Path, options: Mapping[str, str]) -> tuple[Document, str]:
-    from omnigraph.write.mapping_document import read_document
+    from omnigraph.sources.mapping.document import read_document
 
     if _local(path) is not None:
         return read_document(path, options)

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from omnigraph.api.commits import Commit, by_type_name
+from omnigraph.engine.engine_choice import check_engine, wants_spark
 from omnigraph.errors import InvalidInput, NotFound, ResourceLimit
-from omnigraph.pipeline.engines import Engine, check_engine, wants_spark
+from omnigraph.load.load_request import LoadRequest, Rejects
+from omnigraph.rules.load_mode import LOAD_MODES, LoadMode
 
 if TYPE_CHECKING:
     from omnigraph.api.access import Guard
     from omnigraph.graph.publish import Receipt as Done
     from omnigraph.graph.repository import Repository, WriteRequest
-    from omnigraph.write.input import Reject, Rejecting
-    from omnigraph.write.load import LoadOutcome
+    from omnigraph.load.load import LoadOutcome
+    from omnigraph.sources.row_batch import Reject, Rejecting
 
-LoadMode: TypeAlias = Literal["append", "merge", "overwrite"]
-# Where rejected records go: a file of JSON lines, `REJECTS` in a folder, or whoever wants to be told.
-Rejects: TypeAlias = str | Path | Callable[[Mapping[str, Any]], None]
 
 REJECTS = "rejects.ndjson"
-MODES: tuple[LoadMode, ...] = ("append", "merge", "overwrite")
 # From here on the ten seconds that Spark takes to start are worth it.
 SPARK_BYTES = 256 << 20
 
@@ -82,38 +80,12 @@ class LoadReceipt:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class LoadRequest:
-    """A load as it was asked for."""
-
-    source: Any
-    mode: LoadMode
-    branch: str
-    create_from: str | None = None
-    engine: Engine = "auto"
-    rejects: Rejects | None = None
-    permissive: bool = False
-    message: str | None = None
-    if_commit: str | None = None
-    idempotency_key: str | None = None
-    actor: str | None = None
-    progress: Callable[[str, int], None] | None = None
-    spark: Any = None
-    dry_run: bool = False
-    mapping: Any = None
-
-    @property
-    def base(self) -> str:
-        """The branch whose rows the load meets. A dry run makes no branch, and tries where it would come from."""
-        return self.branch if self.create_from is None or not self.dry_run else self.create_from
-
-
 def run_load(repository: Repository, request: LoadRequest, guard: Guard) -> LoadReceipt:
     """Read the whole input, check everything, commit once; when anything fails nothing is visible.
 
     A branch that was made for the load stays also when the load then fails.
     """
-    from omnigraph.write.load import LoadOutcome
+    from omnigraph.load.load import LoadOutcome
 
     check_load(request)
     missing = request.branch.strip() not in repository.branches()
@@ -166,9 +138,9 @@ def _sources_named() -> Iterator[None]:
 def _load_here(
     repository: Repository, request: LoadRequest, outcome: LoadOutcome, take: Rejecting | None
 ) -> Done | None:
-    from omnigraph.write.load import prepare_load
-    from omnigraph.write.sources import open_source
-    from omnigraph.write.spool import Spool
+    from omnigraph.load.load import prepare_load
+    from omnigraph.load.spool import Spool
+    from omnigraph.sources.readers import open_source
 
     catalog = repository.snapshot(request.base).catalog
     batches = open_source(
@@ -189,7 +161,7 @@ def _load_here(
 def _load_on_spark(
     repository: Repository, request: LoadRequest, outcome: LoadOutcome, take: Rejecting | None
 ) -> Done | None:
-    from omnigraph.api.spark_loads import load_on_spark
+    from omnigraph.spark.engine.spark_load import load_on_spark
 
     # Also a dry run has an intent, which keeps cleanup away from the keys that it sets down.
     write = _write_request(request, f"{request.source}\0{request.mapping}", bulk=True)
@@ -198,8 +170,8 @@ def _load_on_spark(
 
 def _wants_spark(repository: Repository, request: LoadRequest, size: int | None) -> bool:
     """Whether the load is one for Spark: asked for, of what Spark alone can read, or of many bytes in files."""
-    from omnigraph.api.spark_loads import is_spark_source
-    from omnigraph.write.splits import can_split
+    from omnigraph.sources.splits import can_split
+    from omnigraph.spark.engine.spark_load import is_spark_source
 
     files = can_split(request.source)
     spark_alone = is_spark_source(request.source)
@@ -223,7 +195,7 @@ def _mapped(repository: Repository, request: LoadRequest) -> LoadRequest:
     """The request with its mapping read, and with the source that it leads to."""
     if request.mapping is None:
         return request
-    from omnigraph.write.mapping import read_mapping
+    from omnigraph.sources.mapping.mapping import read_mapping
 
     catalog = repository.snapshot(request.base).catalog
     mapping = read_mapping(request.mapping, catalog, repository.objects.options)
@@ -235,7 +207,7 @@ def _input_bytes(repository: Repository, request: LoadRequest) -> int | None:
 
     Asking a store costs a request, which is not worth it where nothing depends on the answer.
     """
-    from omnigraph.write.splits import can_split, input_bytes
+    from omnigraph.sources.splits import can_split, input_bytes
 
     if not can_split(request.source):
         return None
@@ -265,8 +237,8 @@ def _write_request(request: LoadRequest, content: str, *, bulk: bool) -> WriteRe
 def check_load(request: LoadRequest) -> None:
     """Refuse an engine and a mode that do not exist, and rejects that could not be written."""
     check_engine(request.engine)
-    if request.mode not in MODES:
-        raise InvalidInput(f"unknown load mode '{request.mode}'", hint=f"one of {', '.join(MODES)}")
+    if request.mode not in LOAD_MODES:
+        raise InvalidInput(f"unknown load mode '{request.mode}'", hint=f"one of {', '.join(LOAD_MODES)}")
     _check_rejects(request.rejects)
 
 

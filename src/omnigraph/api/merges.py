@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from omnigraph.api.commits import Commit, by_type_name
 from omnigraph.errors import Conflict, InvalidInput, OmnigraphError
-from omnigraph.graph.branches import stored_name
+from omnigraph.graph.branch_names import stored_name
 
 if TYPE_CHECKING:
     from omnigraph.api.access import Guard
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
-    from omnigraph.write.merging import MergeOutcome
+    from omnigraph.merge.prepare_merge import MergeOutcome
 
 # A side, or by the id of a conflict a side or {"value": ...}.
 Resolve: TypeAlias = str | Mapping[str, Any] | None
@@ -58,8 +58,8 @@ def run_merge(
 ) -> Merged:
     """Merge a branch into another; delete it afterwards if that is wanted, allowed, and it has not moved on."""
     from omnigraph.graph.repository import WriteRequest
-    from omnigraph.write.merge_conflicts import Resolutions
-    from omnigraph.write.merging import MergeOutcome, prepare_merge
+    from omnigraph.merge.conflicts import Resolutions
+    from omnigraph.merge.prepare_merge import MergeOutcome, prepare_merge
 
     source, into = stored_name(source), stored_name(request.into)
     if source == into:
@@ -99,8 +99,8 @@ def run_merge(
 def run_revert(repository: Repository, commit_id: str, request: MergeRequest, guard: Guard) -> Merged:
     """Undo one commit with a new one; what it did to the schema, for those who may change that."""
     from omnigraph.graph.repository import WriteRequest
-    from omnigraph.write.merge_conflicts import Resolutions
-    from omnigraph.write.merging import MergeOutcome, prepare_revert
+    from omnigraph.merge.conflicts import Resolutions
+    from omnigraph.merge.prepare_merge import MergeOutcome, prepare_revert
 
     resolutions = Resolutions.of(request.resolve)
     undone = repository.snapshot(request.into, commit_id)

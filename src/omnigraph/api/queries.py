@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.pipeline.engines import Engine, wants_spark
+from omnigraph.engine.engine_choice import Engine, wants_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from omnigraph.engine.bindings import Bindings
+    from omnigraph.engine.parameters import Bindings
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.lang import ir
@@ -36,8 +36,8 @@ def spark_frame(
     spark: Any = None,
 ) -> Any:
     """The rows of a read as a DataFrame of Spark. `spark` is a session, the address of a master, or neither."""
-    from omnigraph.pipeline.session import session_for
-    from omnigraph.read.on_spark import Place, read_on_spark
+    from omnigraph.spark.engine.spark_query import Place, read_on_spark
+    from omnigraph.spark.session import session_for
 
     is_for_spark("spark", repository, snapshot, query)
     reading = replace(reader.session(snapshot), bindings=bindings)
@@ -54,6 +54,6 @@ def spark_rows(
     spark: Any = None,
 ) -> pa.Table:
     """The same rows, collected, with the Arrow types that every engine gives."""
-    from omnigraph.read.on_spark import collect
+    from omnigraph.spark.engine.spark_query import collect
 
     return collect(spark_frame(repository, reader, snapshot, query, bindings, spark), query)

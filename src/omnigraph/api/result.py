@@ -54,7 +54,7 @@ class Result:
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows as dicts of JSON values, keys in the order of the projection."""
-        from omnigraph.catalog.json_rows import json_values
+        from omnigraph.catalog.row_json import json_values
 
         names = self.columns
         columns = [json_values(self.table.column(place), type_) for place, type_ in enumerate(self.types)]

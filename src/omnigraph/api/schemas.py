@@ -13,9 +13,9 @@ from omnigraph.errors import OmnigraphError
 if TYPE_CHECKING:
     from omnigraph.api.access import Guard
     from omnigraph.catalog.catalog import Catalog
-    from omnigraph.catalog.steps import Plan
+    from omnigraph.catalog.migration.steps import Plan
     from omnigraph.graph.repository import Repository
-    from omnigraph.write.schema_apply import SchemaChange
+    from omnigraph.schema.apply_schema import SchemaChange
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class SchemaView:
         False
         """
         from omnigraph.graph.repository import WriteRequest
-        from omnigraph.write.schema_apply import SchemaOutcome, prepare_schema
+        from omnigraph.schema.apply_schema import SchemaOutcome, prepare_schema
 
         actor = self._guard.admit("schema_apply", target=branch, actor=actor)
         change = read_change(text, allow_data_loss, backfill)
@@ -144,8 +144,8 @@ class SchemaView:
 def read_change(text: str | Path, allow_data_loss: bool, backfill: Mapping[str, Any] | None) -> SchemaChange:
     """The change that is asked for: a schema from a text, or from the file that it names."""
     from omnigraph.api.files import read_schema
-    from omnigraph.lang.compile import load_schema
-    from omnigraph.write.schema_apply import SchemaChange
+    from omnigraph.lang.gq.compile import load_schema
+    from omnigraph.schema.apply_schema import SchemaChange
 
     source, name = read_schema(text)
     return SchemaChange(load_schema(source, name), source, allow_data_loss, dict(backfill or {}))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
-from omnigraph.lang.check import check_query
-from omnigraph.lang.query_parser import parse_queries
+from omnigraph.lang.gq.check import check_query
+from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.source import LanguageError, Source
 from omnigraph.lang.types import MAPPINGS, Scalar
 from omnigraph.store.location import Location
-from omnigraph.store.objects import ObjectStore
+from omnigraph.store.objects.objects import ObjectStore
 
 if TYPE_CHECKING:
     from omnigraph.lang.schema import Schema

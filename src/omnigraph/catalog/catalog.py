@@ -13,9 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from omnigraph.catalog.identity import Identities, PropertyIdentity, TypeIdentity, first_identities
-from omnigraph.catalog.renames import AnyType
-from omnigraph.catalog.shape import schema_hash, sha256_name
-from omnigraph.catalog.wire import (
+from omnigraph.catalog.migration.renames import AnyType
+from omnigraph.catalog.serialization import (
     Json,
     decode_annotation,
     decode_constraint,
@@ -24,6 +23,7 @@ from omnigraph.catalog.wire import (
     encode_constraint,
     encode_type,
 )
+from omnigraph.catalog.shape import schema_hash, sha256_name
 from omnigraph.errors import NotFound, StorageError, UnsupportedFormat
 from omnigraph.lang.schema import (
     Cardinality,

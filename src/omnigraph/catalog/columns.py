@@ -22,6 +22,8 @@ from omnigraph.lang.types import INT_RANGES, MAPPINGS, PropType, Scalar
 
 BLOB_DATA = "data"
 BLOB_URI = "uri"
+# The endpoints of an edge: as records and mutations name them, and as columns name them.
+ENDPOINTS = {"from": "src", "to": "dst"}
 
 _FORMATS = {Scalar.DATE: "date", Scalar.DATETIME: "date-time"}
 
@@ -56,6 +58,14 @@ def arrow_field(column: Column, *, physical: bool = False) -> pa.Field:
 def arrow_schema(table: Table, *, physical: bool = False) -> pa.Schema:
     """The Arrow schema of a table: ``id``, for edges ``src`` and ``dst``, then properties by name."""
     return pa.schema([arrow_field(column, physical=physical) for column in table.columns])
+
+
+def logical_schema(table: Table) -> pa.Schema:
+    """The Arrow schema of rows before validation, by logical column; every field is nullable.
+
+    Validation reports missing required values with their place in the input, which Arrow could not.
+    """
+    return pa.schema([item.with_nullable(True) for item in arrow_schema(table)])
 
 
 def spark_type(prop_type: PropType) -> str:

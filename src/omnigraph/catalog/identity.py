@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from omnigraph.catalog.renames import AnyType, Matching, all_types
+from omnigraph.catalog.migration.renames import AnyType, Matching, all_types
 from omnigraph.lang.schema import Schema, TypeKind
 
 FIRST_ID = 1

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from omnigraph.catalog.migration.renames import AnyType, all_types
 from omnigraph.catalog.notation import constraint_name
-from omnigraph.catalog.renames import AnyType, all_types
 from omnigraph.catalog.shape import annotation_keys, canonical_type, constraint_keys
-from omnigraph.lang.schema import Annotation, Check, Constraint, EdgeType, NodeType, Property, Range, Schema
-from omnigraph.lang.schema_ast import Annotation as AnnotationDecl
-from omnigraph.lang.schema_ast import (
+from omnigraph.lang.pg.schema_ast import Annotation as AnnotationDecl
+from omnigraph.lang.pg.schema_ast import (
     BodyConstraint,
     Bounds,
     CardDecl,
@@ -21,7 +20,8 @@ from omnigraph.lang.schema_ast import (
     PropertyDecl,
     SchemaFile,
 )
-from omnigraph.lang.schema_print import member_text, print_schema
+from omnigraph.lang.pg.schema_printer import member_text, print_schema
+from omnigraph.lang.schema import Annotation, Check, Constraint, EdgeType, NodeType, Property, Range, Schema
 
 
 def schema_text(schema: Schema) -> str:
@@ -31,7 +31,7 @@ def schema_text(schema: Schema) -> str:
     description an inherited property has. Inherited properties are left to the interfaces, and rename hints,
     which are no part of a schema, are left out.
 
-    >>> from omnigraph.lang.compile import load_schema
+    >>> from omnigraph.lang.gq.compile import load_schema
     >>> print(schema_text(load_schema("edge E: A -> A  node A { b: I32? @index a: enum(y, x) }")), end="")
     node A {
       a: enum(x, y)

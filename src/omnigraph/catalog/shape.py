@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from omnigraph.catalog.wire import Json, encode_annotation, encode_constraint, encode_type
+from omnigraph.catalog.serialization import Json, encode_annotation, encode_constraint, encode_type
 from omnigraph.lang.schema import (
     Annotation,
     Check,

@@ -14,7 +14,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.identity import PropertyIdentity, TypeIdentity
-from omnigraph.catalog.renames import AnyType, TypeName, all_types
+from omnigraph.catalog.migration.renames import AnyType, TypeName, all_types
 from omnigraph.lang.schema import Property, TypeKind
 
 T = TypeVar("T")

@@ -53,7 +53,7 @@ def _value(words: list[str], option: str) -> str | None:
 def _branches(uri: str) -> list[str]:
     from omnigraph.graph.repository import Repository
     from omnigraph.store.location import Location
-    from omnigraph.store.options import s3_options
+    from omnigraph.store.storage_options import s3_options
 
     options = None if Location.parse(uri).is_local else s3_options(os.environ)
     with closing(Repository.open(uri, mode="r", options=options)) as repository:
@@ -61,11 +61,11 @@ def _branches(uri: str) -> list[str]:
 
 
 def _served_branches(named: str, graph: str | None) -> list[str]:
-    from omnigraph.cli.addresses import Scope
-    from omnigraph.cli.config import config_path, read_config
-    from omnigraph.cli.credentials import token_for
-    from omnigraph.cli.served import choose_graph
-    from omnigraph.cli.servers import find_server
+    from omnigraph.cli.served_graph import choose_graph
+    from omnigraph.cli.settings.addresses import Scope
+    from omnigraph.cli.settings.config import config_path, read_config
+    from omnigraph.cli.settings.credentials import token_for
+    from omnigraph.cli.settings.servers import find_server
     from omnigraph.client.entry import connect
 
     # Warnings about the settings are for commands; between the words of one they would only be in the way.

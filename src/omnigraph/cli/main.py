@@ -11,38 +11,38 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from omnigraph.cli.alias import alias
-from omnigraph.cli.blob import blob_commands
-from omnigraph.cli.branch import branch_commands
-from omnigraph.cli.changes import change_commands
-from omnigraph.cli.cleanup import cleanup
-from omnigraph.cli.commit import commit_commands
-from omnigraph.cli.diff import diff
-from omnigraph.cli.embed import embed
-from omnigraph.cli.explain import explain
-from omnigraph.cli.export import export
-from omnigraph.cli.fmt import fmt
-from omnigraph.cli.get import get
-from omnigraph.cli.graphs import graph_commands
-from omnigraph.cli.init import init
-from omnigraph.cli.lint import lint
-from omnigraph.cli.load import ingest, load
-from omnigraph.cli.login import login, logout
-from omnigraph.cli.mutate import mutate
-from omnigraph.cli.optimize import optimize
+from omnigraph.cli.commands.alias import alias
+from omnigraph.cli.commands.blob import blob_commands
+from omnigraph.cli.commands.branch import branch_commands
+from omnigraph.cli.commands.changes import change_commands
+from omnigraph.cli.commands.cleanup import cleanup
+from omnigraph.cli.commands.commit import commit_commands
+from omnigraph.cli.commands.diff import diff
+from omnigraph.cli.commands.embed import embed
+from omnigraph.cli.commands.explain import explain
+from omnigraph.cli.commands.export import export
+from omnigraph.cli.commands.fmt import fmt
+from omnigraph.cli.commands.get import get
+from omnigraph.cli.commands.graphs import graph_commands
+from omnigraph.cli.commands.init import init
+from omnigraph.cli.commands.lint import lint
+from omnigraph.cli.commands.load import ingest, load
+from omnigraph.cli.commands.login import login, logout
+from omnigraph.cli.commands.mutate import mutate
+from omnigraph.cli.commands.optimize import optimize
+from omnigraph.cli.commands.policy import policy_commands
+from omnigraph.cli.commands.profile import profile_commands
+from omnigraph.cli.commands.queries import query_commands
+from omnigraph.cli.commands.query import query
+from omnigraph.cli.commands.repair import repair
+from omnigraph.cli.commands.revert import revert
+from omnigraph.cli.commands.schema import schema_commands
+from omnigraph.cli.commands.serve import serve
+from omnigraph.cli.commands.snapshot import snapshot
+from omnigraph.cli.commands.version import print_version_and_exit, version
 from omnigraph.cli.options import GlobalOptions, capability, refuse_options
-from omnigraph.cli.policy import policy_commands
-from omnigraph.cli.profile import profile_commands
-from omnigraph.cli.queries import query_commands
-from omnigraph.cli.query import query
-from omnigraph.cli.repair import repair
-from omnigraph.cli.revert import revert
-from omnigraph.cli.schema import schema_commands
 from omnigraph.cli.scope import SHARED
-from omnigraph.cli.serve import serve
 from omnigraph.cli.shell import CommandLine
-from omnigraph.cli.snapshot import snapshot
-from omnigraph.cli.version import print_version_and_exit, version
 
 app = typer.Typer(
     name="omnigraph",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import typer
 
-from omnigraph.cli.output import complain, say_json
+from omnigraph.cli.render.output import complain, say_json
 from omnigraph.errors import PreconditionFailed
 
 # A lost precondition is nobody's mistake: scripts tell it from a failure by this code.

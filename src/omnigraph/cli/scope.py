@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from omnigraph.cli.addresses import NO_GRAPH, Scope, find_scope
-from omnigraph.cli.config import config_of
-from omnigraph.cli.mishaps import told_interruption, told_place
 from omnigraph.cli.options import (
     CLUSTERED,
     WITH_ACTOR,
@@ -24,7 +21,10 @@ from omnigraph.cli.options import (
     not_direct,
     refuse_options,
 )
-from omnigraph.cli.output import result_stream, warn
+from omnigraph.cli.render.output import result_stream, warn
+from omnigraph.cli.settings.addresses import NO_GRAPH, Scope, find_scope
+from omnigraph.cli.settings.config import config_of
+from omnigraph.cli.storage_errors import told_interruption, told_place
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -148,9 +148,9 @@ def resolve(ctx: typer.Context, uri: str | None) -> Target:
 
 def served_target(ctx: typer.Context, command: str, scope: Scope) -> Target:
     """The graph that a scope means on its server, with the token that the operator has for it."""
-    from omnigraph.cli.credentials import token_for
-    from omnigraph.cli.served import choose_graph
-    from omnigraph.cli.servers import find_server
+    from omnigraph.cli.served_graph import choose_graph
+    from omnigraph.cli.settings.credentials import token_for
+    from omnigraph.cli.settings.servers import find_server
 
     server = find_server(config_of(ctx), scope.value)
     token = token_for(server, os.environ)
@@ -212,7 +212,7 @@ def _connected(place: Served, mode: Mode, durability: Durability) -> Iterator[Gr
 
 
 def _clustered(ctx: typer.Context, command: str, scope: Scope, chosen: GlobalOptions) -> Target:
-    from omnigraph.cli.clusters import find_source, read_cluster
+    from omnigraph.cli.settings.clusters import find_source, read_cluster
 
     if command not in CLUSTERED:
         direct = capability(command) == "direct"
@@ -228,7 +228,7 @@ def _clustered(ctx: typer.Context, command: str, scope: Scope, chosen: GlobalOpt
 
 def _stored(command: str, uri: str, chosen: GlobalOptions) -> Target:
     from omnigraph.store.location import Location
-    from omnigraph.store.options import s3_options
+    from omnigraph.store.storage_options import s3_options
 
     try:
         location = Location.parse(uri)

@@ -12,7 +12,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from omnigraph.cli.output import complain, complain_of_defect, warn
+from omnigraph.cli.render.output import complain, complain_of_defect, warn
 from omnigraph.errors import InvalidInput, OmnigraphError
 
 FAILURE = 1

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from omnigraph.api.blobs import Blob, BlobPlace
-from omnigraph.api.wire import SNAPSHOT_ID
 from omnigraph.client.entry import PATIENCE, check_token, graph_url
-from omnigraph.client.failures import garbled
+from omnigraph.client.request_errors import garbled
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, StorageError
+from omnigraph.protocol.codec import SNAPSHOT_ID
 
 if TYPE_CHECKING:
     import httpx

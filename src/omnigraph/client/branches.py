@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from omnigraph.api.branches import Branches
 from omnigraph.api.commits import At, Branch
 from omnigraph.api.merges import Merged, Resolve
-from omnigraph.api.wire import decode, plain
-from omnigraph.client.states import segment, state_of
-from omnigraph.graph.texts import require_text
+from omnigraph.client.request_names import segment, state_of
+from omnigraph.graph.argument_checks import require_text
+from omnigraph.protocol.codec import decode, plain
 
 if TYPE_CHECKING:
-    from omnigraph.client.acting import Acting
+    from omnigraph.client.server_decisions import Acting
     from omnigraph.client.transport import Transport
 
 

@@ -15,17 +15,17 @@ from omnigraph.api.baselines import write_lines
 from omnigraph.api.change_reads import ChangeReads
 from omnigraph.api.changes import Change, ChangeFilter, Diff, Kind, Op, State, check_state, outline
 from omnigraph.api.commits import Commit, by_type_name, id_of
-from omnigraph.api.wire import decode, decode_snapshot
-from omnigraph.client.states import filter_of, lines_of, lines_to_end, moment, segment
+from omnigraph.client.request_names import filter_of, lines_of, lines_to_end, moment, segment
 from omnigraph.errors import StorageError
-from omnigraph.graph.texts import require_text
+from omnigraph.graph.argument_checks import require_text
+from omnigraph.protocol.codec import decode, decode_snapshot
 
 if TYPE_CHECKING:
+    from omnigraph.changes.baseline import Baseline
+    from omnigraph.changes.change_pages import ChangePage
+    from omnigraph.changes.feed import FeedPage
     from omnigraph.client.transport import Transport
     from omnigraph.graph.snapshot import Snapshot
-    from omnigraph.read.baseline import Baseline
-    from omnigraph.read.change_pages import ChangePage
-    from omnigraph.read.feed import FeedPage
 
 
 class RemoteChangeReads(ChangeReads):
@@ -67,7 +67,7 @@ class RemoteChangeReads(ChangeReads):
         page_token: str | None = None,
     ) -> ChangePage:
         """What a commit changed, a page of it; see `Graph.changes`."""
-        from omnigraph.read.change_pages import ChangePage
+        from omnigraph.changes.change_pages import ChangePage
 
         params = {**filter_of(kinds, types, ops), "limit": limit, "page_token": page_token}
         path = f"/commits/{segment(id_of(commit_id))}/changes"
@@ -87,7 +87,7 @@ class RemoteChangeReads(ChangeReads):
         ops: Sequence[Op] | None = None,
     ) -> FeedPage:
         """The changes of a branch, commit by commit; see `Graph.feed`."""
-        from omnigraph.read.feed import FeedPage
+        from omnigraph.changes.feed import FeedPage
 
         params = {
             **filter_of(kinds, types, ops),
@@ -196,7 +196,7 @@ class _BaselineLines:
     @property
     def found(self) -> Baseline:
         """The commit that was written out, and the cursor; without them the rest is worth nothing."""
-        from omnigraph.read.baseline import Baseline
+        from omnigraph.changes.baseline import Baseline
 
         last = self._last.splitlines()[-1:]
         said = _document(last[0]) if last else None

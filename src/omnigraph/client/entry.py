@@ -65,8 +65,8 @@ def connect(
 
 def list_graphs(url: str, token: str | None = None, timeout: float | None = PATIENCE) -> list[ServedGraph]:
     """The graphs that a server has, by id, for those who may list them."""
-    from omnigraph.api.wire import decode
     from omnigraph.client.transport import Transport
+    from omnigraph.protocol.codec import decode
 
     transport = Transport(check_url(url), check_token(token), check_timeout(timeout))
     try:
@@ -115,7 +115,7 @@ def check_timeout(timeout: float | None) -> float | None:
 
 def graph_url(url: str, graph: str) -> str:
     """The address of a graph on a server."""
-    from omnigraph.client.states import segment
+    from omnigraph.client.request_names import segment
 
     return f"{check_url(url)}/graphs/{segment(graph)}"
 

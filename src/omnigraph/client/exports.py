@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from omnigraph.api.exports import ExportRequest, check_export, folder_of, write_one
-from omnigraph.client.acting import refuse_spark
-from omnigraph.client.states import lines_to_end, place_of
+from omnigraph.client.request_names import lines_to_end, place_of
+from omnigraph.client.server_decisions import refuse_spark
 from omnigraph.errors import StorageError
 
 if TYPE_CHECKING:
     from omnigraph.client.transport import Transport
-    from omnigraph.read.export_folder import ExportFolder
-    from omnigraph.store.options import StorageOptions
+    from omnigraph.read.export.export_folder import ExportFolder
+    from omnigraph.store.storage_options import StorageOptions
 
 _PIECE: Final = 1 << 20
 _INCOMPLETE = "the archive that the server sent is not a complete export"
@@ -43,7 +43,7 @@ def fetch_export(transport: Transport, request: ExportRequest, options: StorageO
 def _fetch_many(
     transport: Transport, request: ExportRequest, target: str, body: dict[str, Any], options: StorageOptions
 ) -> int:
-    from omnigraph.read.export_folder import ExportFolder
+    from omnigraph.read.export.export_folder import ExportFolder
     from omnigraph.store.location import Location
 
     def prepare() -> ExportFolder:
@@ -57,7 +57,7 @@ def _fetch_many(
 
 def _unpack(chunks: Iterator[bytes], folder: ExportFolder) -> int:
     """Write the files of an archive to a folder, and its mark when all are there."""
-    from omnigraph.read.export_folder import MARKER
+    from omnigraph.read.export.export_folder import MARKER
 
     names: list[str] = []
     report: dict[str, Any] | None = None
@@ -85,7 +85,7 @@ def _unpack(chunks: Iterator[bytes], folder: ExportFolder) -> int:
 
 def _members(chunks: Iterator[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
     """The files of an archive, in order, each to be read before the next; anything else in it is refused."""
-    from omnigraph.read.export_folder import is_export_file
+    from omnigraph.read.export.export_folder import is_export_file
 
     reader = cast(IO[bytes], _Reader(chunks))
     with tarfile.open(fileobj=reader, mode="r|", bufsize=_PIECE) as archive:

@@ -24,19 +24,21 @@ from omnigraph.api.commits import (
 from omnigraph.api.exports import ExportFormat, ExportRequest
 from omnigraph.api.files import read_query
 from omnigraph.api.graph import Graph, check_retention
-from omnigraph.api.loads import LoadMode, LoadReceipt, LoadRequest, Rejects
+from omnigraph.api.loads import LoadReceipt
 from omnigraph.api.merges import Merged, Resolve
 from omnigraph.api.result import Result
-from omnigraph.api.wire import decode, decode_snapshot, plain
-from omnigraph.client.acting import Acting, refuse_spark
 from omnigraph.client.branches import RemoteBranches
 from omnigraph.client.changes import RemoteChangeReads
+from omnigraph.client.request_names import condition, params_of, place_of, segment
 from omnigraph.client.schemas import RemoteSchemaView
-from omnigraph.client.states import condition, params_of, place_of, segment
-from omnigraph.client.stored import QueryEntry, StoredCalls
+from omnigraph.client.server_decisions import Acting, refuse_spark
+from omnigraph.client.stored_query_calls import QueryEntry, StoredCalls
 from omnigraph.client.transport import ROWS, Transport, rows_of
-from omnigraph.graph.texts import check_text, require_text
-from omnigraph.pipeline.engines import Engine
+from omnigraph.engine.engine_choice import Engine
+from omnigraph.graph.argument_checks import check_text, require_text
+from omnigraph.load.load_request import LoadRequest, Rejects
+from omnigraph.protocol.codec import decode, decode_snapshot, plain
+from omnigraph.rules.load_mode import LoadMode
 
 if TYPE_CHECKING:
     from omnigraph.graph.snapshot import Snapshot
@@ -143,8 +145,8 @@ class RemoteGraph(RemoteChangeReads, Graph):
         spark: Any = None,
     ) -> Any:
         """The rows of a read as a DataFrame of Spark. They have come from the server when this returns."""
-        from omnigraph.pipeline.result_frame import result_frame
-        from omnigraph.pipeline.session import session_for
+        from omnigraph.spark.engine.result_frame import result_frame
+        from omnigraph.spark.session import session_for
 
         found = self.query(source, params, name=name, branch=branch, at=at)
         return result_frame(session_for(spark), found.table, found.types)

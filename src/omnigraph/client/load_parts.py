@@ -9,17 +9,17 @@ from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from omnigraph.api.spark_loads import is_spark_source
-from omnigraph.api.upload_lines import BATCHES, ROWS, STREAM, TABLE, TYPED_ROWS, write_lines
-from omnigraph.client.forms import Part
+from omnigraph.client.multipart_body import Part
 from omnigraph.errors import InvalidInput, StorageError
-from omnigraph.store.options import StorageOptions
-from omnigraph.write.frames import TypedRows, table_of
-from omnigraph.write.input_files import InputFile, bytes_of, list_files, list_tables
-from omnigraph.write.mapping_document import read_document
-from omnigraph.write.records import BATCH_ROWS
-from omnigraph.write.sources import list_records
-from omnigraph.write.type_mapping import FORMATS, Format
+from omnigraph.protocol.upload_lines import BATCHES, ROWS, STREAM, TABLE, TYPED_ROWS, write_lines
+from omnigraph.sources.dataframes import TypedRows, table_of
+from omnigraph.sources.graph_records import BATCH_ROWS
+from omnigraph.sources.input_files import InputFile, bytes_of, list_files, list_tables
+from omnigraph.sources.mapping.document import read_document
+from omnigraph.sources.mapping.type_mapping import FORMATS, Format
+from omnigraph.sources.readers import list_records
+from omnigraph.spark.engine.spark_load import is_spark_source
+from omnigraph.store.storage_options import StorageOptions
 
 RECORDS: Final = "records"
 MAPPING: Final = "mapping"

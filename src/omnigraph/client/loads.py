@@ -7,19 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from omnigraph.api.loads import LoadReceipt, LoadRequest, RejectedRecords, check_load
-from omnigraph.api.upload_lines import read_lines
-from omnigraph.api.wire import decode, decode_error, decode_snapshot
-from omnigraph.client.acting import refuse_spark
-from omnigraph.client.failures import garbled
+from omnigraph.api.loads import LoadReceipt, RejectedRecords, check_load
+from omnigraph.client.request_errors import garbled
+from omnigraph.client.server_decisions import refuse_spark
 from omnigraph.client.transport import Transport, understanding
 from omnigraph.errors import InvalidInput, OmnigraphError
+from omnigraph.load.load_request import LoadRequest
+from omnigraph.protocol.codec import decode, decode_error, decode_snapshot
+from omnigraph.protocol.upload_lines import read_lines
 
 if TYPE_CHECKING:
     import httpx
 
-    from omnigraph.client.forms import Part
-    from omnigraph.store.options import StorageOptions
+    from omnigraph.client.multipart_body import Part
+    from omnigraph.store.storage_options import StorageOptions
 
 PATH: Final = "/load/files"
 
@@ -31,7 +32,7 @@ def send_load(
 
     `options` are how to reach files that are in a store. `progress` is told how many bytes have been sent so far.
     """
-    from omnigraph.client.forms import Form
+    from omnigraph.client.multipart_body import Form
 
     check_load(request)
     refuse_spark(request.engine, request.spark)
@@ -75,8 +76,8 @@ def _parts(transport: Transport, request: LoadRequest, options: StorageOptions) 
 
 def _explain(transport: Transport, request: LoadRequest, options: StorageOptions) -> NoReturn:
     """Say what is wrong with a source, as it would be said where the graph is: that takes the schema."""
-    from omnigraph.write.mapping import read_mapping
-    from omnigraph.write.sources import open_source
+    from omnigraph.sources.mapping.mapping import read_mapping
+    from omnigraph.sources.readers import open_source
 
     branch = request.create_from or request.branch
     catalog = transport.call("GET", "/snapshot", decode_snapshot, params={"branch": branch}).catalog

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.commits import At, Commit
 from omnigraph.api.schemas import SchemaApplied, SchemaView, read_change
-from omnigraph.api.wire import decode, plain
-from omnigraph.client.states import place_of, state_of
-from omnigraph.graph.texts import require_text
-from omnigraph.write.expression import Expression
+from omnigraph.client.request_names import place_of, state_of
+from omnigraph.graph.argument_checks import require_text
+from omnigraph.protocol.codec import decode, plain
+from omnigraph.schema.expression import Expression
 
 if TYPE_CHECKING:
-    from omnigraph.catalog.steps import Plan
-    from omnigraph.client.acting import Acting
+    from omnigraph.catalog.migration.steps import Plan
+    from omnigraph.client.server_decisions import Acting
     from omnigraph.client.transport import Transport
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import httpx
 
-from omnigraph.api.wire import ARROW, EXACT, read_result
-from omnigraph.client.failures import broken, garbled, refusal, unreachable
+from omnigraph.client.request_errors import broken, garbled, refusal, unreachable
 from omnigraph.errors import InvalidInput, OmnigraphError
+from omnigraph.protocol.codec import ARROW, EXACT, read_result
 
 if TYPE_CHECKING:
     from omnigraph.api.result import Result

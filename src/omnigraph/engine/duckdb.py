@@ -24,8 +24,16 @@ import pyarrow as pa
 from sqlglot import exp
 
 from omnigraph.engine.deadline import interrupting
-from omnigraph.engine.tail import Key, Matched, Projected, Tail, TailColumn, Take, used_columns
-from omnigraph.engine.tail_sql import ROW, TABLE, WEIGHT, column_name, tail_query
+from omnigraph.engine.projection.projection import (
+    Key,
+    Matched,
+    Projected,
+    Tail,
+    TailColumn,
+    Take,
+    used_columns,
+)
+from omnigraph.engine.projection.sql_projection import ROW, TABLE, WEIGHT, column_name, tail_query
 from omnigraph.errors import InvalidInput, ResourceLimit, StorageError
 
 ArrowInput: TypeAlias = pa.Table | pa.RecordBatchReader

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import NoReturn, TypeAlias
 
-from omnigraph.engine.arrow_eval import RowRef, matches
-from omnigraph.engine.bindings import Bindings
-from omnigraph.engine.exact import FLIPPED, constant_value, fitting, narrow
+from omnigraph.engine.arrow_expressions import RowRef, matches
+from omnigraph.engine.exact_numbers import FLIPPED, constant_value, fitting, narrow
+from omnigraph.engine.parameters import Bindings
 from omnigraph.lang import ir
 from omnigraph.lang.temporal import MAX_MILLIS, MIN_MILLIS, days_of, format_date, format_datetime
 from omnigraph.lang.types import FLOATS, INT_RANGES, Scalar

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from omnigraph.errors import NotFound
 from omnigraph.lang.temporal import parse_datetime
-from omnigraph.store.manifest import Manifest, View
-from omnigraph.store.records import CommitRecord
+from omnigraph.store.manifest.manifest import Manifest, View
+from omnigraph.store.manifest.records import CommitRecord
 
 GetCommit: TypeAlias = Callable[[str], CommitRecord]
 

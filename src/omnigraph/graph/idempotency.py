@@ -12,9 +12,9 @@ import json
 from dataclasses import dataclass
 
 from omnigraph.errors import Conflict
-from omnigraph.store.manifest_files import new_id
-from omnigraph.store.objects import ObjectStore
-from omnigraph.store.records import HeadRecord, encode_body
+from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.records import HeadRecord, encode_body
+from omnigraph.store.objects.objects import ObjectStore
 
 PREFIX = "__idempotency/"
 

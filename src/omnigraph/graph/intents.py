@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from omnigraph.errors import Conflict, NotFound, OmnigraphError, RecoveryRequired
-from omnigraph.graph.plan import Plan
-from omnigraph.store.counting import carried
-from omnigraph.store.objects import ObjectStore
-from omnigraph.store.records import encode_body
+from omnigraph.graph.write_plan import Plan
+from omnigraph.store.manifest.records import encode_body
+from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.request_counts import carried
 
 PREFIX = "__recovery/"
 LEASE_SECONDS = 30.0

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from omnigraph.errors import Conflict, NotFound, OmnigraphError, OutcomeUnknown, PreconditionFailed
-from omnigraph.graph.plan import Plan
-from omnigraph.store.manifest import Change, Manifest, Superseded, Uncertain, View
-from omnigraph.store.records import CommitRecord, HeadRecord, RecoveryRecord, TablePin
+from omnigraph.graph.write_plan import Plan
+from omnigraph.store.manifest.manifest import Change, Manifest, Superseded, Uncertain, View
+from omnigraph.store.manifest.records import CommitRecord, HeadRecord, RecoveryRecord, TablePin
 
 # A lost swap means that somebody else got on, so many attempts only ever happen under heavy contention.
 MAX_ATTEMPTS = 200

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from omnigraph.errors import Conflict, NotFound, PreconditionFailed
 from omnigraph.graph.intents import Intent, Intents
-from omnigraph.graph.plan import Plan
 from omnigraph.graph.publish import Contended, PrepareAgain, now_micros, pause, publish
-from omnigraph.store.manifest import Change, Manifest, Superseded, Uncertain
-from omnigraph.store.records import RecoveryOutcome, RecoveryRecord
+from omnigraph.graph.write_plan import Plan
+from omnigraph.store.manifest.manifest import Change, Manifest, Superseded, Uncertain
+from omnigraph.store.manifest.records import RecoveryOutcome, RecoveryRecord
 
 RECOVERY_ACTOR = "omnigraph:recovery"
 # What was done by an operation whose intent cannot be read.

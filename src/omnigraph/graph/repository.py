@@ -23,7 +23,8 @@ from omnigraph.errors import (
     PermissionDenied,
     RecoveryRequired,
 )
-from omnigraph.graph.branches import (
+from omnigraph.graph.argument_checks import check_text, require_text
+from omnigraph.graph.branch_names import (
     MAIN,
     check_branch_name,
     check_movable,
@@ -31,11 +32,11 @@ from omnigraph.graph.branches import (
     no_branch,
     stored_name,
 )
-from omnigraph.graph.format import CURRENT, FLOOR, MIGRATIONS, Step, check_format, pending_migrations
+from omnigraph.graph.format_version import CURRENT, FLOOR, MIGRATIONS, Step, check_format, pending_migrations
 from omnigraph.graph.history import GetCommit, commit_at, distances, first_parents, get_commit, merge_base
 from omnigraph.graph.idempotency import claim_key
 from omnigraph.graph.intents import HELD, Intent, Intents, OwnedIntent, Owner, hold_intent, this_process
-from omnigraph.graph.opening import (
+from omnigraph.graph.open_storage import (
     check_free,
     check_one_of,
     check_process,
@@ -43,22 +44,17 @@ from omnigraph.graph.opening import (
     open_manifest,
     settle_init,
 )
-from omnigraph.graph.plan import OperationClass, Plan
 from omnigraph.graph.publish import PrepareAgain, Receipt, check_expected_head, now_micros, pause, publish
 from omnigraph.graph.recovery import give_up, heal, settle
 from omnigraph.graph.snapshot import Snapshot, reclaimed
-from omnigraph.graph.texts import check_text, require_text
 from omnigraph.graph.transaction import Transaction, schema_row
-from omnigraph.graph.turns import Turns
+from omnigraph.graph.write_plan import OperationClass, Plan
+from omnigraph.graph.write_queue import Turns
 from omnigraph.lang.temporal import last_micros_of
-from omnigraph.store.counting import carried
-from omnigraph.store.lance_io import LanceRoot
 from omnigraph.store.location import Location
-from omnigraph.store.manifest import Change, Manifest, Superseded, Uncertain, View
-from omnigraph.store.manifest_files import new_id
-from omnigraph.store.objects import ObjectStore
-from omnigraph.store.options import StorageOptions
-from omnigraph.store.records import (
+from omnigraph.store.manifest.manifest import Change, Manifest, Superseded, Uncertain, View
+from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.records import (
     GENESIS_SEQUENCE,
     BranchEntry,
     CommitRecord,
@@ -67,8 +63,12 @@ from omnigraph.store.records import (
     Registry,
     TablePin,
 )
+from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.request_counts import carried
+from omnigraph.store.storage_options import StorageOptions
 from omnigraph.store.sync import Durability
-from omnigraph.store.tables import Tables
+from omnigraph.store.tables.lance_io import LanceRoot
+from omnigraph.store.tables.tables import Tables
 
 Mode: TypeAlias = Literal["rw", "r"]
 At: TypeAlias = str | datetime | Snapshot | None

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.errors import NotFound
-from omnigraph.store.records import CommitRecord, TablePin
-from omnigraph.store.tables import Tables
+from omnigraph.store.manifest.records import CommitRecord, TablePin
+from omnigraph.store.tables.tables import Tables
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.errors import Conflict
-from omnigraph.graph.plan import OperationClass, Plan, TableWrite
 from omnigraph.graph.snapshot import Snapshot
-from omnigraph.store.manifest_files import new_id
-from omnigraph.store.records import CommitRecord, HeadRecord, TablePin
-from omnigraph.store.tables import StagedTable
+from omnigraph.graph.write_plan import OperationClass, Plan, TableWrite
+from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.records import CommitRecord, HeadRecord, TablePin
+from omnigraph.store.tables.tables import StagedTable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,12 +14,14 @@ from typing import Any
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError, PermissionDenied, StorageError
-from omnigraph.graph import idempotency, intents, scratch
+from omnigraph.graph import idempotency, intents, scratch_files
 from omnigraph.graph.intents import Intent
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.retention import Lineage, Retention, micros, parse_duration, retained_commits
-from omnigraph.store.files import (
+from omnigraph.store.manifest.manifest import View
+from omnigraph.store.manifest.records import CommitRecord, HeadRecord
+from omnigraph.store.tables.table_files import (
     BATCH,
     TABLE_FOLDERS,
     NeededFiles,
@@ -28,9 +30,7 @@ from omnigraph.store.files import (
     TableListing,
     epoch_micros,
 )
-from omnigraph.store.manifest import View
-from omnigraph.store.records import CommitRecord, HeadRecord
-from omnigraph.store.tables import EMPTY_VERSION
+from omnigraph.store.tables.tables import EMPTY_VERSION
 
 # How long what nothing refers to is left alone. A write without an intent must publish within this time of having
 # staged its first file.
@@ -362,16 +362,16 @@ class _Cleanup:
         # The horizon is before the beginning of every bulk write that is still on its way.
         doomed += [
             item.key
-            for item in self._objects.list(scratch.PREFIX.rstrip("/"))
+            for item in self._objects.list(scratch_files.PREFIX.rstrip("/"))
             if epoch_micros(item.last_modified) < self._horizon
         ]
         if self._confirm:
             # Removing a file makes its folder young.
-            folders = scratch.old_folders(self._objects.location, self._horizon)
+            folders = scratch_files.old_folders(self._objects.location, self._horizon)
             for start in range(0, len(doomed), BATCH):
                 self._objects.delete_many(doomed[start : start + BATCH])
             for folder in folders:
-                scratch.remove_folder(folder)
+                scratch_files.remove_folder(folder)
         return len(doomed)
 
 

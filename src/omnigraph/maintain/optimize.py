@@ -12,17 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.catalog.catalog import Catalog, Table
+from omnigraph.engine.engine_choice import Engine, RunTasks
 from omnigraph.errors import Conflict, OmnigraphError
-from omnigraph.graph.branches import MAIN
-from omnigraph.graph.plan import OperationClass
+from omnigraph.graph.branch_names import MAIN
+from omnigraph.graph.progress import Progress
 from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.transaction import Transaction
+from omnigraph.graph.write_plan import OperationClass
 from omnigraph.lang.schema import Index, Key, Unique
 from omnigraph.lang.types import Scalar
-from omnigraph.maintain.engines import Progress, Workshop
-from omnigraph.maintain.upkeep import Indexing, Rewriting, TableUpkeep
-from omnigraph.pipeline.engines import Engine
-from omnigraph.store.records import CommitRecord
+from omnigraph.maintain.table_upkeep import Indexing, Rewriting, TableUpkeep
+from omnigraph.maintain.task_runner import TaskRunner
+from omnigraph.store.manifest.records import CommitRecord
 
 KIND = "BTREE"
 FAILED, BUSY = "Failed", "Busy"
@@ -83,7 +84,7 @@ def optimize(
     *,
     branch: str = MAIN,
     engine: Engine = "auto",
-    spark: Any = None,
+    run_on_spark: RunTasks | None = None,
     progress: Progress | None = None,
     actor: str | None = None,
     message: str | None = None,
@@ -93,7 +94,7 @@ def optimize(
     A type that fails, or that others do not stop changing, is reported and does not stop the others. What of a
     type was done counts even if an index could not be built.
     """
-    work = _Optimize(Workshop(repository, engine, spark, progress))
+    work = _Optimize(TaskRunner(repository, engine, run_on_spark, progress))
     request = WriteRequest("optimize", actor=actor, message=message, bulk=True)
     try:
         done = repository.write(branch, request, work.prepare)
@@ -130,8 +131,8 @@ class _Seen:
 
 
 class _Optimize:
-    def __init__(self, workshop: Workshop) -> None:
-        self._workshop = workshop
+    def __init__(self, runner: TaskRunner) -> None:
+        self._runner = runner
         self._seen: dict[str, _Seen] = {}
         self._works: list[_Work] = []
 
@@ -162,7 +163,7 @@ class _Optimize:
             except OmnigraphError as error:
                 work.fail(error)
         pieces = [item for _, item in wanted]
-        made = self._workshop.do("compact", pieces, sum(item.nbytes for item in pieces))
+        made = self._runner.run("compact", pieces, sum(item.nbytes for item in pieces))
         for (work, item), text in zip(wanted, made, strict=True):
             if isinstance(text, OmnigraphError):
                 work.fail(text)
@@ -192,7 +193,7 @@ class _Optimize:
             except OmnigraphError as error:
                 work.pending.update(dict.fromkeys(names, error.message))
         pieces = [item for _, item in wanted]
-        made = self._workshop.do("index", pieces, sum(_BYTES_PER_ENTRY * item.rows for item in pieces))
+        made = self._runner.run("index", pieces, sum(_BYTES_PER_ENTRY * item.rows for item in pieces))
         for (work, item), segment in zip(wanted, made, strict=True):
             if isinstance(segment, OmnigraphError):
                 work.pending[_logical(work.table, item.column)] = segment.message

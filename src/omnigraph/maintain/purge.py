@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from omnigraph.errors import NotFound
 from omnigraph.graph.intents import Intent
 from omnigraph.graph.repository import Repository
-from omnigraph.store.files import NeededFiles, TableFile, TableFiles
-from omnigraph.store.lance_io import version_file
-from omnigraph.store.manifest import View
-from omnigraph.store.tables import EMPTY_VERSION
+from omnigraph.store.manifest.manifest import View
+from omnigraph.store.tables.lance_io import version_file
+from omnigraph.store.tables.table_files import NeededFiles, TableFile, TableFiles
+from omnigraph.store.tables.tables import EMPTY_VERSION
 
 
 @dataclass(frozen=True, slots=True)

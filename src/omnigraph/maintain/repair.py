@@ -12,10 +12,10 @@ from typing import Any, Literal, TypeAlias
 
 from omnigraph.errors import RecoveryRequired
 from omnigraph.graph.intents import PREFIX, Intent
-from omnigraph.graph.plan import Plan, TableWrite
 from omnigraph.graph.recovery import UNKNOWN
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot
+from omnigraph.graph.write_plan import Plan, TableWrite
 
 Classification: TypeAlias = Literal[
     "no_drift", "verified_maintenance", "verified_write", "incomplete", "unverifiable"

@@ -15,10 +15,10 @@ from functools import partial
 from itertools import combinations
 
 from omnigraph.errors import InvalidInput
-from omnigraph.graph.branches import MAIN
+from omnigraph.graph.branch_names import MAIN
 from omnigraph.graph.history import GetCommit, get_commit, merge_base
-from omnigraph.store.manifest import Manifest, View
-from omnigraph.store.records import CommitRecord, HeadRecord
+from omnigraph.store.manifest.manifest import Manifest, View
+from omnigraph.store.manifest.records import CommitRecord, HeadRecord
 
 _DURATION = re.compile(r"([0-9]+)\s*([smhdw]?)")
 _UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from omnigraph.catalog.catalog import Catalog, Table
-from omnigraph.catalog.images import ENDS
-from omnigraph.catalog.json_rows import json_values
+from omnigraph.catalog.entity_images import ENDS
+from omnigraph.catalog.row_json import json_values
 from omnigraph.errors import NotFound
 from omnigraph.lang.source import did_you_mean
 from omnigraph.read.session import ReadSession

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from omnigraph.engine.memory.table_columns import Frame
 from omnigraph.engine.pushdown import push_down
 from omnigraph.lang import ir
 from omnigraph.lang.ir_text import render_expr, render_predicate
-from omnigraph.read.frames import Frame
 from omnigraph.read.match import declare_types
 from omnigraph.read.plan import Check, Maybe, Plan, PlannedStep, Purpose, Scan, Walk, Without
 from omnigraph.read.project import choose_tail, whole_tail
@@ -117,7 +117,7 @@ def _tail(session: ReadSession, plan: Plan) -> Iterator[str]:
 def _sql(session: ReadSession, plan: Plan) -> str:
     """The tail as the SQL that an engine of that language runs."""
     # The SQL library is only needed for looking at it.
-    from omnigraph.engine.tail_sql import tail_query
+    from omnigraph.engine.projection.sql_projection import tail_query
 
     declare_types(session, plan.steps)
     return tail_query(*whole_tail(session, plan.query)).sql("duckdb")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from omnigraph.catalog.catalog import table_key
-from omnigraph.engine.arrow_eval import matches
+from omnigraph.engine.arrow_expressions import matches
 from omnigraph.engine.csr import (
     connected,
     connecting_edges,
@@ -18,10 +18,10 @@ from omnigraph.engine.csr import (
     expand_unique,
 )
 from omnigraph.engine.deadline import check_deadline
-from omnigraph.engine.reach import reach, reachable
+from omnigraph.engine.memory.table_columns import Ordinals
+from omnigraph.engine.reachability import reach, reachable
 from omnigraph.lang import ir
-from omnigraph.read.bound import OUTER_ROW, Bound, merge_equal
-from omnigraph.read.frames import Ordinals
+from omnigraph.read.binding_rows import OUTER_ROW, Bound, merge_equal
 from omnigraph.read.plan import Check, Maybe, PlannedStep, Purpose, Scan, Walk, Without
 from omnigraph.read.select import satisfies, select_rows
 from omnigraph.read.session import BoundRows, ReadSession, all_of, no_rows

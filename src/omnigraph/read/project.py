@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.columns import arrow_type
-from omnigraph.engine import tail_arrow
 from omnigraph.engine.deadline import check_deadline
-from omnigraph.engine.tail import Matched, Projected, Tail, TailColumn, Take, used_columns
-from omnigraph.engine.tail_plan import plan_tail
+from omnigraph.engine.memory.table_columns import indices
+from omnigraph.engine.projection import arrow_projection
+from omnigraph.engine.projection.projection import Matched, Projected, Tail, TailColumn, Take, used_columns
+from omnigraph.engine.projection.projection_plan import plan_tail
 from omnigraph.lang import ir
-from omnigraph.read.bound import Bound
-from omnigraph.read.frames import indices
+from omnigraph.read.binding_rows import Bound
 from omnigraph.read.plan import Plan
 from omnigraph.read.ranking import Scores, score_rows
 from omnigraph.read.session import BoundRows, ReadSession, no_rows
@@ -37,7 +37,7 @@ def choose_tail(session: ReadSession, num_rows: int) -> str:
 
 def _engine(name: str) -> RunTail:
     if name == "arrow":
-        return tail_arrow.run_tail
+        return arrow_projection.run_tail
     # Most reads never need it, and importing it is most of a small program's start.
     from omnigraph.engine import duckdb
 

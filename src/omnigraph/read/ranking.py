@@ -8,16 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.engine.fusion import fuse
-from omnigraph.engine.sorting import order_rows
-from omnigraph.engine.tail_plan import is_descending
-from omnigraph.engine.vectors import nearest_distances
+from omnigraph.engine.memory.table_columns import Ordinals
+from omnigraph.engine.projection.projection_plan import is_descending
+from omnigraph.engine.projection.sorting import order_rows
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
-from omnigraph.read.bound import Bound
-from omnigraph.read.frames import Ordinals
-from omnigraph.read.searching import TextSearch
+from omnigraph.read.binding_rows import Bound
 from omnigraph.read.session import ReadSession
+from omnigraph.search.rank_fusion import fuse
+from omnigraph.search.text_search import TextSearch
+from omnigraph.search.vector_distance import nearest_distances
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,16 @@ from collections import OrderedDict
 
 import pyarrow as pa
 
-from omnigraph.engine.bindings import Bindings
-from omnigraph.engine.embedding import Embedder
+from omnigraph.engine.memory.memory_cache import Cache, CacheStats, Memory
+from omnigraph.engine.memory.row_lookups import CachedIds
+from omnigraph.engine.parameters import Bindings
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang import ir
-from omnigraph.read.cache import Cache, CacheStats, Memory
 from omnigraph.read.explain import explain_plan
-from omnigraph.read.lookups import CachedIds
 from omnigraph.read.plan import Plan
 from omnigraph.read.query import plan_on, run_read
 from omnigraph.read.session import ReadSession, Settings, SnapshotTables
+from omnigraph.search.embedding import Embedder
 
 _KEPT_PLANS = 512
 _MEMORY_SHARE = 4

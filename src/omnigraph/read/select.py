@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from omnigraph.catalog.keys import NodeKey, derive_id
-from omnigraph.engine.arrow_eval import matches
-from omnigraph.engine.exact import constant_value, fitting
+from omnigraph.engine.arrow_expressions import matches
+from omnigraph.engine.exact_numbers import constant_value, fitting
+from omnigraph.engine.memory.table_columns import Frame, Ordinals
 from omnigraph.engine.pushdown import push_down
 from omnigraph.lang import ir
 from omnigraph.lang.types import FLOATS
-from omnigraph.read.frames import Frame, Ordinals
 from omnigraph.read.references import has_search, properties_of
 from omnigraph.read.session import FrameRows, ReadSession, SomeRows, all_of, no_rows
 

@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog, table_key
-from omnigraph.engine.arrow_eval import RowRef, Rows, evaluate
-from omnigraph.engine.bindings import Bindings
-from omnigraph.engine.embedding import Embedder
+from omnigraph.engine.arrow_expressions import RowRef, Rows, evaluate
+from omnigraph.engine.memory.memory_cache import Cache
+from omnigraph.engine.memory.table_columns import Frame, Ordinals
+from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang import ir
 from omnigraph.lang.schema import EdgeType
-from omnigraph.read.bound import Bound
-from omnigraph.read.cache import Cache
-from omnigraph.read.frames import Frame, Ordinals
-from omnigraph.read.searching import TextSearch
+from omnigraph.read.binding_rows import Bound
 from omnigraph.read.topology import ExpandMode, Topology
+from omnigraph.search.embedding import Embedder
+from omnigraph.search.text_search import TextSearch
 
 
 @dataclass(frozen=True, slots=True)

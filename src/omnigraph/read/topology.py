@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import table_key
 from omnigraph.engine.csr import Adjacency, undirected
+from omnigraph.engine.memory.memory_cache import Cache
+from omnigraph.engine.memory.table_columns import Frame, Ordinals, one_array
 from omnigraph.errors import StorageError
 from omnigraph.lang.ir import Direction
 from omnigraph.lang.schema import EdgeType
-from omnigraph.read.cache import Cache
-from omnigraph.read.frames import Frame, Ordinals, one_array
-from omnigraph.store.lance_io import quote_string
-from omnigraph.store.parts import Part
+from omnigraph.store.tables.lance_io import quote_string
+from omnigraph.store.tables.table_parts import Part
 
 ExpandMode: TypeAlias = Literal["csr", "index"]
 

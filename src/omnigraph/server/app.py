@@ -18,9 +18,19 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from omnigraph import __version__
-from omnigraph.api.wire import EXACT, encode_error
 from omnigraph.errors import OmnigraphError
-from omnigraph.server import (
+from omnigraph.protocol.codec import EXACT, encode_error
+from omnigraph.server.hosted_graphs import Hosted
+from omnigraph.server.http.admission import Admission
+from omnigraph.server.http.capacity import SOON_SECONDS, Capacity
+from omnigraph.server.http.error_responses import CODES, failure, http_failure, shown
+from omnigraph.server.http.middleware import Observed
+from omnigraph.server.http.request_context import accepts
+from omnigraph.server.http.routing import tell_successor
+from omnigraph.server.http.streaming import SLOTS, Streams
+from omnigraph.server.logs import LOGGER
+from omnigraph.server.metrics import Metrics
+from omnigraph.server.routes import (
     blobs,
     branches,
     diffs,
@@ -32,19 +42,9 @@ from omnigraph.server import (
     maintenance,
     reads,
     service,
-    stored,
+    stored_queries,
     writes,
 )
-from omnigraph.server.admission import Admission
-from omnigraph.server.capacity import SOON_SECONDS, Capacity
-from omnigraph.server.failures import CODES, failure, http_failure, shown
-from omnigraph.server.hosting import Hosted
-from omnigraph.server.logs import LOGGER
-from omnigraph.server.metrics import Metrics
-from omnigraph.server.observing import Observed
-from omnigraph.server.pipes import SLOTS, Streams
-from omnigraph.server.requests import accepts
-from omnigraph.server.routing import tell_successor
 
 _MODULES = (
     service,
@@ -56,7 +56,7 @@ _MODULES = (
     branches,
     history,
     diffs,
-    stored,
+    stored_queries,
     exports,
     export_files,
     maintenance,

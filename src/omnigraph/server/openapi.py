@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from omnigraph.server.app import create_app
-from omnigraph.server.hosting import Hosted
-from omnigraph.server.identity import Identities
+from omnigraph.server.hosted_graphs import Hosted
+from omnigraph.server.http.authentication import Identities
 
 
 def write_document(path: Path) -> None:

@@ -1,0 +1,59 @@
+"""Query texts, parsed and checked once per schema."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import InvalidInput
+from omnigraph.lang.gq.check import check_query
+from omnigraph.lang.gq.query_parser import parse_queries
+from omnigraph.lang.source import Source, did_you_mean
+
+if TYPE_CHECKING:
+    from omnigraph.catalog.catalog import Catalog
+    from omnigraph.lang import ir
+    from omnigraph.lang.schema import Schema
+
+_KEPT = 512
+
+
+class CheckedQueries:
+    """Remembers checked queries. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[str, str, str | None], ir.CheckedQuery] = OrderedDict()
+
+    def get(self, text: str, name: str | None, catalog: Catalog) -> ir.CheckedQuery:
+        """The query of a text, by name when it holds several."""
+        key = (catalog.fingerprint, text, name)
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+                return found
+        checked = _check(text, name, catalog.schema)
+        with self._lock:
+            self._known[key] = checked
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        return checked
+
+
+def _check(text: str, name: str | None, schema: Schema) -> ir.CheckedQuery:
+    source = Source(text, "<query>")
+    queries = parse_queries(source).queries
+    if not queries:
+        raise InvalidInput("the text holds no query")
+    if name is None:
+        if len(queries) > 1:
+            names = ", ".join(item.name for item in queries)
+            raise InvalidInput(f"the text holds several queries: {names}", hint="choose one by name")
+        return check_query(queries[0], schema, source)
+    chosen = next((item for item in queries if item.name == name), None)
+    if chosen is None:
+        tail = did_you_mean(name, [item.name for item in queries])
+        raise InvalidInput(f"no query is called `{name}`{tail}")
+    return check_query(chosen, schema, source)

@@ -1,0 +1,1 @@
+"""Migration plans between two schemas."""

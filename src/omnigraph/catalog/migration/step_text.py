@@ -1,0 +1,73 @@
+"""Migration steps for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from omnigraph.catalog.codes import CODES
+from omnigraph.catalog.migration.steps import (
+    AddConstraint,
+    AddProperty,
+    AddType,
+    DropProperty,
+    DropType,
+    ExtendEnum,
+    Plan,
+    RenameProperty,
+    RenameType,
+    Step,
+    UnsupportedChange,
+    UpdatePropertyMetadata,
+    UpdateTypeMetadata,
+)
+from omnigraph.catalog.notation import annotation_text, constraint_text, plan_type_text
+from omnigraph.lang.schema import Annotation, TypeKind
+
+
+def render_plan(plan: Plan) -> str:
+    """One line a step, each after ``- ``; no steps are said in words."""
+    return "\n".join(f"- {step_text(step)}" for step in plan.steps) or "no schema changes"
+
+
+def step_text(step: Step) -> str:
+    """A step in one line.
+
+    >>> step_text(AddType("node", "Person"))
+    "add node type 'Person'"
+    """
+    match step:
+        case AddType(kind, name):
+            return f"add {_type_noun(kind)} '{name}'"
+        case RenameType(kind, old, new):
+            return f"rename {_type_noun(kind)} '{old}' -> '{new}'"
+        case AddProperty(kind, owner, name, prop_type, backfill):
+            suffix = " with backfill" if backfill else ""
+            return f"add property '{owner}.{name}' ({plan_type_text(prop_type)}) on {kind} '{owner}'{suffix}"
+        case RenameProperty(kind, owner, old, new):
+            return f"rename property '{owner}.{old}' -> '{owner}.{new}' on {kind} '{owner}'"
+        case AddConstraint(kind, owner, constraint):
+            return f"add constraint {constraint_text(constraint)} on {kind} '{owner}'"
+        case ExtendEnum(kind, owner, name, values):
+            added = ", ".join(f"+{value}" for value in values)
+            return f"extend enum '{owner}.{name}' ({added}) on {kind} '{owner}'"
+        case UpdateTypeMetadata(kind, name, annotations):
+            return f"update metadata on {kind} '{name}' ({_metadata(annotations)})"
+        case UpdatePropertyMetadata(kind, owner, name, annotations):
+            return (
+                f"update metadata on property '{owner}.{name}' of {kind} '{owner}' ({_metadata(annotations)})"
+            )
+        case DropType(kind, name, mode):
+            return f"drop {_type_noun(kind)} '{name}' ({mode} mode)"
+        case DropProperty(kind, owner, name, mode):
+            return f"drop property '{owner}.{name}' of {kind} '{owner}' ({mode} mode)"
+        case UnsupportedChange(entity, reason, code):
+            tier = "" if code is None else f" [{code}, {CODES[code].tier}]"
+            return f"unsupported change on {entity}{tier}: {reason}"
+
+
+def _type_noun(kind: TypeKind) -> str:
+    return f"{kind} type"
+
+
+def _metadata(annotations: Iterable[Annotation]) -> str:
+    return ", ".join(annotation_text(item) for item in annotations) or "none"

@@ -1,0 +1,1 @@
+"""What changed: diffs, the change feed, cursors and baselines."""

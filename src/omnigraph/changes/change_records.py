@@ -1,0 +1,158 @@
+"""Changes as others see them: what happened to one entity, which commit caused it, and which ones are wanted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+
+from omnigraph.errors import InvalidInput
+from omnigraph.lang.source import did_you_mean
+
+if TYPE_CHECKING:
+    from omnigraph.store.manifest.records import CommitRecord
+
+Kind: TypeAlias = Literal["node", "edge"]
+Op: TypeAlias = Literal["insert", "update", "delete"]
+# {"properties": {…}}, and for an edge {"endpoints": {"from": …, "to": …}} as well; JSON values.
+Image: TypeAlias = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened to one node or edge: an insert has only an `after`, a delete only a `before`.
+
+    `changed` names the properties that an update changed, for an edge ``from`` and ``to`` among them. `type_id`
+    outlives a rename of the type, and is another after the type was dropped and declared again.
+    """
+
+    kind: Kind
+    type_name: str
+    type_id: str
+    id: str
+    op: Op
+    before: Image | None = None
+    after: Image | None = None
+    changed: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        found: dict[str, Any] = {
+            "kind": self.kind,
+            "type": {"id": self.type_id, "name": self.type_name},
+            "id": self.id,
+            "op": self.op,
+        }
+        if self.before is not None:
+            found["before"] = self.before
+        if self.after is not None:
+            found["after"] = self.after
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """The commit that changes came with. `authored_at` counts microseconds since 1970."""
+
+    graph_commit_id: str
+    parent_commit_id: str | None
+    merged_parent_commit_id: str | None
+    authored_branch: str
+    actor_id: str | None
+    authored_at: int
+
+    @classmethod
+    def of(cls, commit: CommitRecord) -> Cause:
+        """The cause that a commit is."""
+        return cls(
+            commit.id, commit.parent, commit.merged_parent, commit.branch, commit.actor, commit.created_at
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form; what there is none of is left out."""
+        found = {
+            "graph_commit_id": self.graph_commit_id,
+            "parent_commit_id": self.parent_commit_id,
+            "merged_parent_commit_id": self.merged_parent_commit_id,
+            "authored_branch": self.authored_branch,
+            "actor_id": self.actor_id,
+            "authored_at": self.authored_at,
+        }
+        return {key: value for key, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A commit and its changes, or on a page some of them."""
+
+    cause: Cause
+    changes: tuple[Change, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {"cause": self.cause.to_json(), "changes": [change.to_json() for change in self.changes]}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFilter:
+    """Which changes are wanted; an empty part wants everything. Each part is sorted and without repeats."""
+
+    kinds: tuple[Kind, ...] = ()
+    types: tuple[str, ...] = ()
+    ops: tuple[Op, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        kinds: Iterable[Kind] | None = None,
+        types: Iterable[str] | None = None,
+        ops: Iterable[Op] | None = None,
+    ) -> ChangeFilter:
+        """The filter of what was asked for, or `InvalidInput` for a kind or an operation that there is none of.
+
+        >>> ChangeFilter.of(ops=["update", "insert", "update"])
+        ChangeFilter(kinds=(), types=(), ops=('insert', 'update'))
+        """
+        found = {"kinds": _listed(kinds), "types": _listed(types), "ops": _listed(ops)}
+        for part, known in (("kinds", get_args(Kind)), ("ops", get_args(Op))):
+            for name in found[part]:
+                if name not in known:
+                    raise InvalidInput(f"unknown {part[:-1]} '{name}'", hint=f"one of {', '.join(known)}")
+        return cls(**found)
+
+    def check_types(self, known: Iterable[str]) -> None:
+        """Refuse the name of a type that is none of these."""
+        names = sorted(set(known))
+        for name in self.types:
+            if name not in names:
+                raise InvalidInput(f"unknown type '{name}'{did_you_mean(name, names)}")
+
+    def wants_table(self, kind: str, names: Sequence[str]) -> bool:
+        """Whether changes of a type are wanted, by any of the names that it has."""
+        return (not self.kinds or kind in self.kinds) and (
+            not self.types or any(name in self.types for name in names)
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """A short text that is equal for equal filters."""
+        parts = [self.kinds, self.types, self.ops]
+        return sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+EVERYTHING: Final = ChangeFilter()
+
+
+def _listed(names: Iterable[Any] | None) -> tuple[Any, ...]:
+    if names is None:
+        return ()
+    if isinstance(names, str):
+        raise InvalidInput(f"a list of names is needed, not the text '{names}'")
+    found = tuple(sorted(set(names)))
+    if not found:
+        raise InvalidInput(
+            "an empty list of names would find nothing", hint="leave it out to find everything"
+        )
+    return found

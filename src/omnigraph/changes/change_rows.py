@@ -1,0 +1,169 @@
+"""Changes as columns: a row a change, with the values before and after as texts of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.catalog import Column, Table
+from omnigraph.catalog.entity_images import ENDS
+from omnigraph.catalog.row_json import json_values
+from omnigraph.changes.change_records import Op
+from omnigraph.changes.diff import OPS, TypeDiff
+from omnigraph.engine.diff.column_equality import Bools
+from omnigraph.engine.diff.table_diff import DELETE, INSERT, ChangeBatch
+from omnigraph.lang.temporal import days_of
+from omnigraph.lang.types import PropType, Scalar
+from omnigraph.read.export.record_lines import json_texts
+from omnigraph.store.manifest.records import CommitRecord
+
+_TEXT = pa.large_string()
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """A type that an export has as numbers and an image of a change as text."""
+
+    stored: pa.DataType
+    unit: str
+    a_day: int
+    ending: str
+
+    def texts(self, values: pa.Array) -> pa.Array | None:
+        """The texts of JSON, unless some value is outside of the years 1 to 9999."""
+        numbers = pc.fill_null(values.cast(self.stored), 0).to_numpy().astype(np.int64)
+        first, behind = days_of(date.min) * self.a_day, (days_of(date.max) + 1) * self.a_day
+        if ((numbers < first) | (numbers >= behind)).any():
+            return None
+        spelled = pa.array(np.datetime_as_string(numbers.astype(f"datetime64[{self.unit}]")), _TEXT)
+        before, after, between = (pa.scalar(mark, _TEXT) for mark in ('"', f'{self.ending}"', ""))
+        texts = pc.binary_join_element_wise(before, spelled, after, between)
+        return pc.if_else(values.is_valid(), texts, None)
+
+
+_MOMENTS: Final = {
+    Scalar.DATE: _Moments(pa.int32(), "D", 1, ""),
+    Scalar.DATETIME: _Moments(pa.int64(), "ms", 86_400_000, "Z"),
+}
+
+
+def read_change_rows(
+    diff: TypeDiff,
+    commit: CommitRecord,
+    ops: tuple[Op, ...],
+    part: tuple[int, int] | None,
+    schema: pa.Schema,
+) -> Iterator[pa.RecordBatch]:
+    """The changes of a type, or of a share of its ids, in the columns and types of a schema; `commit` made them.
+
+    Texts are those that ``json`` makes of the images of a `Change`, without spaces.
+    """
+    if not diff.possible.intersection(ops or OPS.values()):
+        return
+    wanted = [number for number, op in OPS.items() if not ops or op in ops]
+    for batch in diff.rows.batches(part=part):
+        kept = np.isin(batch.ops, wanted)
+        if kept.any():
+            yield _encode(diff, commit, batch if kept.all() else batch.filter(kept), schema)
+
+
+def _encode(diff: TypeDiff, commit: CommitRecord, batch: ChangeBatch, schema: pa.Schema) -> pa.RecordBatch:
+    constants = _constants(diff, commit)
+    arrays = []
+    for column in schema:
+        match column.name:
+            case "id":
+                found = batch.ids
+            case "op":
+                found = pa.array([OPS[number] for number in sorted(OPS)]).take(
+                    pa.array(np.searchsorted(sorted(OPS), batch.ops))
+                )
+            case "before":
+                found = _image_texts(diff, diff.before, batch.before, batch.ops != INSERT)
+            case "after":
+                found = _image_texts(diff, diff.after, batch.after, batch.ops != DELETE)
+            case "changed":
+                found = _changed_names(diff, batch)
+            case name:
+                found = pa.repeat(pa.scalar(constants[name], column.type), len(batch))
+        arrays.append(found.cast(column.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _constants(diff: TypeDiff, commit: CommitRecord) -> Mapping[str, Any]:
+    """What is the same for all changes that one commit made to one type."""
+    return {
+        "commit_id": commit.id,
+        "parent_id": commit.parent,
+        "branch": commit.branch,
+        "actor": commit.actor,
+        "committed_at": commit.created_at,
+        "commit_sequence": commit.sequence,
+        "kind": diff.kind,
+        "type": diff.table.name,
+        "type_id": diff.type_id,
+    }
+
+
+def _image_texts(diff: TypeDiff, table: Table | None, rows: pa.Table, there: Bools) -> pa.Array:
+    """The images that one side has, null where there is none."""
+    if table is None or not there.any():
+        return pa.nulls(len(there), _TEXT)
+    columns = {column.physical: column for column in table.columns if column.physical != "id"}
+    ends = [columns.pop(name) for name in ENDS if name in columns]
+    pieces = ['{"properties":{', *_members(diff, rows, list(columns.values())), "}"]
+    if ends:
+        pieces += [',"endpoints":{', *_members(diff, rows, ends), "}"]
+    joined = pc.binary_join_element_wise(
+        *(pa.scalar(piece, _TEXT) if isinstance(piece, str) else piece for piece in (*pieces, "}", ""))
+    )
+    if isinstance(joined, pa.Scalar):
+        joined = pa.repeat(joined, len(there))
+    return joined if there.all() else pc.if_else(pa.array(there), joined, None)
+
+
+def _members(diff: TypeDiff, rows: pa.Table, columns: list[Column]) -> Iterator[str | pa.Array]:
+    comma = ""
+    for column in columns:
+        yield f"{comma}{json.dumps(diff.names[column.physical], ensure_ascii=False)}:"
+        texts = _value_texts(rows[column.physical].combine_chunks(), column.type)
+        yield pc.fill_null(texts, "null") if texts.null_count else texts
+        comma = ","
+
+
+def _value_texts(values: pa.Array, prop_type: PropType) -> pa.Array:
+    moments = _MOMENTS.get(prop_type.scalar)
+    if moments is None:
+        return json_texts(values, prop_type)
+    if not prop_type.is_list:
+        texts = moments.texts(values)
+        if texts is not None:
+            return texts
+    spelled = json_values(values, prop_type)
+    return pa.array(
+        [None if item is None else json.dumps(item, separators=(",", ":")) for item in spelled], _TEXT
+    )
+
+
+def _changed_names(diff: TypeDiff, batch: ChangeBatch) -> pa.Array:
+    """The names of what an update changed, none for the others."""
+    updated = (batch.ops != INSERT) & (batch.ops != DELETE)
+    flags: dict[str, Bools] = {}
+    for column, name in diff.names.items():
+        if column in batch.changed:
+            found = batch.changed[column] & updated
+            # Two properties that had one name at different times are one here.
+            flags[name] = flags[name] | found if name in flags else found
+    if not flags:
+        return pa.repeat(pa.scalar([], pa.list_(pa.string())), len(batch))
+    matrix = np.array(list(flags.values())).T
+    offsets = np.concatenate([[0], np.cumsum(matrix.sum(axis=1))])
+    names = pa.array(list(flags), pa.string()).take(pa.array(np.nonzero(matrix)[1]))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names)

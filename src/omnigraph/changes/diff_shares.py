@@ -1,0 +1,114 @@
+"""The difference of two states cut into shares, which processes read that know nothing but their share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from omnigraph.catalog.catalog import Table
+from omnigraph.changes.change_records import ChangeFilter, Op
+from omnigraph.changes.change_rows import read_change_rows
+from omnigraph.changes.diff import TypeDiff, compare_states
+from omnigraph.engine.diff.table_diff import Side, TableDiff
+from omnigraph.errors import NotFound
+from omnigraph.graph.snapshot import Snapshot, reclaimed
+from omnigraph.store.manifest.records import CommitRecord, TablePin
+from omnigraph.store.tables.tables import Tables
+
+# So many shares, however small, are one partition: to open the versions of a table takes its time too.
+_SMALL_SHARES = 16
+# Each share looks at all ids of its type, so that many more would cost more than they take from one another.
+_MOST_PARTS = 64
+
+
+@dataclass(frozen=True)
+class TableVersion:
+    """A type as one state has it."""
+
+    table: Table
+    pin: TablePin
+
+    def side(self, tables: Tables) -> Side:
+        """The same, to be compared."""
+        return Side(tables, self.pin, {column.physical: column.physical for column in self.table.columns})
+
+
+@dataclass(frozen=True)
+class Share:
+    """Changes of one type between two commits: all of them, or those of one part of the ids.
+
+    `rows` is how many rows in storage there are to be looked at, at most. The commits are there for what they say
+    of themselves, without their tables.
+    """
+
+    before: TableVersion | None
+    after: TableVersion | None
+    parent: CommitRecord
+    commit: CommitRecord
+    ops: tuple[Op, ...]
+    rows: int
+    part: tuple[int, int] | None = None
+
+    def read(self, tables: Tables, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The changes in the columns of a schema; `NotFound` when cleanup has taken the data of either state."""
+        try:
+            yield from read_change_rows(self._diff(tables), self.commit, self.ops, self.part, schema)
+        except NotFound as error:
+            kept = self.after is None or tables.exists(self.after.pin)
+            raise reclaimed(self.parent if kept else self.commit) from error
+
+    def _diff(self, tables: Tables) -> TypeDiff:
+        before, after = self.before, self.after
+        rows = TableDiff(
+            None if before is None else before.side(tables), None if after is None else after.side(tables)
+        )
+        return TypeDiff(
+            None if before is None else before.table, None if after is None else after.table, rows
+        )
+
+
+def plan_shares(before: Snapshot, after: Snapshot, wanted: ChangeFilter, share_rows: int) -> Iterator[Share]:
+    """The changes from one state to another, each in one share, with about `share_rows` rows or fewer in each.
+
+    A type is cut into 64 shares at most. What versions of tables consist of is looked up; their rows are not read.
+    """
+    parent, commit = _without_tables(before.commit), _without_tables(after.commit)
+    for diff in compare_states(before, after, wanted):
+        rows = diff.rows.rows
+        if not rows or (wanted.ops and not diff.possible.intersection(wanted.ops)):
+            continue
+        parts = min(-(-rows // share_rows), _MOST_PARTS)
+        for number in range(parts):
+            yield Share(
+                _version(diff.before, diff.rows.before),
+                _version(diff.after, diff.rows.after),
+                parent,
+                commit,
+                wanted.ops,
+                -(-rows // parts),
+                None if parts == 1 else (number, parts),
+            )
+
+
+def bundle_shares(shares: Sequence[Share], rows: int) -> list[tuple[Share, ...]]:
+    """Neighbours together, as long as they have no more than so many rows and are not too many."""
+    bundles: list[list[Share]] = []
+    room = 0
+    for share in shares:
+        weight = max(share.rows, rows // _SMALL_SHARES)
+        if not bundles or weight > room:
+            bundles.append([])
+            room = rows
+        bundles[-1].append(share)
+        room -= weight
+    return [tuple(bundle) for bundle in bundles]
+
+
+def _version(table: Table | None, side: Side | None) -> TableVersion | None:
+    return None if table is None or side is None else TableVersion(table, side.pin)
+
+
+def _without_tables(commit: CommitRecord) -> CommitRecord:
+    return replace(commit, tables={}, touched=())

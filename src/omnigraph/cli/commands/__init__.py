@@ -1,0 +1,1 @@
+"""The commands of `omnigraph`, a module for each."""

@@ -1,0 +1,213 @@
+"""`omnigraph commit`: the history of a branch, and single commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from omnigraph.cli.render.change_lines import (
+    KindOption,
+    OpOption,
+    TypeOption,
+    cause_lines,
+    change_lines,
+    json_pieces,
+    print_pieces,
+    read_filter,
+)
+from omnigraph.cli.render.output import readable, say, say_json
+from omnigraph.cli.render.page_output import stream_commit
+from omnigraph.cli.scope import SHARED, JsonOption, Uri, UriOption, opened_graph, resolve
+from omnigraph.cli.state_arguments import format_moment
+
+if TYPE_CHECKING:
+    from omnigraph.api.commits import Commit
+    from omnigraph.api.graph import Graph
+    from omnigraph.changes.change_records import Cause, Change
+
+commit_commands = typer.Typer(help="Look at the history of a branch.", no_args_is_help=True)
+
+
+@commit_commands.command("list", epilog=SHARED)
+def list_(
+    ctx: typer.Context,
+    uri: Uri = None,
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="BRANCH", help="Which branch; default main.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest.")
+    ] = None,
+    filter_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            metavar="actor=NAME",
+            help="Only commits of this actor; may be repeated. omnigraph:recovery finds what recovery did.",
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """List the commits of a branch, newest first, with what it inherited.
+
+    With `--filter actor=omnigraph:recovery` also the interrupted writes that recovery discarded, on any branch
+    unless --branch names one: they are in no history.
+    """
+    from omnigraph.graph.branch_names import MAIN, check_branch_name
+    from omnigraph.graph.recovery import RECOVERY_ACTOR
+    from omnigraph.protocol.result_bodies import commit_body, recovery_body
+
+    actors = _wanted_actors(filter_ or ())
+    target = resolve(ctx, uri)
+    name = check_branch_name(MAIN if branch is None else branch, "commit list")
+    with opened_graph(target, "r") as graph:
+        commits = _commits(graph, name, actors, limit)
+        document: dict[str, Any] = {"commits": [commit_body(item) for item in commits]}
+        if RECOVERY_ACTOR in actors:
+            mine = (item for item in graph.recoveries() if branch is None or item.branch == name)
+            document["recoveries"] = [recovery_body(item) for item in islice(mine, limit)]
+    if json:
+        say_json(document)
+    else:
+        for line in _lines(document):
+            say(line)
+
+
+@commit_commands.command(epilog=SHARED)
+def show(
+    ctx: typer.Context,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="The commit's id.")],
+    uri: UriOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show one commit."""
+    from omnigraph.protocol.result_bodies import commit_body
+
+    target = resolve(ctx, uri)
+    with opened_graph(target, "r") as graph:
+        found = graph.commit(id_)
+    document = commit_body(found)
+    if json:
+        say_json(document)
+        return
+    shown = {
+        **document,
+        "graph_branch": found.branch,
+        "created_at": f"{document['created_at']} ({format_moment(document['created_at'])})",
+    }
+    for key, value in shown.items():
+        say(f"{key}: {'null' if value is None else readable(str(value))}")
+
+
+@commit_commands.command(epilog=SHARED)
+def changes(
+    ctx: typer.Context,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="The commit's id.")],
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", help="How many changes to fetch at a time.")
+    ] = None,
+    page_token: Annotated[
+        str | None, typer.Option("--page-token", metavar="TOKEN", help="Print this page alone.")
+    ] = None,
+    kinds: KindOption = None,
+    types: TypeOption = None,
+    ops: OpOption = None,
+    uri: UriOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print what a commit changed against its first parent: nodes before edges, type by type, by id."""
+    target = resolve(ctx, uri)
+    wanted = read_filter(kinds, types, ops)
+    with opened_graph(target, "r") as graph:
+        if page_token is not None:
+            page = graph.changes(id_, **wanted, limit=limit, page_token=page_token)
+            _print_changes(page.cause, iter(page.changes), page.next_page_token, json=json)
+        else:
+            cause, found = stream_commit(graph, id_, wanted, limit)
+            _print_changes(cause, found, None, json=json)
+
+
+def _print_changes(cause: Cause, found: Iterator[Change], token: str | None, *, json: bool) -> None:
+    print_pieces(_change_document(cause, found, token) if json else _change_lines(cause, found, token))
+
+
+def _change_lines(cause: Cause, found: Iterator[Change], token: str | None) -> Iterator[str]:
+    yield from cause_lines(cause)
+    for change in found:
+        yield from change_lines(change)
+    if token is not None:
+        yield f"next_page_token: {token}\n"
+
+
+def _change_document(cause: Cause, found: Iterator[Change], token: str | None) -> Iterator[str]:
+    members: list[tuple[str, Any]] = [
+        ("cause", cause.to_json()),
+        ("changes", (change.to_json() for change in found)),
+    ]
+    if token is not None:
+        members.append(("next_page_token", token))
+    yield from json_pieces(members)
+    yield "\n"
+
+
+def _wanted_actors(filters: Sequence[str]) -> frozenset[str]:
+    wanted = set()
+    for text in filters:
+        key, equals, value = text.partition("=")
+        if key != "actor" or not equals:
+            raise typer.BadParameter(f"{text!r} is not actor=NAME", param_hint="'--filter'")
+        wanted.add(value)
+    return frozenset(wanted)
+
+
+def _commits(graph: Graph, branch: str, actors: frozenset[str], limit: int | None) -> list[Commit]:
+    """The newest commits by any of the actors; by anybody when there are none."""
+    if not actors:
+        return graph.commits(branch, limit)
+    found = (item for item in graph.commits(branch, None) if _is_by(item, actors))
+    return list(islice(found, limit))
+
+
+def _is_by(commit: Commit, actors: frozenset[str]) -> bool:
+    from omnigraph.graph.recovery import RECOVERY_ACTOR
+
+    # An empty name finds the commits of nobody.
+    return (commit.actor or "") in actors or (commit.recovered and RECOVERY_ACTOR in actors)
+
+
+def _lines(document: dict[str, Any]) -> Iterator[str]:
+    for item in document["commits"]:
+        yield _line(item)
+    shown = {item["graph_commit_id"] for item in document["commits"]}
+    for item in document.get("recoveries", ()):
+        # What recovery published is a commit; it needs a line of its own only when it is on another branch.
+        if item["graph_commit_id"] is None or item["graph_commit_id"] not in shown:
+            yield _recovery_line(item)
+
+
+def _line(item: dict[str, Any]) -> str:
+    parts = [
+        f"graph_branch={item['graph_branch'] or 'main'}",
+        f"graph_manifest_version={item['graph_manifest_version']}",
+    ]
+    message = [f"message={readable(item['message'])}"] if "message" in item else []
+    return " ".join([item["graph_commit_id"], *parts, *_people(item), *message])
+
+
+def _recovery_line(item: dict[str, Any]) -> str:
+    parts = [
+        f"{item['outcome']} {item['graph_commit_id'] or item['operation_id']}",
+        f"graph_branch={item['graph_branch'] or 'main'}",
+        f"operation={item['operation']}",
+    ]
+    return f"{' '.join([*parts, *_people(item)])}: {readable(item['reason'])}"
+
+
+def _people(item: dict[str, Any]) -> Iterable[str]:
+    if item["actor_id"] is not None:
+        yield f"actor={readable(item['actor_id'])}"
+    if "recovered_by" in item:
+        yield f"recovered_by={item['recovered_by']}"

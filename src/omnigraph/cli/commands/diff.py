@@ -1,0 +1,74 @@
+"""`omnigraph diff`: what is different between two states of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from omnigraph.cli.render.change_lines import (
+    KindOption,
+    OpOption,
+    TypeOption,
+    change_lines,
+    json_pieces,
+    print_pieces,
+    read_filter,
+)
+from omnigraph.cli.scope import JsonOption, UriOption, opened_graph, resolve
+from omnigraph.cli.state_arguments import read_moment
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from omnigraph.api.changes import Diff
+    from omnigraph.api.graph import Graph
+
+
+def diff(
+    ctx: typer.Context,
+    before: Annotated[str, typer.Argument(metavar="A", help="A branch, a commit, or a time on main.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="The same, for what it is compared with.")],
+    kinds: KindOption = None,
+    types: TypeOption = None,
+    ops: OpOption = None,
+    stat: Annotated[bool, typer.Option("--stat", help="Only count the changes of each type.")] = False,
+    uri: UriOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print what happened on the way from A to B, entity by entity: nodes before edges, type by type, by id."""
+    target = resolve(ctx, uri)
+    wanted = read_filter(kinds, types, ops)
+    with opened_graph(target, "r") as graph:
+        found = graph.diff(_read_state(graph, before), _read_state(graph, after), **wanted)
+        print_pieces(_document(found, stat) if json else _lines(found, stat))
+
+
+def _read_state(graph: Graph, text: str) -> str | datetime:
+    """What names a state: a time when it reads as one and no branch is called so."""
+    moment = read_moment(text)
+    return text if moment is None or (moment != text and text.strip() in graph.branches.list()) else moment
+
+
+def _lines(diff: Diff, stat: bool) -> Iterator[str]:
+    if not stat:
+        for change in diff:
+            yield from change_lines(change)
+        return
+    for name, counts in diff.stats().items():
+        yield f"{name}: {', '.join(f'{count} {op}' for op, count in counts.items() if count)}\n"
+
+
+def _document(diff: Diff, stat: bool) -> Iterator[str]:
+    yield from json_pieces(_members(diff, stat))
+    yield "\n"
+
+
+def _members(diff: Diff, stat: bool) -> Iterator[tuple[str, Any]]:
+    yield "from_graph_commit_id", diff.commits[0]
+    yield "to_graph_commit_id", diff.commits[1]
+    if stat:
+        yield "stats", diff.stats()
+    else:
+        yield "changes", (change.to_json() for change in diff)

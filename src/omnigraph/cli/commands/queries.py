@@ -1,0 +1,148 @@
+"""`omnigraph queries`: the stored queries of a configuration, and whether they fit the schemas of their graphs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from omnigraph.cli.render.output import count, readable, say, say_json
+from omnigraph.cli.scope import SHARED, JsonOption
+from omnigraph.cli.settings.clusters import find_source, resolve_cluster
+from omnigraph.cli.shell import FAILURE
+from omnigraph.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from omnigraph.api.stored_queries import QueryPlaces, StoredQuery
+    from omnigraph.lang.schema import Schema
+    from omnigraph.lang.source import Source
+
+query_commands = typer.Typer(help="The stored queries of a configuration.", no_args_is_help=True)
+
+NONE = "(no stored queries registered)"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something about a stored query; `query` is a file where no query in it can be read."""
+
+    query: str
+    message: str
+
+    def to_json(self) -> dict[str, str]:
+        """The entry of a report."""
+        return {"query": self.query, "message": self.message}
+
+
+@dataclass
+class Findings:
+    """The stored queries of one graph that check, and what is wrong with the others."""
+
+    queries: dict[str, StoredQuery] = field(default_factory=dict)
+    breakages: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+
+
+@query_commands.command(epilog=SHARED)
+def validate(ctx: typer.Context, json: JsonOption = False) -> None:
+    """Check every stored query against the schema that its graph has now. Fails when one does not fit."""
+    found = _check(ctx)
+    if json:
+        breakages = [item.to_json() for item in found.breakages]
+        warnings = [item.to_json() for item in found.warnings]
+        say_json({"ok": not breakages, "breakages": breakages, "warnings": warnings})
+    else:
+        for item in found.breakages:
+            say(f"ERROR  query '{readable(item.query)}': {item.message}")
+        for item in found.warnings:
+            say(f"WARN  query '{readable(item.query)}': {item.message}")
+        if not found.breakages:
+            checked = count(len(found.queries), "stored query")
+            verb = "checks" if len(found.queries) == 1 else "check"
+            say(f"OK  {checked} type-{verb} against the schema" if found.queries else NONE)
+    if found.breakages:
+        raise typer.Exit(FAILURE)
+
+
+@query_commands.command("list", epilog=SHARED)
+def list_(ctx: typer.Context, json: JsonOption = False) -> None:
+    """List the stored queries with their parameters. Fails when one does not fit the schema of its graph."""
+    found = _check(ctx)
+    for item in found.breakages:
+        raise InvalidInput(
+            f"stored query '{item.query}': {item.message}",
+            hint="`omnigraph queries validate` lists everything that is wrong",
+        )
+    queries = [found.queries[name] for name in sorted(found.queries)]
+    if json:
+        say_json({"queries": [_describe(item) for item in queries]})
+        return
+    if not queries:
+        say(NONE)
+    for query in queries:
+        for line in _lines(query):
+            say(line)
+
+
+def _check(ctx: typer.Context) -> Findings:
+    from omnigraph.api.stored_queries import query_files
+    from omnigraph.store.storage_options import s3_options
+
+    hosting, scope = resolve_cluster(ctx)
+    source = find_source(hosting, scope)
+    if source.queries is None:
+        return Findings()
+    options = s3_options(os.environ)
+    files = query_files(source.queries, options)
+    return _check_files(source.queries, files, source.read_schema(options))
+
+
+def _check_files(where: QueryPlaces, files: Iterable[Source], schema: Schema) -> Findings:
+    from omnigraph.api.stored_queries import StoredQuery
+    from omnigraph.lang.gq.lint_rules import lint_queries
+
+    found = Findings()
+    seen: set[str] = set()
+    for source in files:
+        report = lint_queries(source, schema)
+        broken = [item for item in report.findings if item.severity == "error"]
+        found.breakages += [Problem(source.name.rpartition("/")[2], item.message) for item in broken]
+        for result in report.results:
+            if not where.registers(source, result.name):
+                continue
+            seen.add(result.name)
+            found.warnings += [Problem(result.name, text) for text in result.warnings]
+            found.breakages += [Problem(result.name, item.text) for item in result.diagnostics]
+            if result.name in found.queries:
+                found.breakages.append(Problem(result.name, "there is more than one query of this name"))
+            elif result.checked is not None:
+                found.queries[result.name] = StoredQuery(result.name, source.text, result.checked)
+    found.breakages += [Problem(name, text) for name, text in where.missing(seen).items()]
+    return found
+
+
+def _describe(query: StoredQuery) -> dict[str, Any]:
+    params = [
+        {"name": item.name, "type": str(item.type.core), "nullable": item.type.nullable}
+        for item in query.checked.params
+    ]
+    # Whatever is stored is offered to models too, under its own name.
+    return {
+        "name": query.name,
+        "mcp_expose": True,
+        "tool_name": query.name,
+        "mutation": query.mutates,
+        **query.annotations,
+        "params": params,
+    }
+
+
+def _lines(query: StoredQuery) -> Iterator[str]:
+    kind = "mutation" if query.mutates else "read"
+    params = ", ".join(f"${item.name}: {item.type}" for item in query.checked.params)
+    yield f"{kind}  {query.name}({params}) [mcp: {query.name}]"
+    for member, text in query.annotations.items():
+        yield f"  {member}: {readable(text)}"

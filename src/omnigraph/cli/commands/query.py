@@ -1,0 +1,118 @@
+"""`omnigraph query`: read a graph by a query of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, TextIO, cast
+
+import typer
+
+from omnigraph.api.files import writing
+from omnigraph.cli.query_arguments import (
+    BranchOption,
+    EngineOption,
+    ParamsFileOption,
+    ParamsOption,
+    QueryOption,
+    QueryStringOption,
+    SnapshotOption,
+    SparkOption,
+    StoredNameArgument,
+    read_request,
+    read_state,
+    refuse_local_options,
+    warn_of_old_name,
+)
+from omnigraph.cli.render.output import data_stdout, result_stream, say_json
+from omnigraph.cli.render.row_formats import Format, text_lines, write_arrow
+from omnigraph.cli.scope import JsonOption, opened_graph, resolve
+from omnigraph.cli.settings.config import Config, TextFormat, config_of
+from omnigraph.cli.stored_query import read_stored
+from omnigraph.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from omnigraph.api.result import Result
+
+
+def query(
+    ctx: typer.Context,
+    name: StoredNameArgument = None,
+    query_: QueryOption = None,
+    query_string: QueryStringOption = None,
+    params: ParamsOption = None,
+    params_file: ParamsFileOption = None,
+    branch: BranchOption = None,
+    snapshot: SnapshotOption = None,
+    format_: Annotated[
+        Format | None,
+        typer.Option(
+            "--format", metavar="FORMAT", help="table, json, jsonl, csv, kv or arrow; default table."
+        ),
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="PATH", help="Write a file instead; whole or not at all.")
+    ] = None,
+    engine: EngineOption = "auto",
+    spark: SparkOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Run a read on one consistent state: the newest of a branch, or that of a commit."""
+    warn_of_old_name(ctx, "query")
+    target = resolve(ctx, None)
+    refuse_local_options(ctx, target)
+    request = read_request("query", name, query_, query_string, params, params_file, stored=target.is_served)
+    line, commit = read_state(branch, snapshot)
+    config = config_of(ctx)
+    chosen: Format = "json" if json else format_ or config.output
+    if chosen == "arrow" and out is None:
+        _refuse_terminal()
+    with opened_graph(target, "r") as graph:
+        if request.is_stored:
+            result = read_stored(graph, request, line, commit)
+        else:
+            result = graph.query(
+                request.source,
+                request.params,
+                name=request.name,
+                branch=line,
+                at=commit,
+                engine=engine,
+                spark=spark,
+            )
+    if out is not None:
+        _write(result, chosen, config, out)
+    else:
+        print_result(result, chosen, config)
+
+
+def print_result(result: Result, chosen: Format, config: Config) -> None:
+    """Print the rows of a read in a format."""
+    if chosen == "json":
+        say_json(result.to_json())
+    elif chosen == "arrow":
+        write_arrow(result, result_stream().buffer)
+    else:
+        # What people look at is shown as well as their terminal can; what programs read is exact.
+        file = result_stream() if chosen in ("table", "kv") else data_stdout()
+        file.writelines(f"{line}\n" for line in _lines(result, chosen, config))
+
+
+def _write(result: Result, chosen: Format, config: Config, path: str) -> None:
+    from omnigraph.api.files import replacing
+
+    with writing(path), replacing(path) as file:
+        if chosen == "arrow":
+            write_arrow(result, cast(TextIO, file).buffer)
+            return
+        file.writelines(f"{line}\n" for line in _lines(result, chosen, config))
+
+
+def _lines(result: Result, chosen: TextFormat, config: Config) -> Iterator[str]:
+    return text_lines(result, chosen, width=config.table_max_column_width, layout=config.table_cell_layout)
+
+
+def _refuse_terminal() -> None:
+    if result_stream().isatty():
+        raise InvalidInput(
+            "arrow is binary and not for a terminal", hint="pass --out PATH, or redirect stdout"
+        )

@@ -1,0 +1,72 @@
+"""`omnigraph repair`: settle what interrupted bulk writes left behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.confirmation import announce
+from omnigraph.cli.render.output import count, readable, say, say_json
+from omnigraph.cli.scope import JsonOption, Uri, opened, resolve
+from omnigraph.cli.shell import FAILURE
+
+if TYPE_CHECKING:
+    from omnigraph.maintain.repair import Repaired
+
+
+def repair(
+    ctx: typer.Context,
+    uri: Uri = None,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Do it, instead of saying what is there.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Give up what cannot be read, too; needs --confirm.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show what interrupted bulk writes left behind, and with --confirm settle it.
+
+    What was complete is published, the rest discarded. Opening a graph for writing and every write do the same,
+    so there is nearly always nothing to do. Fails when something has to be left: an intent that cannot be read is
+    given up only by --force.
+    """
+    if force and not confirm:
+        raise typer.BadParameter("--force requires --confirm", param_hint="'--force'")
+    target = resolve(ctx, uri)
+
+    from omnigraph.maintain.repair import repair as run
+
+    if confirm:
+        announce(target)
+    with opened(target, "rw" if confirm else "r", heal=False) as repository:
+        report = run(repository, confirm=confirm, force=force)
+    if json:
+        say_json(
+            {
+                "uri": target.uri,
+                "confirm": confirm,
+                "force": force,
+                "graph_manifest_version": report.graph_version,
+                "datasets": [item.to_json() for item in report.datasets],
+            }
+        )
+    else:
+        mode = "confirm" if confirm else "preview"
+        say(f"repair {target.uri} — {mode} mode, {count(len(report.datasets), 'dataset')}")
+        for item in report.datasets:
+            say(_describe(item))
+    if any(item.action == "refused" for item in report.datasets):
+        raise typer.Exit(FAILURE)
+
+
+def _describe(item: Repaired) -> str:
+    parts: list[str] = [item.action, item.classification]
+    if item.version is not None:
+        moved = item.head != item.version
+        parts.append(f"version {item.version}" + (f" → {item.head}" if moved else ""))
+    if item.operations:
+        parts.append(f"by {', '.join(item.operations)}")
+    why = f" ({readable(item.error)})" if item.error else ""
+    return f"{item.type_key}: {', '.join(parts)}{why}"

@@ -1,0 +1,329 @@
+"""`omnigraph schema`: the schema of a graph; and, without one, whether a schema is right and how to get to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from json import loads as parse_json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from omnigraph.cli.commands.init import refuse_cluster
+from omnigraph.cli.confirmation import announce
+from omnigraph.cli.options import GlobalOptions, refuse_graph_options
+from omnigraph.cli.query_arguments import BranchOption, refuse_local_options
+from omnigraph.cli.render.output import (
+    complain,
+    count,
+    diagnostic_lines,
+    indented,
+    say,
+    say_exactly,
+    say_json,
+    say_status,
+)
+from omnigraph.cli.scope import (
+    SHARED,
+    DurabilityOption,
+    JsonOption,
+    Uri,
+    opened_graph,
+    resolve,
+)
+from omnigraph.cli.shell import FAILURE
+from omnigraph.cli.source_files import find_sources, read_source, refuse_stdin_twice, source_name
+from omnigraph.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from omnigraph.catalog.migration.steps import Plan
+    from omnigraph.lang.schema import Schema
+    from omnigraph.lang.source import Diagnostic
+
+SUFFIX = ".pg"
+
+WITH_GRAPH = frozenset({"show", "get", "plan", "apply"})
+
+SchemaOption: TypeAlias = Annotated[
+    str, typer.Option("--schema", metavar="FILE", help="The schema that is wanted.")
+]
+DataLossOption: TypeAlias = Annotated[
+    bool, typer.Option("--allow-data-loss", help="Drops also erase history.")
+]
+BackfillOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--backfill", metavar="TYPE.PROPERTY=JSON", help="What rows get for a new property."),
+]
+BackfillExprOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backfill-expr", metavar="TYPE.PROPERTY=EXPR", help="The same as an expression over $this, the row."
+    ),
+]
+
+schema_commands = typer.Typer(
+    help="Show or check a schema, or plan or make a change of one.", no_args_is_help=True
+)
+
+
+@schema_commands.callback()
+def root(ctx: typer.Context) -> None:
+    """Refuse the address of a graph where none is looked at."""
+    if ctx.invoked_subcommand not in WITH_GRAPH:
+        refuse_graph_options("schema", ctx.find_object(GlobalOptions) or GlobalOptions())
+
+
+@schema_commands.command("get", hidden=True, epilog=SHARED)
+@schema_commands.command(epilog=SHARED)
+def show(ctx: typer.Context, uri: Uri = None, json: JsonOption = False) -> None:
+    """Print the schema of a graph, as it was written."""
+    target = resolve(ctx, uri)
+    with opened_graph(target, "r") as graph:
+        source = graph.schema.source()
+    if json:
+        say_json({"schema_source": source})
+    else:
+        say_exactly(source if source.endswith("\n") else f"{source}\n")
+
+
+@schema_commands.command()
+def check(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE|DIR", help="Schema files, or directories of them; - is stdin."),
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Compile schemas and report everything that is wrong with them.
+
+    Each file is a schema of its own. One file gives one JSON document; several files, or a directory, give an
+    array of them.
+    """
+    from omnigraph.lang.gq.compile import load_schema
+    from omnigraph.lang.source import LanguageError
+
+    documents: list[dict[str, Any]] = []
+    for path in find_sources(paths, (SUFFIX,)):
+        text = read_source(path)
+        try:
+            documents.append(_describe(source_name(path), load_schema(text, source_name(path))))
+            if not json:
+                _print_summary(documents[-1])
+        except LanguageError as error:
+            documents.append(_describe_errors(source_name(path), error.diagnostics))
+            if not json:
+                _print_errors(source_name(path), error.diagnostics)
+    if json:
+        alone = len(paths) == 1 and not Path(paths[0]).is_dir()
+        say_json(documents[0] if alone else documents)
+    if any(document["status"] == "error" for document in documents):
+        raise typer.Exit(FAILURE)
+
+
+@schema_commands.command(epilog=SHARED)
+def plan(
+    ctx: typer.Context,
+    schema: SchemaOption,
+    uri: Uri = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="FILE", help="The schema to start from, without a graph.")
+    ] = None,
+    allow_data_loss: DataLossOption = False,
+    branch: BranchOption = None,
+    backfill: BackfillOption = None,
+    backfill_expr: BackfillExprOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show the steps from the schema of a graph, or of a file, to another, refused ones included.
+
+    A plan with refused steps is an answer, not a failure: look at `supported`.
+    """
+    values = _read_backfills(backfill or [], backfill_expr or [])
+    if from_ is not None:
+        if uri is not None or branch is not None:
+            raise InvalidInput("two schemas to plan from: pass a graph or --from <file>")
+        refuse_graph_options("schema plan --from", ctx.find_object(GlobalOptions) or GlobalOptions())
+        found, named, head = _plan_files(from_, schema, allow_data_loss, values), source_name(from_), {}
+    else:
+        from omnigraph.graph.branch_names import MAIN
+
+        target = resolve(ctx, uri)
+        text = _read_wanted(schema)
+        with opened_graph(target, "r") as graph:
+            found = graph.schema.plan(
+                text,
+                allow_data_loss=allow_data_loss,
+                branch=MAIN if branch is None else branch,
+                backfill=values,
+            )
+        named, head = target.uri, {"uri": target.uri}
+    if json:
+        steps = [step.to_json() for step in found.steps]
+        say_json({**head, "supported": found.supported, "step_count": len(steps), "steps": steps})
+        return
+    say(f"schema plan for {named}")
+    _say_plan(found)
+
+
+@schema_commands.command(epilog=SHARED)
+def apply(
+    ctx: typer.Context,
+    schema: SchemaOption,
+    uri: Uri = None,
+    allow_data_loss: DataLossOption = False,
+    branch: BranchOption = None,
+    backfill: BackfillOption = None,
+    backfill_expr: BackfillExprOption = None,
+    message: Annotated[
+        str | None, typer.Option("--message", metavar="TEXT", help="Recorded with the commit.")
+    ] = None,
+    durability: DurabilityOption = "full",
+    json: JsonOption = False,
+) -> None:
+    """Make a schema the accepted one of a branch, with the data it takes, as one commit.
+
+    One refused step refuses all of them: nothing is changed then. Other branches keep their schema.
+    """
+    from omnigraph.graph.branch_names import MAIN
+
+    target = resolve(ctx, uri)
+    refuse_local_options(ctx, target)
+    values = _read_backfills(backfill or [], backfill_expr or [])
+    text = _read_wanted(schema)
+    if not target.is_served:
+        refuse_cluster(target)
+    announce(target)
+    name = MAIN if branch is None else branch
+    refusal: InvalidInput | None = None
+    with opened_graph(target, "rw", durability) as graph:
+        try:
+            done = graph.schema.apply(
+                text, allow_data_loss=allow_data_loss, branch=name, backfill=values, message=message
+            )
+            found, document = done.plan, done.to_json()
+        except InvalidInput as error:
+            if "steps" not in error.details:
+                raise
+            refusal = error
+            found = graph.schema.plan(text, allow_data_loss=allow_data_loss, branch=name, backfill=values)
+            version = graph.snapshot(name).commit.sequence
+            steps = error.details["steps"]
+            document = {
+                "supported": False,
+                "applied": False,
+                "step_count": len(steps),
+                "graph_manifest_version": version,
+                "steps": steps,
+            }
+    if json:
+        say_json({"uri": target.uri, **document})
+    else:
+        say(f"schema apply for {target.uri}")
+        _say_plan(
+            found,
+            f"applied: {'yes' if document['applied'] else 'no'}",
+            f"graph_manifest_version: {document['graph_manifest_version']}",
+        )
+    if refusal is not None:
+        complain(refusal)
+        raise typer.Exit(FAILURE)
+
+
+def _plan_files(from_: str, schema: str, allow_data_loss: bool, backfills: dict[str, Any]) -> Plan:
+    from omnigraph.catalog.catalog import accept
+    from omnigraph.lang.gq.compile import load_schema
+    from omnigraph.schema.apply_schema import SchemaChange
+
+    refuse_stdin_twice([from_, schema])
+    old_text = read_source(from_)
+    accepted = accept(load_schema(old_text, source_name(from_)), old_text)
+    text = read_source(schema)
+    desired = load_schema(text, source_name(schema))
+    return SchemaChange(desired, text, allow_data_loss, backfills).plan(accepted)
+
+
+def _read_wanted(schema: str) -> str:
+    """The text of the schema that is wanted; what is wrong with it is reported under the name of its file."""
+    from omnigraph.lang.gq.compile import load_schema
+
+    text = read_source(schema)
+    load_schema(text, source_name(schema))
+    return text
+
+
+def _read_backfills(values: Sequence[str], expressions: Sequence[str]) -> dict[str, Any]:
+    """What rows get, by property, as the API takes it."""
+    from omnigraph.schema.expression import expr
+
+    found: dict[str, Any] = {}
+    for option, given in (("--backfill", values), ("--backfill-expr", expressions)):
+        for item in given:
+            name, equals, text = item.partition("=")
+            name = name.strip()
+            if not equals or "." not in name:
+                raise typer.BadParameter("write TYPE.PROPERTY=...", param_hint=f"'{option}'")
+            if name in found:
+                raise typer.BadParameter(f"{name} is given twice", param_hint=f"'{option}'")
+            found[name] = expr(text) if option == "--backfill-expr" else _read_json(name, text)
+    return found
+
+
+def _read_json(name: str, text: str) -> Any:
+    try:
+        return parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(
+            f"the backfill of {name} is not JSON: {error}", hint="a text needs its quotes: 'T.p=\"text\"'"
+        ) from error
+
+
+def _say_plan(found: Plan, *more: str) -> None:
+    from omnigraph.catalog.migration.step_text import render_plan
+
+    say(f"supported: {'yes' if found.supported else 'no'}")
+    for line in more:
+        say(line)
+    say(render_plan(found))
+
+
+def _describe(path: str, schema: Schema) -> dict[str, Any]:
+    from omnigraph.catalog.shape import schema_hash
+
+    return {
+        "status": "ok",
+        "schema_path": path,
+        "hash": schema_hash(schema),
+        "interfaces": [item.name for item in schema.interfaces],
+        "node_types": [item.name for item in schema.nodes],
+        "edge_types": [item.name for item in schema.edges],
+        "properties": sum(len(item.properties) for item in (*schema.nodes, *schema.edges)),
+        "errors": 0,
+        "diagnostics": [],
+    }
+
+
+def _describe_errors(path: str, diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
+    return {
+        "status": "error",
+        "schema_path": path,
+        "errors": len(diagnostics),
+        "diagnostics": [item.to_json() for item in diagnostics],
+    }
+
+
+def _print_summary(document: dict[str, Any]) -> None:
+    parts = [
+        count(len(document["node_types"]), "node type"),
+        count(len(document["edge_types"]), "edge type"),
+        count(document["properties"], "property"),
+    ]
+    if document["interfaces"]:
+        parts.insert(0, count(len(document["interfaces"]), "interface"))
+    say_status("OK", f"schema {document['schema_path']}: {', '.join(parts)}")
+    say(indented([document["hash"]]))
+
+
+def _print_errors(path: str, diagnostics: Sequence[Diagnostic]) -> None:
+    say_status("ERROR", f"schema {path}: {count(len(diagnostics), 'error')}")
+    for item in diagnostics:
+        say(indented([item.text, *diagnostic_lines(item)]))

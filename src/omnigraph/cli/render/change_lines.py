@@ -1,0 +1,171 @@
+"""Changes as the command line prints them: lines for people, and one JSON document that is never held whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
+
+import typer
+
+from omnigraph.cli.render.output import data_stdout, readable
+from omnigraph.cli.state_arguments import format_moment
+
+if TYPE_CHECKING:
+    from omnigraph.changes.change_records import Cause, Change, Image, Kind, Op
+
+
+class KindName(StrEnum):
+    """What ``--kind`` may be; lists of literals are beyond the parser."""
+
+    node = "node"
+    edge = "edge"
+
+
+class OpName(StrEnum):
+    """What ``--op`` may be."""
+
+    insert = "insert"
+    update = "update"
+    delete = "delete"
+
+
+KindOption: TypeAlias = Annotated[
+    list[KindName] | None,
+    typer.Option("--kind", metavar="node|edge", help="Only nodes or edges; may be repeated."),
+]
+TypeOption: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type; may be repeated.")
+]
+OpOption: TypeAlias = Annotated[
+    list[OpName] | None,
+    typer.Option("--op", metavar="OP", help="Only insert, update or delete; may be repeated."),
+]
+
+_ABSENT = object()
+
+
+class Wanted(TypedDict):
+    """Which changes are wanted, as the calls of a graph take it."""
+
+    kinds: list[Kind] | None
+    types: list[str] | None
+    ops: list[Op] | None
+
+
+def read_filter(kinds: list[KindName] | None, types: list[str] | None, ops: list[OpName] | None) -> Wanted:
+    """The filter that the options say."""
+    return {
+        "kinds": [item.value for item in kinds] if kinds else None,
+        "types": types or None,
+        "ops": [item.value for item in ops] if ops else None,
+    }
+
+
+def print_pieces(pieces: Iterable[str]) -> None:
+    """Print text as it comes, without keeping it."""
+    stream = data_stdout()
+    for piece in pieces:
+        stream.write(piece)
+
+
+def cause_lines(cause: Cause) -> Iterator[str]:
+    """Which commit changes came with, a line each."""
+    shown = {
+        "commit": cause.graph_commit_id,
+        "branch": cause.authored_branch,
+        "parent": cause.parent_commit_id,
+        "merged_parent": cause.merged_parent_commit_id,
+        "actor": cause.actor_id,
+        "authored_at": f"{cause.authored_at} ({format_moment(cause.authored_at)})",
+    }
+    for key, value in shown.items():
+        if value is not None:
+            yield f"{key}: {readable(value)}\n"
+
+
+def change_lines(change: Change) -> Iterator[str]:
+    """A change: what happened to which entity, where an edge leads, and the values that came, went or changed."""
+    yield f"{change.op} {change.kind} {change.type_name} {readable(change.id)}\n"
+    before, after = change.before or {}, change.after or {}
+    ends = [_ends(image) for image in (before, after) if "endpoints" in image]
+    if ends:
+        yield f"  {' => '.join(dict.fromkeys(ends))}\n"
+    old, new = before.get("properties", {}), after.get("properties", {})
+    if change.op == "update":
+        for key in dict.fromkeys([*new, *old]):
+            was, is_ = old.get(key, _ABSENT), new.get(key, _ABSENT)
+            if key in change.changed or (was is _ABSENT) != (is_ is _ABSENT):
+                yield f"  {key}: {_shown(was)} -> {_shown(is_)}\n"
+        return
+    sign = "+" if change.op == "insert" else "-"
+    for key, value in (new or old).items():
+        yield f"  {sign} {key}: {_shown(value)}\n"
+
+
+def _ends(image: Image) -> str:
+    return f"{readable(image['endpoints']['from'])} -> {readable(image['endpoints']['to'])}"
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "<absent>"
+    if value is None:
+        return "<null>"
+    if isinstance(value, str):
+        return readable(value)
+    return readable(json.dumps(value, ensure_ascii=False))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+def json_pieces(members: Iterable[tuple[str, Any]], depth: int = 0) -> Iterator[str]:
+    """The pieces of an object as ``json.dumps`` indents it by two; a value may be an iterator of values or pieces.
+
+    >>> print("".join(json_pieces([("a", 1), ("b", iter([[], {"c": 2}]))])))
+    {
+      "a": 1,
+      "b": [
+        [],
+        {
+          "c": 2
+        }
+      ]
+    }
+    """
+    inner = "  " * (depth + 1)
+    start = "{"
+    for key, value in members:
+        yield f"{start}\n{inner}{json.dumps(key)}: "
+        yield from _value_pieces(value, depth + 1)
+        start = ","
+    yield "{}" if start == "{" else f"\n{'  ' * depth}}}"
+
+
+class Members:
+    """An object of a stream that is itself made of pieces."""
+
+    def __init__(self, members: Iterable[tuple[str, Any]]) -> None:
+        self.members = members
+
+
+def _value_pieces(value: Any, depth: int) -> Iterator[str]:
+    if isinstance(value, Members):
+        yield from json_pieces(value.members, depth)
+    elif isinstance(value, Iterator):
+        yield from _array_pieces(value, depth)
+    else:
+        text = json.dumps(value, indent=2, ensure_ascii=False)
+        yield text.replace("\n", "\n" + "  " * depth)
+
+
+def _array_pieces(values: Iterator[Any], depth: int) -> Iterator[str]:
+    inner = "  " * (depth + 1)
+    start = "["
+    for value in values:
+        yield f"{start}\n{inner}"
+        yield from _value_pieces(value, depth + 1)
+        start = ","
+    yield "[]" if start == "[" else f"\n{'  ' * depth}]"

@@ -1,0 +1,172 @@
+"""The formats in which the rows of a read are printed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
+
+from omnigraph.cli.render.output import harmless
+from omnigraph.cli.settings.config import CellLayout, TextFormat
+
+if TYPE_CHECKING:
+    from omnigraph.api.result import Result
+
+Format: TypeAlias = Literal["table", "json", "jsonl", "csv", "kv", "arrow"]
+
+# Before the further lines of a value, which could otherwise be taken for values, or rows, of their own.
+_INDENT = "  "
+
+
+def text_lines(
+    result: Result, format_: TextFormat, *, width: int = 80, layout: CellLayout = "truncate"
+) -> Iterator[str]:
+    """The lines of a result in a format of text; `width` and `layout` are for the columns of a table."""
+    match format_:
+        case "table":
+            yield from _table(result, width, layout)
+        case "kv":
+            yield from _key_values(result)
+        case "csv":
+            yield from _csv(result)
+        case "jsonl":
+            yield from _json_lines(result)
+        case "json":
+            yield json.dumps(result.to_json(), indent=2, ensure_ascii=False)
+
+
+def write_arrow(result: Result, file: BinaryIO) -> None:
+    """Write the typed rows as an Arrow IPC file."""
+    import pyarrow as pa
+
+    with pa.ipc.new_file(file, result.table.schema) as writer:
+        writer.write_table(result.table)
+
+
+def cell(value: Any) -> str:
+    """A JSON value as a cell: strings as they are, all else as compact JSON.
+
+    >>> cell("Ann"), cell(None), cell(True), cell([1, "a"])
+    ('Ann', 'null', 'true', '[1,"a"]')
+    """
+    return value if isinstance(value, str) else compact(value)
+
+
+def compact(value: Any) -> str:
+    """JSON without spaces."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def key_value_lines(row: dict[str, Any]) -> Iterator[str]:
+    """One row for people to read, a line for each of its values; the further lines of a text are moved in.
+
+    >>> list(key_value_lines({"name": "Ann", "note": "one\\nrow 2"}))
+    ['name: Ann', 'note: one\\n  row 2']
+    """
+    for name, value in row.items():
+        yield f"{harmless(name, '')}: {harmless(cell(value))}".replace("\n", f"\n{_INDENT}")
+
+
+def table_lines(
+    columns: Sequence[str],
+    rows: Iterable[Iterable[Any]],
+    *,
+    width: int = 80,
+    layout: CellLayout = "truncate",
+) -> Iterator[str]:
+    """The lines of a table of JSON values; no column is wider than `width`.
+
+    >>> print(next(table_lines(["name", "age"], [["Bartholomew", 30]], width=8)))
+    name     | age
+    """
+    fit = _wrapped if layout == "wrap" else _truncated
+    lines = [columns, *(list(map(cell, row)) for row in rows)]
+    cells = [[fit(harmless(text, ""), width) for text in line] for line in lines]
+    widths = [max(_width(part) for parts in column for part in parts) for column in zip(*cells, strict=True)]
+    head, *body = ("\n".join(_row(line, widths)) for line in cells)
+    yield head
+    yield "-+-".join("-" * size for size in widths)
+    yield from body
+
+
+def _heading(result: Result) -> str:
+    place = f"snapshot {result.snapshot}" if result.branch is None else f"branch {result.branch}"
+    return f"{len(result)} rows from {place} via {result.query_name}"
+
+
+def _json_lines(result: Result) -> Iterator[str]:
+    body = result.to_json()
+    yield compact({"kind": "metadata", **{key: body[key] for key in ("query_name", "target", "row_count")}})
+    yield from map(compact, body["rows"])
+
+
+def _csv(result: Result) -> Iterator[str]:
+    yield ",".join(map(_quoted, result.columns))
+    for row in result.rows():
+        yield ",".join(_quoted(cell(value)) for value in row.values())
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n\r') else text
+
+
+def _key_values(result: Result) -> Iterator[str]:
+    yield _heading(result)
+    if not len(result):
+        yield "(no rows)"
+    for number, row in enumerate(result.rows(), start=1):
+        if number > 1:
+            yield ""
+        yield f"row {number}"
+        yield from key_value_lines(row)
+
+
+def _table(result: Result, width: int, layout: CellLayout) -> Iterator[str]:
+    yield _heading(result)
+    if not result.columns:
+        yield "(no rows)"
+        return
+    rows = (row.values() for row in result.rows())
+    yield from table_lines(result.columns, rows, width=width, layout=layout)
+
+
+def _row(cells: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:
+    """The lines that a row takes: as many as its highest cell."""
+    for parts in zip_longest(*cells, fillvalue=""):
+        yield " | ".join(part + " " * (size - _width(part)) for part, size in zip(parts, widths, strict=True))
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes; some letters take two, marks above them none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _truncated(text: str, width: int) -> list[str]:
+    return [text if _width(text) <= width else text[: _fitting(text, width - 1)] + "…"]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    parts: list[str] = []
+    while _width(text) > width:
+        # A letter that is wider than the column has to go somewhere.
+        place = max(1, _fitting(text, width))
+        parts.append(text[:place])
+        text = text[place:]
+    return [*parts, text]
+
+
+def _fitting(text: str, width: int) -> int:
+    """How many letters fit into a width."""
+    if text.isascii():
+        return width
+    used = 0
+    for place, letter in enumerate(text):
+        used += _width(letter)
+        if used > width:
+            return place
+    return len(text)

@@ -1,0 +1,1 @@
+"""The operator's settings: configuration, credentials, servers."""

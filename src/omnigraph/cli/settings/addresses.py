@@ -1,0 +1,118 @@
+"""From what a command line, the environment and the settings say to the one scope that is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from omnigraph.cli.options import GlobalOptions
+from omnigraph.cli.settings.config import Config, Profile, ScopeKind, settings_name
+from omnigraph.cli.settings.servers import is_url
+from omnigraph.errors import InvalidInput
+
+PROFILE = "OMNIGRAPH_PROFILE"
+NO_GRAPH = "no graph addressed"
+SERVER_URL = (
+    "a remote graph must be addressed with --server <url> — a positional (or --uri) http(s):// URL "
+    "no longer dispatches to a server."
+)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where to look for a graph: one graph's storage, or a server or cluster with the graph's id if it was said.
+
+    `origin` is what said so, for messages.
+    """
+
+    kind: ScopeKind
+    value: str
+    origin: str
+    graph: str | None = None
+
+
+def find_scope(
+    config: Callable[[], Config],
+    uri: str | None,
+    chosen: GlobalOptions,
+    environment: Mapping[str, str],
+    *,
+    takes_uri: bool = True,
+) -> Scope:
+    """The scope of a command: an explicit address, else a profile, else the default of the settings.
+
+    Raises `InvalidInput` when there is none, or two explicit ones, or a graph is chosen within one graph. A command
+    that `takes_uri` could have been given one.
+    """
+    found = _explicit(uri, chosen)
+    if found is None:
+        profile = chosen.profile or environment.get(PROFILE)
+        found = _default(config(), takes_uri) if not profile else _of_profile(find_profile(config(), profile))
+    if chosen.graph is None:
+        return found
+    if found.kind == "store":
+        raise InvalidInput(
+            f"--graph chooses within a server or a cluster; {found.value} is one graph already.",
+            hint="leave out --graph, or pass --server <name|url>",
+        )
+    if not chosen.graph.strip():
+        raise InvalidInput("--graph needs the id of a graph")
+    return Scope(found.kind, found.value, found.origin, chosen.graph)
+
+
+def find_profile(config: Config, name: str) -> Profile:
+    """The profile of a name, or `InvalidInput` when there is none or it cannot be used."""
+    found = config.profiles.get(name)
+    if found is None:
+        from omnigraph.lang.source import did_you_mean
+
+        raise InvalidInput(
+            f"no profile is called '{name}'{did_you_mean(name, list(config.profiles))}",
+            hint=f"name it under profiles: in {settings_name()}",
+            details={"profile": name},
+        )
+    if found.error is not None:
+        raise InvalidInput(found.error, details={"profile": name})
+    return found
+
+
+def _explicit(uri: str | None, chosen: GlobalOptions) -> Scope | None:
+    found = [
+        Scope(kind, value, f"--{kind} {value}")
+        for kind, value in _addresses(chosen).items()
+        if value is not None
+    ]
+    if uri is not None:
+        if is_url(uri):
+            raise InvalidInput(SERVER_URL)
+        found.insert(0, Scope("store", uri, uri))
+    if len(found) > 1:
+        raise InvalidInput(
+            f"two graphs addressed: {found[0].origin} and {found[1].origin}; pass exactly one."
+        )
+    for item in found:
+        if not item.value.strip():
+            raise InvalidInput(f"--{item.kind} needs a value")
+    return found[0] if found else None
+
+
+def _addresses(chosen: GlobalOptions) -> dict[ScopeKind, str | None]:
+    return {"store": chosen.store, "server": chosen.server, "cluster": chosen.cluster}
+
+
+def _of_profile(profile: Profile) -> Scope:
+    kind = profile.kind
+    assert kind is not None, "a profile that can be used binds one thing"
+    return Scope(kind, profile.bound[kind], f"profile '{profile.name}'", profile.default_graph)
+
+
+def _default(config: Config, takes_uri: bool) -> Scope:
+    if config.server is not None:
+        return Scope("server", config.server, "defaults.server", config.default_graph)
+    if config.store is not None:
+        return Scope("store", config.store, "defaults.store")
+    positional = "a positional URI, " if takes_uri else ""
+    raise InvalidInput(
+        f"{NO_GRAPH} — pass {positional}--store <uri>, --server <name>, --profile <name>, "
+        f"or set a default scope in {settings_name()}"
+    )

@@ -1,0 +1,1 @@
+"""Row-level differences between two versions of a table."""

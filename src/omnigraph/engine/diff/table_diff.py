@@ -1,0 +1,281 @@
+"""What changed between two versions of a table: row by row, by value, in the order of the ids.
+
+Only rows that one version alone has in storage are looked at. Their ids are brought together first; rows are
+then fetched by address, some at a time, so that neither the size of the table nor that of the difference shows
+in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.diff.column_equality import Bools, differing
+from omnigraph.engine.diff.diff_ids import IdFilter
+from omnigraph.engine.diff.diff_pairs import DELETE, INSERT, KEYS, UPDATE, Addresses, Pairs, open_pairs
+from omnigraph.errors import InvalidInput
+from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.tables import Tables
+from omnigraph.store.tables.version_diff import Slice, VersionDiff, compare_versions, slice_rows, take_rows
+
+__all__ = ["DELETE", "INSERT", "IN_MEMORY_ROWS", "UPDATE", "ChangeBatch", "Side", "TableDiff"]
+
+ID = "id"
+
+# So many stored rows are brought together in memory; a database is imported for more.
+IN_MEMORY_ROWS = 200_000
+
+# Many rows at once are fetched for less each. The first are few, because many callers stop after one page, and
+# because only rows tell how large they are.
+_FIRST_ROWS = 256
+_MORE = 4
+_FETCHED_ROWS = 65_536
+_FETCHED_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Side:
+    """One version of a table, and its physical columns by the names that both sides use: ``id`` is always one."""
+
+    tables: Tables
+    pin: TablePin
+    columns: Mapping[str, str]
+
+    def field(self, name: str) -> pa.Field | None:
+        """A column by the common name, as nullable; `None` when this version has no such column."""
+        physical = self.columns.get(name)
+        if physical is None:
+            return None
+        return pa.field(name, self._schema.field(physical).type)
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return self.tables.open(self.pin.path, self.pin.version).schema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangeBatch:
+    """Changes of some ids, ascending. Row i of everything is the change of the i-th id.
+
+    `before` and `after` have one schema; a row is null where there is no such image, and its address is 0.
+    `changed` says by column other than the id where the images differ, a missing one being all null.
+    """
+
+    ids: pa.Array
+    ops: npt.NDArray[np.int8]
+    before: pa.Table
+    after: pa.Table
+    changed: Mapping[str, Bools]
+    before_addresses: Addresses
+    after_addresses: Addresses
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def filter(self, kept: Bools) -> ChangeBatch:
+        """Some of the changes."""
+        mask = pa.array(kept)
+        return ChangeBatch(
+            self.ids.filter(mask),
+            self.ops[kept],
+            self.before.filter(mask),
+            self.after.filter(mask),
+            {name: flags[kept] for name, flags in self.changed.items()},
+            self.before_addresses[kept],
+            self.after_addresses[kept],
+        )
+
+
+@dataclass(frozen=True)
+class TableDiff:
+    """The difference of two versions of a table in one graph; `None` is a table that is not there.
+
+    Rows in storage that both share are taken for equal, so a column must mean the same on both sides: one that only
+    one side has reads null on the other, but shared rows do not count as changed for it.
+    """
+
+    before: Side | None
+    after: Side | None
+    in_memory_rows: int = IN_MEMORY_ROWS
+    directory: Path | None = None
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of both: those after in their order, then those that only before has."""
+        sides = [side.columns for side in (self.after, self.before) if side is not None]
+        return tuple(dict.fromkeys(name for columns in sides for name in columns))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether both are stored as the same rows. When not, the rows may still be equal."""
+        return self.rows == 0
+
+    @property
+    def adds(self) -> bool:
+        """Whether some stored row is only after."""
+        return self._stored.added_rows > 0
+
+    @property
+    def removes(self) -> bool:
+        """Whether some stored row is only before."""
+        return self._stored.removed_rows > 0
+
+    @property
+    def rows(self) -> int:
+        """How many stored rows one side alone has: there are no more changes than that."""
+        return self._stored.added_rows + self._stored.removed_rows
+
+    def batches(
+        self,
+        *,
+        ids: pa.Array | None = None,
+        after_id: str | None = None,
+        columns: Sequence[str] | None = None,
+        batch_rows: int = 8_192,
+        part: tuple[int, int] | None = None,
+    ) -> Iterator[ChangeBatch]:
+        """The changes, ascending by id in the order of their UTF-8 bytes, at most `batch_rows` at a time.
+
+        `ids` restricts them to these, `after_id` to greater ones, and `part` ``(k, n)`` to number k, from 0, of n
+        shares that have no id in common and are the same in every process. `columns` are those that are fetched and
+        compared, beside the id; a row that is rewritten with equal values in them is no change. What is written to
+        disk meanwhile is gone when the stream ends, is closed or fails.
+        """
+        if batch_rows < 1:
+            raise InvalidInput(f"a batch cannot have {batch_rows} rows")
+        chosen = IdFilter.of(ids, after_id, part)
+        names = [name for name in self._chosen(columns) if name != ID]
+        return self._changes(chosen, names, batch_rows)
+
+    def _changes(self, chosen: IdFilter, names: Sequence[str], batch_rows: int) -> Iterator[ChangeBatch]:
+        if self.is_empty or chosen.nothing:
+            return
+        fields = [self._field(name) for name in names]
+        with open_pairs(self._keys(chosen), self.in_memory_rows, self.directory) as found:
+            rows = min(_FIRST_ROWS, batch_rows)
+            for pairs in found:
+                start = 0
+                while start < len(pairs):
+                    batch = self._compare(pairs.slice(start, start + rows), fields)
+                    start += rows
+                    rows = _next_rows(rows, batch)
+                    yield from _cut(_changed_only(batch), batch_rows)
+
+    def _keys(self, chosen: IdFilter) -> Iterator[pa.RecordBatch]:
+        stored = self._stored
+        sides = ((self.before, stored.removed, False), (self.after, stored.added, True))
+        for side, slices, after in sides:
+            if side is None:
+                continue
+            for keys in _gathered(side, slices, chosen.quantum):
+                kept = (
+                    keys
+                    if chosen.everything
+                    else keys.filter(pa.array(chosen.mask(keys[ID].combine_chunks())))
+                )
+                flags = pa.array(np.full(kept.num_rows, after))
+                columns = [kept[ID], pa.chunked_array([flags]), kept["address"]]
+                yield from pa.Table.from_arrays(columns, schema=KEYS).combine_chunks().to_batches()
+
+    def _compare(self, pairs: Pairs, fields: Sequence[pa.Field]) -> ChangeBatch:
+        before = _images(self.before, pairs, pairs.before, pairs.ops != INSERT, fields)
+        after = _images(self.after, pairs, pairs.after, pairs.ops != DELETE, fields)
+        changed = {field.name: differing(before[field.name], after[field.name]) for field in fields}
+        return ChangeBatch(pairs.ids, pairs.ops, before, after, changed, pairs.before, pairs.after)
+
+    def _chosen(self, columns: Sequence[str] | None) -> Sequence[str]:
+        if columns is None:
+            return self.columns
+        for name in columns:
+            if name not in self.columns:
+                raise InvalidInput(f"there is no column '{name}'", details={"column": name})
+        return list(dict.fromkeys(columns))
+
+    def _field(self, name: str) -> pa.Field:
+        fields = [side.field(name) for side in (self.after, self.before) if side is not None]
+        known = [field for field in fields if field is not None]
+        if len({field.type for field in known}) > 1:
+            types = " and ".join(str(field.type) for field in known)
+            raise InvalidInput(f"column '{name}' has two types: {types}", details={"column": name})
+        return known[0]
+
+    @cached_property
+    def _stored(self) -> VersionDiff:
+        side = self.after or self.before
+        if side is None:
+            return VersionDiff()
+        pins = (None if found is None else found.pin for found in (self.before, self.after))
+        return compare_versions(side.tables, *pins)
+
+
+def _gathered(side: Side, slices: Sequence[Slice], rows: int) -> Iterator[pa.Table]:
+    """The ids and addresses of slices, at least `rows` at a time as long as there are as many."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in slice_rows(side.tables, side.pin, slices, [side.columns[ID]]):
+        waiting.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            yield _keyed(waiting)
+            waiting, count = [], 0
+    if waiting:
+        yield _keyed(waiting)
+
+
+def _keyed(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(batches).rename_columns([ID, "address"])
+
+
+def _images(
+    side: Side | None, pairs: Pairs, addresses: Addresses, there: Bools, fields: Sequence[pa.Field]
+) -> pa.Table:
+    """The rows of one side with the id in front, null where the side has none."""
+    count = int(there.sum())
+    wanted = addresses[there]
+    order = np.argsort(wanted)
+    physical = {} if side is None or not count else side.columns
+    names = [field.name for field in fields if field.name in physical]
+    places = np.zeros(len(pairs), np.int64)
+    places[np.flatnonzero(there)[order]] = np.arange(count)
+    found = pa.table({})
+    if side is not None and names:
+        found = take_rows(side.tables, side.pin, wanted[order], [side.columns[name] for name in names])
+        found = found.rename_columns(names).take(pa.array(places, mask=~there))
+    ids = pc.if_else(pa.array(there), pairs.ids, pa.scalar(None, pa.string()))
+    columns = [
+        found[field.name] if field.name in names else pa.nulls(len(pairs), field.type) for field in fields
+    ]
+    return pa.Table.from_arrays([ids, *columns], schema=pa.schema([pa.field(ID, pa.string()), *fields]))
+
+
+def _next_rows(rows: int, batch: ChangeBatch) -> int:
+    each: int = max(1, (batch.before.nbytes + batch.after.nbytes) // max(1, len(batch)))
+    return max(1, min(rows * _MORE, _FETCHED_ROWS, _FETCHED_BYTES // each))
+
+
+def _changed_only(batch: ChangeBatch) -> ChangeBatch:
+    kept = batch.ops != UPDATE
+    for flags in batch.changed.values():
+        kept |= flags
+    return batch if kept.all() else batch.filter(kept)
+
+
+def _cut(batch: ChangeBatch, rows: int) -> Iterator[ChangeBatch]:
+    for start in range(0, len(batch), rows):
+        part = np.s_[start : start + rows]
+        yield ChangeBatch(
+            batch.ids.slice(start, rows),
+            batch.ops[part],
+            batch.before.slice(start, rows),
+            batch.after.slice(start, rows),
+            {name: flags[part] for name, flags in batch.changed.items()},
+            batch.before_addresses[part],
+            batch.after_addresses[part],
+        )

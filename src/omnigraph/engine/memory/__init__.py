@@ -1,0 +1,1 @@
+"""Columns, ids and row addresses of pinned tables, cached in bounded memory."""

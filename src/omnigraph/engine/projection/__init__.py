@@ -1,0 +1,1 @@
+"""Projection: grouping, ordering, distinct and limit over matched rows."""

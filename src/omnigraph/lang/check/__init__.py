@@ -1,5 +1,0 @@
-"""The typechecker: a query's syntax and a schema in, typed IR or coded diagnostics out."""
-
-from omnigraph.lang.check.queries import check_query
-
-__all__ = ["check_query"]

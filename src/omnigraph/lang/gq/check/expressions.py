@@ -1,0 +1,201 @@
+"""Expressions of a read: properties, variables, calls."""
+
+from __future__ import annotations
+
+from omnigraph.lang import ir
+from omnigraph.lang.gq import query_ast as ast
+from omnigraph.lang.gq.check.literals import check_literal
+from omnigraph.lang.gq.check.scope import Context, Scope, did_you_mean_variable
+from omnigraph.lang.source import Span
+from omnigraph.lang.types import BOOL, F64, I64, INT_RANGES, STRING, PropType, Scalar, vector
+
+DEFAULT_RRF_K = ir.Const(60, I64)
+DEFAULT_MAX_EDITS = ir.Const(2, I64)
+
+
+def check_expr(ctx: Context, scope: Scope, expr: ast.Expr) -> ir.Expr:
+    """An expression that yields one value per row."""
+    match expr:
+        case ast.Literal():
+            return check_literal(ctx, expr)
+        case ast.Now():
+            return ir.Now()
+        case ast.Property():
+            return check_property(ctx, scope, expr)
+        case ast.Variable():
+            return check_variable(ctx, scope, expr)
+        case ast.TextCall():
+            return check_text_call(ctx, scope, expr)
+        case ast.Nearest():
+            return check_nearest(ctx, scope, expr)
+        case ast.Bm25():
+            return check_bm25(ctx, scope, expr)
+        case ast.Rrf():
+            return check_rrf(ctx, scope, expr)
+        case ast.Aggregate():
+            hint = "give it an alias there and use that in `order`"
+            ctx.reject(expr.span, "T9", f"`{expr.fn}` stands only in `return`", hint)
+        case ast.AliasRef() | ast.Column():
+            hint = "a property is written `$variable.name`"
+            ctx.reject(expr.span, "T6", f"`{expr.name}` is not bound", hint)
+
+
+def check_property(ctx: Context, scope: Scope, expr: ast.Property) -> ir.PropertyRef:
+    """``$v.name``; nullable when the property is, or the variable may be missing."""
+    bound = ctx.variable(scope, expr.variable, expr.span)
+    found = ctx.property_of(bound, expr.name, expr.name_span, "T6")
+    type_ = found.type.optional if bound.nullable else found.type
+    return ir.PropertyRef(expr.variable, expr.name, type_)
+
+
+def check_variable(ctx: Context, scope: Scope, expr: ast.Variable) -> ir.EntityRef | ir.ParamRef:
+    """A bare ``$v``: a bound node, else a parameter."""
+    found = scope.find(expr.name)
+    if found is not None:
+        if found.kind == "edge":
+            hint = f"name one of its properties: `${expr.name}.<property>`"
+            ctx.reject(expr.span, "T23", f"edge binding `${expr.name}` cannot be used bare", hint)
+        type_ = STRING.optional if found.nullable else STRING
+        return ir.EntityRef(expr.name, found.type_name, type_)
+    return check_param(ctx, scope, expr)
+
+
+def check_param(ctx: Context, scope: Scope, expr: ast.Variable) -> ir.ParamRef:
+    """A parameter, or a rejection."""
+    type_ = ctx.params.get(expr.name)
+    if type_ is None:
+        if scope.is_poisoned(expr.name):
+            ctx.give_up()
+        tail = did_you_mean_variable(expr.name, [*scope.names(), *ctx.params])
+        ctx.reject(expr.span, None, f"variable `${expr.name}` is not bound{tail}")
+    return ir.ParamRef(expr.name, type_)
+
+
+def refuse_blob(ctx: Context, expr: ir.Expr, span: Span) -> None:
+    """A Blob is never a read value."""
+    if expr.type.scalar is not Scalar.BLOB:
+        return
+    if isinstance(expr, ir.PropertyRef):
+        message = f"Blob property `{expr.property}` cannot be read in a query"
+        ctx.reject(span, "T24", message, "read it with `omnigraph blob get`")
+    ctx.reject(span, "T24", "a Blob parameter cannot be read in a query", "declare it as String")
+
+
+def is_string(type_: PropType) -> bool:
+    """Whether it is one text."""
+    return type_.scalar is Scalar.STRING and not type_.is_list
+
+
+def shown(expr: ir.Expr) -> str:
+    """What an operand is, for messages: a node, or the type of a value."""
+    return f"node `{expr.type_name}`" if isinstance(expr, ir.EntityRef) else str(expr.type.core)
+
+
+def _text_field(ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str) -> ir.PropertyRef:
+    if not isinstance(expr, ast.Property):
+        ctx.reject(expr.span, code, f"the field of `{fn}` must be a String property `$v.name`")
+    _refuse_edge_target(ctx, scope, fn, expr)
+    field = check_property(ctx, scope, expr)
+    if not is_string(field.type):
+        ctx.reject(expr.span, code, f"the field of `{fn}` must be String, `{expr.name}` is {shown(field)}")
+    return field
+
+
+def _refuse_edge_target(ctx: Context, scope: Scope, fn: str, expr: ast.Property) -> None:
+    bound = scope.find(expr.variable)
+    if bound is not None and bound.kind == "edge":
+        ctx.reject(expr.span, "T23", f"edge binding `${expr.variable}` cannot be the target of `{fn}`")
+
+
+def _text_query(ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str) -> ir.Expr:
+    query = check_expr(ctx, scope, expr)
+    if isinstance(query, ir.EntityRef) or not is_string(query.type):
+        ctx.reject(expr.span, code, f"the query of `{fn}` must be String, got {shown(query)}")
+    return query
+
+
+def check_text_call(ctx: Context, scope: Scope, call: ast.TextCall) -> ir.TextMatch:
+    """``search``, ``fuzzy`` or ``match_text``."""
+    code = "T20" if call.fn == "match_text" else "T19"
+    field = _text_field(ctx, scope, call.fn, call.field, code)
+    query = _text_query(ctx, scope, call.fn, call.query, code)
+    type_ = _like(BOOL, field, query)
+    if call.fn != "fuzzy":
+        return ir.TextMatch(call.fn, field, query, type=type_)
+    if call.max_edits is None:
+        return ir.TextMatch(call.fn, field, query, DEFAULT_MAX_EDITS, type_)
+    edits = check_expr(ctx, scope, call.max_edits)
+    if not _is_integer(edits) or (isinstance(edits, ir.Const) and _below(edits, 0)):
+        ctx.reject(call.max_edits.span, "T19", "max_edits of `fuzzy` must be an integer of 0 or more")
+    return ir.TextMatch(call.fn, field, query, edits, type_)
+
+
+def check_bm25(ctx: Context, scope: Scope, call: ast.Bm25) -> ir.Bm25:
+    """``bm25(field, query)``."""
+    field = _text_field(ctx, scope, "bm25", call.field, "T20")
+    query = _text_query(ctx, scope, "bm25", call.query, "T20")
+    return ir.Bm25(field, query, _like(F64, field, query))
+
+
+def check_nearest(ctx: Context, scope: Scope, call: ast.Nearest) -> ir.Nearest:
+    """``nearest($v.vector, query)``; a text query is embedded when it runs."""
+    _refuse_edge_target(ctx, scope, "nearest", call.field)
+    bound = ctx.variable(scope, call.field.variable, call.field.span, "T15")
+    prop = ctx.property_of(bound, call.field.name, call.field.name_span, "T15")
+    if prop.type.scalar is not Scalar.VECTOR or prop.type.dim is None:
+        ctx.reject(call.field.span, "T15", f"`nearest` needs a Vector property, `{prop.name}` is {prop.type}")
+    field = check_property(ctx, scope, call.field)
+    query = check_expr(ctx, scope, call.query)
+    wanted = vector(prop.type.dim)
+    if not isinstance(query, ir.EntityRef) and is_string(query.type):
+        model = prop.embed.model if prop.embed else None
+        type_ = wanted.optional if query.type.nullable else wanted
+        query = ir.EmbedText(query, model, type_)
+    else:
+        query = _query_vector(ctx, call, query, wanted)
+    return ir.Nearest(field, query, _like(F64, field, query))
+
+
+def _like(result: PropType, *operands: ir.Expr) -> PropType:
+    """The type of a call that is null when any operand is."""
+    return result.optional if any(item.type.nullable for item in operands) else result
+
+
+def _query_vector(ctx: Context, call: ast.Nearest, query: ir.Expr, wanted: PropType) -> ir.Expr:
+    if query.type.scalar is Scalar.VECTOR:
+        if query.type.dim != wanted.dim:
+            message = f"`{call.field.name}` has {wanted.dim} dimensions, the query has {query.type.dim}"
+            ctx.reject(call.query.span, "T15", message)
+        return query
+    if isinstance(query, ir.Const) and isinstance(query.value, tuple):
+        if query.value and not query.type.item.is_numeric:
+            ctx.reject(call.query.span, "T15", "a query vector must hold numbers")
+        if len(query.value) != wanted.dim:
+            message = f"`{call.field.name}` has {wanted.dim} dimensions, the query has {len(query.value)}"
+            ctx.reject(call.query.span, "T15", message)
+        return ir.Const(tuple(float(item) for item in query.value if isinstance(item, int | float)), wanted)
+    message = f"the query of `nearest` must be {wanted} or String, got {shown(query)}"
+    ctx.reject(call.query.span, "T15", message)
+
+
+def check_rrf(ctx: Context, scope: Scope, call: ast.Rrf) -> ir.Rrf:
+    """``rrf(rank, rank, k)``."""
+    ranks = [
+        check_nearest(ctx, scope, item) if isinstance(item, ast.Nearest) else check_bm25(ctx, scope, item)
+        for item in (call.first, call.second)
+    ]
+    if call.k is None:
+        return ir.Rrf(ranks[0], ranks[1], DEFAULT_RRF_K)
+    k = check_expr(ctx, scope, call.k)
+    if not _is_integer(k) or (isinstance(k, ir.Const) and _below(k, 1)):
+        ctx.reject(call.k.span, "T21", "k of `rrf` must be an integer above 0")
+    return ir.Rrf(ranks[0], ranks[1], k)
+
+
+def _is_integer(expr: ir.Expr) -> bool:
+    is_fixed = isinstance(expr, ir.Const | ir.ParamRef)
+    return is_fixed and expr.type.scalar in INT_RANGES and not expr.type.is_list
+
+
+def _below(const: ir.Const, bound: int) -> bool:
+    return isinstance(const.value, int) and const.value < bound

@@ -1,0 +1,182 @@
+"""Lint: every query of a file against a schema, with what each operation returns, reads and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.lang import ir
+from omnigraph.lang.gq import query_ast as ast
+from omnigraph.lang.gq.check import check_query
+from omnigraph.lang.gq.query_parser import parse_queries
+from omnigraph.lang.schema import NodeType, Schema
+from omnigraph.lang.source import Diagnostic, LanguageError, Severity, Source
+from omnigraph.lang.types import MAPPINGS, Scalar
+
+NO_PARAMS = "mutation declares no params; hardcoded mutations are easy to miss"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """What lint found out about one query."""
+
+    name: str
+    kind: str
+    checked: ir.CheckedQuery | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The wire shape of one result."""
+        found: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        if self.checked is None:
+            found["status"] = "error"
+            found["error"] = self.diagnostics[0].text
+            found["diagnostics"] = [item.to_json() for item in self.diagnostics]
+            found["warnings"] = list(self.warnings)
+        else:
+            found["status"] = "ok"
+            found["warnings"] = list(self.warnings)
+            found["operation"] = describe_operation(self.checked)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about the file as a whole."""
+
+    severity: Severity
+    code: str
+    message: str
+    type_name: str | None = None
+    property: str | None = None
+    query_names: tuple[str, ...] = ()
+    diagnostic: Diagnostic | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The wire shape of one finding."""
+        found: dict[str, Any] = {"severity": self.severity, "code": self.code, "message": self.message}
+        if self.type_name is not None:
+            found["type_name"] = self.type_name
+        if self.property is not None:
+            found["property"] = self.property
+        if self.query_names:
+            found["query_names"] = list(self.query_names)
+        if self.diagnostic is not None:
+            found["diagnostic"] = self.diagnostic.to_json()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """Everything lint says about one file."""
+
+    query_path: str
+    results: tuple[QueryResult, ...]
+    findings: tuple[Finding, ...]
+
+    def count(self, severity: Severity) -> int:
+        """How many errors, warnings or infos there are, per-query ones included."""
+        count = sum(item.severity == severity for item in self.findings)
+        if severity == "error":
+            count += sum(item.checked is None for item in self.results)
+        if severity == "warning":
+            count += sum(len(item.warnings) for item in self.results)
+        return count
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error."""
+        return self.count("error") == 0
+
+    def to_json(self, schema_source: dict[str, Any]) -> dict[str, Any]:
+        """The wire shape of the whole report."""
+        return {
+            "status": "ok" if self.ok else "error",
+            "schema_source": schema_source,
+            "query_path": self.query_path,
+            "queries_processed": len(self.results),
+            "errors": self.count("error"),
+            "warnings": self.count("warning"),
+            "infos": self.count("info"),
+            "results": [item.to_json() for item in self.results],
+            "findings": [item.to_json() for item in self.findings],
+        }
+
+
+def lint_queries(source: Source, schema: Schema) -> LintReport:
+    """Check every query of a text. Nothing is raised: what is wrong is in the report."""
+    try:
+        file = parse_queries(source)
+    except LanguageError as error:
+        findings = tuple(Finding("error", "Q000", item.text, diagnostic=item) for item in error.diagnostics)
+        return LintReport(source.name, (), findings)
+    results = tuple(_lint_query(query, schema, source) for query in file.queries)
+    return LintReport(source.name, results, tuple(_never_updated(file, schema)))
+
+
+def _lint_query(query: ast.Query, schema: Schema, source: Source) -> QueryResult:
+    is_mutation = isinstance(query.body, ast.Mutation)
+    kind = "mutation" if is_mutation else "read"
+    warnings = (NO_PARAMS,) if is_mutation and not query.params else ()
+    try:
+        return QueryResult(query.name, kind, check_query(query, schema, source), warnings=warnings)
+    except LanguageError as error:
+        return QueryResult(query.name, kind, None, error.diagnostics, warnings)
+
+
+def _never_updated(file: ast.QueryFile, schema: Schema) -> list[Finding]:
+    """L201: a property that no update of the file sets, though others of its type are updated."""
+    updates: dict[str, set[str]] = {}
+    queries: dict[str, list[str]] = {}
+    for query in file.queries:
+        if isinstance(query.body, ast.Read):
+            continue
+        for statement in query.body.statements:
+            if isinstance(statement, ast.Update) and schema.node(statement.type_name) is not None:
+                updates.setdefault(statement.type_name, set()).update(item.name for item in statement.assigns)
+                names = queries.setdefault(statement.type_name, [])
+                if query.name not in names:
+                    names.append(query.name)
+    findings = []
+    for type_name in sorted(updates):
+        node = schema.node(type_name)
+        assert node is not None
+        for name in _updatable(node):
+            if name not in updates[type_name]:
+                message = f"{type_name}.{name} exists in schema but no update query sets it"
+                findings.append(
+                    Finding("warning", "L201", message, type_name, name, tuple(queries[type_name]))
+                )
+    return findings
+
+
+def _updatable(node: NodeType) -> list[str]:
+    key = node.key or ()
+    return [
+        prop.name
+        for prop in node.properties
+        if prop.type.nullable and prop.name not in key and prop.embed is None
+    ]
+
+
+def describe_operation(query: ir.CheckedQuery) -> dict[str, Any]:
+    """The operation descriptor: result columns, types read, types written."""
+    result = [_describe_output(item) for item in query.outputs] if isinstance(query, ir.ReadQuery) else []
+    writes = query.writes if isinstance(query, ir.MutationQuery) else ()
+    return {
+        "result": result,
+        "reads": [{"kind": item.kind, "type_name": item.type_name} for item in query.reads],
+        "writes": [{"kind": item.kind, "type_name": item.type_name} for item in writes],
+    }
+
+
+def _describe_output(item: ir.Output) -> dict[str, Any]:
+    type_ = item.type
+    found: dict[str, Any] = {"name": item.label, "kind": item.kind}
+    if type_.is_list:
+        found["item_kind"] = MAPPINGS[type_.scalar].kind
+    if type_.scalar is Scalar.VECTOR:
+        found["vector_dim"] = type_.dim
+    found["nullable"] = type_.nullable
+    return found

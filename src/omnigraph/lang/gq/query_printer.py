@@ -1,0 +1,167 @@
+"""Prints the parts of a query that stand on one line: values, expressions, predicates, traversals."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from omnigraph.lang.gq.query_ast import (
+    Aggregate,
+    AliasRef,
+    And,
+    Assign,
+    Bm25,
+    Column,
+    Compare,
+    Expr,
+    InlineMatch,
+    InList,
+    IsNull,
+    Literal,
+    Nearest,
+    Not,
+    Now,
+    Or,
+    Ordering,
+    Param,
+    Predicate,
+    Projection,
+    Property,
+    Rrf,
+    TextCall,
+    Traversal,
+    Variable,
+)
+from omnigraph.lang.parsing import quote
+
+# How tightly a predicate binds; one that binds less tightly than its place asks for needs parentheses.
+_OR, _AND, _NOT = range(3)
+
+
+def print_float(value: float) -> str:
+    """A float as the shortest literal that reads back the same; the language has no exponents.
+
+    >>> print_float(1e21), print_float(-2.5e-7)
+    ('1000000000000000000000.0', '-0.00000025')
+    """
+    text = format(Decimal(repr(value)), "f")
+    return text if "." in text else f"{text}.0"
+
+
+def print_literal(literal: Literal) -> str:
+    """A literal in source form."""
+    match literal.value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if literal.value else "false"
+        case int():
+            return str(literal.value)
+        case float():
+            return print_float(literal.value)
+        case tuple():
+            return f"[{', '.join(print_literal(item) for item in literal.value)}]"
+        case str():
+            text = quote(literal.value)
+            return text if literal.kind == "string" else f"{literal.kind}({text})"
+
+
+def print_expr(expr: Expr) -> str:
+    """An expression in source form."""
+    match expr:
+        case Literal():
+            return print_literal(expr)
+        case Variable():
+            return f"${expr.name}"
+        case Property():
+            return f"${expr.variable}.{expr.name}"
+        case Now():
+            return "now()"
+        case AliasRef() | Column():
+            return expr.name
+        case Nearest():
+            return _call("nearest", expr.field, expr.query)
+        case TextCall():
+            return _call(expr.fn, expr.field, expr.query, expr.max_edits)
+        case Bm25():
+            return _call("bm25", expr.field, expr.query)
+        case Rrf():
+            return _call("rrf", expr.first, expr.second, expr.k)
+        case Aggregate():
+            return f"{expr.fn}({'distinct ' if expr.distinct else ''}{print_expr(expr.argument)})"
+
+
+def print_predicate(predicate: Predicate, place: int = _OR) -> str:
+    """A predicate in source form, with parentheses only where precedence asks for them.
+
+    >>> yes = IsNull(Column("a"))
+    >>> print_predicate(And((Or((yes, yes)), Not(yes))))
+    '(a is null or a is null) and not a is null'
+    """
+    match predicate:
+        case Or():
+            text = " or ".join(print_predicate(item, _AND) for item in predicate.items)
+            return f"({text})" if place > _OR else text
+        case And():
+            text = " and ".join(print_predicate(item, _NOT) for item in predicate.items)
+            return f"({text})" if place > _AND else text
+        case Not():
+            return f"not {print_predicate(predicate.item, _NOT)}"
+        case Compare():
+            return f"{print_expr(predicate.left)} {predicate.op} {print_expr(predicate.right)}"
+        case InList():
+            word = "not in" if predicate.negated else "in"
+            return f"{print_expr(predicate.operand)} {word} {print_expr(predicate.items)}"
+        case IsNull():
+            return f"{print_expr(predicate.operand)} is {'not ' if predicate.negated else ''}null"
+        case TextCall():
+            return print_expr(predicate)
+
+
+def split_predicate(predicate: Predicate) -> list[str]:
+    """The parts of the outermost `or` or `and`, each after the first with its operator before it."""
+    match predicate:
+        case Or():
+            word, place = "or", _AND
+        case And():
+            word, place = "and", _NOT
+        case _:
+            return [print_predicate(predicate)]
+    first, *rest = (print_predicate(item, place) for item in predicate.items)
+    return [first, *(f"{word} {item}" for item in rest)]
+
+
+def print_traversal(traversal: Traversal) -> str:
+    """A traversal in source form."""
+    edge = f"<{traversal.edge}>" if traversal.undirected else traversal.edge
+    if traversal.edge_variable is not None:
+        edge = f"${traversal.edge_variable.name}:{edge}"
+    if traversal.min is not None:
+        edge += f"{{{traversal.min},{'' if traversal.max is None else traversal.max}}}"
+    return f"${traversal.source.name} {edge} ${traversal.target.name}"
+
+
+def print_param(param: Param) -> str:
+    """A declared parameter in source form."""
+    return f"${param.name}: {param.type}"
+
+
+def print_projection(projection: Projection) -> str:
+    """One column of a `return` in source form."""
+    alias = "" if projection.alias is None else f" as {projection.alias}"
+    return f"{print_expr(projection.expr)}{alias}"
+
+
+def print_ordering(ordering: Ordering) -> str:
+    """One item of an `order` in source form."""
+    direction = {None: "", True: " desc", False: " asc"}[ordering.descending]
+    return f"{print_expr(ordering.expr)}{direction}"
+
+
+def print_assign(assign: Assign | InlineMatch) -> str:
+    """One `name: value` in source form."""
+    return f"{assign.name}: {print_expr(assign.value)}"
+
+
+def _call(name: str, *arguments: Expr | None) -> str:
+    given = ", ".join(print_expr(argument) for argument in arguments if argument is not None)
+    return f"{name}({given})"

@@ -1,0 +1,357 @@
+"""From `.pg` text to what it says: syntax, literals, and the shapes that the syntax tree cannot hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, TypeAlias
+
+from lark import Lark, Token
+from lark.tree import Meta
+from lark.visitors import Transformer_NonRecursive, v_args
+
+from omnigraph.lang.parser_tables import SCHEMA_GRAMMAR, make_parser
+from omnigraph.lang.parsing import (
+    meta_span,
+    parse_with_recovery,
+    shorten,
+    to_float,
+    to_integer,
+    token_span,
+    unescape,
+)
+from omnigraph.lang.pg.schema_ast import (
+    Annotation,
+    BodyConstraint,
+    Bounds,
+    CardDecl,
+    Declaration,
+    EdgeDecl,
+    InterfaceDecl,
+    LiteralValue,
+    Name,
+    NodeDecl,
+    PropertyDecl,
+    SchemaFile,
+)
+from omnigraph.lang.source import Diagnostics, Source, Span, nearest_name, suggestion
+from omnigraph.lang.types import BASE_TYPES, MAX_VECTOR_DIM, STRING, PropType, Scalar, vector
+
+STARTS = frozenset({"interface", "node", "edge"})
+MAX_VECTOR_DIGITS = 19
+CONSTRAINT_NAMES = ("key", "unique", "index", "range", "check")
+
+# The terminals in human words, in the order in which a message lists them.
+_WORDS = {
+    "_INTERFACE": "`interface`",
+    "_NODE": "`node`",
+    "_EDGE": "`edge`",
+    "TYPE_NAME": "a type name (upper-case first letter)",
+    "NAME": "a name (lower-case first letter)",
+    "CONSTRAINT": "a name (lower-case first letter)",
+    "_CARD": "a name (lower-case first letter)",
+    "TYPE_WORD": "a type",
+    "_ENUM": "a type",
+    "_VECTOR": "a type",
+    "ENUM_VALUE": "an enum value",
+    "STRING": "a string",
+    "INTEGER": "a number",
+    "FLOAT": "a number",
+    "MINUS": "`-`",
+    "TRUE": "`true`",
+    "FALSE": "`false`",
+    "_IMPLEMENTS": "`implements`",
+    "COLON": "`:`",
+    "ARROW": "`->`",
+    "DOTS": "`..`",
+    "COMMA": "`,`",
+    "EQUAL": "`=`",
+    "NULLABLE": "`?`",
+    "AT": "`@`",
+    "LPAR": "`(`",
+    "RPAR": "`)`",
+    "LSQB": "`[`",
+    "RSQB": "`]`",
+    "LBRACE": "`{`",
+    "RBRACE": "`}`",
+    "$END": "the end of the file",
+}
+
+# What people coming from other languages write, and what to write instead.
+_HINTS = {
+    (",", "RBRACE"): "nothing separates properties",
+    (";", "RBRACE"): "nothing separates properties",
+    (",", "_NODE"): "nothing separates declarations",
+    (";", "_NODE"): "nothing separates declarations",
+    ("#", "RBRACE"): "a comment begins with //",
+    ("#", "_NODE"): "a comment begins with //",
+    ("@", "LBRACE"): "annotations stand before `implements`; an interface takes none",
+}
+_INTO_THE_BODY = "write it between the braces"
+
+
+def parse_schema(source: Source) -> SchemaFile:
+    """Parse a schema text.
+
+    Raises `LanguageError` with every syntax error found, at most one for each declaration. Names are not
+    resolved and rules are not applied: that is `compile_schema`.
+    """
+    tree, found = parse_with_recovery(_parser(), source, STARTS, _WORDS, _HINTS)
+    diagnostics = Diagnostics(source, "parse")
+    diagnostics.found.extend(found)
+    declarations = [] if tree is None else _Build(diagnostics).transform(tree)
+    diagnostics.raise_if_any()
+    return SchemaFile(tuple(declarations))
+
+
+@cache
+def _parser() -> Lark:
+    return make_parser(SCHEMA_GRAMMAR)
+
+
+@dataclass(frozen=True, slots=True)
+class _Type:
+    """A type where it stands in the text."""
+
+    type: PropType
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class _Stray:
+    """An annotation that follows no property."""
+
+    name: str
+    span: Span
+
+
+_HeaderItem: TypeAlias = Annotation | BodyConstraint | CardDecl
+_Member: TypeAlias = PropertyDecl | BodyConstraint | _Stray
+
+
+@v_args(meta=True)
+class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
+    """Turns the parse tree into declarations, bottom-up and without recursion."""
+
+    def __init__(self, report: Diagnostics) -> None:
+        super().__init__(visit_tokens=False)
+        self._report = report
+
+    # --- declarations ------------------------------------------------------------------------------------
+
+    def file(self, _meta: Meta, children: list[Declaration]) -> list[Declaration]:
+        return children
+
+    def interface(self, _meta: Meta, children: list[Any]) -> InterfaceDecl:
+        name, body = children
+        properties: list[PropertyDecl] = []
+        for member in body:
+            if isinstance(member, PropertyDecl):
+                properties.append(member)
+            else:
+                self._refuse_in_interface(name, member, properties[-1].name if properties else None)
+        return InterfaceDecl(str(name), tuple(properties), token_span(name))
+
+    def node(self, _meta: Meta, children: list[Any]) -> NodeDecl:
+        name, *header, body = children
+        implements: tuple[Name, ...] = ()
+        annotations: list[Annotation] = []
+        for item in header:
+            if isinstance(item, tuple):
+                implements = item
+            elif isinstance(item, Annotation):
+                annotations.append(item)
+            else:
+                place = "" if item.name in ("range", "check") else "on node properties or "
+                message = f"@{item.name} is only supported {place}as body constraint (node {name})"
+                self._report.add(item.span, message, hint=_INTO_THE_BODY)
+        return NodeDecl(str(name), tuple(annotations), implements, self._members(body), token_span(name))
+
+    def edge(self, _meta: Meta, children: list[Any]) -> EdgeDecl:
+        name, source, target, *header = children
+        body = header.pop() if header and isinstance(header[-1], list) else []
+        card: CardDecl | None = None
+        annotations: list[Annotation] = []
+        for position, item in enumerate(header):
+            if isinstance(item, Annotation):
+                annotations.append(item)
+            elif isinstance(item, BodyConstraint):
+                kind = "" if item.name in ("key", "unique", "index") else " constraint"
+                hint = _INTO_THE_BODY if item.name in ("unique", "index") else None
+                message = f"@{item.name}{kind} is not supported on edges (edge {name})"
+                self._report.add(item.span, message, hint=hint)
+            elif position == 0:
+                card = item
+            else:
+                self._report.add(
+                    item.span, f"@card must come once, before every other annotation (edge {name})"
+                )
+        return EdgeDecl(
+            str(name),
+            _name(source),
+            _name(target),
+            card,
+            tuple(annotations),
+            self._members(body),
+            token_span(name),
+        )
+
+    def implements(self, _meta: Meta, children: list[Token]) -> tuple[Name, ...]:
+        return tuple(_name(token) for token in children)
+
+    def card(self, meta: Meta, children: list[Token]) -> CardDecl:
+        low, *high = (self._integer(token) for token in children)
+        return CardDecl(low, high[0] if high else None, meta_span(meta))
+
+    # --- members -----------------------------------------------------------------------------------------
+
+    def body(self, _meta: Meta, children: list[Any]) -> list[_Member]:
+        members: list[_Member] = []
+        for child in children:
+            # The grammar lets an annotation stand only where a property precedes it.
+            if isinstance(child, Annotation) and isinstance(members[-1], PropertyDecl):
+                members[-1] = replace(members[-1], annotations=(*members[-1].annotations, child))
+            else:
+                members.append(child)
+        return members
+
+    def property_head(self, _meta: Meta, children: list[Any]) -> PropertyDecl:
+        name, kind = children
+        return PropertyDecl(str(name), kind.type, (), token_span(name), kind.span)
+
+    def constraint(self, meta: Meta, children: list[Any]) -> BodyConstraint:
+        name, *arguments = children
+        return BodyConstraint(str(name), tuple(arguments), meta_span(meta))
+
+    def stray(self, meta: Meta, children: list[Any]) -> _Stray:
+        return _Stray(str(children[0]), meta_span(meta))
+
+    def annotation(self, meta: Meta, children: list[Any]) -> Annotation:
+        name, *arguments = children
+        value = arguments[0] if arguments else None
+        return Annotation(str(name), value, tuple(arguments[1:]), meta_span(meta))
+
+    def keyword_argument(self, _meta: Meta, children: list[Any]) -> tuple[str, LiteralValue]:
+        name, value = children
+        return str(name), value
+
+    # --- types -------------------------------------------------------------------------------------------
+
+    def property_type(self, meta: Meta, children: list[Any]) -> _Type:
+        core, *nullable = children
+        return _Type(core.optional if nullable else core, meta_span(meta))
+
+    def list_type(self, meta: Meta, children: list[_Type]) -> PropType:
+        (item,) = children
+        problem = _no_item_type(item.type)
+        if problem:
+            self._report.add(meta_span(meta), problem)
+            return replace(STRING, is_list=True)
+        return replace(item.type, is_list=True)
+
+    def enum_type(self, _meta: Meta, children: list[Token]) -> PropType:
+        return replace(STRING, enum_values=tuple(str(token) for token in children))
+
+    def vector_type(self, _meta: Meta, children: list[Token]) -> PropType:
+        (token,) = children
+        digits = token.lstrip("0") or "0"
+        if len(digits) > MAX_VECTOR_DIGITS:
+            # Too long for a number that could be kept until the rules are applied.
+            message = f"Vector dimension {shorten(digits)} exceeds maximum supported {MAX_VECTOR_DIM}"
+            self._report.add(token_span(token), message)
+            return vector(1)
+        return vector(int(digits))
+
+    def base_type(self, _meta: Meta, children: list[Token]) -> PropType:
+        (word,) = children
+        scalar = BASE_TYPES.get(word)
+        if scalar is None:
+            known = [*BASE_TYPES, "Vector"]
+            self._report.add(token_span(word), f"unknown type: {shorten(word)}", hint=suggestion(word, known))
+            return STRING
+        return PropType(scalar)
+
+    # --- values ------------------------------------------------------------------------------------------
+
+    def bounds_from(self, meta: Meta, children: list[int | float]) -> Bounds:
+        low, *high = children
+        return Bounds(low, high[0] if high else None, meta_span(meta))
+
+    def bounds_to(self, meta: Meta, children: list[int | float]) -> Bounds:
+        return Bounds(None, children[0], meta_span(meta))
+
+    def number(self, meta: Meta, children: list[Token]) -> int | float:
+        text = "".join(children)
+        convert = to_float if children[-1].type == "FLOAT" else to_integer
+        return convert(text, meta_span(meta), self._report)
+
+    def name(self, _meta: Meta, children: list[Token]) -> Name:
+        return _name(children[0])
+
+    def literal(self, _meta: Meta, children: list[Token]) -> LiteralValue:
+        (token,) = children
+        span = token_span(token)
+        match token.type:
+            case "STRING":
+                return unescape(token, span, self._report)
+            case "INTEGER":
+                return to_integer(token, span, self._report)
+            case "FLOAT":
+                return to_float(token, span, self._report)
+            case _:
+                return bool(token == "true")
+
+    # --- refusals ----------------------------------------------------------------------------------------
+
+    def _integer(self, token: Token) -> int:
+        return to_integer(token, token_span(token), self._report)
+
+    def _members(self, body: Sequence[_Member]) -> tuple[PropertyDecl | BodyConstraint, ...]:
+        members: list[PropertyDecl | BodyConstraint] = []
+        for member in body:
+            if isinstance(member, _Stray):
+                self._refuse_stray(member)
+            else:
+                members.append(member)
+        return tuple(members)
+
+    def _refuse_stray(self, stray: _Stray) -> None:
+        near = nearest_name(stray.name, CONSTRAINT_NAMES)
+        hint = f"did you mean `@{near}`?" if near else "an annotation stands directly after its property"
+        self._report.add(stray.span, f"unknown constraint: @{shorten(stray.name)}", hint=hint)
+
+    def _refuse_in_interface(
+        self, interface: str, member: BodyConstraint | _Stray, after: str | None
+    ) -> None:
+        if isinstance(member, _Stray):
+            self._refuse_stray(member)
+        elif after is not None and member.name in ("key", "unique", "index"):
+            self._report.add(
+                member.span,
+                f"@{member.name} on {interface}.{after} does not accept a value",
+                hint=f"write plain @{member.name}: an interface has no body constraints",
+            )
+        else:
+            self._report.add(
+                member.span,
+                f"@{member.name} constraint is not supported on interfaces (interface {interface})",
+                hint="declare it on the nodes that implement the interface",
+            )
+
+
+def _name(token: Token) -> Name:
+    return Name(str(token), token_span(token))
+
+
+def _no_item_type(item: PropType) -> str | None:
+    """Why a list of this type does not exist, or None when it does or another rule speaks about it."""
+    if item.is_list:
+        return "list of lists is not supported"
+    if item.is_enum:
+        return "list of enum is not supported"
+    if item.scalar is Scalar.VECTOR:
+        return "list of Vector is not supported"
+    if item.nullable:
+        return "list items cannot be nullable"
+    return None

@@ -1,0 +1,206 @@
+"""The rules of a property on its own: its name, its type, the annotations that it or its type may carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from omnigraph.lang.pg.schema_ast import Annotation as AnnotationDecl
+from omnigraph.lang.pg.schema_ast import LiteralValue, Name, PropertyDecl
+from omnigraph.lang.schema import Annotation, Property, TypeKind
+from omnigraph.lang.source import Diagnostics
+from omnigraph.lang.types import MAX_VECTOR_DIM, PropType, Scalar
+
+SYSTEM_COLUMNS = frozenset(
+    {"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"}
+)
+TOMBSTONE = "_tombstone"
+PHYSICAL_COLUMNS: dict[TypeKind, frozenset[str]] = {
+    "interface": frozenset({"id"}),
+    "node": frozenset({"id"}),
+    "edge": frozenset({"id", "src", "dst"}),
+}
+# A mutation names the ends of an edge with these, so it could never set a property of that name.
+ENDPOINT_WORDS = frozenset({"from", "to"})
+
+_PROPERTY_ONLY = ("key", "unique", "index", "embed")
+_ONE_COLUMN = ("key", "unique", "index")
+_ONCE_ON_PROPERTY = ("key", "unique", "index", "embed", "description", "rename_from")
+_ONCE_ON_TYPE = ("description", "instruction", "rename_from")
+_NEEDS_BODY = {
+    "range": "@range requires property name and bounds: @range(prop, min..max)",
+    "check": '@check requires property name and pattern: @check(prop, "regex")',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The type that a rule speaks about."""
+
+    kind: TypeKind
+    name: str
+
+    @property
+    def subject(self) -> str:
+        """How messages name the type: ``node Person``."""
+        return f"{self.kind} {self.name}"
+
+
+def compile_property(owner: Owner, decl: PropertyDecl, report: Diagnostics) -> Property:
+    """Check one declared property; what is refused is left out of the result."""
+    _check_name(owner, decl, report)
+    _check_type(decl, report)
+    values = decl.type.enum_values
+    kind = decl.type if values is None else replace(decl.type, enum_values=tuple(sorted(set(values))))
+    return Property(decl.name, kind, _property_annotations(owner, decl, report))
+
+
+def compile_type_annotations(
+    owner: Owner, annotations: Iterable[AnnotationDecl], report: Diagnostics
+) -> tuple[Annotation, ...]:
+    """Check the annotations of a node or edge header."""
+    accepted = []
+    seen: set[str] = set()
+    for item in annotations:
+        if item.name in _PROPERTY_ONLY:
+            where = (
+                "is only supported on node properties or as body constraint"
+                if owner.kind == "node"
+                else "is not supported on edges"
+            )
+            report.add(item.span, f"@{item.name} {where} ({owner.subject})")
+        elif item.name in _NEEDS_BODY:
+            report.add(item.span, _NEEDS_BODY[item.name])
+        elif item.name in seen and item.name in _ONCE_ON_TYPE:
+            report.add(item.span, f"{owner.subject} declares @{item.name} multiple times")
+        elif _has_text(item, owner.subject, report):
+            accepted.append(to_annotation(item))
+        seen.add(item.name)
+    return tuple(accepted)
+
+
+def unsupported_shape(name: str, kind: PropType) -> str | None:
+    """The shape of type that a key, unique, index or embed cannot apply to, if it is of one.
+
+    >>> unsupported_shape("key", PropType(Scalar.BLOB))
+    'blob'
+    """
+    if kind.is_list:
+        return "list"
+    if kind.scalar is Scalar.BLOB:
+        return "blob"
+    if kind.scalar is Scalar.VECTOR and name in ("key", "unique"):
+        return "vector"
+    return None
+
+
+def to_annotation(decl: AnnotationDecl) -> Annotation:
+    """The stored form: an identifier argument becomes its text."""
+    return Annotation(decl.name, _text(decl.value), decl.kwargs)
+
+
+def _text(value: LiteralValue | Name | None) -> LiteralValue | None:
+    return value.text if isinstance(value, Name) else value
+
+
+def _check_name(owner: Owner, decl: PropertyDecl, report: Diagnostics) -> None:
+    name = decl.name
+    if name in SYSTEM_COLUMNS:
+        why = "is reserved for a virtual storage system column"
+    elif name == TOMBSTONE:
+        why = "is reserved for the deletion marker of storage"
+    elif name in PHYSICAL_COLUMNS[owner.kind]:
+        why = f"is reserved for the physical column '{name}'"
+    elif owner.kind == "edge" and name in ENDPOINT_WORDS:
+        why = f"is reserved for the '{name}' endpoint in mutations"
+    else:
+        return
+    report.add(decl.span, f"property name '{name}' {why}; choose another name")
+
+
+def _check_type(decl: PropertyDecl, report: Diagnostics) -> None:
+    kind = decl.type
+    if kind.dim is not None and kind.dim < 1:
+        report.add(decl.type_span, "Vector dimension must be greater than zero")
+    elif kind.dim is not None and kind.dim > MAX_VECTOR_DIM:
+        message = f"Vector dimension {kind.dim} exceeds maximum supported {MAX_VECTOR_DIM}"
+        report.add(decl.type_span, message)
+    if kind.is_list and kind.scalar is Scalar.BLOB:
+        report.add(decl.type_span, "list of Blob is not supported")
+    if kind.enum_values is not None and len(set(kind.enum_values)) < len(kind.enum_values):
+        report.add(decl.type_span, "enum type cannot include duplicate values")
+
+
+def _property_annotations(owner: Owner, decl: PropertyDecl, report: Diagnostics) -> tuple[Annotation, ...]:
+    place = f"{owner.name}.{decl.name}"
+    accepted = []
+    seen: set[str] = set()
+    for item in decl.annotations:
+        if item.name in seen and item.name in _ONCE_ON_PROPERTY:
+            report.add(item.span, f"property {place} declares @{item.name} multiple times")
+        elif item.name == "instruction":
+            report.add(item.span, f"@instruction is only supported on node and edge types (property {place})")
+        elif item.name in _NEEDS_BODY:
+            report.add(item.span, _NEEDS_BODY[item.name])
+        elif owner.kind == "edge" and item.name in ("key", "embed"):
+            report.add(item.span, f"@{item.name} is not supported on edge properties (edge {place})")
+        elif item.name in _ONE_COLUMN:
+            if _check_column(item, place, decl.type, report):
+                accepted.append(to_annotation(item))
+        elif item.name == "embed":
+            if _check_embed(item, place, decl.type, report):
+                accepted.append(to_annotation(item))
+        elif _has_text(item, f"property {place}", report):
+            accepted.append(to_annotation(item))
+        seen.add(item.name)
+    return tuple(accepted)
+
+
+def _check_column(item: AnnotationDecl, place: str, kind: PropType, report: Diagnostics) -> bool:
+    shape = unsupported_shape(item.name, kind)
+    if item.value is not None:
+        report.add(item.span, f"@{item.name} on {place} does not accept a value")
+    elif shape:
+        report.add(item.span, f"@{item.name} is not supported on {shape} property {place}")
+    elif item.name == "key" and kind.nullable:
+        report.add(item.span, f"@key property {place} cannot be nullable")
+    else:
+        return True
+    return False
+
+
+def _check_embed(item: AnnotationDecl, place: str, kind: PropType, report: Diagnostics) -> bool:
+    before = len(report.found)
+    shape = unsupported_shape("embed", kind)
+    source = _text(item.value)
+    if shape:
+        report.add(item.span, f"@embed is not supported on {shape} property {place}")
+    elif kind.scalar is not Scalar.VECTOR:
+        report.add(item.span, f"@embed is only supported on vector properties ({place})")
+    if not isinstance(source, str) or not source.strip():
+        report.add(item.span, f"@embed on {place} requires a source property name")
+    keys = [key for key, _ in item.kwargs]
+    for key, value in item.kwargs:
+        if key != "model":
+            message = f"@embed on {place} has unknown argument '{key}=' (only 'model' is supported)"
+            report.add(item.span, message)
+        elif not isinstance(value, str) or not value.strip():
+            report.add(item.span, f"@embed on {place} requires a non-empty string for 'model='")
+    if keys.count("model") > 1:
+        report.add(item.span, f"@embed on {place} declares 'model=' multiple times")
+    return len(report.found) == before
+
+
+def _has_text(item: AnnotationDecl, subject: str, report: Diagnostics) -> bool:
+    """Whether an annotation that must say something does; others need not."""
+    if item.name not in _ONCE_ON_TYPE:
+        return True
+    value = _text(item.value)
+    blank = not isinstance(value, str) or not value.strip()
+    if item.name == "rename_from" and (blank or item.kwargs):
+        report.add(item.span, f"@rename_from on {subject} requires exactly one non-blank name")
+    elif blank:
+        report.add(item.span, f"@{item.name} on {subject} requires a non-empty value")
+    else:
+        return True
+    return False

@@ -1,0 +1,1 @@
+"""Bulk loads: many rows validated together and committed once."""

@@ -1,0 +1,41 @@
+"""A load as the caller asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from omnigraph.engine.engine_choice import Engine
+from omnigraph.graph.progress import Progress
+from omnigraph.rules.load_mode import LoadMode
+
+# Where rejected records go: a file of JSON lines, `REJECTS` in a folder, or whoever wants to be told.
+Rejects: TypeAlias = str | Path | Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """A load as it was asked for."""
+
+    source: Any
+    mode: LoadMode
+    branch: str
+    create_from: str | None = None
+    engine: Engine = "auto"
+    rejects: Rejects | None = None
+    permissive: bool = False
+    message: str | None = None
+    if_commit: str | None = None
+    idempotency_key: str | None = None
+    actor: str | None = None
+    progress: Progress | None = None
+    spark: Any = None
+    dry_run: bool = False
+    mapping: Any = None
+
+    @property
+    def base(self) -> str:
+        """The branch whose rows the load meets. A dry run makes no branch, and tries where it would come from."""
+        return self.branch if self.create_from is None or not self.dry_run else self.create_from

@@ -1,0 +1,1 @@
+"""Mutations: statements of the query language that insert, update and delete."""

@@ -1,0 +1,203 @@
+"""A snapshot as many files, each the rows of some fragments of one table, written wherever it suits.
+
+A file has a name that its rows decide, and appears whole. So a part can be written again, or twice at once, and
+there is still one file with its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from io import RawIOBase
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from omnigraph.catalog.catalog import Table
+from omnigraph.catalog.columns import arrow_schema
+from omnigraph.errors import NotFound, OmnigraphError, StorageError
+from omnigraph.graph.snapshot import Snapshot, reclaimed
+from omnigraph.read.export.record_export import choose_tables
+from omnigraph.read.export.record_lines import encode_records
+from omnigraph.store.manifest.records import CommitRecord, TablePin
+from omnigraph.store.objects.objects import ObjectStore, Writable
+from omnigraph.store.storage_options import StorageOptions
+from omnigraph.store.tables.fragments import open_root
+from omnigraph.store.tables.lance_io import fragment_of, translated
+from omnigraph.store.tables.table_parts import list_parts
+from omnigraph.store.tables.tables import Tables
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+ExportFormat: TypeAlias = Literal["ndjson", "parquet"]
+ROWS_PER_PART: Final = 1_000_000
+
+_BATCH_ROWS = 16_384
+_BATCH_BYTES = 8 << 20
+# Lance would read up to two gigabytes ahead of whoever turns rows into text.
+_READ_AHEAD = 32 << 20
+# A reader of Parquet takes a row group at a time, and Spark loads the groups of a file in parallel.
+_GROUP_ROWS = 131_072
+_GROUP_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPart:
+    """Some fragments of a table, and the name of the file that their rows go to."""
+
+    name: str
+    table: Table
+    pin: TablePin
+    fragments: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True)
+class ExportJob:
+    """What every part of an export needs to know: the graph, the commit and the folder. It can be pickled."""
+
+    graph: str
+    commit: CommitRecord
+    folder: str
+    prefix: str
+    format: ExportFormat
+    options: StorageOptions = field(repr=False)
+
+
+@dataclass(frozen=True)
+class PartReport:
+    """What came of a part: its file is there, or `error` says why not."""
+
+    rows: int = 0
+    error: OmnigraphError | None = None
+
+
+def plan_parts(
+    snapshot: Snapshot, types: Sequence[str] | None, form: ExportFormat, rows_per_part: int = ROWS_PER_PART
+) -> list[ExportPart]:
+    """The parts of the chosen types: neighbouring fragments, up to so many rows. A type without rows has one."""
+    found = []
+    for table in choose_tables(snapshot.catalog, types):
+        pin = snapshot.pin(table.key)
+        for number, (fragments, rows) in enumerate(_groups(snapshot, pin, rows_per_part)):
+            found.append(ExportPart(_file_name(table, number, form), table, pin, fragments, rows))
+    return found
+
+
+def write_part(
+    job: ExportJob,
+    part: ExportPart,
+    tables: Tables | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> PartReport:
+    """Write the file of a part, whole or not at all. What goes wrong is in the report.
+
+    Tasks elsewhere have no `tables` and open the graph's by address; the manifest is not read.
+    """
+    try:
+        if tables is None:
+            tables = Tables(open_root(job.graph, job.options, "os"))
+        store = ObjectStore.open(job.folder, job.options)
+        with store.writing(job.prefix + part.name) as file:
+            batches = _batches(job, part, tables, progress)
+            if job.format == "parquet":
+                _write_parquet(file, part.table, batches)
+            else:
+                for batch in batches:
+                    file.write(encode_records(part.table, batch))
+    except OmnigraphError as error:
+        return PartReport(error=error)
+    return PartReport(part.rows)
+
+
+def _groups(snapshot: Snapshot, pin: TablePin, most: int) -> list[tuple[tuple[int, ...], int]]:
+    try:
+        parts = list_parts(snapshot.tables, pin)
+    except NotFound as error:
+        raise reclaimed(snapshot.commit) from error
+    groups: list[tuple[tuple[int, ...], int]] = []
+    for part in parts:
+        if groups and groups[-1][1] + part.rows <= most:
+            fragments, rows = groups[-1]
+            groups[-1] = (*fragments, part.fragment_id), rows + part.rows
+        else:
+            groups.append(((part.fragment_id,), part.rows))
+    return groups or [((), 0)]
+
+
+def _file_name(table: Table, number: int, form: ExportFormat) -> str:
+    if form == "parquet":
+        return f"{table.kind}s/{table.name}/part-{number:05d}.parquet"
+    return f"{table.kind}-{table.name}-{number:05d}.ndjson"
+
+
+def _batches(
+    job: ExportJob, part: ExportPart, tables: Tables, progress: Callable[[int], None] | None
+) -> Iterator[pa.RecordBatch]:
+    """The live rows of a part in their order, by physical columns."""
+    if not part.fragments:
+        return
+    count = 0
+    try:
+        with translated(f"read {part.pin.path}"):
+            dataset = tables.open(part.pin.path, part.pin.version)
+            scanner = dataset.scanner(
+                columns=[column.physical for column in part.table.columns],
+                fragments=[fragment_of(dataset, id_) for id_ in part.fragments],
+                batch_size=_BATCH_ROWS,
+                batch_size_bytes=_BATCH_BYTES,
+                io_buffer_size=_READ_AHEAD,
+                fragment_readahead=1,
+                scan_in_order=True,
+            )
+            for batch in scanner.to_batches():
+                yield batch
+                count += batch.num_rows
+                if progress is not None:
+                    progress(batch.num_rows)
+    except NotFound as error:
+        raise reclaimed(job.commit) from error
+    if count != part.rows:
+        raise StorageError(f"{part.pin.path} has {count} rows where its version says {part.rows}")
+
+
+# --- Parquet ----------------------------------------------------------------------------------------------
+
+
+def _write_parquet(file: Writable, table: Table, batches: Iterable[pa.RecordBatch]) -> None:
+    schema = arrow_schema(table)
+    with pq.ParquetWriter(_Sink(file), schema, compression="zstd") as writer:
+        for group in _row_groups(table, schema, batches):
+            writer.write_table(group, row_group_size=group.num_rows)
+
+
+def _row_groups(table: Table, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches under their logical names, gathered until a row group is full."""
+    gathered: list[pa.RecordBatch] = []
+    for batch in batches:
+        arrays = [
+            batch.column(column.physical).cast(item.type)
+            for column, item in zip(table.columns, schema, strict=True)
+        ]
+        gathered.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        rows, size = sum(item.num_rows for item in gathered), sum(item.nbytes for item in gathered)
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            yield pa.Table.from_batches(gathered, schema)
+            gathered = []
+    if gathered:
+        yield pa.Table.from_batches(gathered, schema)
+
+
+class _Sink(RawIOBase):
+    """A file as Arrow writes to it."""
+
+    def __init__(self, file: Writable) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        return self._file.write(bytes(data))

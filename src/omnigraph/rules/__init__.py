@@ -1,0 +1,1 @@
+"""Constraint checks: what rows must satisfy on their own and together."""

@@ -1,0 +1,1 @@
+"""Schema changes applied to a graph: migration steps and backfills."""

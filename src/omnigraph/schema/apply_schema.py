@@ -1,0 +1,181 @@
+"""Applying a schema: the steps of a plan carried out on a branch, with the data they touch, as one commit.
+
+Most steps change the accepted schema alone. A new type gets an empty table. New columns are added to a table and
+nothing is rewritten; a backfill writes those columns and nothing else. Only a hard drop of a property copies rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.catalog.catalog import Catalog, Table
+from omnigraph.catalog.columns import arrow_schema
+from omnigraph.catalog.migration import migrate
+from omnigraph.catalog.migration.evolve import evolve
+from omnigraph.catalog.migration.steps import Plan
+from omnigraph.graph.transaction import Transaction
+from omnigraph.graph.write_plan import OperationClass
+from omnigraph.lang.schema import Schema
+from omnigraph.load.key_checks import INDEXED
+from omnigraph.schema.backfill_rules import check_filled
+from omnigraph.schema.backfill_values import Filling, read_fillings, stored_field
+from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.tables import StagedTable
+
+
+@dataclass(frozen=True)
+class SchemaChange:
+    """A schema that is wanted, and how. `backfill` has values and expressions by ``Type.property``."""
+
+    desired: Schema
+    source: str
+    allow_data_loss: bool = False
+    backfill: Mapping[str, Any] = field(default_factory=dict)
+
+    def plan(self, accepted: Catalog) -> Plan:
+        """The steps from an accepted schema.
+
+        Without any the backfills say nothing: a change that is applied again is no change.
+        """
+        found = migrate.plan(accepted, self.desired, allow_data_loss=self.allow_data_loss)
+        if not found.steps or not self.backfill:
+            return found
+        return migrate.plan(
+            accepted, self.desired, allow_data_loss=self.allow_data_loss, backfills=self.backfill
+        )
+
+    def evolve(self, accepted: Catalog, plan: Plan, reserve: Callable[[int, int], int]) -> Catalog:
+        """The accepted schema after a plan, new things in it under numbers that no branch has used."""
+        after = evolve(accepted, self.desired, self.source, plan, backfills=self.backfill)
+        count = after.next_id - accepted.next_id
+        if not count:
+            return after
+        first = reserve(count, accepted.next_id)
+        return evolve(accepted, self.desired, self.source, plan, counter=first, backfills=self.backfill)
+
+
+@dataclass
+class SchemaOutcome:
+    """What a change did: its plan, and the paths of tables whose earlier versions are to become unreadable.
+
+    `before` is the schema that it began from, `sequence` that of the commit it began on.
+    """
+
+    plan: Plan = field(default_factory=Plan)
+    before: Catalog | None = None
+    sequence: int = 0
+    purged: frozenset[str] = frozenset()
+
+
+def prepare_schema(
+    change: SchemaChange, outcome: SchemaOutcome, reserve: Callable[[int, int], int]
+) -> Callable[[Transaction], OperationClass | None]:
+    """The work of a schema change, to be run on a transaction, again if it must be; fills `outcome` each time.
+
+    `reserve` gives the first of so many fresh identities. Gives None when the schema is accepted already. A plan
+    that is not supported is `InvalidInput`, a backfill that breaks a rule `ConstraintViolation`: then nothing is
+    visible.
+    """
+
+    def prepare(transaction: Transaction) -> OperationClass | None:
+        accepted = transaction.base.catalog
+        outcome.sequence = transaction.base.commit.sequence
+        outcome.before = accepted
+        outcome.plan = change.plan(accepted)
+        if not outcome.plan.steps:
+            return None
+        catalog = change.evolve(accepted, outcome.plan, reserve)
+        now = time.time_ns() // 1_000_000
+        fillings = dict(read_fillings(accepted, catalog, change.backfill, now))
+        for filling in fillings.values():
+            check_filled(transaction, catalog, filling)
+        transaction.evolve(catalog)
+        outcome.purged = _TableChanges(transaction, catalog, fillings, change.allow_data_loss).carry_out()
+        return "strict"
+
+    return prepare
+
+
+@dataclass(frozen=True)
+class _TableChanges:
+    """What a change of the schema means for the tables of one transaction."""
+
+    transaction: Transaction
+    catalog: Catalog
+    fillings: Mapping[int, Filling]
+    hard: bool
+
+    def carry_out(self) -> frozenset[str]:
+        """Stage everything; the paths that the commit leaves for good."""
+        before = {table.id: table for table in self.transaction.base.catalog.tables.values()}
+        left: set[str] = set()
+        for table in self.catalog.tables.values():
+            stored = before.pop(table.id, None)
+            if stored is None:
+                self.transaction.take(table, self._create(table))
+            elif self._change(stored, table):
+                left.add(self.transaction.base.pin(stored.key).path)
+        for table in before.values():
+            self.transaction.drop(table)
+            left.add(self.transaction.base.pin(table.key).path)
+        return frozenset(left) if self.hard else frozenset()
+
+    def _create(self, table: Table) -> TablePin:
+        # The path has an id of its own: what a rival or a dead writer made is never built upon.
+        path = f"{table.path}-{new_id()}"
+        version = self.transaction.base.tables.create(path, arrow_schema(table, physical=True))
+        return TablePin(path, version, 0, self.transaction.commit_id)
+
+    def _change(self, stored: Table, table: Table) -> bool:
+        """Bring a table's columns to what the schema says; whether its rows are somewhere else now."""
+        known = {item.physical for item in stored.columns}
+        wanted = {item.physical for item in table.columns}
+        pin = self.transaction.base.pin(stored.key)
+        if wanted - known:
+            pin = self._widen(table, pin, known)
+        moves = self.hard and bool(known - wanted)
+        if moves:
+            pin = self._copy(table, pin)
+        if moves or wanted - known:
+            self.transaction.take(table, pin)
+        return moves
+
+    def _widen(self, table: Table, pin: TablePin, known: set[str]) -> TablePin:
+        tables = self.transaction.base.tables
+        filling = self.fillings.get(table.id)
+        filled = set() if filling is None else set(filling.columns)
+        empty = [
+            stored_field(item)
+            for item in table.columns
+            if item.physical not in known and item.name not in filled
+        ]
+        if empty:
+            pin = self._pin(tables.stage_columns(pin, pa.schema([*tables.schema(pin), *empty])))
+        if filling is not None:
+            if pin.rows:
+                self.transaction.hold()
+            pin = self._pin(tables.stage_filled(pin, filling.reads, filling.schema, filling.fill))
+        return pin
+
+    def _copy(self, table: Table, pin: TablePin) -> TablePin:
+        """The rows in a table of their own that never had the columns which are gone, indexed as loads do."""
+        tables = self.transaction.base.tables
+        copy = self._create(table)
+        if not pin.rows:
+            return copy
+        self.transaction.hold()
+        schema = arrow_schema(table, physical=True)
+        rows = (batch.cast(schema) for batch in tables.scan_batches(pin, schema.names))
+        copy = self._pin(tables.stage_rows(copy, rows, schema))
+        for column in INDEXED[table.kind]:
+            copy = self._pin(tables.stage_index(copy, table.physical(column), "BTREE"))
+        return copy
+
+    def _pin(self, staged: StagedTable) -> TablePin:
+        return TablePin(staged.path, staged.version, staged.rows, self.transaction.commit_id)

@@ -1,0 +1,99 @@
+"""The rules that rows keep or break by the values that a backfill gives them; asked before anything is written."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from omnigraph.catalog.catalog import Catalog, Column, Table
+from omnigraph.catalog.columns import arrow_type
+from omnigraph.catalog.row_json import json_values
+from omnigraph.graph.transaction import Transaction
+from omnigraph.lang.schema import Check, EdgeType, NodeType, Range
+from omnigraph.rules import set_queries as queries
+from omnigraph.rules.row_rules import row_violations
+from omnigraph.rules.set_rules import column_types, entity_of, held_twice, plain
+from omnigraph.rules.violations import Findings, refuse
+from omnigraph.schema.backfill_values import Filling, filled_rows
+
+
+def check_filled(transaction: Transaction, catalog: Catalog, filling: Filling) -> None:
+    """Return when every row keeps the rules with its new values, else raise `ConstraintViolation`.
+
+    Rules of rows come first, then `@unique`. Memory does not grow with the table.
+    """
+    if not transaction.base.pin(filling.before.key).rows:
+        return
+    entity = entity_of(catalog, filling.after)
+    narrow, rules = _narrowed(filling, entity)
+    refuse(
+        Findings.merge(
+            row_violations(narrow, rules, pa.Table.from_batches([batch]))
+            for batch in _rows(transaction, filling, ())
+        )
+    )
+    stored = {item.physical for item in filling.before.columns}
+    valued = {item.name for item in filling.after.columns if item.physical in stored} | set(filling.columns)
+    for columns in entity.uniques:
+        # A new column without values leaves every tuple with a null, which is exempt.
+        if set(columns) & set(filling.columns) and set(columns) <= valued:
+            refuse(_repeated(transaction, filling, columns))
+
+
+def _narrowed(filling: Filling, entity: NodeType | EdgeType) -> tuple[Table, NodeType | EdgeType]:
+    """The table and the type as if they had the new columns alone: the rows keep the other rules already."""
+    new = set(filling.columns)
+    columns = tuple(item for item in filling.after.columns if item.name == "id" or item.name in new)
+    constraints = tuple(
+        item
+        for item in entity.effective_constraints
+        if isinstance(item, Range | Check) and item.property in new
+    )
+    properties = tuple(item for item in entity.properties if item.name in new)
+    return replace(filling.after, columns=columns), replace(
+        entity, constraints=constraints, properties=properties
+    )
+
+
+def _rows(transaction: Transaction, filling: Filling, others: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    columns = list(dict.fromkeys([*filling.reads, *(item.physical for item in others)]))
+    for batch in transaction.base.scan_batches(filling.before.key, columns):
+        yield filled_rows(filling, batch, others)
+
+
+def _repeated(transaction: Transaction, filling: Filling, columns: tuple[str, ...]) -> Findings:
+    from omnigraph.engine.duckdb import Workspace
+
+    table = filling.after
+    types = column_types(table)
+    others = [item for item in table.columns if item.name in columns and item.name not in filling.columns]
+    names = [f"key{number}" for number in range(len(columns))]
+
+    def keys() -> Iterator[pa.RecordBatch]:
+        for batch in _rows(transaction, filling, others):
+            rows = pa.Table.from_batches([batch])
+            values = [plain(rows[name], types[name]).combine_chunks() for name in columns]
+            yield pa.RecordBatch.from_arrays([batch.column("id"), *values], ["id", *names])
+
+    query = queries.repeated_values(table.id, tuple(names), kept=False)
+    with Workspace(Path(tempfile.gettempdir())) as workspace:
+        workspace.append(queries.new_keys(table.id), keys())
+        total = sum(batch.column(0)[0].as_py() for batch in workspace.stream(queries.total_of(query)))
+        if not total:
+            return Findings()
+        found = pa.Table.from_batches(workspace.stream(query))
+    members = zip(
+        *(
+            json_values(found[f"{queries.VALUE}{number}"].cast(arrow_type(types[name])), types[name])
+            for number, name in enumerate(columns)
+        ),
+        strict=True,
+    )
+    rows = zip(found["id"].to_pylist(), found[queries.HOLDER].to_pylist(), members, strict=True)
+    return Findings(
+        tuple(held_twice(table, columns, values, other, this) for this, other, values in rows), total
+    )

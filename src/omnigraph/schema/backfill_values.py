@@ -1,0 +1,174 @@
+"""Backfills: the values that existing rows get for a property that is new.
+
+A backfill is one value for every row, as a load would take it, or an expression over each row. Both passes over the
+rows, the one that checks and the one that writes, make the values anew and hold a batch of them at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.catalog import Catalog, Column, Table
+from omnigraph.catalog.columns import arrow_field, arrow_type
+from omnigraph.engine.arrow_expressions import evaluate
+from omnigraph.engine.parameters import Bindings
+from omnigraph.errors import InvalidInput
+from omnigraph.lang import ir
+from omnigraph.lang.gq.check import check_query
+from omnigraph.lang.gq.query_parser import parse_queries
+from omnigraph.lang.source import Source
+from omnigraph.lang.types import compatible
+from omnigraph.mutate.overlay import TableRows, column_name
+from omnigraph.schema.expression import Expression
+from omnigraph.sources.json.json_values import WRONG, build_array, complaint, converter
+
+_ROWWISE = (ir.Const, ir.Now, ir.PropertyRef, ir.EntityRef)
+
+
+@dataclass(frozen=True)
+class Fill:
+    """The values of one new column: one for all rows, or an expression over each."""
+
+    column: Column
+    constant: pa.Array | None
+    value: ir.Expr | None
+
+    def values(self, rows: TableRows, bindings: Bindings) -> pa.Array:
+        """The values for some rows, in the type of the column."""
+        if self.constant is not None:
+            return self.constant.take(pa.array(np.zeros(rows.num_rows, np.int64)))
+        assert self.value is not None
+        found = evaluate(self.value, rows, bindings)
+        return _fitted(self.column, found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found)
+
+
+@dataclass(frozen=True)
+class Filling:
+    """The new columns of a table that get values; `before` is how its rows are stored, `after` what they become."""
+
+    before: Table
+    after: Table
+    fills: tuple[Fill, ...]
+    bindings: Bindings
+
+    @property
+    def columns(self) -> list[str]:
+        """The new columns, by logical name."""
+        return [fill.column.name for fill in self.fills]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The new columns as they are stored: nullable whatever the schema says, which is for rules to enforce."""
+        return pa.schema([stored_field(fill.column) for fill in self.fills])
+
+    @property
+    def reads(self) -> list[str]:
+        """The stored columns that the values are made of, the id always among them."""
+        used = [column_name(fill.value) for fill in self.fills if isinstance(fill.value, ir.PropertyRef)]
+        return [self.before.physical(name) for name in dict.fromkeys(["id", *used])]
+
+    def fill(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The new columns of some rows, of which `batch` has at least the columns that are read."""
+        logical = {item.physical: item.name for item in self.before.columns}
+        named = pa.Table.from_batches([batch]).rename_columns(
+            [logical.get(name, name) for name in batch.schema.names]
+        )
+        rows = TableRows(named)
+        arrays = [fill.values(rows, self.bindings) for fill in self.fills]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def stored_field(column: Column) -> pa.Field:
+    """A column that is added to a table which has rows: nullable in storage, also where the schema requires it."""
+    return arrow_field(column, physical=True).with_nullable(True)
+
+
+def read_fillings(
+    before: Catalog, after: Catalog, given: Mapping[str, Any], now: int
+) -> Iterator[tuple[int, Filling]]:
+    """The tables that get values, by their identity; what a value or an expression is wrong by is `InvalidInput`.
+
+    `given` has them by ``Type.property`` in the names of the schema that is to be.
+    """
+    old = {table.id: table for table in before.tables.values()}
+    for table in after.tables.values():
+        stored = old.get(table.id)
+        wanted = [item for item in table.columns if f"{table.name}.{item.name}" in given]
+        if stored is None or not wanted:
+            continue
+        fills = [_read(before, stored, item, given[f"{table.name}.{item.name}"], now) for item in wanted]
+        yield table.id, Filling(stored, table, tuple(fills), Bindings(now=now))
+
+
+def _read(catalog: Catalog, table: Table, column: Column, given: Any, now: int) -> Fill:
+    text = _expression_text(given)
+    if text is not None:
+        return _compile(catalog, table, column, text, now)
+    value = given
+    if given is not None:
+        value = converter(column, finite=False)(given)
+        if value is WRONG:
+            raise InvalidInput(complaint(column, given))
+    return Fill(column, build_array(column, [value]), None)
+
+
+def _expression_text(given: Any) -> str | None:
+    if isinstance(given, Expression):
+        return given.text
+    if isinstance(given, Mapping):
+        if set(given) != {"expr"} or not isinstance(given["expr"], str):
+            raise InvalidInput(
+                "a backfill is a value or an expression", hint='write an expression as {"expr": "$this.name"}'
+            )
+        return given["expr"]
+    return None
+
+
+def _compile(catalog: Catalog, table: Table, column: Column, text: str, now: int) -> Fill:
+    if table.kind == "edge":
+        raise InvalidInput(
+            f"'{table.name}.{column.name}' is a property of an edge, which is backfilled with a value",
+            hint="expressions are for the properties of nodes",
+        )
+    source = Source(
+        f"query backfill() {{ match {{ $this: {table.name} }} return {{ {text} as value }} }}", "<backfill>"
+    )
+    query = check_query(parse_queries(source).queries[0], catalog.schema, source)
+    assert isinstance(query, ir.ReadQuery)
+    value = query.outputs[0].expr
+    if len(query.outputs) != 1 or not isinstance(value, _ROWWISE):
+        raise InvalidInput(
+            f"backfill of '{column.name}': `{text}` has no value row by row",
+            hint="use a property of `$this`, a literal or now()",
+        )
+    if not compatible(value.type, column.type):
+        raise InvalidInput(f"backfill of '{column.name}': expected {column.type}, `{text}` is {value.type}")
+    if isinstance(value, ir.Const | ir.Now):
+        found = pa.scalar(Bindings(now=now).value(value), arrow_type(value.type))
+        return Fill(column, _fitted(column, pa.array([found.as_py()], found.type)), None)
+    return Fill(column, None, value)
+
+
+def _fitted(column: Column, found: pa.Array) -> pa.Array:
+    """Values in the type of the column; one that it cannot hold is `InvalidInput`."""
+    wanted = arrow_type(column.type)
+    try:
+        return found if found.type == wanted else found.cast(wanted)
+    except pa.ArrowException as error:
+        raise InvalidInput(f"property '{column.name}' expects {column.type}: {error}") from error
+
+
+def filled_rows(filling: Filling, batch: pa.RecordBatch, others: Sequence[Column]) -> pa.RecordBatch:
+    """Rows as they will be, by logical name: the id, the new columns, and some that were there before.
+
+    `batch` must have the stored columns of all that is read.
+    """
+    made = filling.fill(batch)
+    arrays = [batch.column("id"), *made.columns, *(batch.column(item.physical) for item in others)]
+    names = ["id", *filling.columns, *(item.name for item in others)]
+    return pa.RecordBatch.from_arrays(arrays, names)

@@ -1,0 +1,1 @@
+"""Uploaded files of multipart requests."""

@@ -1,0 +1,1 @@
+"""Where rows come from: files, DataFrames, Python records and streams, read into typed rows."""

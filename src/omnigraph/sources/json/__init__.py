@@ -1,0 +1,1 @@
+"""Readers of JSON: graph records, rows of one type, streams of values."""

@@ -1,0 +1,34 @@
+"""Files with rows of one type, read whole, whatever is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from omnigraph.sources.columnar_files import read_arrow, read_avro, read_orc, read_parquet
+from omnigraph.sources.csv_files import read_csv
+from omnigraph.sources.input_files import bytes_of
+from omnigraph.sources.json.json_files import holds_array, read_json_array, read_json_lines
+from omnigraph.sources.json.line_blocks import without_mark
+from omnigraph.sources.mapping.type_mapping import Format
+from omnigraph.sources.row_batch import InputBatch
+from omnigraph.sources.tabular import TableFile
+
+
+def read_table_file(stream: BinaryIO, form: Format, file: TableFile) -> Iterator[InputBatch]:
+    """The rows of a file of this format, from the beginning of its unpacked bytes."""
+    match form:
+        case "csv":
+            return read_csv(stream, file)
+        case "json":
+            if holds_array(stream, file.source):
+                return read_json_array(stream, file)
+            return read_json_lines(without_mark(bytes_of(stream, file.source)), file)
+        case "parquet":
+            return read_parquet(stream, file)
+        case "orc":
+            return read_orc(stream, file)
+        case "avro":
+            return read_avro(stream, file)
+        case "arrow":
+            return read_arrow(stream, file)

@@ -1,0 +1,1 @@
+"""The Spark data source ``format("omnigraph")``: batch, streaming, changes."""

@@ -1,0 +1,1 @@
+"""Queries, loads and table reads distributed over Spark tasks."""

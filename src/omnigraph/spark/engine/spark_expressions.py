@@ -1,0 +1,225 @@
+"""Expressions and predicates as Spark columns, in the logic of `arrow_eval`.
+
+Where Spark means something else it is put right here:
+
+- A NaN equals itself in Spark and is above all numbers. In the language it equals nothing and has no order.
+- Spark makes two numeric types one by rounding. Constants are moved into the column's type instead, which is exact,
+  and columns of types that no other type holds are compared by the function that compares them elsewhere.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from omnigraph.catalog.columns import spark_type
+from omnigraph.engine.arrow_expressions import OPERATORS, RowRef, matches
+from omnigraph.engine.exact_numbers import FLIPPED, constant_value, fitting, narrow
+from omnigraph.engine.parameters import Bindings
+from omnigraph.errors import InvalidInput
+from omnigraph.lang import ir
+from omnigraph.lang.temporal import format_datetime
+from omnigraph.lang.types import FLOATS, NUMERIC, PropType, Scalar
+from omnigraph.spark.engine.binding_frames import Place, place_of, properties_of
+from omnigraph.spark.engine.udfs import call_batches, edits_of, judging
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_CONSTANT = (ir.Const, ir.ParamRef, ir.Now)
+_WIDE_INTEGERS = frozenset({Scalar.I64, Scalar.U64})
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What expressions are over: the columns of rows, and the parameters."""
+
+    columns: Mapping[Place, str]
+    bindings: Bindings
+
+    def truth(self, predicate: ir.Predicate) -> Column:
+        """The truth of a predicate, null where it is unknown."""
+        if not properties_of(predicate):
+            return _lit(_constant_truth(predicate, self.bindings)).cast("boolean")
+        match predicate:
+            case ir.And() | ir.Or():
+                return self._fold(predicate)
+            case ir.Not():
+                return ~self.truth(predicate.item)
+            case ir.IsNull():
+                found = self.value(predicate.operand).isNull()
+                return ~found if predicate.negated else found
+            case ir.Compare():
+                return self._compare(predicate)
+            case ir.InSet():
+                found = self._member(predicate.operand, predicate.items)
+                return ~found if predicate.negated else found
+            case ir.ListContains():
+                return self._member(predicate.item, predicate.items)
+            case ir.Substring():
+                return self.value(predicate.text).contains(self.value(predicate.part))
+            case ir.StartsWith():
+                return self.value(predicate.text).startswith(self.value(predicate.prefix))
+            case ir.TextMatch():
+                return self._search(predicate)
+
+    def value(self, expr: ir.Expr) -> Column:
+        """The value of an expression in Spark's form of its type."""
+        from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows it by
+
+        match expr:
+            case ir.Const() | ir.ParamRef() | ir.Now():
+                return literal(self.bindings.value(expr), expr.type)
+            case ir.PropertyRef() | ir.EntityRef():
+                return F.col(self.columns[place_of(expr)])
+            case ir.TextMatch():
+                return self._search(expr)
+            case _:
+                raise InvalidInput(f"`{type(expr).__name__.lower()}` has no value row by row")
+
+    def _fold(self, predicate: ir.And | ir.Or) -> Column:
+        combine = operator.and_ if isinstance(predicate, ir.And) else operator.or_
+        found = _lit(isinstance(predicate, ir.And))
+        for item in predicate.items:
+            found = combine(found, self.truth(item))
+        return found
+
+    def _search(self, match: ir.TextMatch) -> Column:
+        # What is wrong with the number is said now, and not by a worker.
+        edits_of(match, self.bindings)
+        return self._judged(match)
+
+    def _judged(self, predicate: ir.Predicate) -> Column:
+        """The truth as the evaluator of Arrow columns finds it."""
+        refs = properties_of(predicate)
+        return call_batches(
+            judging(predicate, refs, self.bindings), "boolean", [self.value(ref) for ref in refs]
+        )
+
+    # --- comparisons -------------------------------------------------------------------------------------
+
+    def _compare(self, predicate: ir.Compare) -> Column:
+        op, left, right = predicate.op, predicate.left, predicate.right
+        if isinstance(left, _CONSTANT):
+            op, left, right = FLIPPED[op], right, left
+        if isinstance(right, _CONSTANT):
+            return self._against_value(
+                op, self.value(left), left.type.scalar, constant_value(right, self.bindings)
+            )
+        kinds = {left.type.scalar, right.type.scalar}
+        if not kinds & FLOATS:
+            found: Column = OPERATORS[op](self.value(left), self.value(right))
+            return found
+        if kinds & _WIDE_INTEGERS or not kinds <= NUMERIC:
+            return self._judged(predicate)
+        return _compare_floats(op, self.value(left).cast("double"), self.value(right).cast("double"))
+
+    def _against_value(self, op: ir.CompareOp, column: Column, scalar: Scalar, value: ir.Value) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if value is None:
+            return _unknown()
+        assert not isinstance(value, tuple)
+        found = narrow(op, value, scalar)
+        if isinstance(found, bool):
+            return F.when(column.isNotNull(), _lit(found))
+        compared: Column = OPERATORS[found[0]](column, literal(found[1], PropType(scalar)))
+        if scalar in FLOATS and found[0] in (">", ">="):
+            return compared & ~F.isnan(column)
+        return compared
+
+    # --- membership --------------------------------------------------------------------------------------
+
+    def _member(self, operand: ir.Expr, items: ir.Expr) -> Column:
+        if isinstance(items, _CONSTANT):
+            return self._member_of_values(operand, constant_value(items, self.bindings))
+        if isinstance(operand, _CONSTANT):
+            return self._has_value(items, constant_value(operand, self.bindings))
+        return self._judged(ir.InSet(operand, items))
+
+    def _member_of_values(self, operand: ir.Expr, values: ir.Value) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if values is None:
+            return _unknown()
+        assert isinstance(values, tuple)
+        if not values:
+            return _lit(False)
+        column, scalar = self.value(operand), operand.type.scalar
+        given = [value for value in values if value is not None and not isinstance(value, tuple)]
+        fitted = [item for item in (fitting(value, scalar) for value in given) if item is not None]
+        found = column.isin([literal(item, PropType(scalar)) for item in fitted]) if fitted else _lit(False)
+        if len(given) < len(values):
+            return F.when(found, _lit(True))
+        return F.when(column.isNotNull(), found)
+
+    def _has_value(self, items: ir.Expr, value: ir.Value) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        lists = self.value(items)
+        if value is None:
+            return F.when(F.size(lists) == 0, _lit(False))
+        assert not isinstance(value, tuple)
+        fitted = fitting(value, items.type.scalar)
+        if fitted is None:
+            return F.when(lists.isNotNull(), _lit(False))
+        return F.array_contains(lists, literal(fitted, items.type.item))
+
+
+def literal(value: ir.Value, kind: PropType) -> Column:
+    """A value as a column of its type's form in Spark."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if value is None:
+        return _lit(None).cast(spark_type(kind))
+    if isinstance(value, tuple):
+        scalar = PropType(Scalar.F32) if kind.scalar is Scalar.VECTOR else kind.item
+        return F.array(*(literal(item, scalar) for item in value)).cast(spark_type(kind))
+    match kind.scalar:
+        case Scalar.DATE:
+            return F.date_from_unix_date(_lit(value))
+        case Scalar.DATETIME:
+            assert isinstance(value, int)
+            return _lit(format_datetime(value).rstrip("Z")).cast("timestamp_ntz")
+        case Scalar.I64 | Scalar.U32 | Scalar.U64:
+            assert isinstance(value, int)
+            return _lit(Decimal(value)).cast(spark_type(kind))
+        case _:
+            return _lit(value).cast(spark_type(kind))
+
+
+def _lit(value: Any) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.lit(value)
+
+
+def _unknown() -> Column:
+    return _lit(None).cast("boolean")
+
+
+def _compare_floats(op: ir.CompareOp, left: Column, right: Column) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    unknown = left.isNull() | right.isNull()
+    unordered = F.isnan(left) | F.isnan(right)
+    compared = F.when(unordered, _lit(op == "!=")).otherwise(OPERATORS[op](left, right))
+    return F.when(~unknown, compared)
+
+
+class _NoColumns:
+    """One row of nothing, for predicates over constants."""
+
+    num_rows = 1
+
+    def column(self, ref: RowRef) -> NoReturn:
+        raise AssertionError(f"{ref} is not a constant")
+
+
+def _constant_truth(predicate: ir.Predicate, bindings: Bindings) -> bool | None:
+    if matches(predicate, _NoColumns(), bindings)[0].as_py():
+        return True
+    return False if matches(ir.Not(predicate), _NoColumns(), bindings)[0].as_py() else None

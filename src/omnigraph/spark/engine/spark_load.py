@@ -1,0 +1,141 @@
+"""Loads that Spark's tasks do: files are read by them, rows of DataFrames come to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from omnigraph.catalog.catalog import Catalog
+    from omnigraph.engine.engine_choice import RunTasks
+    from omnigraph.graph.publish import Receipt as Done
+    from omnigraph.graph.repository import Repository, WriteRequest
+    from omnigraph.load.distributed import Stage
+    from omnigraph.load.load import LoadOutcome
+    from omnigraph.load.load_request import LoadRequest
+    from omnigraph.load.split_staging import LoadJob, SplitReport
+    from omnigraph.sources.mapping.type_mapping import TypeMapping
+    from omnigraph.sources.row_batch import Rejecting
+    from omnigraph.store.storage_options import StorageOptions
+
+_TABLE = "table:"
+
+
+def is_frame(source: Any) -> bool:
+    """Whether something is a DataFrame of Spark, of a classic session or of Connect."""
+    return any(
+        kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql")
+        for kind in type(source).__mro__
+    )
+
+
+def is_spark_source(source: Any) -> bool:
+    """Whether only Spark can read it: a DataFrame or a table of its catalog among the sources."""
+    return isinstance(source, Mapping) and any(is_frame(part) or _is_table(part) for part in source.values())
+
+
+def load_on_spark(
+    repository: Repository,
+    request: LoadRequest,
+    write: WriteRequest,
+    outcome: LoadOutcome,
+    take: Rejecting | None,
+) -> Done | None:
+    """Have tasks read, check and write everything, and commit it once."""
+    from omnigraph.graph.scratch_files import Scratch
+    from omnigraph.load.distributed import DistributedLoad
+    from omnigraph.sources.readers import named_key
+    from omnigraph.spark.engine.key_tables import SparkKeys
+    from omnigraph.spark.engine.tasks import run_tasks
+    from omnigraph.spark.session import session_for
+
+    catalog = repository.snapshot(request.base).catalog
+    options = repository.objects.options
+    source = request.source
+    named = [named_key(name, catalog) for name in source] if isinstance(source, Mapping) else []
+    spark = session_for(request.spark or _session_of(source))
+    run: RunTasks = partial(run_tasks, spark)
+    with DistributedLoad(
+        _stage(request, catalog, options, run, spark),
+        run,
+        Scratch(repository.location.uri, options),
+        catalog,
+        request.mode,
+        outcome,
+        durability=repository.durability,
+        named=named,
+        rejecting=take,
+        progress=request.progress,
+        open_keys=partial(SparkKeys, spark),
+        dry=request.dry_run,
+    ) as load:
+        return repository.write(request.base, write, load.prepare)
+
+
+def _stage(
+    request: LoadRequest, catalog: Catalog, options: StorageOptions, run: RunTasks, spark: Any
+) -> Stage:
+    """Has everything that is given done: all files at the same time, then one DataFrame after the other."""
+    from omnigraph.load.distributed import staged_splits
+    from omnigraph.sources.readers import named_key
+    from omnigraph.sources.splits import plan_splits
+
+    source, mapping = request.source, request.mapping
+    if not isinstance(source, Mapping):
+        return staged_splits(run, plan_splits(source, catalog, options))
+    files = {
+        name: part for name, part in source.items() if isinstance(part, str | Path) and not _is_table(part)
+    }
+    # Two names may mean one type, as in files: both are its rows.
+    frames = [
+        (named_key(name, catalog), _frame(part, spark)) for name, part in source.items() if name not in files
+    ]
+    splits = plan_splits(files, catalog, options, mapping=mapping) if files else []
+
+    def stage(job: LoadJob) -> list[SplitReport]:
+        reports = staged_splits(run, splits)(job)
+        for key, frame in frames:
+            own = None if mapping is None else mapping.types.get(key)
+            first = 1 + max((report.split.number for report in reports), default=-1)
+            reports += _stage_frame(job, key, frame, first, own)
+        return reports
+
+    return stage
+
+
+def _stage_frame(
+    job: LoadJob, key: str, frame: Any, first: int, mapping: TypeMapping | None
+) -> list[SplitReport]:
+    from omnigraph.load.split_staging import stage_partition
+    from omnigraph.spark.engine.tasks import run_partitions
+
+    def stage(number: int, batches: Iterator[Any]) -> SplitReport:
+        return stage_partition(job, key, f"DataFrame of {key}", first + number, batches, mapping)
+
+    found: list[SplitReport] = run_partitions(frame, stage)
+    return found
+
+
+def _frame(part: Any, spark: Any) -> Any:
+    if is_frame(part):
+        return part
+    if _is_table(part):
+        return spark.table(str(part).removeprefix(_TABLE))
+    raise InvalidInput(
+        f"Spark cannot load from {type(part).__name__}",
+        hint="give paths, DataFrames or table:NAME; spark.createDataFrame makes a DataFrame of a table in memory",
+    )
+
+
+def _is_table(part: Any) -> bool:
+    return isinstance(part, str) and part.startswith(_TABLE)
+
+
+def _session_of(source: Any) -> Any | None:
+    """The session that a DataFrame belongs to, which is the one that can read it."""
+    parts = source.values() if isinstance(source, Mapping) else ()
+    return next((part.sparkSession for part in parts if is_frame(part)), None)

@@ -1,0 +1,48 @@
+"""A planned read of a table as a DataFrame, without a data source in between.
+
+A Python data source is planned in a process of its own, which opens the graph again. Whoever holds a snapshot has
+planned already: what is left is to read the partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from omnigraph.spark.engine.part_frame import part_frame
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from omnigraph.spark.engine.table_read import TableRead
+
+# Up to here the rows themselves are smaller than what it takes to have a task fetch them.
+SMALL_ROWS: Final = 1_000
+
+
+def table_frame(spark: SparkSession, read: TableRead, small_rows: int = SMALL_ROWS) -> DataFrame:
+    """The rows of a read, with its columns in their order.
+
+    A table of up to `small_rows` rows is read at once and becomes part of the plan; others are read by tasks,
+    whenever the rows are needed.
+    """
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromDDL(read.ddl)
+    assert isinstance(schema, StructType)
+    batches = partial(_read_part, read, to_arrow_schema(schema))
+    parts = read.partitions()
+    if read.pin.rows > small_rows:
+        return part_frame(spark, parts, batches, schema, read.pin.rows)
+    found = [batch for part in parts for batch in batches(part)]
+    if not found:
+        return spark.createDataFrame([], schema)
+    return spark.createDataFrame(pa.Table.from_batches(found), schema)
+
+
+def _read_part(read: TableRead, schema: pa.Schema, part: tuple[int, ...]) -> Iterable[pa.RecordBatch]:
+    return read.batches(part, schema)

@@ -1,0 +1,1 @@
+"""Objects that are not Lance tables, on local disks and object stores."""

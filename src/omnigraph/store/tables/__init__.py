@@ -1,0 +1,1 @@
+"""Lance tables: detached versions, fragments, index segments."""

@@ -1,0 +1,367 @@
+"""The rest of a query on DuckDB gives the rows of the contract, and its databases leave nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+import sqlglot
+from hypothesis import given, settings
+from sqlglot import exp
+
+from omnigraph.engine.duckdb import Limits, Workspace, configure, run_sql, run_tail
+from omnigraph.engine.projection import arrow_projection
+from omnigraph.engine.projection.projection import Fold, Key, Matched, Projected, Tail, TailColumn, Take
+from omnigraph.engine.projection.sql_projection import Dialect, tail_query
+from omnigraph.errors import InvalidInput, ResourceLimit, StorageError
+from omnigraph.lang.ir import AggregateFn
+from tests.engine.projections import comparable, naive_tail, rows_of, tails
+
+NAN = math.nan
+
+
+def matched(*columns: TailColumn, weights: list[int] | None = None) -> Matched:
+    return Matched(len(columns[0]), columns, None if weights is None else pa.array(weights, pa.int64()))
+
+
+def taken(column: TailColumn, at: int = 0) -> Projected:
+    return Projected("taken", column.type, Take(at))
+
+
+def folded(
+    fn: AggregateFn, kind: pa.DataType, *, distinct: bool = False, column: int | None = 0
+) -> Projected:
+    return Projected(fn, kind, Fold(fn, column, distinct))
+
+
+def only_value(fold: Projected, rows: Matched) -> object:
+    return run_tail(Tail((fold,), grouped=True), rows).column(0)[0].as_py()
+
+
+def numbered_rows(query: exp.Select) -> pa.Table:
+    """What a query over a table of ten thousand numbered rows gives."""
+    return run_sql(query, {"numbers": pa.table({"n": range(10_000)})})
+
+
+# --- the same rows as everyone else ----------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(tails())
+def test_rows_order_and_types_are_those_of_the_contract(case: tuple[Tail, Matched]) -> None:
+    tail, rows = case
+    found = run_tail(tail, rows)
+    assert found.schema == pa.schema([(output.name, output.type) for output in tail.outputs])
+    assert comparable(rows_of(found)) == comparable(naive_tail(tail, rows))
+    assert comparable(rows_of(found)) == comparable(rows_of(arrow_projection.run_tail(tail, rows)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(tails())
+def test_the_whole_query_gives_the_rows_that_looking_values_up_late_gives(case: tuple[Tail, Matched]) -> None:
+    tail, rows = case
+    columns = {f"c{at}": _plain(column) for at, column in enumerate(rows.columns)}
+    if rows.weights is not None:
+        columns["w"] = rows.weights
+    table = pa.table({**columns, "r": pa.array(range(rows.num_rows), pa.int64())})
+    found = run_sql(tail_query(tail, table.schema), {"matched": table})
+    assert comparable(rows_of(found)) == comparable(naive_tail(tail, rows))
+
+
+def _plain(column: TailColumn) -> pa.Array | pa.ChunkedArray:
+    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+
+
+# --- values that are easy to get wrong -------------------------------------------------------------------
+
+
+def test_a_group_shows_the_zero_that_was_seen_first() -> None:
+    zeros = pa.array([5.0] * 3000 + [-0.0] + [0.0] * 3000)
+    tail = Tail((taken(zeros), folded("count", pa.int64(), column=None)), grouped=True)
+    found = run_tail(tail, matched(zeros)).to_pydict()
+    assert found == {"taken": [5.0, 0.0], "count": [3000, 3001]}
+    assert math.copysign(1, found["taken"][1]) == -1
+    # Without asking for it, it depends on which thread comes first.
+    schema = pa.schema([("c0", pa.float64()), ("r", pa.int64())])
+    assert tail_query(tail, schema).find(exp.ArgMin) is not None
+
+
+def test_groups_stand_in_first_seen_order_beyond_one_batch_of_rows() -> None:
+    keys = pa.array([f"key {(at * 7919) % 50_000}" for at in range(150_000)])
+    tail = Tail((taken(keys), folded("count", pa.int64(), column=None)), grouped=True)
+    found = run_tail(tail, matched(keys))
+    assert found.column("taken").to_pylist() == list(dict.fromkeys(keys.to_pylist()))
+    assert set(found.column("count").to_pylist()) == {3}
+
+
+def test_values_are_collected_in_row_order_beyond_one_batch_of_rows() -> None:
+    values = pa.array([(at * 7919) % 1000 for at in range(150_000)])
+    in_order = only_value(folded("collect", pa.list_(pa.int64())), matched(values))
+    assert in_order == values.to_pylist()
+    first_seen = only_value(folded("collect", pa.list_(pa.int64()), distinct=True), matched(values))
+    assert first_seen == list(dict.fromkeys(values.to_pylist()))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [2**63 - 1, 2**63 - 1, 1],
+        [-(2**63), -(2**63), -1],
+        # A double holds this one exactly, and DuckDB's own cast still misses it.
+        [-10463702661674150],
+    ],
+)
+def test_an_integer_sum_is_rounded_once(values: list[int]) -> None:
+    assert only_value(folded("sum", pa.float64()), matched(pa.array(values))) == float(sum(values))
+
+
+def test_weights_multiply_counts_and_sums_and_nothing_that_is_distinct() -> None:
+    rows = matched(pa.array([2**63, 5, None, 5], pa.uint64()), weights=[2**40, 3, 7, 1])
+    total = 2**63 * 2**40 + 5 * 4
+    assert only_value(folded("count", pa.int64(), column=None), rows) == 2**40 + 11
+    assert only_value(folded("count", pa.int64()), rows) == 2**40 + 4
+    assert only_value(folded("sum", pa.float64()), rows) == float(total)
+    assert only_value(folded("avg", pa.float64()), rows) == float(total) / (2**40 + 4)
+    assert only_value(folded("count", pa.int64(), distinct=True), rows) == 2
+    assert only_value(folded("sum", pa.float64(), distinct=True), rows) == float(2**63 + 5)
+
+
+def test_a_nan_is_the_greatest_only_when_there_is_nothing_else() -> None:
+    assert only_value(folded("max", pa.float64()), matched(pa.array([NAN, -math.inf, None]))) == -math.inf
+    assert only_value(folded("min", pa.float64()), matched(pa.array([NAN, math.inf, None]))) == math.inf
+    lonely = only_value(folded("max", pa.float64()), matched(pa.array([NAN, None])))
+    assert isinstance(lonely, float)
+    assert math.isnan(lonely)
+
+
+def test_sums_of_floats_run_over_to_infinity() -> None:
+    largest = pa.array([1.7e308, 1.7e308])
+    assert only_value(folded("sum", pa.float64()), matched(largest)) == math.inf
+    assert only_value(folded("sum", pa.float64()), matched(largest, weights=[9, 9])) == math.inf
+
+
+def test_a_dictionary_of_vectors_is_taken_and_grouped() -> None:
+    # Handed to DuckDB as a dictionary, this one is an internal failure.
+    vectors = pa.array([[0.0, 1.0], [9.0, 9.0], [-0.0, 1.0]], pa.list_(pa.float32(), 2))
+    column = pa.DictionaryArray.from_arrays(pa.array([2, None, 0, None, 2]), vectors)
+    output = Projected("v", vectors.type, Take(0))
+    found = run_tail(Tail((output,), skip=1, limit=2), matched(column))
+    assert found.to_pydict() == {"v": [None, [0.0, 1.0]]}
+    count = folded("count", pa.int64(), column=None)
+    grouped = run_tail(Tail((output, count), grouped=True), matched(column))
+    assert grouped.to_pydict() == {"v": [[0.0, 1.0], None], "count": [3, 2]}
+
+
+def test_chunks_may_have_dictionaries_of_their_own() -> None:
+    chunks = [pa.array(["b", "a"]).dictionary_encode(), pa.array(["c", "b"]).dictionary_encode()]
+    column = pa.chunked_array(chunks)
+    output = Projected("s", pa.string(), Take(0))
+    assert run_tail(Tail((output,), distinct=True), matched(column)).to_pydict() == {"s": ["b", "a", "c"]}
+    assert run_tail(Tail((output,), order=(Key(0),), limit=3), matched(column)).to_pydict() == {
+        "s": ["a", "b", "b"]
+    }
+
+
+def test_two_outputs_may_have_one_name() -> None:
+    column = pa.array([1, 2])
+    found = run_tail(Tail((taken(column), taken(column)), grouped=True), matched(column))
+    assert found.column_names == ["taken", "taken"]
+    assert rows_of(found) == [(1, 1), (2, 2)]
+
+
+def test_a_fold_without_groups_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="`sum` folds rows"):
+        run_tail(Tail((folded("sum", pa.float64()),)), matched(pa.array([1])))
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
+def test_the_query_can_be_read_back_in_either_dialect(dialect: Dialect) -> None:
+    folds = [("count", False), ("sum", False), ("avg", True), ("max", False), ("collect", True)]
+    outputs = [Projected(fn, pa.float64(), Fold(fn, 0, distinct)) for fn, distinct in folds]  # type: ignore[arg-type]
+    tail = Tail(
+        (Projected("k", pa.string(), Take(1)), *outputs), grouped=True, order=(Key(1),), skip=1, limit=2
+    )
+    schema = pa.schema([("c0", pa.int64()), ("c1", pa.string()), ("w", pa.int64()), ("r", pa.int64())])
+    sql = tail_query(tail, schema, dialect).sql(dialect)
+    assert sqlglot.parse_one(sql, read=dialect).sql(dialect) == sql
+    assert ("INT128" in sql, "DECIMAL(38, 0)" in sql) == (dialect == "duckdb", dialect == "spark")
+
+
+# --- SQL over Arrow --------------------------------------------------------------------------------------
+
+
+def test_a_query_joins_tables_and_readers() -> None:
+    left = pa.table({"id": [1, 2, 3]})
+    right = pa.table({"id": [2, 3, 4], "name": ["b", "c", "d"]})
+    query = exp.select("r.name").from_("l").join("r", using="id").order_by("r.name")
+    assert run_sql(query, {"l": left, "r": right.to_reader()}).to_pydict() == {"name": ["b", "c"]}
+
+
+def test_tables_are_let_go_after_a_query() -> None:
+    table = pa.table({"x": [1]})
+    alive = weakref.ref(table)
+    run_sql(exp.select("*").from_("t"), {"t": table})
+    del table
+    gc.collect()
+    assert alive() is None
+    with pytest.raises(duckdb.CatalogException):
+        run_sql(exp.select("*").from_("t"), {})
+
+
+def test_a_python_variable_is_no_table() -> None:
+    # `table` is what the variable is called that holds each of them while they are registered.
+    variable = exp.Table(this=exp.to_identifier("table", quoted=True))
+    with pytest.raises(duckdb.CatalogException):
+        run_sql(exp.select("*").from_(variable), {"t": pa.table({"x": [1]})})
+
+
+def test_threads_see_only_their_own_tables() -> None:
+    def total(number: int) -> int:
+        found = run_sql(exp.select("sum(x) AS s").from_("t"), {"t": pa.table({"x": [number] * 1000})})
+        return int(found.column("s")[0].as_py())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(total, range(40))) == [number * 1000 for number in range(40)]
+
+
+@pytest.fixture
+def limited(tmp_path: Path) -> Iterator[Path]:
+    """A database of little memory that spills into the directory given."""
+    configure(Limits(memory="24MB", spill_directory=tmp_path, threads=1))
+    yield tmp_path
+    configure(Limits())
+
+
+def test_what_does_not_fit_in_memory_is_spilled_where_it_was_told(limited: Path) -> None:
+    table = pa.table({"x": pa.array(range(600_000), pa.int64()), "s": ["some text that is long"] * 600_000})
+    query = exp.select("x", "s").from_("t").order_by("x DESC")
+    assert run_sql(query, {"t": table.to_reader()}).column("x")[0].as_py() == 599_999
+    assert [path.name.split("-")[0] for path in limited.iterdir()] == ["spill"]
+
+
+def test_a_query_beyond_its_memory_says_so(limited: Path) -> None:
+    query = exp.select("list(s || x::varchar) AS everything").from_("t")
+    table = pa.table({"x": range(600_000), "s": ["some text that is long"] * 600_000})
+    with pytest.raises(ResourceLimit) as raised:
+        run_sql(query, {"t": table})
+    assert raised.value.details == {"memory_limit": "24MB"}
+    assert limited.is_dir()
+
+
+def test_a_database_that_broke_is_opened_again() -> None:
+    vectors = pa.array([[1.0, 2.0]] * 3, pa.list_(pa.float32(), 2))
+    breaking = pa.table({"x": pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, None, 0]), vectors)})
+    with pytest.raises(duckdb.InternalException):
+        run_sql(exp.select("x").from_("t"), {"t": breaking})
+    assert numbered_rows(exp.select("count(*) AS c").from_("numbers")).to_pydict() == {"c": [10_000]}
+
+
+# --- workspaces ------------------------------------------------------------------------------------------
+
+
+def batches(count: int, rows: int = 1000) -> Iterator[pa.RecordBatch]:
+    for at in range(count):
+        yield pa.record_batch({"n": pa.array(range(at * rows, (at + 1) * rows), pa.int64())})
+
+
+def test_a_workspace_gives_back_what_was_appended(tmp_path: Path) -> None:
+    kinds = pa.schema(
+        [
+            ("at", pa.timestamp("ms")),
+            ("big", pa.uint64()),
+            ("vector", pa.list_(pa.float32(), 2)),
+            ("tags", pa.list_(pa.string())),
+        ]
+    )
+    batch = pa.record_batch([[1, None], [2**64 - 1, 0], [[1.0, 2.0], None], [["a"], []]], schema=kinds)
+    with Workspace(tmp_path) as workspace:
+        assert workspace.append('odd "name"', [batch]) == 2
+        assert workspace.append('odd "name"', [batch]) == 2
+        found = list(
+            workspace.stream(exp.select("*").from_(exp.Table(this=exp.to_identifier('odd "name"', True))))
+        )
+    assert pa.Table.from_batches(found).cast(kinds) == pa.Table.from_batches([batch, batch])
+
+
+def test_appended_rows_can_be_read_beyond_one_group_of_them(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        workspace.append("t", batches(3, rows=100_000))
+        workspace.append("t", batches(300))
+        found = pa.Table.from_batches(workspace.stream(exp.select("n").from_("t").order_by("n")))
+    assert found.column("n").to_pylist() == [number for number in range(300_000) for _ in range(2)]
+
+
+def test_a_table_without_rows_has_its_columns(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        assert workspace.append("t", [next(batches(1)).slice(0, 0)]) == 0
+        assert [batch.num_rows for batch in workspace.stream(exp.select("n").from_("t"))] in ([], [0])
+
+
+def test_a_failed_append_adds_nothing(tmp_path: Path) -> None:
+    def breaking() -> Iterator[pa.RecordBatch]:
+        yield from batches(3, rows=100_000)
+        raise StorageError("the source is gone")
+
+    count = exp.select("count(*) AS c").from_("t")
+    with Workspace(tmp_path) as workspace:
+        workspace.append("t", batches(2))
+        with pytest.raises(StorageError, match="the source is gone"):
+            workspace.append("t", breaking())
+        assert [row for batch in workspace.stream(count) for row in batch.to_pylist()] == [{"c": 2000}]
+
+
+def test_a_stream_is_not_disturbed_by_what_is_appended_meanwhile(tmp_path: Path) -> None:
+    with Workspace(tmp_path, Limits(memory="64MB")) as workspace:
+        workspace.append("t", batches(4, rows=100_000))
+        seen = 0
+        for batch in workspace.stream(exp.select("n").from_("t")):
+            seen += batch.num_rows
+            assert workspace.append("t", batches(1)) == 1000
+        assert seen == 400_000
+
+
+def test_a_workspace_is_gone_after_use(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        workspace.append("t", batches(2))
+        assert list(tmp_path.rglob("*.duckdb"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_workspace_is_gone_after_an_error_with_a_stream_still_open(tmp_path: Path) -> None:
+    streams: list[Iterator[pa.RecordBatch]] = []
+
+    def fail_while_streaming() -> None:
+        with Workspace(tmp_path) as workspace:
+            workspace.append("t", batches(3, rows=100_000))
+            streams.append(workspace.stream(exp.select("n").from_("t")))
+            assert next(streams[0]).num_rows > 0
+            raise StorageError("elsewhere")
+
+    with pytest.raises(StorageError, match="elsewhere"):
+        fail_while_streaming()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InvalidInput, match="closed"):
+        next(streams[0])
+
+
+def test_a_closed_workspace_gives_nothing(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        workspace.append("t", batches(1))
+        stream = workspace.stream(exp.select("n").from_("t"))
+    with pytest.raises(InvalidInput, match="closed"):
+        next(stream)
+    with pytest.raises(InvalidInput, match="closed"):
+        workspace.append("t", batches(1))
+
+
+def test_a_workspace_that_cannot_be_opened_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="gibberish"), Workspace(tmp_path, Limits(memory="gibberish")):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,223 @@
+"""The cache: its budget holds, the least recently used goes, and a value is made by one thread at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnigraph.engine.memory.memory_cache import Cache
+from omnigraph.errors import StorageError
+from tests.support.places import together
+from tests.support.waiting import HANG
+
+
+@dataclass(frozen=True)
+class Value:
+    """Something of a size."""
+
+    nbytes: int
+    name: str = ""
+
+
+def making(nbytes: int, name: str = "") -> Callable[[], Value]:
+    return lambda: Value(nbytes, name)
+
+
+def unneeded() -> Value:
+    raise AssertionError("it was built although it is there")
+
+
+@dataclass
+class Builder:
+    """Builds slowly, and notes how often, and how many threads at a time."""
+
+    nbytes: int
+    built: int = 0
+    most: int = 0
+    _now: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _pause: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self) -> Value:
+        with self._lock:
+            self.built += 1
+            self._now += 1
+            self.most = max(self.most, self._now)
+        self._pause.wait(0.002)
+        with self._lock:
+            self._now -= 1
+        return Value(self.nbytes)
+
+
+def test_a_value_is_built_once_and_then_there() -> None:
+    cache = Cache(100)
+    first = cache.make("column", 1, making(10))
+    assert cache.make("column", 1, unneeded) is first
+    assert cache.get("column", 1) is first
+    assert cache.get("column", 2) is None
+
+
+def test_versions_and_families_are_kept_apart() -> None:
+    cache = Cache(100)
+    for family in ("a", "b"):
+        for version in (1, 2):
+            cache.make(family, version, making(10, f"{family}{version}"))
+    found = {
+        (family, version): cache.make(family, version, unneeded).name
+        for family in ("a", "b")
+        for version in (1, 2)
+    }
+    assert found == {("a", 1): "a1", ("a", 2): "a2", ("b", 1): "b1", ("b", 2): "b2"}
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    cache = Cache(100)
+    for name in "abc":
+        cache.make(name, 1, making(30))
+    assert cache.get("a", 1) is not None
+    cache.make("d", 1, making(30))
+    assert [name for name in "abcd" if cache.get(name, 1) is not None] == ["a", "c", "d"]
+
+
+def test_what_is_made_again_counts_as_used() -> None:
+    cache = Cache(100)
+    for name in "abc":
+        cache.make(name, 1, making(30))
+    cache.make("a", 1, unneeded)
+    cache.make("d", 1, making(30))
+    assert [name for name in "abcd" if cache.get(name, 1) is not None] == ["a", "c", "d"]
+
+
+def test_a_value_that_would_push_out_most_of_the_rest_is_given_but_not_kept() -> None:
+    cache = Cache(100)
+    small = cache.make("small", 1, making(40))
+    assert cache.make("large", 1, making(51)).nbytes == 51
+    assert cache.get("large", 1) is None
+    assert cache.newest("large") is None
+    assert cache.get("small", 1) is small
+    assert cache.make("half", 1, making(50)) is cache.get("half", 1)
+
+
+@pytest.mark.parametrize(("nbytes", "fits"), [(0, True), (50, True), (51, False)])
+def test_half_of_the_budget_fits(nbytes: int, fits: bool) -> None:
+    assert Cache(100).fits(nbytes) is fits
+
+
+def test_the_newest_of_a_family_is_the_one_put_last_while_it_is_there() -> None:
+    cache = Cache(100)
+    cache.make("f", 2, making(30, "two"))
+    cache.make("f", 1, making(30, "one"))
+    newest = cache.newest("f")
+    assert newest is not None
+    assert newest.name == "one"
+    # Looking at an older one does not make it the newest.
+    cache.get("f", 2)
+    cache.make("g", 1, making(50))
+    assert cache.get("f", 1) is None
+    assert cache.get("f", 2) is not None
+    assert cache.newest("f") is None
+    cache.make("f", 3, making(10, "three"))
+    newest = cache.newest("f")
+    assert newest is not None
+    assert newest.name == "three"
+
+
+def test_uses_are_counted_for_each_family_and_version() -> None:
+    cache = Cache(100)
+    assert [cache.asked("f", 1) for _ in range(3)] == [1, 2, 3]
+    assert cache.asked("f", 2) == 1
+    assert cache.asked("g", 1) == 1
+
+
+def test_letting_go_of_everything_leaves_nothing() -> None:
+    cache = Cache(100)
+    cache.make("f", 1, making(30))
+    cache.asked("f", 1)
+    cache.clear()
+    assert cache.get("f", 1) is None
+    assert cache.newest("f") is None
+    assert cache.asked("f", 1) == 1
+    assert (cache.stats().entries, cache.stats().nbytes) == (0, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 3), st.integers(0, 60)), max_size=40))
+def test_the_bytes_held_are_those_of_the_entries_and_within_the_budget(
+    puts: list[tuple[str, int, int]],
+) -> None:
+    cache = Cache(100)
+    held: dict[tuple[str, int], int] = {}
+    for family, version, nbytes in puts:
+        value = cache.make(family, version, making(nbytes))
+        held[family, version] = value.nbytes
+        here = [key for key in held if cache.get(*key) is not None]
+        stats = cache.stats()
+        assert stats.entries == len(here)
+        assert stats.nbytes == sum(held[key] for key in here) <= stats.budget
+
+
+def test_threads_that_want_one_value_get_the_one_that_one_of_them_built() -> None:
+    cache, builder = Cache(100), Builder(10)
+    found = together([lambda: cache.make("f", 1, builder)] * 6)
+    assert len({id(item) for item in found}) == 1
+    assert builder.built == 1
+
+
+def test_what_is_not_kept_is_still_built_by_one_thread_at_a_time() -> None:
+    cache, builder = Cache(100), Builder(90)
+    together([lambda: [cache.make("f", 1, builder) for _ in range(5)]] * 6)
+    assert (builder.built, builder.most) == (30, 1)
+
+
+def test_different_values_are_built_side_by_side() -> None:
+    cache = Cache(100)
+    meeting = threading.Barrier(2, timeout=HANG)
+
+    def build() -> Value:
+        meeting.wait()
+        return Value(10)
+
+    found = together([lambda: cache.make("f", 1, build), lambda: cache.make("f", 2, build)])
+    assert found == [Value(10), Value(10)]
+
+
+def test_a_value_may_be_built_from_another() -> None:
+    cache = Cache(100)
+    found = cache.make("outer", 1, lambda: Value(cache.make("inner", 1, making(10)).nbytes + 1))
+    assert found.nbytes == 11
+
+
+def test_bytes_stay_right_when_threads_clear_and_build_at_once() -> None:
+    cache, builder = Cache(100), Builder(20)
+
+    def build() -> None:
+        for number in range(30):
+            cache.make("f", number % 2, builder)
+
+    def clear() -> None:
+        for _ in range(60):
+            builder._pause.wait(0.001)
+            cache.clear()
+
+    assert together([build, build, build, build, clear]) == [None] * 5
+    held = sum(cache.get("f", version) is not None for version in (0, 1))
+    assert (cache.stats().entries, cache.stats().nbytes) == (held, 20 * held)
+
+
+def test_a_build_that_fails_leaves_nothing_and_the_next_one_is_tried() -> None:
+    cache = Cache(100)
+
+    def fail() -> Value:
+        raise StorageError("could not read")
+
+    for version in range(3):
+        with pytest.raises(StorageError):
+            cache.make("f", version, fail)
+    assert cache.stats().entries == 0
+    assert not cache._memory._making
+    assert cache.make("f", 1, making(10)) is cache.newest("f")

@@ -1,0 +1,452 @@
+"""Loads: what each mode does, what is refused and how, and what is left behind, mostly at both sizes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from ulid import ULID
+
+from omnigraph.engine.parameters import Bindings
+from omnigraph.errors import Conflict, ConstraintViolation, InvalidInput
+from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.transaction import Transaction
+from omnigraph.graph.write_plan import OperationClass
+from omnigraph.load.load import LoadOutcome, prepare_load
+from omnigraph.load.spool import LoadLimits, Spool
+from omnigraph.mutate.overlay import Overlay
+from omnigraph.rules.violations import REPORTED
+from omnigraph.sources.row_batch import InputBatch, Reject
+from tests.catalog.test_identity import catalog_of
+from tests.load.loads import BULK, SMALL, input_of, load, rows
+from tests.rules.states import Row, edge, person, rows_of
+from tests.support.places import fresh_memory
+
+CATALOG = catalog_of("""
+node Person { name: String @key  age: I32?  mail: String? @unique  tags: [String]?  @range(age, 0..150) }
+node Firm { name: String @key }
+node Note { text: String  day: Date?  vec: Vector(2)?  file: Blob? }
+edge Knows: Person -> Person { since: Date? }
+edge Leads: Person -> Firm @card(1..2)
+""")
+
+
+def firm(name: str) -> Row:
+    return {"id": name, "name": name}
+
+
+@pytest.fixture(params=[SMALL, BULK], ids=["small", "bulk"])
+def limits(request: pytest.FixtureRequest) -> LoadLimits:
+    """How much fits in memory."""
+    found: LoadLimits = request.param
+    return found
+
+
+@pytest.fixture
+def graph() -> Repository:
+    found = Repository.init(fresh_memory(), CATALOG)
+    people = [person("Ann", age=30, mail="a"), person("Bob", age=25), person("Cy", mail="c")]
+    leads = [edge("l1", "Ann", "Acme"), edge("l2", "Bob", "Acme"), edge("l3", "Bob", "Beta")]
+    records = {
+        "edge:Knows": [edge("k1", "Ann", "Bob")],
+        "node:Person": people,
+        "node:Firm": [firm("Acme"), firm("Beta")],
+        "edge:Leads": leads,
+    }
+    load(found, records, "append")
+    return found
+
+
+def ids(graph: Repository, key: str) -> list[str]:
+    return [row["id"] for row in rows(graph, key)]
+
+
+def refused(
+    graph: Repository, records: dict[str, list[Row]], mode: Any, limits: LoadLimits
+) -> list[dict[str, Any]]:
+    """The violations of a load that is refused; nothing of it is visible."""
+    head = graph.head().commit.id
+    with pytest.raises(ConstraintViolation) as caught:
+        load(graph, records, mode, limits=limits, source="in.jsonl")
+    assert graph.head().commit.id == head
+    assert caught.value.message == caught.value.violations[0]["message"]
+    assert caught.value.details["violations"] >= len(caught.value.violations)
+    return list(caught.value.violations)
+
+
+# --- append -------------------------------------------------------------------------------------------------
+
+
+def test_append_inserts_nodes_and_edges_in_any_order_as_one_commit(
+    graph: Repository, limits: LoadLimits
+) -> None:
+    before = graph.head().commit
+    records = {"edge:Knows": [edge("k2", "Di", "Ann")], "node:Person": [person("Di", age=4), person("Ed")]}
+    outcome = load(graph, records, "append", limits=limits)
+    assert (outcome.nodes, outcome.edges) == ({"Person": 2}, {"Knows": 1})
+    assert outcome.affected["node:Person"] == {"inserted": 2, "updated": 0, "deleted": 0}
+    assert set(outcome.seconds) == {"read", "check", "stage"}
+    assert graph.head().commit.parent == before.id
+    assert ids(graph, "node:Person") == ["Ann", "Bob", "Cy", "Di", "Ed"]
+    assert ids(graph, "edge:Knows") == ["k1", "k2"]
+
+
+def test_append_refuses_an_id_that_is_there(graph: Repository, limits: LoadLimits) -> None:
+    found = refused(
+        graph,
+        {"node:Person": [person("Di"), person("Ann")], "edge:Knows": [edge("k1", "Cy", "Cy")]},
+        "append",
+        limits,
+    )
+    assert [item["message"] for item in found] == [
+        "edge type 'Knows' already has id 'k1'",
+        "node type 'Person' already has id 'Ann'",
+    ]
+    assert [(item["rule"], item["line"], item["source"]) for item in found] == [
+        ("key", 3, "in.jsonl"),
+        ("key", 2, "in.jsonl"),
+    ]
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_record_must_not_come_twice(graph: Repository, limits: LoadLimits, mode: Any) -> None:
+    notes = [{"id": "n", "text": "x"}, {"id": "n", "text": "y"}]
+    people = [person("Ann"), person("Bob"), person("Cy"), person("Di"), person("Di")]
+    chosen = people if mode == "overwrite" else people[3:]
+    found = refused(graph, {"node:Person": chosen, "node:Note": notes}, mode, limits)
+    assert [item["message"] for item in found] == [
+        "@unique violation on Note.id: value 'n' held by 'n' and 'n'",
+        "@unique violation on Person.name: value 'Di' held by 'Di' and 'Di'",
+    ]
+
+
+def test_a_unique_value_is_held_by_one_row_of_input_and_graph(graph: Repository, limits: LoadLimits) -> None:
+    people = [person("Di", mail="d"), person("Ed", mail="d"), person("Flo", mail="a")]
+    messages = [item["message"] for item in refused(graph, {"node:Person": people}, "append", limits)]
+    assert messages == [
+        "@unique violation on Person.mail: value 'd' held by 'Di' and 'Ed'",
+        "@unique violation on Person.mail: value 'a' held by 'Ann' and 'Flo'",
+    ]
+
+
+def test_an_edge_to_nowhere_is_refused_with_its_place(graph: Repository, limits: LoadLimits) -> None:
+    records = {"edge:Knows": [edge("k2", "Ann", "Bob"), edge("k3", "Ann", "Zed")]}
+    (found,) = refused(graph, records, "append", limits)
+    assert (found["message"], found["id"], found["line"]) == ("dst 'Zed' not found in Person", "k3", 2)
+
+
+def test_what_has_no_id_gets_a_fresh_one_in_input_order(graph: Repository, limits: LoadLimits) -> None:
+    notes: list[Row] = [{"text": f"{number}"} for number in range(5)]
+    notes[2]["id"] = "mine"
+    load(graph, {"node:Note": notes}, "append", limits=limits)
+    found = {row["text"]: row["id"] for row in rows(graph, "node:Note")}
+    assert found.pop("2") == "mine"
+    assert list(found.values()) == sorted(set(found.values()))
+    assert all(str(ULID.from_str(id_)) == id_ for id_ in found.values())
+
+
+def test_an_empty_input_is_a_commit(graph: Repository) -> None:
+    before = graph.head().commit
+    outcome = load(graph, {}, "merge")
+    assert graph.head().commit.parent == before.id
+    assert (outcome.nodes, outcome.edges, outcome.affected) == ({}, {}, {})
+
+
+# --- merge --------------------------------------------------------------------------------------------------
+
+
+def test_merge_replaces_whole_rows_and_inserts_the_others(graph: Repository, limits: LoadLimits) -> None:
+    outcome = load(graph, {"node:Person": [person("Ann", mail="z"), person("Di")]}, "merge", limits=limits)
+    assert outcome.affected == {"node:Person": {"inserted": 1, "updated": 1, "deleted": 0}}
+    ann = rows(graph, "node:Person")[0]
+    assert (ann["age"], ann["mail"]) == (None, "z")
+    assert ids(graph, "node:Person") == ["Ann", "Bob", "Cy", "Di"]
+
+
+def test_of_records_with_one_id_the_last_counts_and_the_others_are_counted(
+    graph: Repository, limits: LoadLimits
+) -> None:
+    people = [person("Di", age=1), person("Ann", age=2), person("Di", age=3), person("Di", age=4, mail="q")]
+    people += [person("Ed", mail="q"), person("Ed", mail="r")]
+    outcome = load(graph, {"node:Person": people}, "merge", limits=limits)
+    assert (outcome.superseded, outcome.nodes) == (3, {"Person": 3})
+    assert {row["id"]: row["age"] for row in rows(graph, "node:Person")} == {
+        "Ann": 2,
+        "Bob": 25,
+        "Cy": None,
+        "Di": 4,
+        "Ed": None,
+    }
+
+
+def test_a_value_that_a_merge_frees_can_be_taken(graph: Repository, limits: LoadLimits) -> None:
+    load(graph, {"node:Person": [person("Ann", mail="c"), person("Cy", mail="a")]}, "merge", limits=limits)
+    assert {row["id"]: row["mail"] for row in rows(graph, "node:Person")} == {
+        "Ann": "c",
+        "Bob": None,
+        "Cy": "a",
+    }
+
+
+def test_an_edge_that_moves_leaves_its_old_source_with_enough(graph: Repository, limits: LoadLimits) -> None:
+    (found,) = refused(graph, {"edge:Leads": [edge("l1", "Cy", "Acme")]}, "merge", limits)
+    assert found["message"] == "@card violation on edge Leads: source 'Ann' has 0 edges (min 1)"
+    assert "line" not in found
+    load(graph, {"edge:Leads": [edge("l3", "Cy", "Beta")]}, "merge", limits=limits)
+    (found,) = refused(
+        graph, {"edge:Leads": [edge("l4", "Cy", "Beta"), edge("l5", "Cy", "Acme")]}, "merge", limits
+    )
+    assert found["message"] == "@card violation on edge Leads: source 'Cy' has 3 edges (max 2)"
+
+
+def test_a_merge_of_more_ids_than_a_lookup_takes_finds_them_all() -> None:
+    graph = Repository.init(fresh_memory(), CATALOG)
+    load(graph, {"node:Firm": [firm(f"f{number}") for number in range(3_000)]}, "append")
+    load(graph, {"node:Firm": [firm(f"f{number}") for number in range(3_000, 6_000)]}, "append")
+    outcome = load(graph, {"node:Firm": [firm(f"f{number}") for number in range(1_000, 7_000)]}, "merge")
+    assert outcome.affected == {"node:Firm": {"inserted": 1_000, "updated": 5_000, "deleted": 0}}
+    assert len(set(ids(graph, "node:Firm"))) == len(ids(graph, "node:Firm")) == 7_000
+    assert graph.snapshot().pin("node:Firm").rows == 7_000
+
+
+# --- overwrite ----------------------------------------------------------------------------------------------
+
+
+def test_overwrite_replaces_the_types_of_the_input_and_no_others(
+    graph: Repository, limits: LoadLimits
+) -> None:
+    outcome = load(
+        graph, {"edge:Knows": [edge("k9", "Bob", "Cy"), edge("k1", "Cy", "Cy")]}, "overwrite", limits=limits
+    )
+    assert outcome.affected == {"edge:Knows": {"inserted": 1, "updated": 1, "deleted": 0}}
+    assert ids(graph, "edge:Knows") == ["k1", "k9"]
+    assert ids(graph, "node:Person") == ["Ann", "Bob", "Cy"]
+
+
+def test_a_type_that_is_named_without_a_record_is_emptied(graph: Repository) -> None:
+    outcome = load(graph, {"edge:Knows": []}, "overwrite")
+    assert outcome.affected == {"edge:Knows": {"inserted": 0, "updated": 0, "deleted": 1}}
+    assert ids(graph, "edge:Knows") == []
+    assert len(ids(graph, "edge:Leads")) == 3
+
+
+def test_overwriting_nodes_leaves_no_edge_behind(graph: Repository, limits: LoadLimits) -> None:
+    found = refused(graph, {"node:Person": [person("Ann"), person("Di")]}, "overwrite", limits)
+    assert [(item["rule"], item["id"], item["message"]) for item in found] == [
+        ("orphan", "k1", "dst 'Bob' not found in Person"),
+        ("orphan", "l2", "src 'Bob' not found in Person"),
+        ("orphan", "l3", "src 'Bob' not found in Person"),
+    ]
+
+
+def test_nodes_and_their_edges_can_be_overwritten_together(graph: Repository, limits: LoadLimits) -> None:
+    records = {
+        "node:Person": [person("Di"), person("Ann")],
+        "edge:Knows": [edge("k1", "Di", "Di")],
+        "edge:Leads": [edge("l1", "Ann", "Beta")],
+    }
+    load(graph, records, "overwrite", limits=limits)
+    assert ids(graph, "node:Person") == ["Ann", "Di"]
+    assert ids(graph, "edge:Leads") == ["l1"]
+
+
+def test_overwriting_edges_looks_at_every_source_that_had_one(graph: Repository, limits: LoadLimits) -> None:
+    found = refused(graph, {"edge:Leads": [edge("x", "Cy", "Acme")]}, "overwrite", limits)
+    assert [item["message"] for item in found] == [
+        "@card violation on edge Leads: source 'Ann' has 0 edges (min 1)",
+        "@card violation on edge Leads: source 'Bob' has 0 edges (min 1)",
+    ]
+
+
+def test_a_small_overwrite_of_a_large_table_is_done_in_bulk(graph: Repository) -> None:
+    kept = [edge("l1", "Ann", "Beta"), edge("l2", "Bob", "Acme")]
+    load(graph, {"edge:Leads": kept}, "overwrite", limits=LoadLimits(rows=2))
+    pin = graph.snapshot().pin("edge:Leads")
+    assert ids(graph, "edge:Leads") == ["l1", "l2"]
+    # Only what is done in bulk is indexed at once.
+    assert graph.tables.open(pin.path, pin.version).describe_indices()
+
+
+# --- rules of a row, and rejects ----------------------------------------------------------------------------
+
+
+def test_broken_rows_are_reported_with_their_places_and_all_counted(
+    graph: Repository, limits: LoadLimits
+) -> None:
+    people = [person(f"p{number:03}", age=151 if number % 2 else 1) for number in range(2 * REPORTED + 6)]
+    found = refused(graph, {"node:Person": people}, "append", limits)
+    assert len(found) == REPORTED
+    first = {
+        "message": "@range violation on Person.age: value 151 > max 150",
+        "line": 2,
+        "source": "in.jsonl",
+    }
+    assert first.items() <= found[0].items()
+    with pytest.raises(ConstraintViolation) as caught:
+        load(graph, {"node:Person": people}, "append", limits=limits)
+    assert caught.value.details == {"violations": REPORTED + 3, "limit": REPORTED}
+
+
+def test_rejected_rows_are_handed_over_and_the_others_load(graph: Repository, limits: LoadLimits) -> None:
+    notes = [{"text": f"{number}"} for number in range(REPORTED + 5)]
+    broken = [{"id": f"n{number}", "day": 3, "vec": [1.0, float("inf")]} for number in range(REPORTED + 5)]
+    edges = [edge("k7", "Ann", "Cy"), {"id": "k8", "src": "Ann", "since": 0}]
+    rejects: list[Reject] = []
+    outcome = load(
+        graph,
+        {"node:Note": [*broken, *notes], "edge:Knows": edges},
+        "append",
+        limits=limits,
+        rejecting=rejects.append,
+        source="in.jsonl",
+    )
+    assert (outcome.rejected, outcome.nodes, outcome.edges) == (
+        len(rejects),
+        {"Note": REPORTED + 5},
+        {"Knows": 1},
+    )
+    assert [item.place for item in rejects] == [*range(1, REPORTED + 6), 2 * REPORTED + 12]
+    assert rejects[0].to_json() == {
+        "source": "in.jsonl",
+        "line": 1,
+        "error": "non-nullable property 'text' has null or invalid values; "
+        "vector property 'vec' elements must be finite",
+        "record": {"type": "Note", "data": {"id": "n0", "day": "1970-01-04", "vec": [1.0, "Infinity"]}},
+    }
+    assert rejects[-1].record == {
+        "edge": "Knows",
+        "from": "Ann",
+        "to": None,
+        "data": {"id": "k8", "since": "1970-01-01"},
+    }
+
+
+def test_the_record_of_a_reject_has_no_id_that_was_made_for_it(graph: Repository) -> None:
+    rejects: list[Reject] = []
+    file = {"data": b"ab", "uri": None}
+    records = {"node:Person": [person("Di", age=-1, tags=["x"])], "node:Note": [{"file": file}]}
+    load(graph, records, "append", rejecting=rejects.append)
+    assert [item.record for item in rejects] == [
+        {"type": "Person", "data": {"name": "Di", "age": -1, "tags": ["x"]}},
+        {"type": "Note", "data": {"file": "base64:YWI="}},
+    ]
+
+
+def test_rejects_do_not_excuse_what_is_wrong_between_rows(graph: Repository, limits: LoadLimits) -> None:
+    rejects: list[Reject] = []
+    records = {"node:Person": [person("Di", age=-1)], "edge:Knows": [edge("k2", "Di", "Ann")]}
+    with pytest.raises(ConstraintViolation, match="src 'Di' not found in Person"):
+        load(graph, records, "append", limits=limits, rejecting=rejects.append)
+    assert [item.place for item in rejects] == [1]
+
+
+# --- a branch that moves ------------------------------------------------------------------------------------
+
+
+def test_a_merge_is_prepared_again_from_the_spool_and_an_overwrite_is_refused(
+    graph: Repository, limits: LoadLimits
+) -> None:
+    def race(mode: Any, name: str) -> LoadOutcome:
+        outcome = LoadOutcome(mode)
+        batches = input_of(CATALOG, {"node:Person": [person(item) for item in ("Ann", "Bob", "Cy", name)]})
+        with Spool.of(iter(batches), CATALOG, limits=limits) as spool:
+            work = prepare_load(spool, mode, outcome)
+            tries: list[int] = []
+
+            def prepare(transaction: Transaction) -> OperationClass | None:
+                done = work(transaction)
+                if not tries:
+                    load(graph, {"node:Person": [person(f"rival of {name}")]}, "append")
+                tries.append(outcome.affected["node:Person"]["updated"])
+                return done
+
+            graph.write("main", WriteRequest("load", bulk=spool.is_bulk), prepare)
+            assert tries == [3, 3]
+        return outcome
+
+    race("merge", "Di")
+    assert ids(graph, "node:Person") == ["Ann", "Bob", "Cy", "Di", "rival of Di"]
+    with pytest.raises(Conflict):
+        race("overwrite", "Ed")
+    assert "Ed" not in ids(graph, "node:Person")
+
+
+def test_a_spool_of_another_schema_is_refused(graph: Repository) -> None:
+    other = catalog_of("node Person { name: String @key  height: I32? }")
+    batches = input_of(other, {"node:Person": [person("Di")]})
+    with Spool.of(batches, other) as spool, pytest.raises(Conflict, match="the schema changed"):
+        graph.write("main", WriteRequest("load"), prepare_load(spool, "append", LoadOutcome("append")))
+
+
+# --- what is left behind ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files go, and nothing else does."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_a_bulk_load_leaves_no_file_and_no_intent_behind(graph: Repository, scratch: Path) -> None:
+    seen: list[bool] = []
+    batches = input_of(CATALOG, {"node:Person": [person("Di")]})
+    with Spool.of(batches, CATALOG, limits=BULK) as spool:
+        seen.append(spool.is_bulk and any(scratch.iterdir()))
+        work = prepare_load(
+            spool, "append", LoadOutcome("append"), progress=lambda *_: seen.append(any(scratch.iterdir()))
+        )
+        graph.write("main", WriteRequest("load", bulk=True), work)
+    assert seen == [True, True, True]
+    assert list(scratch.iterdir()) == []
+    assert not graph.intents.pending()
+
+
+def test_a_refused_bulk_load_leaves_no_file_behind(graph: Repository, scratch: Path) -> None:
+    refused(graph, {"edge:Knows": [edge("k2", "Ann", "Zed")]}, "append", BULK)
+    refused(graph, {"node:Person": [person("Di"), person("Ed", age=-1)]}, "append", BULK)
+    assert list(scratch.iterdir()) == []
+    assert not graph.intents.pending()
+
+
+def test_an_input_that_breaks_off_leaves_no_file_behind(scratch: Path) -> None:
+    seen = []
+
+    def batches() -> Iterator[InputBatch]:
+        yield from input_of(CATALOG, {"node:Person": [person("Di"), person("Ed"), person("Flo")]})
+        seen.append(len(list(scratch.iterdir())))
+        raise InvalidInput("line 4: no more")
+
+    with pytest.raises(InvalidInput, match="line 4"):
+        Spool.of(batches(), CATALOG, limits=BULK)
+    assert seen == [1]
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_spool_grows_out_of_memory_by_rows_or_by_bytes() -> None:
+    records = {"node:Firm": [firm("a"), firm("b")], "node:Person": [person("c")]}
+    for limits, is_bulk in [
+        (LoadLimits(rows=3), False),
+        (LoadLimits(rows=2), True),
+        (LoadLimits(bytes=10), True),
+    ]:
+        with Spool.of(input_of(CATALOG, records), CATALOG, limits=limits) as spool:
+            assert spool.is_bulk is is_bulk
+            assert spool.counts == {"node:Firm": 2, "node:Person": 1}
+            assert spool.table("node:Firm")["name"].to_pylist() == ["a", "b"]
+            assert [batch.schema.names for batch in spool.batches("node:Person", ["name", "id"])] == [
+                ["name", "id"]
+            ]
+
+
+# --- the overlay --------------------------------------------------------------------------------------------
+
+
+def test_a_rewritten_edge_vacates_its_old_source(graph: Repository) -> None:
+    overlay = Overlay(graph.begin(), Bindings())
+    overlay.put("edge:Leads", rows_of(CATALOG.tables["edge:Leads"], [edge("l1", "Cy", "Acme")]))
+    assert overlay.deltas()["edge:Leads"].vacated == pa.array(["Ann"])

@@ -1,0 +1,210 @@
+"""Merges while others write: a merge is checked against what is there when it becomes visible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.api.merges import Merged
+from omnigraph.errors import Conflict, ConstraintViolation, MergeConflicts
+from omnigraph.graph.intents import Intents
+from omnigraph.store.objects.objects import ObjectStore
+from tests.merge.merges import (
+    SCHEMA,
+    Record,
+    change,
+    column,
+    edge,
+    head,
+    kinds,
+    make,
+    node,
+    person,
+    put,
+    state,
+)
+
+
+def base_rows() -> list[Record]:
+    people = [person(f"base{number}", age=1) for number in range(8)]
+    return [*people, edge("Knows", "k", "base0", "base7", since=1)]
+
+
+class Meanwhile:
+    """Something that another handle does when a merge has come so far, once."""
+
+    def __init__(self, stage: str, work: Callable[[], object]) -> None:
+        self.stage = stage
+        self.work = work
+        self.seen: list[str] = []
+
+    def __call__(self, stage: str, _: int) -> None:
+        first = stage not in self.seen
+        self.seen.append(stage)
+        if stage == self.stage and first:
+            self.work()
+
+
+def both_changed() -> og.Graph:
+    graph = make(records=base_rows())
+    graph.branches.create("theirs")
+    put(graph, person("base0", age=2))
+    put(graph, person("base1", age=3), branch="theirs")
+    return graph
+
+
+def test_a_merge_whose_target_moved_is_done_again_on_top_of_that() -> None:
+    graph = both_changed()
+    rival = og.open(graph.uri)
+    meanwhile = Meanwhile("stage", lambda: put(rival, person("base2", age=4)))
+    done = graph.branches.merge("theirs", progress=meanwhile)
+    assert meanwhile.seen.count("stage") == 2
+    assert done.commit is not None
+    assert done.commit.parents == (graph.commits()[1].id, head(graph, "theirs"))
+    ages = column(graph, "age")
+    assert (ages["base0"], ages["base1"], ages["base2"]) == (2, 3, 4)
+
+
+def test_a_merge_whose_target_moved_into_a_conflict_is_refused() -> None:
+    graph = both_changed()
+    rival = og.open(graph.uri)
+    meanwhile = Meanwhile("stage", lambda: put(rival, person("base1", age=4)))
+    with pytest.raises(MergeConflicts):
+        graph.branches.merge("theirs", progress=meanwhile)
+    assert column(graph, "age")["base1"] == 4
+
+
+def test_a_change_of_unrelated_types_does_not_repeat_a_merge() -> None:
+    graph = make(SCHEMA + "node Note { name: String @key }", base_rows())
+    graph.branches.create("theirs")
+    put(graph, person("base0", age=2))
+    put(graph, person("base1", age=3), branch="theirs")
+    rival = og.open(graph.uri)
+    meanwhile = Meanwhile("stage", lambda: put(rival, node("Note", "n")))
+    graph.branches.merge("theirs", progress=meanwhile)
+    assert meanwhile.seen.count("stage") == 1
+    assert state(graph)["Note"].keys() == {"n"}
+    assert column(graph, "age")["base1"] == 3
+
+
+def test_an_edge_that_comes_in_during_a_merge_does_not_lose_its_node() -> None:
+    graph = make(records=base_rows())
+    graph.branches.create("theirs")
+    put(graph, person("base0", age=2))
+    change(graph, 'delete Person where name = "base5"', "theirs")
+    rival = og.open(graph.uri)
+    meanwhile = Meanwhile("stage", lambda: put(rival, edge("Knows", "late", "base6", "base5")))
+    with pytest.raises(MergeConflicts) as caught:
+        graph.branches.merge("theirs", progress=meanwhile)
+    assert kinds(caught.value.conflicts) == [("orphan_edge", "Knows", "late", "to")]
+    assert "base5" in state(graph)["Person"]
+
+
+def test_a_delete_that_comes_in_during_a_merge_does_not_leave_its_edges() -> None:
+    graph = make(records=base_rows())
+    graph.branches.create("theirs")
+    put(graph, edge("Knows", "mine", "base0", "base1"))
+    put(graph, edge("Knows", "your", "base5", "base6"), branch="theirs")
+    rival = og.open(graph.uri)
+    meanwhile = Meanwhile("stage", lambda: change(rival, 'delete Person where name = "base5"'))
+    with pytest.raises(MergeConflicts) as caught:
+        graph.branches.merge("theirs", progress=meanwhile)
+    assert kinds(caught.value.conflicts) == [("orphan_edge", "Knows", "your", "from")]
+
+
+def test_a_value_that_comes_in_during_a_merge_is_not_held_twice() -> None:
+    graph = both_changed()
+    put(graph, person("new", mail="m"), branch="theirs")
+    rival = og.open(graph.uri)
+    meanwhile = Meanwhile("stage", lambda: put(rival, person("late", mail="m")))
+    with pytest.raises(MergeConflicts) as caught:
+        graph.branches.merge("theirs", progress=meanwhile)
+    assert caught.value.conflicts[0]["kind"] == "unique_violation"
+
+
+def test_a_writer_that_began_before_a_merge_is_checked_against_it() -> None:
+    """The other way about: the merge brings the value while a load is on its way."""
+    graph = both_changed()
+    put(graph, person("new", mail="m"), branch="theirs")
+    rival = og.open(graph.uri)
+    merged: list[Merged] = []
+
+    def meanwhile(*_: object) -> None:
+        if not merged:
+            merged.append(graph.branches.merge("theirs"))
+
+    with pytest.raises(ConstraintViolation):
+        rival.load([person("late", mail="m")], "append", progress=meanwhile)
+    assert merged
+    assert "late" not in state(graph)["Person"]
+
+
+def test_maintenance_during_a_merge_is_absorbed() -> None:
+    graph = both_changed()
+    rival = og.open(graph.uri)
+    meanwhile = Meanwhile("stage", lambda: rival.optimize())
+    graph.branches.merge("theirs", progress=meanwhile)
+    ages = column(graph, "age")
+    assert (ages["base0"], ages["base1"]) == (2, 3)
+
+
+def test_rows_that_are_merged_one_by_one_are_under_an_intent_which_is_gone_afterwards() -> None:
+    graph = both_changed()
+    intents = Intents(ObjectStore.open(graph.uri))
+    seen: list[Any] = []
+
+    def look() -> None:
+        seen.extend(intents.read(id_) for id_ in intents.pending().ids)
+
+    graph.branches.merge("theirs", actor="ana", progress=Meanwhile("stage", look))
+    assert [(item.operation, item.branch, item.actor) for item in seen] == [("merge", "main", "ana")]
+    assert not intents.pending().ids
+
+
+def test_a_merge_that_fails_on_its_way_leaves_nothing_and_can_be_done_again() -> None:
+    graph = both_changed()
+    before = head(graph)
+
+    def fail() -> None:
+        raise RuntimeError("no more power")
+
+    with pytest.raises(RuntimeError, match="no more power"):
+        graph.branches.merge("theirs", progress=Meanwhile("stage", fail))
+    assert head(graph) == before
+    assert not Intents(ObjectStore.open(graph.uri)).pending().ids
+    assert graph.branches.merge("theirs").outcome == "merged"
+
+
+def test_conflicts_and_steps_forward_need_no_intent() -> None:
+    graph = both_changed()
+    put(graph, person("base0", age=9), branch="theirs")
+    stages: list[str] = []
+    with pytest.raises(MergeConflicts):
+        graph.branches.merge("theirs", progress=lambda stage, _: stages.append(stage))
+    assert "stage" not in stages
+
+
+def test_progress_tells_what_is_compared_checked_and_stored() -> None:
+    graph = both_changed()
+    told: list[tuple[str, int]] = []
+    graph.branches.merge("theirs", progress=lambda stage, rows: told.append((stage, rows)))
+    assert told == [("compare", 1), ("check", 1), ("stage", 1)]
+
+
+def test_a_merge_builds_on_no_version_of_theirs_that_was_removed_meanwhile(tmp_path: Path) -> None:
+    graph = og.init(str(tmp_path / "graph"), schema=SCHEMA)
+    graph.load(base_rows())
+    graph.branches.create("theirs")
+    put(graph, person("base0", age=2))
+    # Theirs is the larger side, so that ours is laid over its version.
+    put(graph, *(person(f"more{number}") for number in range(20)), branch="theirs")
+    pin = graph.snapshot("theirs").pin("node:Person")
+    version = tmp_path / "graph" / pin.path / "_versions" / f"d{pin.version}.manifest"
+    before = head(graph)
+    with pytest.raises(Conflict, match="was removed while this merge took it over"):
+        graph.branches.merge("theirs", progress=Meanwhile("stage", version.unlink))
+    assert head(graph) == before

@@ -1,0 +1,198 @@
+"""What travels between a server and its client arrives as what it was."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import omnigraph as og
+from omnigraph import errors
+from omnigraph.api.commits import Optimized
+from omnigraph.changes.change_pages import ChangePage
+from omnigraph.changes.feed import FeedPage
+from omnigraph.lang.source import LanguageError
+from omnigraph.protocol.codec import (
+    decode,
+    decode_error,
+    decode_snapshot,
+    dump_json,
+    encode,
+    encode_error,
+    encode_snapshot,
+    plain,
+    read_result,
+    write_result,
+)
+
+SCHEMA = """
+node City { name: String @key  size: U64?  area: F32?  founded: Date?  seen: DateTime?  tags: [String]?
+            shape: Vector(3)?  photo: Blob?  kind: enum(big, small)? }
+edge Near: City -> City { km: F64? }
+"""
+BERN = {
+    "name": "Bern",
+    "size": 2**64 - 1,
+    "area": 51.6,
+    "founded": "1191-01-01",
+    "seen": "2024-01-01T12:00:00Z",
+    "tags": ["old", "Aare"],
+    "shape": [0.1, 0.2, 0.3],
+    "photo": "base64:aGVsbG8=",
+    "kind": "small",
+}
+
+
+@pytest.fixture(scope="module")
+def graph() -> og.Graph:
+    made = og.init("memory://wire", SCHEMA, actor="ana")
+    made.load({"City": [BERN, {"name": "Rome"}], "Near": [{"from": "Bern", "to": "Rome", "km": 690.5}]})
+    return made
+
+
+def travel(value: Any) -> Any:
+    """There and back, through text."""
+    return decode(type(value), json.loads(json.dumps(encode(value))))
+
+
+class TestObjects:
+    def test_receipts_arrive_as_they_were(self, graph: og.Graph) -> None:
+        added = graph.mutate('query add() { insert City { name: "Oslo" } }', message="north")
+        assert added.commit is not None
+        assert travel(added) == added
+        assert repr(travel(added.commit).created_at) == repr(added.commit.created_at)
+        loaded = graph.load({"City": [{"name": "Oslo", "size": 1}]}, mode="merge")
+        assert travel(loaded) == loaded
+        graph.branches.create("trial")
+        made = graph.branches.merge("trial", delete_source=True)
+        assert (travel(made), made.branch_deleted) == (made, True)
+        optimized = graph.optimize()
+        assert isinstance(travel(optimized), Optimized)
+        assert (travel(optimized), optimized.datasets != ()) == (optimized, True)
+        for value in (*graph.indexes(), graph.repair(), *graph.commits()):
+            assert travel(value) == value
+
+    def test_changes_arrive_with_their_images(self, graph: og.Graph) -> None:
+        done = graph.load({"City": [{**BERN, "size": 7}]}, mode="merge").commit
+        assert done is not None
+        page = graph.changes(done.id)
+        assert (travel(page), len(page)) == (page, 1)
+        assert isinstance(travel(page), ChangePage)
+        assert [json.loads(dump_json(change)) for change in page] == [encode(change) for change in page]
+        poll = graph.feed(start="beginning")
+        assert (travel(poll), len(poll) > 1, isinstance(poll, FeedPage)) == (poll, True, True)
+
+    def test_what_is_no_answer_of_ours_is_told_readably(self) -> None:
+        with pytest.raises(errors.StorageError, match="not a Commit"):
+            decode(og.Commit, {"id": 1})
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("value", "sent"),
+        [
+            (datetime(2024, 1, 1, 12, tzinfo=UTC), "2024-01-01T12:00:00+00:00"),
+            (np.float32(0.5), 0.5),
+            (np.array([1, 2]), [1, 2]),
+            ({"a": (None, True)}, {"a": [None, True]}),
+            (float("inf"), "inf"),
+        ],
+    )
+    def test_values_of_python_become_json(self, value: Any, sent: Any) -> None:
+        assert plain(value) == sent
+        json.dumps(plain(value), allow_nan=False)
+
+    def test_what_has_no_json_is_refused_by_name(self) -> None:
+        with pytest.raises(errors.InvalidInput, match="a object cannot be sent"):
+            plain({"x": object()})
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        "error",
+        [
+            errors.NotFound("no", details={"branch": "x"}, hint="make it"),
+            errors.ConstraintViolation("bad", [{"rule": "key", "id": "a"}], details={"violations": 1}),
+            errors.MergeConflicts("both", [{"kind": "update_update"}]),
+            errors.StorageError("slow", transient=True),
+            errors.PreconditionFailed("moved", details={"expected": "a", "actual": "b"}),
+        ],
+    )
+    def test_an_error_keeps_its_class_and_all_it_says(self, error: og.OmnigraphError) -> None:
+        found = decode_error(json.loads(json.dumps(encode_error(error))))
+        assert type(found) is type(error)
+        assert vars(found) == vars(error)
+
+    def test_an_error_of_a_text_keeps_its_marked_place(self, graph: og.Graph) -> None:
+        with pytest.raises(LanguageError) as caught:
+            graph.query("query q() { match { $c: Town } return { $c.name } }")
+        found = decode_error(json.loads(json.dumps(encode_error(caught.value))))
+        assert isinstance(found, LanguageError)
+        assert (found.line, found.column, str(found)) == (1, caught.value.column, str(caught.value))
+
+    def test_every_class_of_errors_has_its_way_back(self) -> None:
+        for name in errors.__all__:
+            kind = getattr(errors, name)
+            assert type(decode_error(encode_error(kind("x")))) is kind
+
+    @pytest.mark.parametrize(
+        "found",
+        [
+            None,
+            "NullPointerException",
+            {},
+            {"code": [], "message": "x", "details": {}, "hint": None},
+            {"code": "conflict", "message": "x", "details": ["a"], "hint": None},
+            {**encode_error(errors.ConstraintViolation("x")), "violations": 7},
+        ],
+    )
+    def test_what_was_never_encoded_is_no_error_of_ours(self, found: Any) -> None:
+        with pytest.raises(errors.StorageError, match="the server's answer"):
+            decode_error(found)
+
+    def test_details_that_have_no_json_do_not_keep_an_error_back(self) -> None:
+        found = decode_error(
+            encode_error(errors.Conflict("x", details={"at": datetime(2024, 1, 1, tzinfo=UTC)}))
+        )
+        assert found.details == {"at": "2024-01-01 00:00:00+00:00"}
+
+
+class TestRows:
+    QUERY = """query all() { match { $c: City } return { $c.name as name, $c.size as size, $c.area as area,
+        $c.founded as founded, $c.seen as seen, $c.tags as tags, $c.shape as shape,
+        $c.kind as kind, count($c) as n } order { name asc } }"""
+
+    def test_a_result_arrives_with_its_types_and_its_rows(self, graph: og.Graph) -> None:
+        result = graph.query(self.QUERY)
+        found = read_result(write_result(result))
+        assert found.table.equals(result.table, check_metadata=True)
+        assert found.to_json() == result.to_json()
+        assert found.rows()[0]["size"] is not None
+        assert found.types == tuple(result.types)
+
+    def test_it_is_an_arrow_stream_for_everybody(self, graph: og.Graph) -> None:
+        with pa.ipc.open_stream(write_result(graph.query(self.QUERY))) as stream:
+            assert stream.read_all().num_rows == len(graph.query(self.QUERY))
+
+    def test_no_rows_keep_their_columns(self, graph: og.Graph) -> None:
+        result = graph.query('query q() { match { $c: City  $c.name = "-" } return { $c.size as s } }')
+        found = read_result(write_result(result))
+        assert (len(found), found.columns, found.table.schema) == (0, ["s"], result.table.schema)
+
+
+class TestStates:
+    def test_a_state_can_be_looked_at_and_named(self, graph: og.Graph) -> None:
+        before = graph.snapshot()
+        found = decode_snapshot(json.loads(json.dumps(encode_snapshot(before))))
+        assert (found.commit, found.catalog, found.schema) == (before.commit, before.catalog, SCHEMA)
+        assert found.types == before.types
+        assert graph.get("City", "Rome", at=found.commit_id) is not None
+
+    def test_its_rows_are_refused_with_the_way_to_read_them(self, graph: og.Graph) -> None:
+        found = decode_snapshot(encode_snapshot(graph.snapshot()))
+        with pytest.raises(errors.InvalidInput, match="cannot be scanned"):
+            found.scan("node:City")

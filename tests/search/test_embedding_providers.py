@@ -1,0 +1,203 @@
+"""Embedding providers over HTTP, real servers on this machine: what they are asked, and what is made of it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import InvalidInput, StorageError
+from omnigraph.search.embedding import Embedder, MockEmbedder
+from omnigraph.search.embedding_providers import EmbeddingSettings
+from tests.support.places import fresh_memory
+from tests.support.waiting import HANG
+
+KEY = "a-key-that-nobody-sees"
+
+
+@dataclass
+class Provider:
+    """A provider that answers with what a function makes of each request."""
+
+    url: str = ""
+    asked: list[tuple[str, dict[str, str], Any]] = field(default_factory=list)
+
+    def open(self, kind: str, *, documents: bool = False, **more: str) -> Embedder:
+        """A client of it, by the environment that its user would set."""
+        key = "GEMINI_API_KEY" if kind == "gemini" else "OPENAI_API_KEY"
+        environment = {
+            "OMNIGRAPH_EMBED_PROVIDER": kind,
+            "OMNIGRAPH_EMBED_BASE_URL": self.url,
+            "OMNIGRAPH_EMBED_RETRY_BACKOFF_MS": "1",
+            key: KEY,
+            **more,
+        }
+        return EmbeddingSettings.of(environment).open(documents=documents)
+
+
+@contextmanager
+def provider(answer: Callable[[Any, int], tuple[int, Any]]) -> Iterator[Provider]:
+    found = Provider()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            found.asked.append(
+                (self.path, {name.lower(): value for name, value in self.headers.items()}, body)
+            )
+            status, document = answer(body, len(found.asked))
+            data = document if isinstance(document, bytes) else json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        found.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+        try:
+            yield found
+        finally:
+            server.shutdown()
+            thread.join(HANG)
+
+
+def by_length(body: Any, _: int) -> tuple[int, Any]:
+    """Vectors that tell the text's length, the last text first, as a provider may answer."""
+    items = [{"index": place, "embedding": [len(text), 0, 0]} for place, text in enumerate(body["input"])]
+    return 200, {"data": items[::-1]}
+
+
+def test_texts_go_out_in_batches_and_vectors_come_back_in_their_order() -> None:
+    texts = [f"text {'x' * (number % 7)}" for number in range(130)]
+    with provider(
+        lambda body, _: (
+            200,
+            {
+                "data": [
+                    {"index": place, "embedding": [len(text), 1, 0]}
+                    for place, text in reversed(list(enumerate(body["input"])))
+                ]
+            },
+        )
+    ) as server:
+        found = server.open("openai").embed(texts, 3, None)
+        assert [len(body["input"]) for _, _, body in server.asked] == [64, 64, 2]
+        path, headers, body = server.asked[0]
+        assert (path, headers["authorization"]) == ("/v1/embeddings", f"Bearer {KEY}")
+        assert (body["model"], body["dimensions"]) == ("text-embedding-3-large", 3)
+    assert found.dtype == np.float32
+    assert np.allclose(np.linalg.norm(found, axis=1), 1)
+    assert np.allclose(found[:, 0] / found[:, 1], [len(text) for text in texts])
+
+
+@pytest.mark.parametrize(("documents", "task"), [(False, "RETRIEVAL_QUERY"), (True, "RETRIEVAL_DOCUMENT")])
+def test_gemini_is_told_what_the_texts_are_for(documents: bool, task: str) -> None:
+    with provider(
+        lambda body, _: (200, {"embeddings": [{"values": [3, 4]} for _ in body["requests"]]})
+    ) as server:
+        found = server.open("gemini", documents=documents).embed(["a", "b"], 2, "special")
+        path, headers, body = server.asked[0]
+    assert found.tolist() == [pytest.approx([0.6, 0.8])] * 2
+    assert path == "/v1/models/special:batchEmbedContents"
+    assert headers["x-goog-api-key"] == KEY
+    assert [item["taskType"] for item in body["requests"]] == [task] * 2
+    assert body["requests"][1]["content"] == {"parts": [{"text": "b"}]}
+    assert body["requests"][0]["outputDimensionality"] == 2
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_provider_that_is_busy_is_asked_again(status: int) -> None:
+    with provider(lambda body, n: by_length(body, n) if n == 3 else (status, {})) as server:
+        assert server.open("openai-compatible").embed(["a"], 3, None).tolist() == [[1, 0, 0]]
+        assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "times"),
+    [
+        ((401, {"error": KEY}), 1),
+        ((500, {}), 4),
+        ((200, b"<html>"), 1),
+        ((200, []), 1),
+        ((200, {"data": [{"index": 0, "embedding": [1, 2]}]}), 1),
+        ((200, {"data": [{"index": 0, "embedding": [0, 0, 0]}]}), 1),
+        ((200, {"data": [{"index": 0, "embedding": ["x", 0, 0]}]}), 1),
+        ((200, {"data": []}), 1),
+        ((200, {"data": [{"index": 7, "embedding": [1, 0, 0]}]}), 1),
+        ((200, {"data": [{"index": [0], "embedding": [1, 0, 0]}]}), 1),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_a_failure_that_keeps_the_key(answer: tuple[int, Any], times: int) -> None:
+    with provider(lambda *_: answer) as server:
+        with pytest.raises(StorageError, match="embedding provider") as caught:
+            server.open("openai").embed(["a"], 3, None)
+        assert len(server.asked) == times
+    assert KEY not in f"{caught.value!r}{caught.value.details}{server.open('openai')!r}"
+
+
+def test_a_provider_that_is_not_there_is_a_failure() -> None:
+    with provider(by_length) as server:
+        gone = server.open("openai", OMNIGRAPH_EMBED_RETRY_ATTEMPTS="2")
+    with pytest.raises(StorageError, match="gave no vectors"):
+        gone.embed(["a"], 3, None)
+
+
+@pytest.mark.parametrize(
+    ("environment", "text"),
+    [
+        ({}, "needs a key"),
+        ({"OMNIGRAPH_EMBED_PROVIDER": "gemini", "OPENAI_API_KEY": KEY}, "needs a key"),
+        ({"OMNIGRAPH_EMBED_PROVIDER": "cohere"}, "'cohere'"),
+        ({"OPENAI_API_KEY": KEY, "OMNIGRAPH_EMBED_TIMEOUT_MS": "soon"}, "TIMEOUT_MS must be"),
+        ({"OPENAI_API_KEY": "kéy"}, "not ASCII"),
+    ],
+    ids=str,
+)
+def test_an_environment_that_names_no_provider_says_what_to_set(
+    environment: dict[str, str], text: str
+) -> None:
+    with pytest.raises(InvalidInput, match=text) as caught:
+        EmbeddingSettings.of(environment)
+    assert KEY not in str(caught.value)
+
+
+def test_the_mock_is_chosen_over_whatever_else_is_set() -> None:
+    chosen = {"OMNIGRAPH_EMBEDDINGS_MOCK": "1", "OMNIGRAPH_EMBED_PROVIDER": "gemini", "GEMINI_API_KEY": KEY}
+    assert isinstance(EmbeddingSettings.of(chosen).open(), MockEmbedder)
+    assert isinstance(EmbeddingSettings.of({"OMNIGRAPH_EMBED_PROVIDER": "mock"}).open(), MockEmbedder)
+    assert EmbeddingSettings.of({**chosen, "OMNIGRAPH_EMBEDDINGS_MOCK": "0"}).provider == "gemini"
+
+
+def test_a_graph_ranks_by_texts_with_what_an_environment_names() -> None:
+    uri = fresh_memory()
+    g = og.init(uri, "node Doc { slug: String @key  v: Vector(3)? }")
+    near, far = MockEmbedder().embed(["tea", "steel"], 3, None).tolist()
+    g.load({"Doc": [{"slug": "near", "v": near}, {"slug": "far", "v": far}]})
+    ask = "query q($t: String) { match { $d: Doc } return { $d.slug as s } order { nearest($d.v, $t) } limit 1 }"
+    with pytest.raises(InvalidInput, match="no embedding provider"):
+        g.query(ask, {"t": "tea"})
+    with pytest.raises(InvalidInput, match="needs a key"):
+        og.open(uri, embedder=og.embedder_of({})).query(ask, {"t": "tea"})
+    mock = og.embedder_of({"OMNIGRAPH_EMBEDDINGS_MOCK": "1"})
+    assert og.open(uri, embedder=mock).query(ask, {"t": "tea"}).rows() == [{"s": "near"}]
+
+
+def test_a_provider_that_goes_to_other_processes_takes_its_own_variables_along() -> None:
+    given = {"OMNIGRAPH_EMBED_PROVIDER": "mock", "AWS_SECRET_ACCESS_KEY": "hush"}
+    packed = pickle.dumps(og.embedder_of(given))
+    assert b"hush" not in packed
+    assert pickle.loads(packed).embed(["a"], 2, None).shape == (1, 2)

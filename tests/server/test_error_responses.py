@@ -1,0 +1,196 @@
+"""Every error has a status and the one shape; what nobody foresaw tells nothing."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from typing import Any, cast
+
+import httpx
+import pytest
+
+import omnigraph as og
+from omnigraph import errors
+from omnigraph.protocol.responses import Failure
+from omnigraph.server.hosted_graphs import HostedGraph
+from omnigraph.server.http.error_responses import failure
+from tests.server.running import Running, refusal
+
+CASES: list[tuple[errors.OmnigraphError, int, dict[str, Any]]] = [
+    (errors.InvalidInput("no"), 400, {"code": "bad_request"}),
+    (errors.ConstraintViolation("no"), 400, {"code": "bad_request"}),
+    (errors.PermissionDenied("no"), 403, {"code": "forbidden"}),
+    (errors.NotFound("no"), 404, {"code": "not_found"}),
+    (errors.Conflict("no"), 409, {"code": "conflict"}),
+    (
+        errors.Conflict("no", details={"table_key": "node:T", "expected": "1", "actual": "2", "branch": "b"}),
+        409,
+        {
+            "code": "conflict",
+            "manifest_conflict": {"table_key": "node:T", "expected": "1", "actual": "2"},
+            "read_set_conflict": {"member": "node:T", "expected": "1", "actual": "2"},
+            "published_dataset_version_conflict": {
+                "entity_kind": "node",
+                "type_name": "T",
+                "expected_published_dataset_version": "1",
+                "actual_published_dataset_version": "2",
+            },
+        },
+    ),
+    (
+        errors.Conflict("no", details={"table_key": "schema", "expected": "a", "actual": "b"}),
+        409,
+        {
+            "code": "conflict",
+            "manifest_conflict": {"table_key": "schema", "expected": "a", "actual": "b"},
+            "read_set_conflict": {"member": "schema", "expected": "a", "actual": "b"},
+        },
+    ),
+    (errors.MergeConflicts("no"), 409, {"code": "conflict", "merge_conflicts": []}),
+    (
+        errors.ChangeFeedGap("no", details={"change_feed_gap": {"first_unreadable_commit_id": "x"}}),
+        410,
+        {"change_feed_gap": {"first_unreadable_commit_id": "x"}},
+    ),
+    (
+        errors.PreconditionFailed("no", details={"expected": "a", "actual": "b"}),
+        412,
+        {"precondition_failure": {"expected": "a", "actual": "b"}},
+    ),
+    (errors.ResourceLimit("no", details={"rows": 1}), 413, {"code": "bad_request"}),
+    (
+        errors.ResourceLimit("no", details={"resource": "r", "limit": 1, "actual": 2}),
+        413,
+        {"code": "bad_request", "resource_limit": {"resource": "r", "limit": 1, "actual": 2}},
+    ),
+    (
+        errors.RecoveryRequired("no", details={"operation_id": "x", "cause": "secret"}),
+        503,
+        {"recovery_required": {"operation_id": "x"}},
+    ),
+    (
+        errors.OutcomeUnknown("no", details={"commit_id": "x"}),
+        500,
+        {"code": "internal", "outcome_unknown": {"graph_commit_id": "x"}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "members"), CASES)
+def test_an_error_has_its_status_and_its_members(
+    error: errors.OmnigraphError, status: int, members: dict[str, Any]
+) -> None:
+    assert failure(error) == (status, {"error": "no", **members})
+    Failure.model_validate(failure(error)[1])
+
+
+@pytest.mark.parametrize("kind", [errors.StorageError, errors.UnsupportedFormat])
+def test_what_storage_says_is_for_the_log(kind: type[errors.OmnigraphError]) -> None:
+    status, body = failure(kind("bucket of ours: key secret"))
+    assert (status, body["code"]) == (500, "internal")
+    assert "secret" not in str(body)
+
+
+def test_every_class_of_errors_is_thought_of() -> None:
+    classes = {item for _, item in inspect.getmembers(errors, inspect.isclass)}
+    wanted = {item for item in classes if issubclass(item, errors.OmnigraphError)} - {errors.OmnigraphError}
+    assert wanted == {type(error) for error, _, _ in CASES} | {errors.StorageError, errors.UnsupportedFormat}
+
+
+def test_a_defect_becomes_a_500_that_tells_its_request_and_nothing_else(
+    open_server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    # No request can bring one about, so something is hosted that is no graph at all.
+    graphs = open_server.hosted.graphs
+    assert isinstance(graphs, dict)
+    graphs["broken"] = HostedGraph("broken", cast(og.Graph, object()))
+    try:
+        with (
+            caplog.at_level(logging.ERROR, "omnigraph.server"),
+            open_server.client(prefix="/graphs/broken") as client,
+        ):
+            response = client.get("/snapshot", headers={"X-Request-Id": "mine-1"})
+    finally:
+        del graphs["broken"]
+    body = refusal(response, 500)
+    assert body == {"error": "internal error", "code": "internal", "request_id": "mine-1"}
+    assert "acting_as" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("PUT", "/mutate", 405),
+        ("GET", "/mutate", 405),
+        ("DELETE", "/branches", 405),
+        ("GET", "/nothing", 404),
+        ("GET", "/", 404),
+        ("GET", "/snapshot/", 404),
+        ("GET", "/../../healthz/x", 404),
+        ("GET", "/commits/%2E%2E%2F%2E%2E%2Fetc", 404),
+        ("POST", "/queries/..%2F..%2Fpeople.gq", 404),
+    ],
+)
+def test_paths_that_lead_nowhere_have_the_one_shape(
+    guarded: Running, method: str, path: str, status: int
+) -> None:
+    with guarded.client("ann") as client:
+        response = client.request(method, path)
+    body = refusal(response, status)
+    assert body["code"] == ("not_found" if status == 404 else "method_not_allowed")
+    assert status == 404 or response.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/branches", "GET, POST"),
+        ("/blob", "GET, HEAD"),
+        ("/branches/merge", "DELETE, POST"),
+        ("/query", "POST"),
+    ],
+)
+def test_a_wrong_method_is_told_all_right_ones(guarded: Running, path: str, allowed: str) -> None:
+    with guarded.client("ann") as client:
+        assert client.put(path).headers["Allow"] == allowed
+
+
+@pytest.mark.parametrize(
+    ("path", "successor"), [("/read", "query"), ("/change", "mutate"), ("/ingest", "load")]
+)
+def test_a_route_of_old_says_so_also_when_it_refuses(guarded: Running, path: str, successor: str) -> None:
+    query = {"query_source": "nonsense", "query": "nonsense", "data": "x", "branch": "nowhere"}
+    with guarded.client("ann") as client, guarded.client() as nobody:
+        for response in (
+            client.post(path, json=query),
+            client.post(path, json=1),
+            nobody.post(path, json=query),
+        ):
+            refusal(response, response.status_code)
+            assert response.headers["Deprecation"] == "true"
+            assert response.headers["Link"] == f'<{successor}>; rel="successor-version"'
+
+
+def test_a_head_request_has_no_body(guarded: Running) -> None:
+    with guarded.client("ann") as client:
+        response = client.head("/branches")
+    assert (response.status_code, response.content) == (405, b"")
+
+
+def test_what_is_wrong_with_a_text_is_told_with_its_place_and_what_to_try(client: httpx.Client) -> None:
+    text = "query q() {\n  match { $p: Person  $p.naem = 1  $p.aeg > 1 }\n  return { $p.name }\n}"
+    body = refusal(client.post("/query", json={"query": text}), 400)
+    assert [(item["line"], item["column"]) for item in body["diagnostics"]] == [(2, 26), (2, 39)]
+    assert body["error"] == f"{body['diagnostics'][0]['message']} (and 1 more)"
+    for path in ("/schema/plan", "/schema/apply"):
+        body = refusal(client.post(path, json={"schema_source": "node Person {\n  name: Strin }"}), 400)
+        first = body["diagnostics"][0]
+        assert (first["line"], first["hint"], body["hint"]) == (2, body["hint"], "did you mean `String`?")
+
+
+def test_a_hint_is_told_and_none_is_no_member(client: httpx.Client) -> None:
+    assert "known are" in refusal(client.get("/changes?odd=1"), 400)["hint"]
+    assert refusal(client.get("/commits/nothing"), 404) == {
+        "error": "commit 'nothing' not found",
+        "code": "not_found",
+    }

@@ -1,0 +1,243 @@
+"""The server as a process: it says where it listens, logs to stderr, and ends when told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+import omnigraph as og
+from omnigraph.server.run import listening
+from tests.cli.running import run
+from tests.server.running import ADD, SCHEMA, TOKENS, names, refusal
+from tests.support.s3 import Bucket
+from tests.support.s3_seam import Fault
+from tests.support.waiting import HANG, wait_until
+
+pytest_plugins = ["tests.support.s3_fixtures"]
+
+VARIABLES = [name for name in os.environ if name.startswith("OMNIGRAPH")]
+NAMES = "query names() { match { $p: Person } return { $p.name as name } }"
+MAIN = "from omnigraph.cli.commands.serve import main; main()"
+
+
+@pytest.fixture
+def graphs(tmp_path: Path) -> Path:
+    og.init(str(tmp_path / "team.omni"), SCHEMA).close()
+    return tmp_path
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("OMNIGRAPH")}
+    return {**kept, **more}
+
+
+@contextmanager
+def process(*args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", MAIN, *args]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**env)
+    ) as found:
+        try:
+            yield found
+        finally:
+            found.kill()
+
+
+def address(server: subprocess.Popen[str]) -> str:
+    """Where a server listens, as it says itself."""
+    assert server.stdout is not None
+    line = server.stdout.readline()
+    assert line.startswith("OMNIGRAPH_LISTEN_ADDR=127.0.0.1:"), line
+    return f"http://{line.strip().partition('=')[2]}"
+
+
+def test_a_server_says_where_it_listens_and_ends_when_told_to(graphs: Path) -> None:
+    tokens = json.dumps({"ann": TOKENS["ann"]})
+    args = (str(graphs), "--bind", "127.0.0.1:0")
+    temporary = graphs / "temporary"
+    temporary.mkdir()
+    (graphs / "empty.omni").mkdir()
+    more = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": tokens, "TMPDIR": str(temporary)}
+    with process(*args, **more) as server:
+        url = address(server)
+        assert any(temporary.iterdir())
+        assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
+        headers = {"Authorization": f"Bearer {TOKENS['ann']}"}
+        found = httpx.get(f"{url}/graphs/team/branches", headers=headers)
+        assert found.json() == {"branches": ["main"]}
+        assert "server" not in found.headers
+        server.send_signal(signal.SIGTERM)
+        out, err = server.communicate(timeout=HANG)
+    assert (server.returncode, out) == (0, "")
+    assert not any(temporary.iterdir())
+    lines = [json.loads(item) for item in err.splitlines()]
+    (left_out,) = [item for item in lines if item["message"] == "graph is not served"]
+    assert left_out["graph_id"] == "empty"
+    assert "empty.omni" in left_out["reason"]
+    requests = [item for item in lines if item["message"] == "request"]
+    assert [item["route"] for item in requests] == ["/healthz", "/graphs/{graph_id}/branches"]
+    assert TOKENS["ann"] not in err
+
+
+def test_small_answers_are_not_held_back() -> None:
+    with listening("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
+        connection, _ = bound.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "text"),
+    [
+        ((), {}, "there are no tokens"),
+        (("--unauthenticated", "--bind", "0.0.0.0:0"), {}, "--force"),
+        (("--bind", "nonsense"), {}, "HOST:PORT"),
+        (("--store", "x"), {}, "--store"),
+        ((), {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": '{"ann": "sEcReT" "x"}'}, "JSON object"),
+        (("--unauthenticated",), {"OMNIGRAPH_READ_SECONDS_MAX": "soon"}, "OMNIGRAPH_READ_SECONDS_MAX"),
+    ],
+)
+def test_a_server_that_would_be_unsafe_does_not_start(
+    graphs: Path, args: tuple[str, ...], env: dict[str, str], text: str
+) -> None:
+    found = run("serve", str(graphs), *args, env={**dict.fromkeys(VARIABLES), **env})
+    assert (found.code, found.stdout) == (1, "")
+    assert text in found.stderr
+    assert "sEcReT" not in found.output
+
+
+# --- the end -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def far(s3: Bucket, tmp_path: Path) -> Path:
+    """A configuration of one graph in a bucket, whose writes take as long as the bucket does."""
+    og.init(f"{s3.uri}/team", SCHEMA, storage_options=s3.options).close()
+    path = tmp_path / "serve.yaml"
+    path.write_text(f"graphs: {{team: {{uri: '{s3.uri}/team'}}}}\n", encoding="utf-8")
+    return path
+
+
+def serving(
+    config: Path, s3: Bucket | None = None, **env: str
+) -> AbstractContextManager[subprocess.Popen[str]]:
+    storage = (
+        {
+            "AWS_ACCESS_KEY_ID": s3.options["access_key_id"],
+            "AWS_SECRET_ACCESS_KEY": s3.options["secret_access_key"],
+            "AWS_REGION": s3.options["region"],
+            "AWS_ENDPOINT_URL": s3.options["endpoint"],
+            "AWS_ALLOW_HTTP": "true",
+        }
+        if s3
+        else {}
+    )
+    return process(str(config), "--bind", "127.0.0.1:0", "--unauthenticated", **storage, **env)
+
+
+def add(url: str, name: str) -> httpx.Response:
+    return httpx.post(f"{url}/graphs/team/mutate", json={"query": ADD, "params": {"n": name}}, timeout=HANG)
+
+
+@dataclass(frozen=True)
+class Write:
+    """A write that is under way until it is let go."""
+
+    response: Future[httpx.Response]
+    storage: Fault
+
+    def finish(self) -> httpx.Response:
+        """Let it go on, and return its response."""
+        self.storage.released.set()
+        return self.response.result(HANG)
+
+
+@contextmanager
+def writing(url: str, s3: Bucket) -> Iterator[Write]:
+    """A write of which storage holds a request back."""
+    with ThreadPoolExecutor(1) as pool, s3.seam.hold(method="PUT") as storage:
+        response = pool.submit(add, url, "Ann")
+        wait_until(lambda: storage.hits == 1)
+        yield Write(response, storage)
+
+
+def test_a_server_that_is_told_to_stop_says_so_and_finishes_what_it_has_in_hand(
+    far: Path, s3: Bucket
+) -> None:
+    with serving(far, s3) as server:
+        url = address(server)
+        assert httpx.get(f"{url}/readyz").status_code == 200
+        with writing(url, s3) as write:
+            server.send_signal(signal.SIGTERM)
+            wait_until(lambda: httpx.get(f"{url}/readyz").status_code == 503)
+            assert refusal(httpx.get(f"{url}/readyz"), 503) == {"error": "the server is stopping"}
+            assert httpx.get(f"{url}/healthz").status_code == 200
+            wait_until(lambda: httpx.get(f"{url}/graphs/team/branches").status_code == 503)
+            late = add(url, "Bob")
+            assert (refusal(late, 503)["error"], late.headers["retry-after"]) == (
+                "the server is stopping",
+                "5",
+            )
+            assert write.finish().status_code == 200
+        assert server.wait(HANG) == 0
+    with og.open(f"{s3.uri}/team", storage_options=s3.options) as graph:
+        assert [row["name"] for row in graph.query(NAMES)] == ["Ann"]
+
+
+@pytest.mark.parametrize(("again", "code"), [(False, 1), (True, 128 + signal.SIGTERM)])
+def test_a_write_that_takes_too_long_is_cut_off_and_leaves_nothing_half_done(
+    far: Path, s3: Bucket, again: bool, code: int
+) -> None:
+    patience = str(HANG) if again else "0.3"
+    with serving(far, s3, OMNIGRAPH_STOP_SECONDS_MAX=patience) as server:
+        url = address(server)
+        with writing(url, s3) as write:
+            server.send_signal(signal.SIGTERM)
+            if again:
+                wait_until(lambda: httpx.get(f"{url}/readyz").status_code == 503)
+                server.send_signal(signal.SIGTERM)
+            assert server.wait(HANG) == code
+            # It is not told of a failure, because it may be none.
+            assert isinstance(write.response.exception(HANG), httpx.TransportError)
+    with og.open(f"{s3.uri}/team", storage_options=s3.options) as graph:
+        assert [row["name"] for row in graph.query(NAMES)] in ([], ["Ann"])
+        graph.mutate(ADD, {"n": "Bob"})
+
+
+def test_a_server_that_is_killed_has_kept_every_write_that_it_answered(graphs: Path) -> None:
+    done: list[str] = []
+
+    def write(url: str, worker: int) -> None:
+        for number in range(1000):
+            try:
+                response = add(url, f"{worker}-{number}")
+            except httpx.TransportError:
+                return
+            if response.status_code == 200:
+                done.append(f"{worker}-{number}")
+
+    with serving(graphs) as server, ThreadPoolExecutor(3) as pool:
+        url = address(server)
+        for worker in range(3):
+            pool.submit(write, url, worker)
+        wait_until(lambda: len(done) > 5)
+        server.kill()
+    with serving(graphs) as server, httpx.Client(base_url=f"{address(server)}/graphs/team") as client:
+        found = names(client)
+        assert set(done) <= set(found)
+        # Each of the three may have had one more under way.
+        assert len(found) == len(set(found)) <= len(done) + 3
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(HANG) == 0

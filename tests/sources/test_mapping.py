@@ -1,0 +1,437 @@
+"""Mappings: what fills which property, refused up front when it cannot be, the same for every form of input."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import re
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
+from omnigraph.sources.mapping.mapping import LoadMapping, read_mapping
+from omnigraph.sources.readers import open_source
+from omnigraph.sources.row_batch import Reject
+from omnigraph.sources.tabular import read_table
+from omnigraph.store.objects.objects import ObjectStore
+from tests.catalog.test_identity import catalog_of
+from tests.support.places import fresh_memory
+
+CATALOG = catalog_of("""
+node Person {
+  name: String @key
+  age: I32?
+  born: Date?
+  city: String?
+  kind: enum(staff, guest)?
+  tags: [String]?
+}
+node Room { floor: I64  label: String  since: Date  area: F64?  @key(label, floor, since) }
+node Note { text: String }
+edge Sits: Person -> Room { share: F64? }
+edge Has: Person -> Note
+""")
+
+
+def rows_of(source: Any, entry: Any, key: str = "Person", **options: Any) -> list[dict[str, Any]]:
+    mapping = pickle.loads(pickle.dumps(read_mapping({key: entry}, CATALOG)))
+    return [
+        row
+        for batch in open_source(source, CATALOG, mapping=mapping, **options)
+        for row in batch.rows.to_pylist()
+    ]
+
+
+def told(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+# --- what fills what ----------------------------------------------------------------------------------------
+
+PEOPLE = [
+    {"full name": "Ann", "info": {"years": 30, "home": {"town": "Graz"}}, "junk": 1, "age": "x"},
+    {"full name": "Bob", "info": {"years": None, "home": None}, "junk": 2, "age": "y"},
+]
+ENTRY = {
+    "columns": {"age": "info.years", "city": "info.home.town"},
+    "key": "full name",
+    "constants": {"kind": "staff", "born": "2020-01-31", "tags": ["a"]},
+    "ignore": ["junk", "age"],
+}
+
+
+def as_csv(path: Path) -> None:
+    flat = [
+        {name: json.dumps(value) if name == "info" else value for name, value in row.items()}
+        for row in PEOPLE
+    ]
+    pv.write_csv(pa.Table.from_pylist(flat), path)
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "p.csv": as_csv,
+    "p.parquet": lambda path: pq.write_table(pa.Table.from_pylist(PEOPLE), path),
+    "p.ndjson": lambda path: path.write_text("".join(json.dumps(row) + "\n" for row in PEOPLE)),
+    "p.json": lambda path: path.write_text(json.dumps(PEOPLE)),
+}
+
+
+@pytest.mark.parametrize("name", [*WRITERS, "dicts", "arrow"])
+def test_every_form_of_input_is_mapped_the_same(tmp_path: Path, name: str) -> None:
+    source: Any = {"dicts": PEOPLE, "arrow": pa.Table.from_pylist(PEOPLE)}.get(name, tmp_path / name)
+    if name in WRITERS:
+        WRITERS[name](source)
+    found = [told(row) for row in rows_of({"Person": source}, ENTRY)]
+    same = {"kind": "staff", "born": date(2020, 1, 31), "tags": ["a"]}
+    assert found == [
+        {"id": "Ann", "name": "Ann", "age": 30, "city": "Graz", **same},
+        {"id": "Bob", "name": "Bob", **same},
+    ]
+
+
+def test_what_is_not_mapped_comes_from_its_own_name() -> None:
+    table = pa.table({"called": ["Ann"], "age": [3], "home.town": ["Rome"]})
+    (row,) = rows_of({"Person": table}, {"columns": {"name": "called", "city": "home.town"}})
+    assert told(row) == {"id": "Ann", "name": "Ann", "age": 3, "city": "Rome"}
+
+
+def test_texts_that_stand_for_null_are_null_before_anything_else() -> None:
+    table = pa.table({"name": ["a", "b", "c"], "age": ["NA", "", "7"], "city": ["-", "NA", "Bern"]})
+    entry = {"null_values": ["NA", "", "-"], "casts": {"age": "I32"}}
+    assert [(row["age"], row["city"]) for row in rows_of({"Person": table}, entry)] == [
+        (None, None),
+        (None, None),
+        (7, "Bern"),
+    ]
+
+
+def test_ids_of_nodes_without_a_key_and_of_edges_are_given_under_key() -> None:
+    (note,) = rows_of(
+        {"Note": pa.table({"n": [7], "text": ["x"]})}, {"key": "n", "casts": {"id": "String"}}, "Note"
+    )
+    assert note == {"id": "7", "text": "x"}
+    table = pa.table({"e": ["k"], "p": ["Ann"], "n": [7]})
+    entry = {"key": "e", "from": "p", "to": "n", "casts": {"to": "String"}}
+    (edge,) = rows_of({"Has": table}, entry, "Has")
+    assert edge == {"id": "k", "src": "Ann", "dst": "7"}
+    (fixed,) = rows_of({"Has": pa.table({"p": ["Ann"]})}, {"from": "p", "constants": {"to": "n1"}}, "Has")
+    assert (fixed["src"], fixed["dst"]) == ("Ann", "n1")
+
+
+rooms = st.lists(
+    st.tuples(
+        st.integers(-(2**63), 2**63 - 1),
+        st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4),
+        st.dates(date(1900, 1, 1), date(2100, 1, 1)),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rooms=rooms, as_object=st.booleans())
+def test_an_end_of_several_columns_is_the_id_that_the_node_has(
+    rooms: list[tuple[int, str, date]], as_object: bool
+) -> None:
+    floors, labels, days = (list(items) for items in zip(*rooms, strict=True))
+    nodes = pa.table({"floor": floors, "label": labels, "since": days})
+    wanted = [
+        one["id"] for batch in read_table("node:Room", nodes, CATALOG) for one in batch.rows.to_pylist()
+    ]
+    texts = [f"{day:%d.%m.%Y}" for day in days]
+    edges = pa.table({"who": ["Ann"] * len(rooms), "f": floors, "l": labels, "s": texts})
+    entry: dict[str, Any] = {"from": "who", "to": ["l", "f", "s"], "casts": {"to": [None, None, "%d.%m.%Y"]}}
+    if as_object:
+        entry["to"] = {"since": "s", "label": "l", "floor": "f"}
+    for source in (edges, edges.to_pylist(), as_ndjson(edges)):
+        found = rows_of({"Sits": source}, entry, "Sits", rejecting=None)
+        assert [row["dst"] for row in found] == wanted
+
+
+def as_ndjson(table: pa.Table) -> Any:
+    """Rows as dicts that have been through JSON."""
+    return [json.loads(json.dumps(row)) for row in table.to_pylist()]
+
+
+def test_one_column_for_a_key_of_several_is_the_id_itself() -> None:
+    (row,) = rows_of(
+        {"Sits": pa.table({"p": ["a"], "r": ['["x","1","2"]']})}, {"from": "p", "to": "r"}, "Sits"
+    )
+    assert row["dst"] == '["x","1","2"]'
+
+
+def test_an_end_without_a_value_is_a_bad_row_like_any_other() -> None:
+    table = pa.table(
+        {"p": ["a", None, "c"], "f": [1, 2, None], "l": ["x", "y", "z"], "s": [date(2020, 1, 1)] * 3}
+    )
+    rejects: list[Reject] = []
+    found = rows_of({"Sits": table}, {"from": "p", "to": ["l", "f", "s"]}, "Sits", rejecting=rejects.append)
+    assert [row["src"] for row in found] == ["a"]
+    assert [(item.place, item.message) for item in rejects] == [
+        (2, "row 2: column 'src' is null"),
+        (3, "row 3: column 'dst' is null"),
+    ]
+
+
+# --- bad rows -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.ndjson", "people.parquet"])
+def test_a_value_that_cannot_be_cast_is_rejected_with_its_place_and_its_record(
+    tmp_path: Path, name: str
+) -> None:
+    rows = [
+        {"who": f"p{number}", "day": day} for number, day in enumerate(["01.02.2020", "soon", "30.02.2020"])
+    ]
+    path = tmp_path / name
+    table = pa.Table.from_pylist(rows)
+    if name.endswith("parquet"):
+        pq.write_table(table, path)
+    elif name.endswith("csv"):
+        pv.write_csv(table, path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    unit = "line" if name.endswith("ndjson") else "row"
+    entry = {"columns": {"name": "who", "born": "day"}, "casts": {"born": "%d.%m.%Y"}}
+    rejects: list[Reject] = []
+    found = rows_of({"Person": path}, entry, rejecting=rejects.append)
+    assert [told(row) for row in found] == [{"id": "p0", "name": "p0", "born": date(2020, 2, 1)}]
+    assert [(item.place, item.message, item.source) for item in rejects] == [
+        (2, f"{unit} 2: column 'day': \"soon\" is no Date", str(path)),
+        (3, f"{unit} 3: column 'day': \"30.02.2020\" is no Date", str(path)),
+    ]
+    record = rejects[0].record
+    assert (json.loads(record) if isinstance(record, str) else record) == rows[1]
+    with pytest.raises(InvalidInput, match=f"{unit} 2: column 'day'"):
+        rows_of({"Person": path}, entry)
+
+
+def test_a_path_into_what_is_no_object_is_a_bad_row_or_a_bad_table(tmp_path: Path) -> None:
+    path = tmp_path / "p.ndjson"
+    path.write_text('{"name":"a","x":{"y":1}}\n{"name":"b","x":5}\n{"name":"c","x":{}}\n{"name":"d"}\n')
+    rejects: list[Reject] = []
+    found = rows_of({"Person": path}, {"columns": {"age": "x.y"}}, rejecting=rejects.append)
+    assert [(row["name"], row["age"]) for row in found] == [("a", 1), ("c", None), ("d", None)]
+    assert [item.message for item in rejects] == ["line 2: column 'x.y': 5 is no object"]
+    for values, message in [
+        (pa.array([{"z": 1}]), "column 'x' has no field 'y' for 'x.y'"),
+        (pa.array([1]), "column 'x' is int64, which has nothing under 'x.y'"),
+    ]:
+        with pytest.raises(InvalidInput) as caught:
+            rows_of({"Person": pa.table({"name": ["a"], "x": values})}, {"columns": {"age": "x.y"}})
+        assert caught.value.message == message
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.ndjson", "p.parquet"])
+def test_unknown_columns_are_refused_unless_they_are_to_be_ignored(tmp_path: Path, name: str) -> None:
+    rows = [{"who": "a", "extra": 1, "more": 2}]
+    path = tmp_path / name
+    if name.endswith("parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif name.endswith("csv"):
+        pv.write_csv(pa.Table.from_pylist(rows), path)
+    else:
+        path.write_text(json.dumps(rows[0]))
+    for ignore, message in [([], "unknown columns 'extra', 'more'"), (["more"], "unknown column 'extra'")]:
+        with pytest.raises(InvalidInput, match=f"{message} for 'node:Person'"):
+            rows_of({"Person": path}, {"key": "who", "ignore": ignore})
+    for ignores in (["more", "extra"], True):
+        assert [row["id"] for row in rows_of({"Person": path}, {"key": "who", "ignore": ignores})] == ["a"]
+
+
+def test_a_column_that_the_mapping_reads_must_be_there() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        rows_of({"Person": pa.table({"fullname": ["a"]})}, {"key": "full_name"})
+    assert caught.value.message == "unknown column 'fullname' for 'node:Person'"
+    assert caught.value.hint == "did you mean `full_name`?"
+    with pytest.raises(InvalidInput) as missing:
+        rows_of({"Person": pa.table({"fullname": ["a"]})}, {"key": "full_name", "ignore": True})
+    assert missing.value.message == "column 'full_name' is missing: the mapping of 'node:Person' reads it"
+    assert missing.value.hint == "did you mean `fullname`?"
+    with pytest.raises(InvalidInput, match="column 'name' is missing: 'node:Person' requires it"):
+        rows_of({"Person": pa.table({"age": [1]})}, {})
+
+
+# --- refused up front ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message", "hint"),
+    [
+        ({"Persn": {}}, "mapping: Persn: no type 'Persn'", "did you mean `Person`?"),
+        ({"Person": {"colums": {}}}, "no field 'colums' of a mapping", "did you mean `columns`?"),
+        ({"Person": {"columns": {"nam": "x"}}}, "no property 'nam' of 'node:Person'", "did you mean `name`?"),
+        ({"Person": {"columns": {"name": 5}}}, "a text expected, got 5", "put it in quotes"),
+        ({"Person": {"columns": ["name"]}}, "names with values expected, got list", None),
+        ({"Person": 7}, "mapping: Person: names with values expected, got 7", None),
+        ({"Person": {"format": "cvs"}}, "no format 'cvs'", "did you mean `csv`?"),
+        ({"Person": {"casts": {"age": "I64"}}}, "cast to I64, but property 'age' is I32", None),
+        (
+            {"Person": {"casts": {"born": "epoch_sec"}}},
+            "no cast 'epoch_sec'",
+            "did you mean `epoch_seconds`?",
+        ),
+        ({"Person": {"casts": {"from": "String"}}}, "no property 'from' of 'node:Person'", None),
+        ({"Person": {"constants": {"age": "old"}}}, "property 'age' expects I32?, got \"old\"", None),
+        ({"Person": {"constants": {"age": None}}}, "property 'age': a constant is a value", None),
+        (
+            {"Person": {"constants": {"kind": "boss"}}},
+            "property 'kind' is enum(guest, staff), got 'boss'",
+            None,
+        ),
+        ({"Person": {"key": "n", "constants": {"name": "x"}}}, "'name' is filled by a column too", None),
+        ({"Person": {"key": "n", "columns": {"name": "x"}}}, "'name' is filled by `columns` too", None),
+        ({"Person": {"constants": {"age": 1}, "casts": {"age": "I32"}}}, "'age' is a constant", None),
+        ({"Person": {"key": ["a", "b"]}}, "the key is (name), so 1 columns, got 2", None),
+        ({"Person": {"from": "x"}}, "'node:Person' has no ends", None),
+        ({"Person": {"ignore": ["name"]}}, "nothing fills 'name', which 'node:Person' requires", None),
+        ({"Person": {"null_values": [None]}}, "a text expected, got nothing", "put it in quotes"),
+        ({"Sits": {"to": ["a", "b"]}}, "the key is (label, floor, since), so 3 columns, got 2", None),
+        ({"Sits": {"to": {"labl": "a"}}}, "'labl' is not in the key", "did you mean `label`?"),
+        ({"Sits": {"casts": {"to": "I64"}}}, "no columns are given under `to`", None),
+        (
+            {"Sits": {"to": ["a", "b", "c"], "casts": {"to": "I64"}}},
+            "a key of several columns needs a list of casts",
+            None,
+        ),
+        ({"Sits": {"to": ["a", "b", "c"], "casts": {"to": [None]}}}, "3 casts expected, got 1", None),
+        ({"Sits": {}, "sits": {}}, "mapping: sits: 'edge:Sits' is mapped twice", None),
+    ],
+)
+def test_a_mapping_that_cannot_work_is_refused_up_front(mapping: Any, message: str, hint: str | None) -> None:
+    with pytest.raises(OmnigraphError) as caught:
+        read_mapping(mapping, CATALOG)
+    assert isinstance(caught.value, InvalidInput | NotFound)
+    assert caught.value.message.endswith(message)
+    assert caught.value.message.startswith("mapping: ")
+    if hint is not None:
+        assert caught.value.hint == hint
+
+
+def refusal(path: Path, text: str) -> OmnigraphError:
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(OmnigraphError) as caught:
+        read_mapping(path, CATALOG)
+    return caught.value
+
+
+def test_an_error_in_a_file_names_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "m.yaml"
+    found = refusal(path, "# people\nPerson:\n  columns:\n    name: x\n    nam: y\n")
+    assert found.message == f"{path}, line 5: Person.columns.nam: no property 'nam' of 'node:Person'"
+    assert found.details == {"source": str(path), "path": "Person.columns.nam"}
+    assert refusal(path, "Person:\n  columns: {name: x,\n    nam: y}\n").message.startswith(
+        f"{path}, line 3:"
+    )
+    assert (
+        refusal(path, "Person:\n  key: a\n  key: b\n").message
+        == f"{path}, line 3: Person.key: is already on line 2"
+    )
+    assert (
+        refusal(path, "Person:\n  key: [a, {b: 1,\n    b: 2}]\n").message
+        == f"{path}, line 3: Person.key.1.b: is already on line 2"
+    )
+    assert refusal(path, "Person: [\n").message.startswith(f"{path}, line 2: ")
+    assert refusal(path, "\n\nPersn: {}\n").message == f"{path}, line 3: Persn: no type 'Persn'"
+    assert refusal(path, "- Person\n").message == f"{path}: names with values expected, got list"
+    as_json = tmp_path / "m.json"
+    found = refusal(as_json, '{\n\t"Person": {\n\t\t"casts": {"age": "%d"}\n\t}\n}')
+    assert found.message == f"{as_json}, line 3: Person.casts.age: cast '%d' gives no I32 for property 'age'"
+    assert refusal(as_json, '{"Person": {}').message.startswith(str(as_json))
+    path.write_bytes(b"\xff")
+    with pytest.raises(InvalidInput, match="is no text in UTF-8"):
+        read_mapping(path, CATALOG)
+    with pytest.raises(NotFound, match="there is no file"):
+        read_mapping(tmp_path / "none.yaml", CATALOG)
+
+
+# --- what is loaded -----------------------------------------------------------------------------------------
+
+
+def ids(mapping: LoadMapping | None, source: Any = None, **options: Any) -> list[str]:
+    return [
+        row["id"]
+        for batch in open_source(source, CATALOG, mapping=mapping, **options)
+        for row in batch.rows.to_pylist()
+    ]
+
+
+def test_a_mapping_file_alone_says_what_to_load_relative_to_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "drop"
+    (folder / "in").mkdir(parents=True)
+    (folder / "in" / "p.csv").write_text("who\nAnn\n")
+    (folder / "rooms").write_text('{"label": "x", "floor": 1, "since": "1970-01-02"}\n')
+    (folder / "m.yml").write_text(
+        f"Person: {{source: in/*.csv, key: who}}\nRoom: {{source: {folder}/rooms, format: json}}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    for path in (folder / "m.yml", "drop/m.yml", (folder / "m.yml").as_uri()):
+        mapping = read_mapping(path, CATALOG)
+        assert ids(mapping) == ["Ann", '["1","x","1"]']
+        assert mapping.name == str(path)
+
+
+def test_a_mapping_in_an_object_store_has_its_sources_beside_it() -> None:
+    uri = fresh_memory()
+    store = ObjectStore.open(uri, {})
+    store.put("a/m.json", json.dumps({"Person": {"source": "p.csv", "key": "who"}}).encode())
+    store.put("a/p.csv", b"who\nAnn\n")
+    assert ids(read_mapping(f"{uri}/a/m.json", CATALOG)) == ["Ann"]
+
+
+def test_what_is_given_goes_before_what_the_mapping_names(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("who\nAnn\n")
+    one = read_mapping({"Person": {"key": "who"}}, CATALOG)
+    assert ids(one, path) == ids(one, {"Person": path}) == ["Ann"]
+    assert ids(
+        one, {"Person": pa.table({"who": ["Bob"]}), "Note": pa.table({"id": ["n"], "text": ["x"]})}
+    ) == [
+        "Bob",
+        "n",
+    ]
+    with pytest.raises(InvalidInput, match="the mapping names no source for node:Person"):
+        open_source(None, CATALOG, mapping=one)
+    two = read_mapping({"Person": {"source": str(path)}, "Note": {}}, CATALOG)
+    with pytest.raises(InvalidInput, match="the mapping names no source for node:Note"):
+        open_source(None, CATALOG, mapping=two)
+    with pytest.raises(InvalidInput, match="needs to know which input is of which type"):
+        open_source(path, CATALOG, mapping=two)
+    with pytest.raises(InvalidInput, match="the mapping names no source for any type"):
+        open_source(None, CATALOG, mapping=read_mapping({}, CATALOG))
+    with pytest.raises(InvalidInput, match="cannot load from NoneType"):
+        open_source(None, CATALOG)
+    with pytest.raises(InvalidInput, match="cannot be loaded from BytesIO"):
+        open_source(io.BytesIO(b""), CATALOG, mapping=one)
+
+
+# --- the guide ----------------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_mapping_of_the_guide_is_one_for_the_schema_of_the_examples(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "guide" / "loading.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    path = tmp_path / "mapping.yaml"
+    path.write_text(text, encoding="utf-8")
+    catalog = catalog_of((ROOT / "examples" / "team" / "schema.pg").read_text(encoding="utf-8"))
+    found = read_mapping(path, catalog)
+    assert list(found.types) == ["node:Person", "edge:Knows", "edge:WorksAt"]
+    path.write_text("# what is\nPerson:\n  columns:\n    abuot: x\n", encoding="utf-8")
+    with pytest.raises(InvalidInput) as caught:
+        read_mapping(path, catalog)
+    assert f"\n{str(caught.value).removeprefix(f'{tmp_path}/')}\n" in page

@@ -1,0 +1,222 @@
+"""Loads done two ways, at once in one process and split by split, and what each said and left."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from omnigraph.engine.engine_choice import RunTasks
+from omnigraph.errors import OmnigraphError
+from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.scratch_files import Scratch
+from omnigraph.load.distributed import DistributedLoad, staged_splits
+from omnigraph.load.load import LoadOutcome, prepare_load
+from omnigraph.load.spool import Spool
+from omnigraph.rules.load_mode import LoadMode
+from omnigraph.sources.mapping.type_mapping import LoadMapping, effective_source
+from omnigraph.sources.readers import named_key, open_source
+from omnigraph.sources.row_batch import Reject
+from omnigraph.sources.splits import plan_splits
+from tests.catalog.test_identity import catalog_of
+from tests.load.loads import image
+
+SCHEMA = """
+node Person { name: String @key  age: I32?  mail: String? @unique  @range(age, 0..150) }
+node Firm { name: String @key }
+node Note { text: String  day: Date?  vec: Vector(2)? }
+edge Knows: Person -> Person { since: Date? }
+edge Leads: Person -> Firm @card(1..2)
+"""
+CATALOG = catalog_of(SCHEMA)
+MODES: list[LoadMode] = ["append", "merge", "overwrite"]
+Record = dict[str, Any]
+
+
+def person(name: str, **data: Any) -> Record:
+    return {"type": "Person", "data": {"name": name, **data}}
+
+
+def firm(name: str) -> Record:
+    return {"type": "Firm", "data": {"name": name}}
+
+
+def knows(id_: str, src: str, dst: str) -> Record:
+    return {"edge": "Knows", "from": src, "to": dst, "data": {"id": id_}}
+
+
+def leads(id_: str, src: str, dst: str) -> Record:
+    return {"edge": "Leads", "from": src, "to": dst, "data": {"id": id_}}
+
+
+def text_of(records: Iterable[Record | str]) -> str:
+    return "".join(f"{item if isinstance(item, str) else json.dumps(item)}\n" for item in records)
+
+
+# --- the two ways -------------------------------------------------------------------------------------------
+
+
+def one_by_one(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+    """Each item once, its result as it arrives from another process."""
+    return [pickle.loads(pickle.dumps(work(item))) for item in items]
+
+
+def backwards_and_twice(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+    """Each item twice, the last one first; now the one attempt is reported, now the other."""
+    attempts = list(reversed([(work(item), work(item)) for item in reversed(items)]))
+    return [pickle.loads(pickle.dumps(pair[number % 2])) for number, pair in enumerate(attempts)]
+
+
+@dataclass
+class Attempt:
+    """What a load said: what it did or why it was refused, and the records that it left out, by place."""
+
+    outcome: LoadOutcome | None = None
+    error: tuple[Any, ...] | None = None
+    rejects: list[Any] = field(default_factory=list)
+
+
+def attempted(
+    work: Callable[[LoadOutcome, Callable[[Reject], None] | None], object], mode: LoadMode, rejecting: bool
+) -> Attempt:
+    rejects: list[Reject] = []
+    outcome = LoadOutcome(mode)
+    try:
+        work(outcome, rejects.append if rejecting else None)
+    except OmnigraphError as error:
+        violations = getattr(error, "violations", ())
+        told = (type(error), error.message, error.args, error.hint, error.details, violations)
+        return Attempt(error=told, rejects=_ordered(rejects))
+    done = replace(outcome, seconds={}, rejected=0)
+    return Attempt(done, rejects=_ordered(rejects))
+
+
+def _ordered(rejects: Iterable[Reject]) -> list[Any]:
+    return sorted((item.to_json() for item in rejects), key=lambda item: (str(item["source"]), item["line"]))
+
+
+def at_once(
+    graph: Repository,
+    source: Any,
+    mode: LoadMode,
+    branch: str,
+    rejecting: bool = False,
+    mapping: LoadMapping | None = None,
+) -> Attempt:
+    """Load the way that one process does."""
+
+    def work(outcome: LoadOutcome, take: Any) -> None:
+        catalog = graph.snapshot(branch).catalog
+        batches = open_source(source, catalog, rejecting=take, mapping=mapping)
+        with Spool.of(batches, catalog, rejecting=take) as spool:
+            graph.write(branch, WriteRequest("load"), prepare_load(spool, mode, outcome))
+
+    return attempted(work, mode, rejecting)
+
+
+def opened(
+    graph: Repository,
+    source: Any,
+    outcome: LoadOutcome,
+    *,
+    split_bytes: int = 40,
+    run: RunTasks = one_by_one,
+    branch: str = "main",
+    take: Any = None,
+    mapping: LoadMapping | None = None,
+) -> DistributedLoad:
+    catalog = graph.snapshot(branch).catalog
+    source = effective_source(source, mapping)
+    return DistributedLoad(
+        staged_splits(run, plan_splits(source, catalog, {}, split_bytes, mapping)),
+        run,
+        Scratch(graph.location.uri),
+        catalog,
+        outcome.mode,
+        outcome,
+        durability=graph.durability,
+        named=[named_key(name, catalog) for name in source] if isinstance(source, dict) else [],
+        rejecting=take,
+    )
+
+
+def apart(
+    graph: Repository,
+    source: Any,
+    mode: LoadMode,
+    branch: str = "main",
+    rejecting: bool = False,
+    *,
+    split_bytes: int = 40,
+    run: RunTasks = one_by_one,
+    mapping: LoadMapping | None = None,
+) -> Attempt:
+    """Load split by split."""
+
+    def work(outcome: LoadOutcome, take: Any) -> None:
+        how: dict[str, Any] = {"split_bytes": split_bytes, "run": run, "mapping": mapping}
+        with opened(graph, source, outcome, branch=branch, take=take, **how) as found:
+            graph.write(branch, WriteRequest("load", bulk=True), found.prepare)
+
+    return attempted(work, mode, rejecting)
+
+
+def told(graph: Repository, branch: str = "main") -> dict[str, list[Any]]:
+    """Every row; what was given no id has a fresh one, which is nobody's to compare."""
+    found = image(graph, branch)
+    for row in found["node:Note"]:
+        del row["id"]
+    found["node:Note"].sort(key=str)
+    return found
+
+
+BEFORE = [
+    *(person(f"p{number}", age=number, mail=f"m{number}") for number in range(3)),
+    *(firm(f"f{number}") for number in range(2)),
+    knows("k0", "p0", "p1"),
+    knows("k1", "p1", "p2"),
+    leads("l0", "p0", "f0"),
+    leads("l1", "p0", "f1"),
+    leads("l2", "p1", "f1"),
+]
+
+
+def begun(folder: Path) -> Repository:
+    graph = Repository.init(str(folder / "graph"), CATALOG, durability="os")
+    path = folder / "before.jsonl"
+    path.write_text(text_of(BEFORE), encoding="utf-8")
+    assert at_once(graph, path, "append", "main").error is None
+    return graph
+
+
+_numbers = count()
+
+
+def forked(graph: Repository) -> tuple[str, str]:
+    number = next(_numbers)
+    pair = (f"once-{number}", f"apart-{number}")
+    for name in pair:
+        graph.create_branch(name)
+    return pair
+
+
+def compared(
+    graph: Repository, source: Any, mode: LoadMode, *, rejecting: bool = False, **how: Any
+) -> Attempt:
+    """Load on two branches, at once and split by split; what both said, having left the same rows."""
+    once, parts = forked(graph)
+    wanted = at_once(graph, source, mode, once, rejecting, how.get("mapping"))
+    found = apart(graph, source, mode, parts, rejecting, **how)
+    assert found == wanted, f"{found}\nis not\n{wanted}"
+    assert told(graph, parts) == told(graph, once)
+    if wanted.error is None:
+        assert all(
+            graph.snapshot(parts).pin(key).rows == len(rows) for key, rows in image(graph, parts).items()
+        )
+    else:
+        assert told(graph, parts) == told(graph)
+    return found
