@@ -9,7 +9,10 @@ import pytest
 
 from tests.support.waiting import HANG
 
-HEAVY = ("duckdb", "fastapi", "lance", "obstore", "pandas", "pyarrow", "pyspark")
+HEAVY = (
+    "duckdb", "fastapi", "fastavro", "lance", "obstore", "omnigraph.server", "pandas", "polars", "pyarrow",
+    "pyspark", "starlette", "uvicorn",
+)  # fmt: skip
 
 # The last line of output names the heavy modules that are loaded, so that output before it does not matter.
 REPORT = f"""
@@ -55,6 +58,8 @@ def test_importing_the_catalog_loads_no_storage_and_no_engine() -> None:
     assert set(heavy_modules_after("import omnigraph.catalog")) <= {"pyarrow"}
 
 
-@pytest.mark.parametrize("arguments", ['"--help"', '"--version"', '"lint", "--help"'])
+@pytest.mark.parametrize(
+    "arguments", ['"--help"', '"--version"', '"version"', '"lint", "--help"', '"serve", "--help"']
+)
 def test_asking_the_command_line_for_help_is_light(arguments: str) -> None:
     assert heavy_modules_after(RUN_HELP.format(arguments=arguments)) == []

@@ -172,9 +172,8 @@ def test_avro_without_its_library_is_one_sentence(tmp_path: Path, monkeypatch: p
     path = tmp_path / "p.avro"
     WRITERS["p.avro"](path)
     monkeypatch.setitem(sys.modules, "fastavro", None)
-    with pytest.raises(InvalidInput, match="is Avro, which needs the library fastavro") as caught:
+    with pytest.raises(InvalidInput, match=r"p\.avro` is Avro, which needs fastavro; .*'omnigraph\[avro\]'$"):
         read({"Person": path})
-    assert caught.value.hint == "pip install fastavro"
 
 
 def test_avro_values_of_several_types_are_read_one_by_one(tmp_path: Path) -> None:

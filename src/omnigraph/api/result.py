@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.extras import requires
+
 if TYPE_CHECKING:
     import pandas
     import polars
@@ -69,13 +71,15 @@ class Result:
         return next(iter(self.rows()[0].values()))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas data frame.
+        """The rows as a pandas data frame; needs the extra ``pandas``.
 
         Columns of integers and booleans that hold nulls are of pandas' nullable types, ``Int64`` and the like: as
         floats, large integers would be others.
         """
-        import pandas
         import pyarrow as pa
+
+        with requires("pandas", "to_pandas()"):
+            import pandas
 
         nullable = {
             pa.int8(): pandas.Int8Dtype(),
@@ -95,8 +99,9 @@ class Result:
         return frame
 
     def to_polars(self) -> polars.DataFrame:
-        """The rows as a polars data frame; needs the library polars."""
-        import polars
+        """The rows as a polars data frame; needs the extra ``polars``."""
+        with requires("polars", "to_polars()"):
+            import polars
 
         found = polars.from_arrow(self.table)
         assert isinstance(found, polars.DataFrame)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 from omnigraph.errors import InvalidInput
+from omnigraph.extras import is_installed
 
 # Runs a function over items, each in a task of its own, and returns the results in their order.
 RunTasks: TypeAlias = Callable[[Sequence[Any], Callable[[Any], Any]], list[Any]]
@@ -19,7 +20,7 @@ def check_engine(engine: Engine) -> None:
 
 
 def wants_spark(engine: Engine, *, in_memory: bool, large: bool) -> bool:
-    """Whether work is one for Spark: asked for, or left open and `large`.
+    """Whether work is one for Spark: asked for, or left open, `large`, and Spark is installed.
 
     What is in the memory of this process is never left to others, and refused when they are asked for.
 
@@ -28,7 +29,7 @@ def wants_spark(engine: Engine, *, in_memory: bool, large: bool) -> bool:
     """
     check_engine(engine)
     if engine == "auto":
-        return large and not in_memory
+        return large and not in_memory and is_installed("spark")
     if engine == "spark" and in_memory:
         raise InvalidInput(
             "what is in the memory of this process is out of reach for Spark's tasks",

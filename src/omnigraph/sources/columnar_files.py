@@ -12,6 +12,7 @@ import pyarrow.orc as po
 import pyarrow.parquet as pq
 
 from omnigraph.errors import InvalidInput
+from omnigraph.extras import requires
 from omnigraph.sources.graph_records import BATCH_ROWS
 from omnigraph.sources.row_batch import InputBatch
 from omnigraph.sources.tabular import TableFile, arrow_errors, guarded, read_dict_rows, read_table
@@ -72,7 +73,7 @@ def _rows(file: TableFile, schema: pa.Schema, batches: Iterator[pa.RecordBatch])
 
 
 def read_avro(stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
-    """The rows of an Avro file, which needs the library fastavro."""
+    """The rows of an Avro file, which needs the extra ``avro``."""
     rows = _avro_rows(stream, file.source)
     return read_dict_rows(
         file.key,
@@ -86,12 +87,8 @@ def read_avro(stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
 
 
 def _avro_rows(stream: BinaryIO, name: str | None) -> Iterator[Any]:
-    try:
+    with requires("avro", f"`{name}` is Avro, which"):
         import fastavro
-    except ImportError as error:
-        raise InvalidInput(
-            f"`{name}` is Avro, which needs the library fastavro", hint="pip install fastavro"
-        ) from error
     try:
         rows = iter(fastavro.reader(stream))
         while found := list(islice(rows, 1_024)):

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from omnigraph.errors import InvalidInput
+from omnigraph.extras import requires
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,14 +55,15 @@ def resolve_session(session: SparkSession | None = None, master: str | None = No
 
     `master` is a Spark Connect address (``sc://host:port``) or a master's (``local[2]``, ``spark://host:port``,
     ``k8s://...``, ``yarn``); without one it is ``local[*]``. A session that was started here serves every later
-    call in the process and ends with it; others are left to whoever started them. A Java that is missing or
-    too old is `InvalidInput`.
+    call in the process and ends with it; others are left to whoever started them. A missing pyspark is
+    `InvalidInput`, and so is a Java that is missing or too old.
     """
     if session is not None:
         share_python(session)
         return session
     with _starting:
-        active = _active_session()
+        with requires("spark", "the Spark engine"):
+            active = _active_session()
         if active is not None:
             share_python(active)
             return active

@@ -10,6 +10,7 @@ import typer
 
 from omnigraph.cli.options import GlobalOptions
 from omnigraph.errors import InvalidInput
+from omnigraph.extras import requires
 
 
 def serve(
@@ -39,8 +40,9 @@ def serve(
     Tokens come from the environment: OMNIGRAPH_SERVER_BEARER_TOKENS_FILE names a JSON file from actors to tokens.
     The address is printed once requests are answered; the log goes to stderr.
     """
-    from omnigraph.server.run import ServeOptions
-    from omnigraph.server.run import serve as run
+    with requires("server", "the HTTP server"):
+        from omnigraph.server.run import ServeOptions
+        from omnigraph.server.run import serve as run
 
     chosen = ctx.find_object(GlobalOptions) or GlobalOptions()
     for option in chosen.given():
