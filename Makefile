@@ -11,7 +11,7 @@ SPARK_WORKERS ?= 2
 # Planted defects at a time.
 JOBS ?= 2
 
-.PHONY: help demo docs test test-spark faults sensitivity bench traffic tables check format clean
+.PHONY: help demo docs test test-spark faults sensitivity bench traffic tables package smoke check format clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -56,6 +56,13 @@ traffic: $(STAMP) ## Clients of other processes against a server, undisturbed an
 
 tables: $(STAMP) ## Compute the parser tables anew after a change of a grammar or of lark
 	@scripts/parser-tables
+
+package: $(STAMP) ## Build the wheel and the source distribution in dist
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+
+smoke: package ## Test the wheel in an empty virtual environment outside the checkout
+	scripts/smoke-wheel dist
 
 check: $(STAMP) ## Lint, check the formatting, check the types (changes nothing)
 	$(BIN)/ruff check

@@ -174,6 +174,41 @@ def test_a_python_without_ensurepip_names_the_package_that_has_it(tmp_path: Path
     assert "python3.12-venv" in one_sentence(machine.bootstrap("python"))
 
 
+# A Python that records what it is asked to install, with the variables that pip reads.
+RECORDING_PYTHON = """case "$*" in
+  "-m venv --clear .venv") /bin/mkdir -p .venv/bin && /bin/cp "$0" .venv/bin/python ;;
+  "--version") echo "Python 3.13.0" ;;
+  *" install "*) echo "$* constraint=$PIP_CONSTRAINT build=$PIP_BUILD_CONSTRAINT" >> installed ;;
+esac"""
+
+
+def test_bootstrap_python_builds_in_isolation_with_the_pinned_versions(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.tool("python3.13", RECORDING_PYTHON)
+    run = machine.bootstrap("python")
+    assert run.returncode == 0, run.stderr
+    installed = (machine.checkout / "installed").read_text(encoding="utf-8").splitlines()
+    assert len(installed) == 1
+    # A new environment lacks what pyspark's build needs, so pip must provide it, at the pinned version.
+    assert "--no-build-isolation" not in installed[0]
+    assert installed[0].endswith("--editable .[dev] constraint=constraints.txt build=constraints.txt")
+
+
+def test_ci_runs_every_check_with_an_empty_pip_cache(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    (machine.checkout / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", machine.checkout / ".ci")
+    machine.tool("make", 'echo "$1 $PIP_NO_CACHE_DIR"')
+    run = subprocess.run(
+        [machine.checkout / ".ci" / "run"],
+        env={"PATH": str(machine.tools)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert sorted(run.stdout.splitlines()) == ["check 1", "smoke 1", "test 1"]
+
+
 @pytest.mark.parametrize("part", ["java", "strace"])
 def test_without_root_a_missing_tool_is_named_in_one_sentence(tmp_path: Path, part: str) -> None:
     assert part in one_sentence(Machine(tmp_path).bootstrap(part)).lower()
