@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import omnigraph as og
 from omnigraph.changes.change_pages import Room, place_of
-from omnigraph.changes.change_records import EVERYTHING, Change, ChangeFilter
+from omnigraph.changes.change_records import EVERYTHING, ChangeFilter, EntityChange
 from omnigraph.changes.diff import compare_states, schema_boundary, stream_changes
 from omnigraph.errors import Conflict, InvalidInput, NotFound, ResourceLimit
 from omnigraph.graph.snapshot import Snapshot
@@ -51,12 +51,12 @@ def commit_of(receipt: Any) -> str:
     return str(receipt.commit.id)
 
 
-def told(changes: Sequence[Change] | Any) -> list[tuple[str, str, str]]:
+def told(changes: Sequence[EntityChange] | Any) -> list[tuple[str, str, str]]:
     return [(change.op, change.type_name, change.id) for change in changes]
 
 
-def every_page(g: og.Graph, commit: str, limit: int, **filters: Any) -> list[Change]:
-    found: list[Change] = []
+def every_page(g: og.Graph, commit: str, limit: int, **filters: Any) -> list[EntityChange]:
+    found: list[EntityChange] = []
     token = None
     while True:
         page = g.changes(commit, limit=limit, page_token=token, **filters)
@@ -267,7 +267,7 @@ class TestPages:
         assert sizes == [2, 2, 1]
 
     def test_one_change_always_fits(self) -> None:
-        change = Change("node", "P", "1", "a", "insert", None, {"properties": {"x": "y" * 100}})
+        change = EntityChange("node", "P", "1", "a", "insert", None, {"properties": {"x": "y" * 100}})
         room = Room(10, 50)
         assert room.fill(iter([change, change])) == ((change,), True)
         assert room.fill(iter([replace(change, after=None)])) == ((), True)

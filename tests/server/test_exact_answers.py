@@ -19,7 +19,7 @@ from omnigraph.api.merges import Merged
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.migration import migrate
 from omnigraph.changes.change_pages import ChangePage
-from omnigraph.changes.change_records import Change
+from omnigraph.changes.change_records import EntityChange
 from omnigraph.changes.feed import FeedPage
 from omnigraph.lang.gq.compile import load_schema
 from omnigraph.protocol.codec import (
@@ -86,7 +86,7 @@ def test_reads_give_the_objects_of_the_library(both: Both) -> None:
     )
     *told, last = map(json.loads, lines.text.splitlines())
     assert last == {"end": True}
-    changes = [decode(Change, item) for item in told]
+    changes = [decode(EntityChange, item) for item in told]
     assert changes == list(graph.diff(graph.commits()[-1].id, head))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import omnigraph as og
-from omnigraph.api.changes import Change
+from omnigraph.api.changes import EntityChange
 from omnigraph.errors import InvalidInput
 from omnigraph.spark.datasource.datasource import data_source
 from tests.spark.test_datasource import SCHEMA, VALUES
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 SMALL = "node City { name: String @key  mayor: String? }"
 
 
-def told(change: Change) -> tuple[Any, ...]:
+def told(change: EntityChange) -> tuple[Any, ...]:
     """A change without the commit that made it, as text that can be counted."""
     images = (None if image is None else json.dumps(image) for image in (change.before, change.after))
     return change.kind, change.type_name, change.type_id, change.id, change.op, *images, change.changed

@@ -9,7 +9,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from omnigraph.api.commits import Commit, by_type_name, state_at
-from omnigraph.changes.change_records import EVERYTHING, Block, Cause, Change, ChangeFilter, Kind, Op
+from omnigraph.changes.change_records import (
+    EVERYTHING,
+    ChangeBlock,
+    ChangeCause,
+    ChangeFilter,
+    EntityChange,
+    Kind,
+    Op,
+)
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -18,11 +26,11 @@ if TYPE_CHECKING:
     from omnigraph.graph.snapshot import Snapshot
 
 __all__ = [
-    "Block",
-    "Cause",
-    "Change",
+    "ChangeBlock",
+    "ChangeCause",
     "ChangeFilter",
     "Diff",
+    "EntityChange",
     "Kind",
     "Op",
     "State",
@@ -49,7 +57,7 @@ class Diff:
     wanted: ChangeFilter = EVERYTHING
     branch: str | None = None
 
-    def __iter__(self) -> Iterator[Change]:
+    def __iter__(self) -> Iterator[EntityChange]:
         from omnigraph.changes.diff import reading_both, stream_changes
 
         with reading_both(self.before, self.after):
@@ -125,7 +133,7 @@ def _by_type(counts: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, 
     return by_type_name({key: dict(found) for key, found in counts.items() if any(found.values())})
 
 
-def outline(change: Change, version: str) -> dict[str, Any]:
+def outline(change: EntityChange, version: str) -> dict[str, Any]:
     """A change without its values; `version` is that of the type's data."""
     found = {
         "kind": change.kind,

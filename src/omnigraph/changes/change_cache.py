@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, cast
 
-from omnigraph.changes.change_records import Change
+from omnigraph.changes.change_records import EntityChange
 from omnigraph.changes.cursors import Place
 from omnigraph.changes.diff import CommitChanges
 from omnigraph.engine.memory.memory_cache import Cache
@@ -33,19 +33,19 @@ class KeptChanges:
         """Bytes of memory."""
         return len(self.packed) + _OVERHEAD
 
-    def unpack(self) -> list[Change]:
+    def unpack(self) -> list[EntityChange]:
         """The changes, the caller's own."""
-        return cast(list[Change], pickle.loads(self.packed))
+        return cast(list[EntityChange], pickle.loads(self.packed))
 
 
-def tell_changes(opened: CommitChanges, place: Place | None, cache: Cache) -> Generator[Change]:
+def tell_changes(opened: CommitChanges, place: Place | None, cache: Cache) -> Generator[EntityChange]:
     """What `CommitChanges.stream` gives, from memory when somebody was told all of it before."""
     family, version = ("changes", opened.wanted.fingerprint), opened.commit.id
     kept: KeptChanges | None = cache.get(family, version)
     if kept is not None:
         yield from (change for change in kept.unpack() if place is None or _is_behind(place, change))
         return
-    told: list[Change] = []
+    told: list[EntityChange] = []
     with closing(opened.stream(place)) as stream:
         for change in stream:
             if len(told) <= MOST_CHANGES:
@@ -57,7 +57,7 @@ def tell_changes(opened: CommitChanges, place: Place | None, cache: Cache) -> Ge
             cache.make(family, version, lambda: found)
 
 
-def _is_behind(place: Place, change: Change) -> bool:
+def _is_behind(place: Place, change: EntityChange) -> bool:
     return (change.kind != "node", change.type_id, change.id) > (
         place.kind != "node",
         place.type_id,

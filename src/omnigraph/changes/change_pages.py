@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.changes.change_cache import tell_changes
-from omnigraph.changes.change_records import Cause, Change, ChangeFilter
+from omnigraph.changes.change_records import ChangeCause, ChangeFilter, EntityChange
 from omnigraph.changes.cursors import Place, Scope, Token, rejected
 from omnigraph.changes.diff import CommitChanges, open_commit, states_of
 from omnigraph.engine.memory.memory_cache import Cache
@@ -24,11 +24,11 @@ DEFAULT_BYTES, MAX_BYTES = 4 << 20, 32 << 20
 class ChangePage:
     """Changes of a commit; with `next_page_token`, which asks for more, not the last of them."""
 
-    cause: Cause
-    changes: tuple[Change, ...]
+    cause: ChangeCause
+    changes: tuple[EntityChange, ...]
     next_page_token: str | None = None
 
-    def __iter__(self) -> Iterator[Change]:
+    def __iter__(self) -> Iterator[EntityChange]:
         return iter(self.changes)
 
     def __len__(self) -> int:
@@ -67,9 +67,9 @@ class Room:
             )
         return cls(limit, MAX_BYTES)
 
-    def fill(self, stream: Iterator[Change]) -> tuple[tuple[Change, ...], bool]:
+    def fill(self, stream: Iterator[EntityChange]) -> tuple[tuple[EntityChange, ...], bool]:
         """The first changes of a stream, as many as fit, and whether others are left."""
-        found: list[Change] = []
+        found: list[EntityChange] = []
         for change in stream:
             size = len(json.dumps(change.to_json(), ensure_ascii=False).encode())
             if not self._changes or (size > self._size and not self._empty):
@@ -104,7 +104,9 @@ def read_commit_page(
     with closing(tell_changes(opened, place, cache)) as stream:
         changes, more = room.fill(stream)
     following = Token("commit page", scope, opened.commit.id, place=place_of(changes[-1])) if more else None
-    return ChangePage(Cause.of(opened.commit), changes, None if following is None else following.encode())
+    return ChangePage(
+        ChangeCause.of(opened.commit), changes, None if following is None else following.encode()
+    )
 
 
 def open_commit_changes(repository: Repository, commit_id: str, wanted: ChangeFilter) -> CommitChanges:
@@ -115,7 +117,7 @@ def open_commit_changes(repository: Repository, commit_id: str, wanted: ChangeFi
     return open_commit(repository, commit, wanted)
 
 
-def place_of(change: Change) -> Place:
+def place_of(change: EntityChange) -> Place:
     """Where a change is among those of its commit."""
     return Place(change.kind, change.type_id, change.id)
 

@@ -21,7 +21,7 @@ Image: TypeAlias = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EntityChange:
     """What happened to one node or edge: an insert has only an `after`, a delete only a `before`.
 
     `changed` names the properties that an update changed, for an edge ``from`` and ``to`` among them. `type_id`
@@ -53,7 +53,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class ChangeCause:
     """The commit that changes came with. `authored_at` counts microseconds since 1970."""
 
     graph_commit_id: str
@@ -64,7 +64,7 @@ class Cause:
     authored_at: int
 
     @classmethod
-    def of(cls, commit: CommitRecord) -> Cause:
+    def of(cls, commit: CommitRecord) -> ChangeCause:
         """The cause that a commit is."""
         return cls(
             commit.id, commit.parent, commit.merged_parent, commit.branch, commit.actor, commit.created_at
@@ -84,11 +84,11 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ChangeBlock:
     """A commit and its changes, or on a page some of them."""
 
-    cause: Cause
-    changes: tuple[Change, ...]
+    cause: ChangeCause
+    changes: tuple[EntityChange, ...]
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form."""

@@ -63,7 +63,7 @@ def read_change_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The changes of a type, or of a share of its ids, in the columns and types of a schema; `commit` made them.
 
-    Texts are those that ``json`` makes of the images of a `Change`, without spaces.
+    Texts are those that ``json`` makes of the images of an `EntityChange`, without spaces.
     """
     if not diff.possible.intersection(ops or OPS.values()):
         return

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.entity_images import ENDS, images
-from omnigraph.changes.change_records import Change, ChangeFilter, Image, Kind, Op
+from omnigraph.changes.change_records import ChangeFilter, EntityChange, Image, Kind, Op
 from omnigraph.changes.cursors import Place
 from omnigraph.engine.diff.table_diff import DELETE, INSERT, UPDATE, ChangeBatch, Side, TableDiff
 from omnigraph.errors import ChangeFeedGap, Conflict, NotFound
@@ -75,7 +75,7 @@ class TypeDiff:
                     found[op] += int((batch.ops == number).sum())
         return {op: found[op] if not ops or op in ops else 0 for op in OPS.values()}
 
-    def changes(self, ops: tuple[Op, ...] = (), after_id: str | None = None) -> Iterator[Change]:
+    def changes(self, ops: tuple[Op, ...] = (), after_id: str | None = None) -> Iterator[EntityChange]:
         """The changes by id, of the wanted operations, after an id."""
         if not self.possible.intersection(ops or OPS.values()):
             return
@@ -92,7 +92,7 @@ class TypeDiff:
 
     def _changes_of(
         self, batch: ChangeBatch, wanted: np.ndarray[Any, np.dtype[np.bool_]]
-    ) -> Iterator[Change]:
+    ) -> Iterator[EntityChange]:
         ops = batch.ops[wanted]
         before = self._images(self.before, batch.before.filter(pa.array(wanted & (batch.ops != INSERT))))
         after = self._images(self.after, batch.after.filter(pa.array(wanted & (batch.ops != DELETE))))
@@ -100,7 +100,7 @@ class TypeDiff:
         changed = self._changed_names(batch, wanted & (batch.ops == UPDATE))
         kind, name, type_id = self.kind, self.table.name, self.type_id
         for id_, op in zip(ids, ops.tolist(), strict=True):
-            yield Change(
+            yield EntityChange(
                 kind,
                 name,
                 type_id,
@@ -154,7 +154,7 @@ def compare_states(before: Snapshot, after: Snapshot, wanted: ChangeFilter) -> l
 
 def stream_changes(
     diffs: list[TypeDiff], wanted: ChangeFilter, place: Place | None = None
-) -> Iterator[Change]:
+) -> Iterator[EntityChange]:
     """The changes of types in their order, from behind a place on; types before it are not looked at."""
     start = None if place is None else (place.kind != "node", place.type_id)
     for diff in diffs:
@@ -204,7 +204,7 @@ class CommitChanges:
     wanted: ChangeFilter
     diffs: list[TypeDiff]
 
-    def stream(self, place: Place | None = None) -> Generator[Change]:
+    def stream(self, place: Place | None = None) -> Generator[EntityChange]:
         """The changes against the first parent, from behind a place on."""
         with _gap_at(self.commit):
             yield from stream_changes(self.diffs, self.wanted, place)

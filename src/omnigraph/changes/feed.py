@@ -15,7 +15,7 @@ from typing import Any
 
 from omnigraph.changes.change_cache import tell_changes
 from omnigraph.changes.change_pages import Room, place_of, scope_of
-from omnigraph.changes.change_records import EVERYTHING, Block, Cause, ChangeFilter
+from omnigraph.changes.change_records import EVERYTHING, ChangeBlock, ChangeCause, ChangeFilter
 from omnigraph.changes.cursors import MAX_CURSOR_BYTES, Place, Scope, Token, rejected
 from omnigraph.changes.diff import CommitChanges, open_commit
 from omnigraph.engine.memory.memory_cache import Cache
@@ -72,12 +72,12 @@ class FeedPage:
     from which to poll on, and says whether nothing was waiting there.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[ChangeBlock, ...]
     next_page_token: str | None = None
     cursor: str | None = None
     caught_up: bool | None = None
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[ChangeBlock]:
         return iter(self.blocks)
 
     def __len__(self) -> int:
@@ -133,7 +133,7 @@ class Poll:
     def read_page(self, limit: int | None, cache: Cache) -> FeedPage:
         """The first page of what there is to tell."""
         room = Room.of(limit)
-        blocks: list[Block] = []
+        blocks: list[ChangeBlock] = []
         for number, commit in enumerate(self.commits):
             try:
                 found = open_commit(self.repository, commit, self.request.wanted)
@@ -147,7 +147,7 @@ class Poll:
             if more and not changes and blocks:
                 # The page was full before: the commit is for the next poll, whole.
                 break
-            blocks.append(Block(Cause.of(commit), changes))
+            blocks.append(ChangeBlock(ChangeCause.of(commit), changes))
             if more:
                 token = Token("feed page", self.scope, commit.id, self.commits[-1].id, place_of(changes[-1]))
                 return FeedPage(tuple(blocks), token.encode())

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from omnigraph.api.baselines import write_lines
 from omnigraph.api.change_reads import ChangeReads
-from omnigraph.api.changes import Change, ChangeFilter, Diff, Kind, Op, State, check_state, outline
+from omnigraph.api.changes import ChangeFilter, Diff, EntityChange, Kind, Op, State, check_state, outline
 from omnigraph.api.commits import Commit, by_type_name, id_of
 from omnigraph.client.request_names import filter_of, lines_of, lines_to_end, moment, segment
 from omnigraph.errors import StorageError
@@ -139,11 +139,11 @@ class RemoteDiff(Diff):
     transport: Transport = field(kw_only=True, repr=False, compare=False)
     named: Mapping[str, str] = field(kw_only=True, repr=False, compare=False)
 
-    def __iter__(self) -> Iterator[Change]:
+    def __iter__(self) -> Iterator[EntityChange]:
         with self.transport.stream("GET", "/diff", params=self._asked()) as chunks:
             for lines in lines_to_end(chunks):
                 # Many at a time are read in a third of the time.
-                yield from decode(list[Change], _document(b"[%s]" % b",".join(lines.splitlines())))
+                yield from decode(list[EntityChange], _document(b"[%s]" % b",".join(lines.splitlines())))
 
     __repr__ = Diff.__repr__
 

@@ -26,7 +26,7 @@ from omnigraph.cli.state_arguments import format_moment
 if TYPE_CHECKING:
     from omnigraph.api.commits import Commit
     from omnigraph.api.graph import Graph
-    from omnigraph.changes.change_records import Cause, Change
+    from omnigraph.changes.change_records import ChangeCause, EntityChange
 
 commit_commands = typer.Typer(help="Look at the history of a branch.", no_args_is_help=True)
 
@@ -130,11 +130,13 @@ def changes(
             _print_changes(cause, found, None, json=json)
 
 
-def _print_changes(cause: Cause, found: Iterator[Change], token: str | None, *, json: bool) -> None:
+def _print_changes(
+    cause: ChangeCause, found: Iterator[EntityChange], token: str | None, *, json: bool
+) -> None:
     print_pieces(_change_document(cause, found, token) if json else _change_lines(cause, found, token))
 
 
-def _change_lines(cause: Cause, found: Iterator[Change], token: str | None) -> Iterator[str]:
+def _change_lines(cause: ChangeCause, found: Iterator[EntityChange], token: str | None) -> Iterator[str]:
     yield from cause_lines(cause)
     for change in found:
         yield from change_lines(change)
@@ -142,7 +144,7 @@ def _change_lines(cause: Cause, found: Iterator[Change], token: str | None) -> I
         yield f"next_page_token: {token}\n"
 
 
-def _change_document(cause: Cause, found: Iterator[Change], token: str | None) -> Iterator[str]:
+def _change_document(cause: ChangeCause, found: Iterator[EntityChange], token: str | None) -> Iterator[str]:
     members: list[tuple[str, Any]] = [
         ("cause", cause.to_json()),
         ("changes", (change.to_json() for change in found)),

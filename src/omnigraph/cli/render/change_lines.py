@@ -13,7 +13,7 @@ from omnigraph.cli.render.output import data_stdout, readable
 from omnigraph.cli.state_arguments import format_moment
 
 if TYPE_CHECKING:
-    from omnigraph.changes.change_records import Cause, Change, Image, Kind, Op
+    from omnigraph.changes.change_records import ChangeCause, EntityChange, Image, Kind, Op
 
 
 class KindName(StrEnum):
@@ -70,7 +70,7 @@ def print_pieces(pieces: Iterable[str]) -> None:
         stream.write(piece)
 
 
-def cause_lines(cause: Cause) -> Iterator[str]:
+def cause_lines(cause: ChangeCause) -> Iterator[str]:
     """Which commit changes came with, a line each."""
     shown = {
         "commit": cause.graph_commit_id,
@@ -85,7 +85,7 @@ def cause_lines(cause: Cause) -> Iterator[str]:
             yield f"{key}: {readable(value)}\n"
 
 
-def change_lines(change: Change) -> Iterator[str]:
+def change_lines(change: EntityChange) -> Iterator[str]:
     """A change: what happened to which entity, where an edge leads, and the values that came, went or changed."""
     yield f"{change.op} {change.kind} {change.type_name} {readable(change.id)}\n"
     before, after = change.before or {}, change.after or {}

@@ -11,18 +11,18 @@ from omnigraph.errors import ChangeFeedGap, Conflict
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import Graph
-    from omnigraph.changes.change_records import Block, Cause, Change
+    from omnigraph.changes.change_records import ChangeBlock, ChangeCause, EntityChange
     from omnigraph.changes.feed import FeedPage
 
 
 def stream_commit(
     graph: Graph, commit_id: str, wanted: Wanted, limit: int | None
-) -> tuple[Cause, Iterator[Change]]:
+) -> tuple[ChangeCause, Iterator[EntityChange]]:
     """The commit and its changes. What refuses them is raised here, before the first is read."""
     limit = _page_size(limit)
     first = graph.changes(commit_id, **wanted, limit=limit)
 
-    def changes() -> Iterator[Change]:
+    def changes() -> Iterator[EntityChange]:
         page = first
         yield from page.changes
         while page.next_page_token is not None:
@@ -47,12 +47,12 @@ class Poll:
         self.cursor: str | None = None
         self.caught_up = False
 
-    def blocks(self) -> Iterator[tuple[Cause, Iterator[Change]]]:
+    def blocks(self) -> Iterator[tuple[ChangeCause, Iterator[EntityChange]]]:
         """Every commit, oldest first, with its changes; those of one are to be read before the next."""
         for cause, parts in groupby(self._parts(), key=lambda part: part.cause):
             yield cause, (change for part in parts for change in part.changes)
 
-    def _parts(self) -> Iterator[Block]:
+    def _parts(self) -> Iterator[ChangeBlock]:
         from omnigraph.changes.feed import DEFAULT_COMMITS
 
         page, told = self._first, 0

@@ -9,7 +9,7 @@ from typing import IO, Annotated, Any, TypeAlias
 from fastapi import Depends
 from starlette.responses import Response
 
-from omnigraph.api.changes import Change, ChangeFilter, Diff
+from omnigraph.api.changes import ChangeFilter, Diff, EntityChange
 from omnigraph.api.graph import Graph
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.graph.snapshot import Snapshot
@@ -103,7 +103,7 @@ async def diff_stats(call: Called, sides: NamedSides, wanted: Wanted) -> Respons
     return await call.read(work)
 
 
-def _plain(change: Change) -> bytes:
+def _plain(change: EntityChange) -> bytes:
     return json.dumps(change.to_json(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
