@@ -11,7 +11,7 @@ from omnigraph.api.schemas import SchemaApplied, SchemaView
 
 if TYPE_CHECKING:
     from omnigraph.aio import _Threads
-    from omnigraph.catalog.migration.steps import Plan
+    from omnigraph.catalog.migration.steps import MigrationPlan
 
 
 class AsyncSchemaView:
@@ -32,7 +32,7 @@ class AsyncSchemaView:
         allow_data_loss: bool = False,
         branch: str = "main",
         backfill: Mapping[str, Any] | None = None,
-    ) -> Plan:
+    ) -> MigrationPlan:
         """The steps from a branch's schema to another; see `SchemaView.plan`."""
         return await self._threads.read(
             lambda: self._schema.plan(text, allow_data_loss=allow_data_loss, branch=branch, backfill=backfill)

@@ -18,8 +18,8 @@ from bench.report import Line, Result
 from bench.run import main
 from bench.shapes import POINT, READS, SCHEMA, WRITES, Params, Read, Write
 from omnigraph.lang.gq.check import check_query
-from omnigraph.lang.gq.compile import load_schema
 from omnigraph.lang.gq.query_parser import parse_queries
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.source import Source
 from tests.bench.walk import ANSWERS, Walk, Walking
 

@@ -9,8 +9,8 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.identity import next_identities
 from omnigraph.catalog.migration.renames import match_schemas
 from omnigraph.catalog.schema_merge.merge import MergedCatalog, merge_catalogs
-from omnigraph.catalog.triples import Side
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.catalog.schema_merge.three_way import Side
+from omnigraph.lang.pg.schema_compiler import load_schema
 from tests.catalog.test_identity import catalog_of
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.migration.evolve import evolve
-from omnigraph.catalog.migration.migrate import plan
+from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.errors import Conflict, InvalidInput, NotFound, StorageError, UnsupportedFormat
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from tests.catalog.test_identity import TEXT, catalog_of
 
 
@@ -147,19 +147,19 @@ def test_a_damaged_form_is_refused(damage: dict[str, object]) -> None:
 def test_evolving_without_steps_keeps_the_catalog_and_its_text() -> None:
     catalog = catalog_of("node A { x: I32 }")
     desired = load_schema("// only a comment\nnode A { x: I32 }")
-    assert evolve(catalog, desired, "new text", plan(catalog, desired)) is catalog
+    assert evolve(catalog, desired, "new text", plan_migration(catalog, desired)) is catalog
 
 
 def test_evolving_with_an_unsupported_plan_is_refused_with_its_first_reason() -> None:
     catalog = catalog_of("node A { x: I32 }")
     desired = load_schema("node A { x: I64 }")
     with pytest.raises(InvalidInput, match=r"^\[OG-MF-106\] changing property type for 'A.x' is not"):
-        evolve(catalog, desired, "", plan(catalog, desired))
+        evolve(catalog, desired, "", plan_migration(catalog, desired))
 
 
 def test_evolving_with_a_plan_for_another_schema_is_a_conflict() -> None:
     desired = load_schema("node A { x: I32  y: I32? }")
-    stale = plan(catalog_of("node A { x: I32 }"), desired)
+    stale = plan_migration(catalog_of("node A { x: I32 }"), desired)
     with pytest.raises(Conflict, match="plan again"):
         evolve(catalog_of("node B { x: I32 }"), desired, "", stale)
 
@@ -167,7 +167,7 @@ def test_evolving_with_a_plan_for_another_schema_is_a_conflict() -> None:
 def test_evolving_with_hard_drops_is_fine() -> None:
     catalog = catalog_of("node A { x: I32  y: I32? }")
     desired = load_schema("node A { x: I32 }")
-    after = evolve(catalog, desired, "v2", plan(catalog, desired, allow_data_loss=True))
+    after = evolve(catalog, desired, "v2", plan_migration(catalog, desired, allow_data_loss=True))
     assert (after.source, list(after.schema.nodes[0].by_name)) == ("v2", ["x"])
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from omnigraph.catalog.columns import arrow_schema, arrow_type, json_schema, spark_ddl, spark_type
-from omnigraph.lang.types import MAPPINGS, PropType, Scalar
+from omnigraph.lang.types import TYPE_NAMES, PropType, Scalar
 from tests.catalog.strategies import prop_types
 from tests.catalog.test_identity import catalog_of
 
@@ -37,7 +37,7 @@ def test_a_scalar_maps_to_its_types(scalar: Scalar, arrow: pa.DataType, spark: s
 
 
 def test_every_scalar_is_tried() -> None:
-    assert {scalar for scalar, *_ in SCALARS} == set(MAPPINGS) - {Scalar.VECTOR}
+    assert {scalar for scalar, *_ in SCALARS} == set(TYPE_NAMES) - {Scalar.VECTOR}
 
 
 def test_lists_and_vectors() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.migration.evolve import evolve
-from omnigraph.catalog.migration.migrate import plan
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.catalog.migration.planner import plan_migration
+from omnigraph.lang.pg.schema_compiler import load_schema
 
 TEXT = """
 edge Knows: Person -> Person { since: Date? }
@@ -22,7 +22,7 @@ def catalog_of(text: str) -> Catalog:
 
 def changed(catalog: Catalog, text: str, *, counter: int = 1) -> Catalog:
     desired = load_schema(text)
-    return evolve(catalog, desired, text, plan(catalog, desired), counter=counter)
+    return evolve(catalog, desired, text, plan_migration(catalog, desired), counter=counter)
 
 
 def test_types_come_first_then_properties_then_tables() -> None:

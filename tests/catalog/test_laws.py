@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.migration.evolve import evolve
-from omnigraph.catalog.migration.migrate import plan
+from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.catalog.shape import schema_hash
 from omnigraph.lang.schema import Schema
 from tests.catalog.edits import edited
@@ -28,7 +28,7 @@ def numbers(catalog: Catalog) -> list[int]:
 @LAW
 @given(schemas())
 def test_a_schema_planned_against_itself_has_no_steps(schema: Schema) -> None:
-    assert plan(accept(schema, ""), schema).steps == ()
+    assert plan_migration(accept(schema, ""), schema).steps == ()
 
 
 @LAW
@@ -36,19 +36,19 @@ def test_a_schema_planned_against_itself_has_no_steps(schema: Schema) -> None:
 def test_order_and_hints_change_neither_the_hash_nor_the_plan(schema: Schema, seed: int) -> None:
     other = shuffled(schema, seed)
     assert schema_hash(other) == schema_hash(schema)
-    assert plan(accept(schema, ""), other).steps == ()
+    assert plan_migration(accept(schema, ""), other).steps == ()
 
 
 @LAW
 @given(schemas(), schemas())
 def test_a_plan_is_empty_exactly_when_the_hashes_agree(old: Schema, new: Schema) -> None:
-    assert (plan(accept(old, ""), new).steps == ()) == (schema_hash(old) == schema_hash(new))
+    assert (plan_migration(accept(old, ""), new).steps == ()) == (schema_hash(old) == schema_hash(new))
 
 
 @LAW
 @given(schemas(), schemas())
 def test_a_plan_says_json_that_reads_back(old: Schema, new: Schema) -> None:
-    found = plan(accept(old, ""), new)
+    found = plan_migration(accept(old, ""), new)
     assert json.loads(json.dumps(found.to_json())) == found.to_json()
     assert found.supported == all(step["kind"] != "unsupported_change" for step in found.to_json()["steps"])
 
@@ -56,8 +56,8 @@ def test_a_plan_says_json_that_reads_back(old: Schema, new: Schema) -> None:
 @LAW
 @given(schemas(), schemas())
 def test_allowing_data_loss_changes_the_mode_of_drops_and_nothing_else(old: Schema, new: Schema) -> None:
-    soft = plan(accept(old, ""), new).to_json()
-    hard = plan(accept(old, ""), new, allow_data_loss=True).to_json()
+    soft = plan_migration(accept(old, ""), new).to_json()
+    hard = plan_migration(accept(old, ""), new, allow_data_loss=True).to_json()
     for step in soft["steps"]:
         if "mode" in step:
             assert step["mode"] == "soft"
@@ -91,12 +91,12 @@ def test_over_any_history_numbers_and_columns_are_used_once(data: st.DataObject)
     columns: dict[str, int] = {}
     for step in range(data.draw(st.integers(1, 4))):
         desired = data.draw(edited(catalog.schema), label=f"v{step + 1}")
-        found = plan(catalog, desired)
+        found = plan_migration(catalog, desired)
         assert found.supported, found.refusal
         after = evolve(catalog, desired, f"v{step + 1}", found)
 
         # The desired schema has been reached, and what is stored says so.
-        assert plan(after, desired).steps == ()
+        assert plan_migration(after, desired).steps == ()
         assert Catalog.from_json(json.loads(json.dumps(after.to_json()))) == after
         assert after.next_id >= catalog.next_id
 

@@ -9,7 +9,7 @@ import pytest
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.schema_merge.merge import MergedCatalog, MergedTable, merge_catalogs
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from tests.catalog.merge_cases import CASES, PEACEFUL, Case, Three, grown, three
 from tests.catalog.test_identity import catalog_of
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.schema_merge.merge import MergedCatalog, merge_catalogs
+from omnigraph.catalog.schema_merge.three_way import Side
 from omnigraph.catalog.schema_text import schema_text
 from omnigraph.catalog.shape import schema_hash
-from omnigraph.catalog.triples import Side
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from tests.catalog.compiled import compiled_schemas, successors
 from tests.catalog.merge_cases import Three
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.catalog.migration.migrate import plan
+from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.catalog.migration.step_text import render_plan
-from omnigraph.catalog.migration.steps import Plan
+from omnigraph.catalog.migration.steps import MigrationPlan
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from tests.catalog.test_identity import catalog_of
 
 
-def plan_between(old: str, new: str) -> Plan:
-    return plan(catalog_of(old), load_schema(new))
+def plan_between(old: str, new: str) -> MigrationPlan:
+    return plan_migration(catalog_of(old), load_schema(new))
 
 
 def test_a_plan_without_refusal_is_supported() -> None:
@@ -39,8 +39,8 @@ def test_a_refusal_without_code_is_its_reason() -> None:
 
 
 def test_an_empty_plan_says_so() -> None:
-    assert render_plan(Plan()) == "no schema changes"
-    assert Plan().to_json() == {"supported": True, "steps": []}
+    assert render_plan(MigrationPlan()) == "no schema changes"
+    assert MigrationPlan().to_json() == {"supported": True, "steps": []}
 
 
 def test_a_misspelt_old_name_gets_a_suggestion() -> None:

@@ -18,7 +18,7 @@ from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.store.manifest.manifest_files import new_id
 from tests.cli.running import PEOPLE
 

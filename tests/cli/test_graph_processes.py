@@ -13,7 +13,7 @@ import pytest
 
 from omnigraph.catalog.catalog import accept
 from omnigraph.graph.repository import Repository
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from tests.architecture.test_lazy_imports import RUN_HELP, heavy_modules_after
 from tests.cli.running import COMMAND, PEOPLE, access, run_process
 from tests.support.s3 import Bucket

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 import omnigraph as og
 from omnigraph.api.changes import Diff
-from omnigraph.catalog.migration.steps import Plan
+from omnigraph.catalog.migration.steps import MigrationPlan
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang.source import LanguageError
 
@@ -76,7 +76,7 @@ class Recorder:
                     value.branch,
                     [self.normal(item) for item in value],
                 )
-            case Plan():
+            case MigrationPlan():
                 return ("Plan", value.supported, self.normal(value.to_json()))
             case Mapping():
                 return {self.normal(key): self._member(key, item) for key, item in value.items()}

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.keys import derive_id, node_key
-from omnigraph.lang.gq.compile import load_schema
 from omnigraph.lang.ir import Value
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.schema import Property
 from omnigraph.lang.temporal import parse_date, parse_datetime
 from omnigraph.lang.types import FLOATS, PropType, Scalar

@@ -19,11 +19,11 @@ import pytest
 
 from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.migration.evolve import evolve
-from omnigraph.catalog.migration.migrate import plan
+from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.catalog.migration.step_text import render_plan
-from omnigraph.catalog.migration.steps import Plan
+from omnigraph.catalog.migration.steps import MigrationPlan
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.schema import Schema
 
 CASES = sorted((Path(__file__).parent / "migrate").glob("*.migrate"))
@@ -50,8 +50,8 @@ class Case:
     def desired(self) -> Schema:
         return load_schema(self.new, "new")
 
-    def plan(self) -> Plan:
-        return plan(
+    def plan(self) -> MigrationPlan:
+        return plan_migration(
             self.accepted,
             self.desired,
             allow_data_loss="allow_data_loss" in self.flags,
@@ -101,7 +101,7 @@ def test_a_supported_plan_leads_to_the_desired_schema(path: Path) -> None:
     found = case.plan()
     if found.supported:
         after = evolve(case.accepted, case.desired, case.new, found, backfills=case.backfills)
-        assert plan(after, case.desired).steps == ()
+        assert plan_migration(after, case.desired).steps == ()
     else:
         with pytest.raises(InvalidInput, match=re.escape(found.refusal or "")):
             evolve(case.accepted, case.desired, case.new, found, backfills=case.backfills)

@@ -11,9 +11,9 @@ from functools import cache
 import pytest
 
 from omnigraph.lang.gq.check import check_query
-from omnigraph.lang.gq.compile import load_schema
 from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.ir_text import render_ir
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.schema import Schema
 from omnigraph.lang.source import LanguageError, Source
 from tests.golden.corpus import cases, expected_text, input_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.pg.schema_source import render_schema
 from omnigraph.lang.source import LanguageError
 from tests.golden.corpus import cases, expected_text, input_text

@@ -17,10 +17,10 @@ def assert_lawful(query: ast.Query, checked: ir.CheckedQuery) -> None:
     assert render_ir(checked).endswith("\n")
     assert set(describe_operation(checked)) == {"result", "reads", "writes"}
     if isinstance(checked, ir.MutationQuery):
-        assert isinstance(query.body, ast.Mutation)
+        assert isinstance(query.body, ast.MutationBody)
         assert len(checked.statements) == len(query.body.statements)
         return
-    assert isinstance(query.body, ast.Read)
+    assert isinstance(query.body, ast.ReadBody)
     assert len(checked.outputs) == len(query.body.projections)
     assert len({output.name for output in checked.outputs}) == len(checked.outputs)
     assert len(checked.order) == len(query.body.order)

@@ -14,9 +14,9 @@ def query(text: str) -> ast.Query:
     return found
 
 
-def read(clauses: str = "$a: T", tail: str = "return { $a }") -> ast.Read:
+def read(clauses: str = "$a: T", tail: str = "return { $a }") -> ast.ReadBody:
     body = query(f"query q() {{ match {{ {clauses} }} {tail} }}").body
-    assert isinstance(body, ast.Read)
+    assert isinstance(body, ast.ReadBody)
     return body
 
 
@@ -42,7 +42,7 @@ def projection(text: str) -> ast.Projection:
 
 def statements(text: str) -> tuple[ast.Statement, ...]:
     body = query(f"query q() {{ {text} }}").body
-    assert isinstance(body, ast.Mutation)
+    assert isinstance(body, ast.MutationBody)
     return body.statements
 
 

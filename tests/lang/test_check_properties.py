@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.check import check_query
-from omnigraph.lang.gq.compile import load_schema
 from omnigraph.lang.gq.lint_rules import lint_queries
 from omnigraph.lang.gq.query_parser import parse_queries
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.schema import Schema
 from omnigraph.lang.source import LanguageError, Source
 from tests.catalog.strategies import PROPERTY_NAMES, schemas
@@ -57,11 +57,11 @@ def named_for(schema: Schema, node: Any) -> Any:
     pools: dict[tuple[type, str], tuple[str, ...]] = {
         (ast.Variable, "name"): VARIABLES,
         (ast.Param, "name"): VARIABLES,
-        (ast.Property, "variable"): VARIABLES,
-        (ast.Property, "name"): PROPERTY_NAMES,
+        (ast.PropertyAccess, "variable"): VARIABLES,
+        (ast.PropertyAccess, "name"): PROPERTY_NAMES,
         (ast.InlineMatch, "name"): PROPERTY_NAMES,
         (ast.Assign, "name"): (*PROPERTY_NAMES, "from", "to"),
-        (ast.Column, "name"): (*PROPERTY_NAMES, "from", "to"),
+        (ast.ColumnName, "name"): (*PROPERTY_NAMES, "from", "to"),
         (ast.Binding, "type_name"): nodes,
         (ast.Insert, "type_name"): (*nodes, *edges),
         (ast.Update, "type_name"): (*nodes, *edges),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from omnigraph.lang.gq.compile import load_schema
 from omnigraph.lang.gq.lint_rules import LintReport, lint_queries
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.source import Source
 
 SCHEMA = load_schema(

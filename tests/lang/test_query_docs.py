@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.lang.gq.check.queries import check_query
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.gq.check.checker import check_query
 from omnigraph.lang.gq.format_query import format_queries
 from omnigraph.lang.gq.query_parser import parse_queries
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.source import Source
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "query-language.md"

@@ -27,7 +27,7 @@ from tests.lang.query_reading import (
 from tests.strategies.queries import KEYWORDS
 
 A, B, W = ast.Variable("a"), ast.Variable("b"), ast.Variable("w")
-AX, BX = ast.Property("a", "x"), ast.Property("b", "x")
+AX, BX = ast.PropertyAccess("a", "x"), ast.PropertyAccess("b", "x")
 ONE = ast.Literal("integer", 1)
 
 
@@ -248,14 +248,17 @@ def test_every_word_may_name_anything(word: str) -> None:
     found = query(f"query {word}(${word}: String) {{ {body} {tail} }}")
     assert found.name == word
     assert found.params == (ast.Param(word, PropType(Scalar.STRING)),)
-    assert isinstance(found.body, ast.Read)
-    assert found.body.projections == (ast.Projection(AX, word), ast.Projection(ast.Property(word, word)))
+    assert isinstance(found.body, ast.ReadBody)
+    assert found.body.projections == (
+        ast.Projection(AX, word),
+        ast.Projection(ast.PropertyAccess(word, word)),
+    )
     (change,) = statements(f"update T set {{ {word}: 1 {word}: null }} where {word} = ${word}")
     null = ast.Literal("null", None)
     assert change == ast.Update(
         "T",
         (ast.Assign(word, ONE), ast.Assign(word, null)),
-        ast.Compare(ast.Column(word), "=", ast.Variable(word)),
+        ast.Compare(ast.ColumnName(word), "=", ast.Variable(word)),
     )
 
 
@@ -383,11 +386,11 @@ def test_statements_mix_freely() -> None:
     found = statements("insert T { x: 1, y: null } delete T where x = 1 update T set { x: $p } where x != $p")
     assert found == (
         ast.Insert("T", (ast.Assign("x", ONE), ast.Assign("y", ast.Literal("null", None)))),
-        ast.Delete("T", ast.Compare(ast.Column("x"), "=", ONE)),
+        ast.Delete("T", ast.Compare(ast.ColumnName("x"), "=", ONE)),
         ast.Update(
             "T",
             (ast.Assign("x", ast.Variable("p")),),
-            ast.Compare(ast.Column("x"), "!=", ast.Variable("p")),
+            ast.Compare(ast.ColumnName("x"), "!=", ast.Variable("p")),
         ),
     )
 
@@ -400,29 +403,29 @@ def test_where_takes_the_whole_boolean_language_over_columns() -> None:
     text = 'age > 3 and (name in ["a"] or nick is null) and not city starts_with "x"'
     assert where(text) == ast.And(
         (
-            ast.Compare(ast.Column("age"), ">", ast.Literal("integer", 3)),
+            ast.Compare(ast.ColumnName("age"), ">", ast.Literal("integer", 3)),
             ast.Or(
                 (
-                    ast.InList(ast.Column("name"), ast.Literal("list", (ast.Literal("string", "a"),))),
-                    ast.IsNull(ast.Column("nick")),
+                    ast.InList(ast.ColumnName("name"), ast.Literal("list", (ast.Literal("string", "a"),))),
+                    ast.IsNull(ast.ColumnName("nick")),
                 )
             ),
-            ast.Not(ast.Compare(ast.Column("city"), "starts_with", ast.Literal("string", "x"))),
+            ast.Not(ast.Compare(ast.ColumnName("city"), "starts_with", ast.Literal("string", "x"))),
         )
     )
     assert where("x not in $l or x is not null") == ast.Or(
         (
-            ast.InList(ast.Column("x"), ast.Variable("l"), negated=True),
-            ast.IsNull(ast.Column("x"), negated=True),
+            ast.InList(ast.ColumnName("x"), ast.Variable("l"), negated=True),
+            ast.IsNull(ast.ColumnName("x"), negated=True),
         )
     )
 
 
 def test_a_column_called_not_can_be_compared() -> None:
-    column = ast.Compare(ast.Column("not"), "=", ONE)
+    column = ast.Compare(ast.ColumnName("not"), "=", ONE)
     assert where("not = 1") == column
     assert where("not not = 1 and not in is null") == ast.And(
-        (ast.Not(column), ast.Not(ast.IsNull(ast.Column("in"))))
+        (ast.Not(column), ast.Not(ast.IsNull(ast.ColumnName("in"))))
     )
 
 
@@ -442,7 +445,7 @@ def test_spans_cover_what_they_name() -> None:
     found = query(text)
     assert piece(found.span) == "find"
     assert piece(found.params[0].span) == "$p: [String]?"
-    assert isinstance(found.body, ast.Read)
+    assert isinstance(found.body, ast.ReadBody)
     binding, traversal, negation, test = found.body.clauses
     assert isinstance(binding, ast.Binding)
     assert piece(binding.span) == "$a : Person { name : $p , }"
@@ -461,7 +464,7 @@ def test_spans_cover_what_they_name() -> None:
     assert isinstance(negation.clauses[0], ast.Filter)
     compare = negation.clauses[0].predicate
     assert isinstance(compare, ast.Compare)
-    assert isinstance(compare.left, ast.Property)
+    assert isinstance(compare.left, ast.PropertyAccess)
     assert piece(compare.span) == "$a . age >= -1"
     assert piece(compare.left.span) == "$a . age"
     assert piece(compare.left.name_span) == "age"
@@ -477,7 +480,7 @@ def test_spans_cover_what_they_name() -> None:
 def test_spans_of_mutations_cover_what_they_name() -> None:
     text = "query q() { insert Person { x : 1 , y: null } update Firm set { x: 1 } where not x = $p }"
     body = query(text).body
-    assert isinstance(body, ast.Mutation)
+    assert isinstance(body, ast.MutationBody)
     assert text[body.span.start : body.span.end] == text[12:-2]
     insert, update = body.statements
     assert isinstance(insert, ast.Insert)

@@ -6,8 +6,8 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from omnigraph.lang.gq.compile import compile_schema, load_schema
 from omnigraph.lang.pg.schema_ast import EdgeDecl, Name, NodeDecl, SchemaFile
+from omnigraph.lang.pg.schema_compiler import compile_schema, load_schema
 from omnigraph.lang.pg.schema_source import literal_text, render_schema
 from omnigraph.lang.schema import Cardinality, Check, Embed, Index, Key, Range, Schema, Unique
 from omnigraph.lang.source import LanguageError, Source

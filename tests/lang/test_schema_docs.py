@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.pg.schema_properties import PHYSICAL_COLUMNS, SYSTEM_COLUMNS
 from omnigraph.lang.source import LanguageError
 from omnigraph.lang.types import BASE_TYPES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.lang.pg.schema_ast import (
-    Annotation,
+    AnnotationDecl,
     BodyConstraint,
     Bounds,
     CardDecl,
@@ -64,7 +64,7 @@ def test_a_property_may_be_called(name: str) -> None:
     assert isinstance(interface, InterfaceDecl)
     assert isinstance(found, NodeDecl)
     assert interface.properties == (PropertyDecl(name, STRING),)
-    assert found.members == (PropertyDecl(name, STRING, (Annotation("key"),)),)
+    assert found.members == (PropertyDecl(name, STRING, (AnnotationDecl("key"),)),)
 
 
 @pytest.mark.parametrize("before", ["@x", "@key", "@x(1)", "@x(y)", "@unique(y)", "? ", "@x @range(y, ..1)"])
@@ -81,7 +81,9 @@ def test_a_keyword_may_be_an_argument(name: str) -> None:
     assert found.members == (
         BodyConstraint("unique", (Name(name),)),
         PropertyDecl(
-            "x", STRING, (Annotation("embed", Name(name)), Annotation("note", Name("x"), ((name, 1),)))
+            "x",
+            STRING,
+            (AnnotationDecl("embed", Name(name)), AnnotationDecl("note", Name("x"), ((name, 1),))),
         ),
     )
 
@@ -128,15 +130,15 @@ def test_a_constraint_is_one_however_its_parts_are_separated(between: str) -> No
 def test_a_constraint_name_without_a_parenthesis_annotates_the_property_before_it() -> None:
     found = node("node A { x: String @unique @index y: I32 @key }")
     assert found.members == (
-        PropertyDecl("x", STRING, (Annotation("unique"), Annotation("index"))),
-        PropertyDecl("y", PropType(Scalar.I32), (Annotation("key"),)),
+        PropertyDecl("x", STRING, (AnnotationDecl("unique"), AnnotationDecl("index"))),
+        PropertyDecl("y", PropType(Scalar.I32), (AnnotationDecl("key"),)),
     )
 
 
 def test_a_longer_name_is_no_constraint() -> None:
     found = node('node A { x: String @keyed("a") @check_me(x) }')
     assert found.members == (
-        PropertyDecl("x", STRING, (Annotation("keyed", "a"), Annotation("check_me", Name("x")))),
+        PropertyDecl("x", STRING, (AnnotationDecl("keyed", "a"), AnnotationDecl("check_me", Name("x")))),
     )
 
 
@@ -170,7 +172,7 @@ def test_bounds_are_read(text: str, bounds: Bounds) -> None:
 def test_an_annotation_takes_any_literal_or_a_name(text: str, value: str | float | Name) -> None:
     (found,) = node(f"node A @note({text}, k={'1' if isinstance(value, Name) else text}) {{}}").annotations
     expected = 1 if isinstance(value, Name) else value
-    assert found == Annotation("note", value, (("k", expected),))
+    assert found == AnnotationDecl("note", value, (("k", expected),))
     assert type(found.value) is type(value)
 
 
@@ -181,7 +183,7 @@ def test_an_edge_header_has_cardinality_then_annotations() -> None:
         Name("A"),
         Name("B"),
         CardDecl(1, 2),
-        (Annotation("description", "x"),),
+        (AnnotationDecl("description", "x"),),
         (
             PropertyDecl("since", PropType(Scalar.DATE, nullable=True)),
             BodyConstraint("unique", (Name("src"), Name("dst"))),
@@ -200,7 +202,9 @@ def test_card_is_an_ordinary_annotation_elsewhere(place: str) -> None:
 
 
 def test_a_node_lists_its_interfaces() -> None:
-    assert node("node A @x implements B, C {}") == NodeDecl("A", (Annotation("x"),), (Name("B"), Name("C")))
+    assert node("node A @x implements B, C {}") == NodeDecl(
+        "A", (AnnotationDecl("x"),), (Name("B"), Name("C"))
+    )
 
 
 def test_a_byte_order_mark_at_the_start_is_passed_over() -> None:

@@ -8,10 +8,10 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.lang.gq.compile import load_schema
 from omnigraph.lang.parsing import scan_comments
 from omnigraph.lang.pg.format_schema import format_schema
 from omnigraph.lang.pg.schema_ast import SchemaFile
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.pg.schema_parser import parse_schema
 from omnigraph.lang.pg.schema_printer import print_schema
 from omnigraph.lang.pg.schema_source import render_schema

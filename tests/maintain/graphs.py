@@ -16,7 +16,7 @@ from omnigraph.graph.publish import Receipt, publish
 from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.store.manifest.records import CommitRecord
 
 TEXT = """

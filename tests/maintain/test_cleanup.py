@@ -14,14 +14,14 @@ import pytest
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.migration.evolve import evolve
-from omnigraph.catalog.migration.migrate import plan as plan_migration
+from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, RecoveryRequired
 from omnigraph.graph.intents import Intent, Owner, process_start, this_machine
 from omnigraph.graph.publish import now_micros, publish
 from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass, Plan
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.maintain.cleanup import CleanupReport, TypeCleanup, cleanup
 from tests.maintain.graphs import (
     CITY,

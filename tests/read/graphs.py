@@ -13,7 +13,7 @@ import pyarrow as pa
 from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.catalog.migration.evolve import evolve
-from omnigraph.catalog.migration.migrate import plan as plan_migration
+from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.engine.csr import Adjacency
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.engine.memory.table_columns import Frame
@@ -22,7 +22,7 @@ from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.read.topology import Topology
 from tests.support.places import fresh_memory
 

@@ -10,8 +10,8 @@ import pytest
 
 from omnigraph.lang import ir
 from omnigraph.lang.gq.check import check_query
-from omnigraph.lang.gq.compile import load_schema
 from omnigraph.lang.gq.query_parser import parse_queries
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.source import Source
 from omnigraph.read.plan import Check, Maybe, Plan, PlannedStep, Scan, Walk, Without, plan_read
 

@@ -17,11 +17,11 @@ from omnigraph import errors
 from omnigraph.api.commits import Branch, Commit, Index, Optimized, Receipt, Repair
 from omnigraph.api.merges import Merged
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.migration import migrate
+from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.changes.change_pages import ChangePage
 from omnigraph.changes.change_records import EntityChange
 from omnigraph.changes.feed import FeedPage
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.protocol.codec import (
     ARROW,
     EXACT,
@@ -134,7 +134,7 @@ def test_a_schema_change_tells_the_schema_that_it_began_from(both: Both) -> None
     found = both.ask("POST", "/schema/apply", json={"schema_source": text})
     assert decode(Commit, found["commit"]) == both.graph.commits()[0]
     assert Catalog.from_json(found["before"]) == before
-    steps = migrate.plan(Catalog.from_json(found["before"]), load_schema(text, "x")).steps
+    steps = plan_migration(Catalog.from_json(found["before"]), load_schema(text, "x")).steps
     assert [step.to_json()["kind"] for step in steps] == ["add_type"]
     again = both.ask("POST", "/schema/apply", json={"schema_source": text})
     assert (again["applied"], again["commit"]) == (False, None)

@@ -71,7 +71,7 @@ list_literals = st.builds(
 literals = opaque(scalar_literals | list_literals)
 null = st.just(ast.Literal("null", None))
 variables = st.builds(ast.Variable, names)
-properties = st.builds(ast.Property, names, names)
+properties = st.builds(ast.PropertyAccess, names, names)
 values = st.one_of(literals, variables, st.just(ast.Now()))
 
 
@@ -133,10 +133,10 @@ comparisons: SearchStrategy[ast.Predicate] = st.one_of(
     text_calls,
 )
 
-columns = st.builds(ast.Column, names.filter(lambda name: name != "not"))
+columns = st.builds(ast.ColumnName, names.filter(lambda name: name != "not"))
 column_tests: SearchStrategy[ast.Predicate] = st.one_of(
     st.builds(ast.Compare, columns, symbols | word_operators, values),
-    st.builds(ast.Compare, st.just(ast.Column("not")), symbols, values),
+    st.builds(ast.Compare, st.just(ast.ColumnName("not")), symbols, values),
     st.builds(ast.InList, columns, list_literals | variables, st.booleans()),
     st.builds(ast.IsNull, columns, st.booleans()),
 )
@@ -198,7 +198,7 @@ orderings = st.one_of(
     st.builds(ast.Ordering, st.builds(ast.Nearest, properties, simple_exprs), st.none()),
 )
 reads = st.builds(
-    ast.Read,
+    ast.ReadBody,
     clauses=tuples(clauses, 1, 4),
     projections=tuples(st.builds(ast.Projection, exprs, none_or(names)), 1, 4),
     distinct=st.booleans(),
@@ -213,7 +213,7 @@ statements = st.one_of(
     st.builds(ast.Update, type_names, assigns, wheres),
     st.builds(ast.Delete, type_names, wheres),
 )
-mutations = st.builds(ast.Mutation, tuples(statements, 1, 3))
+mutations = st.builds(ast.MutationBody, tuples(statements, 1, 3))
 queries = st.builds(
     ast.Query,
     name=names,

@@ -9,7 +9,7 @@ from hypothesis.strategies import SearchStrategy
 
 from omnigraph.lang.parsing import MAX_INTEGER, MIN_INTEGER
 from omnigraph.lang.pg.schema_ast import (
-    Annotation,
+    AnnotationDecl,
     BodyConstraint,
     Bounds,
     CardDecl,
@@ -58,9 +58,9 @@ enums = tuples(enum_values, 1, 4).map(lambda values: PropType(Scalar.STRING, enu
 types = st.one_of(scalars, lists, vectors, enums).flatmap(lambda kind: st.sampled_from([kind, kind.optional]))
 
 kwargs = tuples(st.tuples(names, literals), 0, 2)
-plain_annotations = st.builds(Annotation, names)
+plain_annotations = st.builds(AnnotationDecl, names)
 full_annotations = st.builds(
-    Annotation, names.filter(lambda name: name not in CONSTRAINTS), literals | references, kwargs
+    AnnotationDecl, names.filter(lambda name: name not in CONSTRAINTS), literals | references, kwargs
 )
 any_annotation = plain_annotations | full_annotations
 # On an edge header `@card` is the cardinality.

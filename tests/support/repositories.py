@@ -13,14 +13,14 @@ import pyarrow as pa
 from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.catalog.migration.evolve import evolve
-from omnigraph.catalog.migration.migrate import plan as plan_migration
+from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.graph.intents import Intent, Owner, this_machine
 from omnigraph.graph.publish import Receipt, now_micros, publish
 from omnigraph.graph.repository import Mode, Repository, WriteRequest
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass, Plan
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import CommitRecord
 

@@ -29,7 +29,7 @@ from omnigraph.graph.repository import Repository, WriteRequest
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.store.manifest import manifest
 from omnigraph.store.manifest.records import GENESIS_SEQUENCE, CommitRecord, RecoveryRecord
 from tests.support import merge_writes

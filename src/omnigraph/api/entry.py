@@ -45,7 +45,7 @@ def init(
     from omnigraph.api.files import read_schema
     from omnigraph.catalog.catalog import accept
     from omnigraph.graph.repository import Repository
-    from omnigraph.lang.gq.compile import load_schema
+    from omnigraph.lang.pg.schema_compiler import load_schema
     from omnigraph.read.reader import Reader
 
     text, name = read_schema(schema)

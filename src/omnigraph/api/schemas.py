@@ -13,7 +13,7 @@ from omnigraph.errors import OmnigraphError
 if TYPE_CHECKING:
     from omnigraph.api.access import Guard
     from omnigraph.catalog.catalog import Catalog
-    from omnigraph.catalog.migration.steps import Plan
+    from omnigraph.catalog.migration.steps import MigrationPlan
     from omnigraph.graph.repository import Repository
     from omnigraph.schema.apply_schema import SchemaChange
 
@@ -27,7 +27,7 @@ class SchemaApplied:
 
     applied: bool
     commit: Commit | None
-    plan: Plan
+    plan: MigrationPlan
     graph_manifest_version: int
     before: Catalog | None = field(default=None, repr=False, compare=False)
 
@@ -62,7 +62,7 @@ class SchemaView:
         allow_data_loss: bool = False,
         branch: str = "main",
         backfill: Mapping[str, Any] | None = None,
-    ) -> Plan:
+    ) -> MigrationPlan:
         """The steps from a branch's schema to another, refused ones included; nothing is changed.
 
         `backfill` is that of `apply`; only which properties it names is looked at.
@@ -144,7 +144,7 @@ class SchemaView:
 def read_change(text: str | Path, allow_data_loss: bool, backfill: Mapping[str, Any] | None) -> SchemaChange:
     """The change that is asked for: a schema from a text, or from the file that it names."""
     from omnigraph.api.files import read_schema
-    from omnigraph.lang.gq.compile import load_schema
+    from omnigraph.lang.pg.schema_compiler import load_schema
     from omnigraph.schema.apply_schema import SchemaChange
 
     source, name = read_schema(text)

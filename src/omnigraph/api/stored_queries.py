@@ -13,7 +13,7 @@ from omnigraph.lang import ir
 from omnigraph.lang.gq.check import check_query
 from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.source import LanguageError, Source
-from omnigraph.lang.types import MAPPINGS, Scalar
+from omnigraph.lang.types import TYPE_NAMES, Scalar
 from omnigraph.store.location import Location
 from omnigraph.store.objects.objects import ObjectStore
 
@@ -169,7 +169,7 @@ def _describe_param(param: ir.Param) -> dict[str, Any]:
     kind = param.type
     found: dict[str, Any] = {"name": param.name, "kind": kind.kind}
     if kind.is_list:
-        found["item_kind"] = MAPPINGS[kind.scalar].kind
+        found["item_kind"] = TYPE_NAMES[kind.scalar].kind
     if kind.scalar is Scalar.VECTOR:
         found["vector_dim"] = kind.dim
     return {**found, "nullable": kind.nullable}

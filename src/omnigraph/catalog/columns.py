@@ -1,4 +1,4 @@
-"""What a property is as an Arrow field, a Spark column and a JSON value, all from the one table `MAPPINGS`.
+"""What a property is as an Arrow field, a Spark column and a JSON value, all from the one table `TYPE_NAMES`.
 
 Two types need more than their entry there. A vector is a fixed-size list of its entry. A Blob holds either
 bytes or the URI of bytes that stay elsewhere, so it is a struct of both, ``struct<data, uri>``, exactly one
@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Column, Table
-from omnigraph.lang.types import INT_RANGES, MAPPINGS, PropType, Scalar
+from omnigraph.lang.types import INT_RANGES, TYPE_NAMES, PropType, Scalar
 
 BLOB_DATA = "data"
 BLOB_URI = "uri"
@@ -44,7 +44,7 @@ def arrow_type(prop_type: PropType) -> pa.DataType:
 
 
 def _arrow_scalar(scalar: Scalar) -> pa.DataType:
-    name = MAPPINGS[scalar].arrow
+    name = TYPE_NAMES[scalar].arrow
     factory = getattr(pa, name, None)
     return pa.type_for_alias(name) if factory is None else factory()
 
@@ -74,9 +74,9 @@ def spark_type(prop_type: PropType) -> str:
     >>> spark_type(PropType(Scalar.U32, is_list=True)), spark_type(PropType(Scalar.BLOB))
     ('ARRAY<BIGINT>', 'STRUCT<data: BINARY, uri: STRING>')
     """
-    found = MAPPINGS[prop_type.scalar].spark
+    found = TYPE_NAMES[prop_type.scalar].spark
     if prop_type.scalar is Scalar.BLOB:
-        found = f"STRUCT<{BLOB_DATA}: {found}, {BLOB_URI}: {MAPPINGS[Scalar.STRING].spark}>"
+        found = f"STRUCT<{BLOB_DATA}: {found}, {BLOB_URI}: {TYPE_NAMES[Scalar.STRING].spark}>"
     return f"ARRAY<{found}>" if prop_type.is_list or prop_type.scalar is Scalar.VECTOR else found
 
 
@@ -112,7 +112,7 @@ def _json_array(prop_type: PropType) -> dict[str, Any] | None:
 
 
 def _json_scalar(prop_type: PropType) -> dict[str, Any]:
-    found: dict[str, Any] = {"type": MAPPINGS[prop_type.scalar].json}
+    found: dict[str, Any] = {"type": TYPE_NAMES[prop_type.scalar].json}
     if prop_type.enum_values is not None:
         found["enum"] = list(prop_type.enum_values)
     if prop_type.scalar in INT_RANGES:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from omnigraph.catalog.migration.renames import AnyType, all_types
 from omnigraph.catalog.notation import constraint_name
 from omnigraph.catalog.shape import annotation_keys, canonical_type, constraint_keys
-from omnigraph.lang.pg.schema_ast import Annotation as AnnotationDecl
 from omnigraph.lang.pg.schema_ast import (
+    AnnotationDecl,
     BodyConstraint,
     Bounds,
     CardDecl,
@@ -31,7 +31,7 @@ def schema_text(schema: Schema) -> str:
     description an inherited property has. Inherited properties are left to the interfaces, and rename hints,
     which are no part of a schema, are left out.
 
-    >>> from omnigraph.lang.gq.compile import load_schema
+    >>> from omnigraph.lang.pg.schema_compiler import load_schema
     >>> print(schema_text(load_schema("edge E: A -> A  node A { b: I32? @index a: enum(y, x) }")), end="")
     node A {
       a: enum(x, y)

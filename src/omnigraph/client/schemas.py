@@ -14,7 +14,7 @@ from omnigraph.protocol.codec import decode, plain
 from omnigraph.schema.expression import Expression
 
 if TYPE_CHECKING:
-    from omnigraph.catalog.migration.steps import Plan
+    from omnigraph.catalog.migration.steps import MigrationPlan
     from omnigraph.client.server_decisions import Acting
     from omnigraph.client.transport import Transport
 
@@ -42,7 +42,7 @@ class RemoteSchemaView(SchemaView):
         allow_data_loss: bool = False,
         branch: str = "main",
         backfill: Mapping[str, Any] | None = None,
-    ) -> Plan:
+    ) -> MigrationPlan:
         """The steps from a branch's schema to another; see `SchemaView.plan`."""
         from omnigraph.catalog.catalog import Catalog
 

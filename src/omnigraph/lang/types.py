@@ -26,7 +26,7 @@ class Scalar(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class TypeMapping:
+class TypeNames:
     """What a scalar is outside the languages.
 
     `arrow` is a pyarrow type name, `spark` a DDL type, `json` the JSON type accepted, `kind` the value kind of a
@@ -39,19 +39,19 @@ class TypeMapping:
     kind: str
 
 
-MAPPINGS: dict[Scalar, TypeMapping] = {
-    Scalar.STRING: TypeMapping("string", "STRING", "string", "string"),
-    Scalar.BLOB: TypeMapping("large_binary", "BINARY", "string", "blob"),
-    Scalar.BOOL: TypeMapping("bool_", "BOOLEAN", "boolean", "bool"),
-    Scalar.I32: TypeMapping("int32", "INT", "integer", "int"),
-    Scalar.I64: TypeMapping("int64", "BIGINT", "integer", "bigint"),
-    Scalar.U32: TypeMapping("uint32", "BIGINT", "integer", "int"),
-    Scalar.U64: TypeMapping("uint64", "DECIMAL(20,0)", "integer", "bigint"),
-    Scalar.F32: TypeMapping("float32", "FLOAT", "number", "float"),
-    Scalar.F64: TypeMapping("float64", "DOUBLE", "number", "float"),
-    Scalar.DATETIME: TypeMapping("timestamp[ms]", "TIMESTAMP_NTZ", "string", "datetime"),
-    Scalar.DATE: TypeMapping("date32", "DATE", "string", "date"),
-    Scalar.VECTOR: TypeMapping("float32", "FLOAT", "array", "vector"),
+TYPE_NAMES: dict[Scalar, TypeNames] = {
+    Scalar.STRING: TypeNames("string", "STRING", "string", "string"),
+    Scalar.BLOB: TypeNames("large_binary", "BINARY", "string", "blob"),
+    Scalar.BOOL: TypeNames("bool_", "BOOLEAN", "boolean", "bool"),
+    Scalar.I32: TypeNames("int32", "INT", "integer", "int"),
+    Scalar.I64: TypeNames("int64", "BIGINT", "integer", "bigint"),
+    Scalar.U32: TypeNames("uint32", "BIGINT", "integer", "int"),
+    Scalar.U64: TypeNames("uint64", "DECIMAL(20,0)", "integer", "bigint"),
+    Scalar.F32: TypeNames("float32", "FLOAT", "number", "float"),
+    Scalar.F64: TypeNames("float64", "DOUBLE", "number", "float"),
+    Scalar.DATETIME: TypeNames("timestamp[ms]", "TIMESTAMP_NTZ", "string", "datetime"),
+    Scalar.DATE: TypeNames("date32", "DATE", "string", "date"),
+    Scalar.VECTOR: TypeNames("float32", "FLOAT", "array", "vector"),
 }
 
 INT_RANGES: dict[Scalar, tuple[int, int]] = {
@@ -91,7 +91,7 @@ class PropType:
     @property
     def kind(self) -> str:
         """The value kind in operation descriptors."""
-        return "list" if self.is_list else MAPPINGS[self.scalar].kind
+        return "list" if self.is_list else TYPE_NAMES[self.scalar].kind
 
     @property
     def core(self) -> PropType:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.catalog.type_names import find_table
+from omnigraph.catalog.table_lookup import find_table
 from omnigraph.errors import Conflict, NotFound, OmnigraphError
 from omnigraph.graph.intents import Intent, Intents, hold_intent
 from omnigraph.graph.publish import Receipt

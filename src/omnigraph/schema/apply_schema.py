@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.catalog.columns import arrow_schema
-from omnigraph.catalog.migration import migrate
 from omnigraph.catalog.migration.evolve import evolve
-from omnigraph.catalog.migration.steps import Plan
+from omnigraph.catalog.migration.planner import plan_migration
+from omnigraph.catalog.migration.steps import MigrationPlan
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass
 from omnigraph.lang.schema import Schema
@@ -38,19 +38,19 @@ class SchemaChange:
     allow_data_loss: bool = False
     backfill: Mapping[str, Any] = field(default_factory=dict)
 
-    def plan(self, accepted: Catalog) -> Plan:
+    def plan(self, accepted: Catalog) -> MigrationPlan:
         """The steps from an accepted schema.
 
         Without any the backfills say nothing: a change that is applied again is no change.
         """
-        found = migrate.plan(accepted, self.desired, allow_data_loss=self.allow_data_loss)
+        found = plan_migration(accepted, self.desired, allow_data_loss=self.allow_data_loss)
         if not found.steps or not self.backfill:
             return found
-        return migrate.plan(
+        return plan_migration(
             accepted, self.desired, allow_data_loss=self.allow_data_loss, backfills=self.backfill
         )
 
-    def evolve(self, accepted: Catalog, plan: Plan, reserve: Callable[[int, int], int]) -> Catalog:
+    def evolve(self, accepted: Catalog, plan: MigrationPlan, reserve: Callable[[int, int], int]) -> Catalog:
         """The accepted schema after a plan, new things in it under numbers that no branch has used."""
         after = evolve(accepted, self.desired, self.source, plan, backfills=self.backfill)
         count = after.next_id - accepted.next_id
@@ -67,7 +67,7 @@ class SchemaOutcome:
     `before` is the schema that it began from, `sequence` that of the commit it began on.
     """
 
-    plan: Plan = field(default_factory=Plan)
+    plan: MigrationPlan = field(default_factory=MigrationPlan)
     before: Catalog | None = None
     sequence: int = 0
     purged: frozenset[str] = frozenset()

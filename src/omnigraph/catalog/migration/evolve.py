@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.codes import ADD_REQUIRED
 from omnigraph.catalog.identity import FIRST_ID, next_identities
-from omnigraph.catalog.migration.migrate import plan as make_plan
+from omnigraph.catalog.migration.migration_codes import ADD_REQUIRED
+from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.catalog.migration.renames import match_schemas
-from omnigraph.catalog.migration.steps import Plan, UnsupportedChange
+from omnigraph.catalog.migration.steps import MigrationPlan, UnsupportedChange
 from omnigraph.errors import Conflict, InvalidInput
 from omnigraph.lang.schema import Schema
 
@@ -18,7 +18,7 @@ def evolve(
     catalog: Catalog,
     desired: Schema,
     source: str,
-    plan: Plan,
+    plan: MigrationPlan,
     *,
     counter: int = FIRST_ID,
     backfills: Iterable[str] = (),
@@ -33,7 +33,9 @@ def evolve(
     schemas than these two, or with other backfills, is a `Conflict`: the accepted schema moved in between.
     """
     named = frozenset(backfills)
-    modes = (make_plan(catalog, desired, allow_data_loss=hard, backfills=named) for hard in (False, True))
+    modes = (
+        plan_migration(catalog, desired, allow_data_loss=hard, backfills=named) for hard in (False, True)
+    )
     if plan not in modes:
         raise Conflict("the migration plan was made for another accepted schema; plan again")
     if plan.refusal is not None:
@@ -45,7 +47,7 @@ def evolve(
     return Catalog(source, desired, identities)
 
 
-def _way_out(plan: Plan) -> str | None:
+def _way_out(plan: MigrationPlan) -> str | None:
     """What to do about the refusal that is reported."""
     refused = next(step for step in plan.steps if isinstance(step, UnsupportedChange))
     if refused.code != ADD_REQUIRED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from omnigraph.catalog.codes import CODES
+from omnigraph.catalog.migration.migration_codes import CODES
 from omnigraph.catalog.migration.steps import (
     AddConstraint,
     AddProperty,
@@ -12,10 +12,10 @@ from omnigraph.catalog.migration.steps import (
     DropProperty,
     DropType,
     ExtendEnum,
-    Plan,
+    MigrationPlan,
+    MigrationStep,
     RenameProperty,
     RenameType,
-    Step,
     UnsupportedChange,
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
@@ -24,12 +24,12 @@ from omnigraph.catalog.notation import annotation_text, constraint_text, plan_ty
 from omnigraph.lang.schema import Annotation, TypeKind
 
 
-def render_plan(plan: Plan) -> str:
+def render_plan(plan: MigrationPlan) -> str:
     """One line a step, each after ``- ``; no steps are said in words."""
     return "\n".join(f"- {step_text(step)}" for step in plan.steps) or "no schema changes"
 
 
-def step_text(step: Step) -> str:
+def step_text(step: MigrationStep) -> str:
     """A step in one line.
 
     >>> step_text(AddType("node", "Person"))

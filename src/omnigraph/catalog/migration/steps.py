@@ -203,7 +203,7 @@ class UnsupportedChange:
         return found if self.code is None else {**found, "code": self.code}
 
 
-Step: TypeAlias = (
+MigrationStep: TypeAlias = (
     AddType
     | RenameType
     | AddProperty
@@ -219,10 +219,10 @@ Step: TypeAlias = (
 
 
 @dataclass(frozen=True)
-class Plan:
+class MigrationPlan:
     """The steps from an accepted schema to a desired one, in the order they are shown and applied."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[MigrationStep, ...] = ()
 
     @cached_property
     def supported(self) -> bool:

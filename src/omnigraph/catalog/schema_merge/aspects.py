@@ -12,6 +12,7 @@ from functools import partial
 
 from omnigraph.catalog.notation import annotation_text, constraint_text
 from omnigraph.catalog.schema_merge.schema_conflicts import Decisions
+from omnigraph.catalog.schema_merge.three_way import ThreeWay
 from omnigraph.catalog.shape import (
     RENAME_HINT,
     annotation_keys,
@@ -19,12 +20,11 @@ from omnigraph.catalog.shape import (
     canonical_type,
     constraint_keys,
 )
-from omnigraph.catalog.triples import Triple
 from omnigraph.lang.schema import Annotation, Check, Constraint, Key, Range
 from omnigraph.lang.types import PropType
 
 
-def merge_type(decisions: Decisions, entity: str, types: Triple[PropType]) -> PropType:
+def merge_type(decisions: Decisions, entity: str, types: ThreeWay[PropType]) -> PropType:
     """The merged type of a property; values that both sides added to an enum are all allowed."""
     found = types.map(canonical_type)
     base, ours, theirs = found.base, found.require("ours"), found.require("theirs")
@@ -71,8 +71,8 @@ def annotation_state(annotations: Iterable[Annotation], names: Mapping[str, str]
 def merge_annotations(
     decisions: Decisions,
     entity: str,
-    annotations: Triple[tuple[Annotation, ...]],
-    columns: Triple[Mapping[str, str]],
+    annotations: ThreeWay[tuple[Annotation, ...]],
+    columns: ThreeWay[Mapping[str, str]],
 ) -> tuple[Annotation, ...]:
     """The merged annotations, embeddings with keys; each name is merged by itself."""
     if annotations.base is None:
@@ -92,8 +92,8 @@ def _named(name: str, annotations: tuple[Annotation, ...]) -> tuple[Annotation, 
 def _settle_annotations(
     decisions: Decisions,
     entity: str,
-    annotations: Triple[tuple[Annotation, ...]],
-    columns: Triple[Mapping[str, str]],
+    annotations: ThreeWay[tuple[Annotation, ...]],
+    columns: ThreeWay[Mapping[str, str]],
     *,
     fresh: bool,
 ) -> tuple[Annotation, ...]:
@@ -101,15 +101,15 @@ def _settle_annotations(
     for part, names in zip(annotations.parts, columns.parts, strict=True):
         states.append(None if part is None else annotation_state(part, names or {}))
         texts.append(" ".join(map(annotation_text, follow_annotations(part or (), {}))) or None)
-    side = decisions.settle(entity, "annotations", Triple(*states), Triple(*texts), fresh=fresh)
+    side = decisions.settle(entity, "annotations", ThreeWay(*states), ThreeWay(*texts), fresh=fresh)
     return follow_annotations(annotations.require(side), columns.of(side) or {})
 
 
 def merge_constraints(
     decisions: Decisions,
     entity: str,
-    constraints: Triple[tuple[Constraint, ...]],
-    columns: Triple[Mapping[str, str]],
+    constraints: ThreeWay[tuple[Constraint, ...]],
+    columns: ThreeWay[Mapping[str, str]],
 ) -> tuple[Constraint, ...]:
     """The merged body constraints, columns as keys.
 
@@ -130,9 +130,9 @@ def merge_constraints(
             " ".join(_constraint_text(item, names or {}) for item in part.values()) or None
             for part, names in zip(held, columns.parts, strict=True)
         ]
-        states = Triple(*(tuple(part) for part in held))
-        side = decisions.settle(entity, "constraints", states, Triple(*texts), fresh=fresh)
-        found.extend(Triple(*held).require(side).values())
+        states = ThreeWay(*(tuple(part) for part in held))
+        side = decisions.settle(entity, "constraints", states, ThreeWay(*texts), fresh=fresh)
+        found.extend(ThreeWay(*held).require(side).values())
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from omnigraph.catalog.migration.renames import PropertyName, TypeName, all_types
 from omnigraph.catalog.schema_merge.members import Presence
 from omnigraph.catalog.schema_merge.merged_types import DraftType
-from omnigraph.catalog.triples import Matched, PropertyTriple, Side, TypeTriple
+from omnigraph.catalog.schema_merge.three_way import MatchedCatalogs, MatchedProperty, MatchedType, Side
 from omnigraph.lang.schema import EdgeType, InterfaceType, NodeType, Schema
 
 
@@ -17,11 +17,11 @@ class Placed:
     """What each type and property of a schema goes back to; a property that is missing here is new."""
 
     schema: Schema
-    types: Mapping[TypeName, tuple[TypeTriple, Presence]]
-    properties: Mapping[PropertyName, PropertyTriple]
+    types: Mapping[TypeName, tuple[MatchedType, Presence]]
+    properties: Mapping[PropertyName, MatchedProperty]
 
 
-def build_schema(matched: Matched, drafts: Mapping[str, DraftType]) -> Schema:
+def build_schema(matched: MatchedCatalogs, drafts: Mapping[str, DraftType]) -> Schema:
     """The drafts with names for keys. Nodes lack what they inherit: compiling the text gives them that."""
     interfaces: list[InterfaceType] = []
     nodes: list[NodeType] = []
@@ -49,7 +49,9 @@ def build_schema(matched: Matched, drafts: Mapping[str, DraftType]) -> Schema:
     return Schema(tuple(interfaces), tuple(nodes), tuple(edges))
 
 
-def _inherited_names(matched: Matched, drafts: Mapping[str, DraftType], draft: DraftType) -> dict[str, str]:
+def _inherited_names(
+    matched: MatchedCatalogs, drafts: Mapping[str, DraftType], draft: DraftType
+) -> dict[str, str]:
     """What the properties that a draft does not declare are called, by key: what their interface says."""
     found: dict[str, str] = {}
     for key, triple in draft.triple.properties.items():
@@ -67,11 +69,11 @@ def _inherited_names(matched: Matched, drafts: Mapping[str, DraftType], draft: D
     return found
 
 
-def place_types(matched: Matched, drafts: Mapping[str, DraftType], schema: Schema) -> Placed:
+def place_types(matched: MatchedCatalogs, drafts: Mapping[str, DraftType], schema: Schema) -> Placed:
     """Find what was merged into each type and property of the compiled schema."""
     by_name = {(draft.triple.kind, draft.name): draft for draft in drafts.values()}
-    types: dict[TypeName, tuple[TypeTriple, Presence]] = {}
-    properties: dict[PropertyName, PropertyTriple] = {}
+    types: dict[TypeName, tuple[MatchedType, Presence]] = {}
+    properties: dict[PropertyName, MatchedProperty] = {}
     for item in all_types(schema):
         draft = by_name[item.kind, item.name]
         triple = draft.triple
@@ -83,10 +85,10 @@ def place_types(matched: Matched, drafts: Mapping[str, DraftType], schema: Schem
     return Placed(schema, types, properties)
 
 
-def place_side(matched: Matched, schema: Schema, side: Side) -> Placed:
+def place_side(matched: MatchedCatalogs, schema: Schema, side: Side) -> Placed:
     """The same for a schema that is a side's own."""
     found = [(triple, part) for triple in matched.types.values() if (part := triple.types.of(side))]
-    types: dict[TypeName, tuple[TypeTriple, Presence]] = {
+    types: dict[TypeName, tuple[MatchedType, Presence]] = {
         (part.kind, part.name): (triple, side) for triple, part in found
     }
     properties = {

@@ -8,7 +8,7 @@ from omnigraph.catalog.identity import Identities, PropertyIdentity, TypeIdentit
 from omnigraph.catalog.migration.renames import all_types
 from omnigraph.catalog.schema_merge.declarations import Placed
 from omnigraph.catalog.schema_merge.members import Presence
-from omnigraph.catalog.triples import Triple
+from omnigraph.catalog.schema_merge.three_way import ThreeWay
 
 _Identity = TypeVar("_Identity", TypeIdentity, PropertyIdentity)
 
@@ -46,7 +46,7 @@ def merge_identities(placed: Placed, next_id: int, counter: int) -> Identities:
     )
 
 
-def _merged(identities: Triple[_Identity], presence: Presence) -> _Identity | None:
+def _merged(identities: ThreeWay[_Identity], presence: Presence) -> _Identity | None:
     """The identity that goes on. One that only the base has was dropped and does not come back."""
     if presence != "both":
         return identities.of(presence)

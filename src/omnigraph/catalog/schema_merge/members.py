@@ -15,6 +15,7 @@ from omnigraph.catalog.schema_merge.aspects import (
 )
 from omnigraph.catalog.schema_merge.names import settle_names
 from omnigraph.catalog.schema_merge.schema_conflicts import Decisions
+from omnigraph.catalog.schema_merge.three_way import PLACES, MatchedProperty, MatchedType, Side
 from omnigraph.catalog.schema_text import property_text
 from omnigraph.catalog.shape import (
     canonical_constraint,
@@ -22,7 +23,6 @@ from omnigraph.catalog.shape import (
     constrained_columns,
     constraint_keys,
 )
-from omnigraph.catalog.triples import PLACES, PropertyTriple, Side, TypeTriple
 from omnigraph.lang.schema import Annotation, Constraint, Property
 
 Presence: TypeAlias = Side | Literal["both"]
@@ -45,13 +45,13 @@ class Members:
         return tuple(properties), tuple(canonical_constraint(item, names) for item in self.constraints)
 
 
-def property_state(triple: PropertyTriple, prop: Property, columns: Mapping[str, str]) -> Hashable:
+def property_state(triple: MatchedProperty, prop: Property, columns: Mapping[str, str]) -> Hashable:
     """Everything that makes a change of the property a change."""
     notes = annotation_state(prop.annotations, columns)
     return triple.key, prop.name, canonical_type(prop.type), notes, prop.inherited
 
 
-def merge_members(decisions: Decisions, owner: TypeTriple, presence: Presence) -> Members:
+def merge_members(decisions: Decisions, owner: MatchedType, presence: Presence) -> Members:
     """Merge the bodies of a type that both sides have, or take that of one side.
 
     What a node inherits is not decided here: it follows from its interfaces.
@@ -68,7 +68,7 @@ def merge_members(decisions: Decisions, owner: TypeTriple, presence: Presence) -
     return _with_distinct_names(decisions, owner, Members(declared, constraints))
 
 
-def _members_of(owner: TypeTriple, side: Side) -> Members:
+def _members_of(owner: MatchedType, side: Side) -> Members:
     columns = owner.columns.of(side) or {}
     properties = {
         columns[prop.name]: _keyed(prop, columns)
@@ -83,7 +83,7 @@ def _keyed(prop: Property, columns: Mapping[str, str]) -> Property:
     return replace(prop, annotations=follow_annotations(prop.annotations, columns))
 
 
-def _is_inherited(triple: PropertyTriple) -> bool:
+def _is_inherited(triple: MatchedProperty) -> bool:
     """Whether the merged type leaves the property to an interface."""
     base, ours, theirs = (None if part is None else part.inherited for part in triple.properties.parts)
     if ours is None or theirs is None:
@@ -93,11 +93,11 @@ def _is_inherited(triple: PropertyTriple) -> bool:
     return ours if ours != base else theirs
 
 
-def _entity(owner: TypeTriple, triple: PropertyTriple) -> str:
+def _entity(owner: MatchedType, triple: MatchedProperty) -> str:
     return f"{owner.entity}.{triple.label}"
 
 
-def _merge_property(decisions: Decisions, owner: TypeTriple, triple: PropertyTriple) -> Property | None:
+def _merge_property(decisions: Decisions, owner: MatchedType, triple: MatchedProperty) -> Property | None:
     found, columns = triple.properties, owner.columns
     entity = _entity(owner, triple)
     if found.ours is None or found.theirs is None:
@@ -111,7 +111,7 @@ def _merge_property(decisions: Decisions, owner: TypeTriple, triple: PropertyTri
     )
 
 
-def _one_sided(decisions: Decisions, owner: TypeTriple, triple: PropertyTriple) -> Property | None:
+def _one_sided(decisions: Decisions, owner: MatchedType, triple: MatchedProperty) -> Property | None:
     """A property that one side has: it was added there, or dropped on the other side, or on both."""
     found = triple.properties
     side: Side = "ours" if found.theirs is None else "theirs"
@@ -132,7 +132,7 @@ def _one_sided(decisions: Decisions, owner: TypeTriple, triple: PropertyTriple) 
     return _keyed(prop, owner.columns.of(side) or {})
 
 
-def _is_changed(owner: TypeTriple, triple: PropertyTriple, side: Side) -> bool:
+def _is_changed(owner: MatchedType, triple: MatchedProperty, side: Side) -> bool:
     before, after = (
         None if prop is None else property_state(triple, prop, owner.columns.parts[place] or {})
         for place, prop in ((0, triple.properties.base), (PLACES[side], triple.properties.of(side)))
@@ -140,7 +140,7 @@ def _is_changed(owner: TypeTriple, triple: PropertyTriple, side: Side) -> bool:
     return before != after
 
 
-def _uses(owner: TypeTriple, place: int) -> Iterator[tuple[str, str]]:
+def _uses(owner: MatchedType, place: int) -> Iterator[tuple[str, str]]:
     """Each reference to a property by a constraint or an embedding: the text of the user, and the key."""
     item, columns = owner.types.parts[place], owner.columns.parts[place] or {}
     if item is None:
@@ -152,7 +152,7 @@ def _uses(owner: TypeTriple, place: int) -> Iterator[tuple[str, str]]:
             yield columns[prop.name], columns.get(prop.embed.source, prop.embed.source)
 
 
-def _with_distinct_names(decisions: Decisions, owner: TypeTriple, members: Members) -> Members:
+def _with_distinct_names(decisions: Decisions, owner: MatchedType, members: Members) -> Members:
     """The members under names that differ, and without what refers to a property that is not there."""
     names = settle_names(
         decisions,

@@ -12,9 +12,15 @@ from omnigraph.catalog.schema_merge.declarations import Placed, build_schema, pl
 from omnigraph.catalog.schema_merge.identities import merge_identities
 from omnigraph.catalog.schema_merge.merged_types import merge_types
 from omnigraph.catalog.schema_merge.schema_conflicts import Decisions, SchemaConflict
+from omnigraph.catalog.schema_merge.three_way import (
+    MatchedCatalogs,
+    MatchedType,
+    Side,
+    ThreeWay,
+    match_catalogs,
+)
 from omnigraph.catalog.schema_text import schema_text
-from omnigraph.catalog.triples import Matched, Side, Triple, TypeTriple, match_catalogs
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.source import LanguageError
 
 __all__ = ["MergedCatalog", "MergedColumn", "MergedDrop", "MergedTable", "SchemaConflict", "merge_catalogs"]
@@ -81,7 +87,7 @@ def merge_catalogs(
     interface; it comes from `counter` or the highest counter of the three, whichever is more.
     """
     matched = match_catalogs(base, ours, theirs)
-    sides = Triple(base, ours, theirs)
+    sides = ThreeWay(base, ours, theirs)
     decisions = Decisions(choose)
     drafts = merge_types(decisions, matched)
     text = schema_text(build_schema(matched, drafts))
@@ -103,7 +109,7 @@ def merge_catalogs(
     )
 
 
-def _merged_catalog(placed: Placed, text: str, sides: Triple[Catalog], counter: int) -> Catalog:
+def _merged_catalog(placed: Placed, text: str, sides: ThreeWay[Catalog], counter: int) -> Catalog:
     numbers = [catalog.next_id for catalog in sides.parts if catalog is not None]
     identities = merge_identities(placed, max(numbers), counter)
     merged = Catalog(text, placed.schema, identities)
@@ -115,7 +121,7 @@ def _merged_catalog(placed: Placed, text: str, sides: Triple[Catalog], counter: 
     return Catalog(alike[0].source, alike[0].schema, identities) if alike else merged
 
 
-def _merged_table(table: Table, placed: Placed, sides: Triple[Catalog]) -> MergedTable:
+def _merged_table(table: Table, placed: Placed, sides: ThreeWay[Catalog]) -> MergedTable:
     triple, _ = placed.types[table.kind, table.name]
     tables = _tables(triple, sides)
     columns = tuple(
@@ -125,21 +131,21 @@ def _merged_table(table: Table, placed: Placed, sides: Triple[Catalog]) -> Merge
     return MergedTable(table, *tables.parts, columns)
 
 
-def _names(column: Column, table: Table, placed: Placed) -> Triple[str]:
+def _names(column: Column, table: Table, placed: Placed) -> ThreeWay[str]:
     """What a column of a merged table is called in each catalog."""
     if column.property_id is None:
-        return Triple(column.name, column.name, column.name)
+        return ThreeWay(column.name, column.name, column.name)
     known = placed.properties.get((table.kind, table.name, column.name))
-    return Triple(None, None, None) if known is None else known.properties.map(lambda item: item.name)
+    return ThreeWay(None, None, None) if known is None else known.properties.map(lambda item: item.name)
 
 
 def _column(table: Table | None, name: str | None) -> Column | None:
     return None if table is None else next((item for item in table.columns if item.name == name), None)
 
 
-def _tables(triple: TypeTriple, sides: Triple[Catalog]) -> Triple[Table]:
+def _tables(triple: MatchedType, sides: ThreeWay[Catalog]) -> ThreeWay[Table]:
     pairs = zip(sides.parts, triple.types.parts, strict=True)
-    return Triple(
+    return ThreeWay(
         *(
             catalog.tables[table_key(item.kind, item.name)] if catalog and item else None
             for catalog, item in pairs
@@ -147,7 +153,7 @@ def _tables(triple: TypeTriple, sides: Triple[Catalog]) -> Triple[Table]:
     )
 
 
-def _dropped(matched: Matched, placed: Placed, sides: Triple[Catalog]) -> Iterator[MergedDrop]:
+def _dropped(matched: MatchedCatalogs, placed: Placed, sides: ThreeWay[Catalog]) -> Iterator[MergedDrop]:
     kept = {triple.key for triple, _ in placed.types.values()}
     for key, triple in matched.types.items():
         if key not in kept and triple.kind != "interface":

@@ -10,9 +10,9 @@ from omnigraph.catalog.schema_merge.aspects import annotation_state, merge_annot
 from omnigraph.catalog.schema_merge.members import Members, Presence, merge_members, property_state
 from omnigraph.catalog.schema_merge.names import settle_names
 from omnigraph.catalog.schema_merge.schema_conflicts import Decisions
+from omnigraph.catalog.schema_merge.three_way import PLACES, MatchedCatalogs, MatchedType, Side, ThreeWay
 from omnigraph.catalog.schema_text import type_text
 from omnigraph.catalog.shape import constraint_keys
-from omnigraph.catalog.triples import PLACES, Matched, Side, Triple, TypeTriple
 from omnigraph.lang.schema import Annotation, Cardinality, EdgeType, NodeType, TypeKind
 
 _KINDS: tuple[TypeKind, ...] = ("interface", "node", "edge")
@@ -22,7 +22,7 @@ _KINDS: tuple[TypeKind, ...] = ("interface", "node", "edge")
 class DraftType:
     """A merged type. Other types and properties are keys, as their names may not be settled yet."""
 
-    triple: TypeTriple
+    triple: MatchedType
     presence: Presence
     name: str
     annotations: tuple[Annotation, ...]
@@ -32,7 +32,7 @@ class DraftType:
     members: Members
 
 
-def merge_types(decisions: Decisions, matched: Matched) -> dict[str, DraftType]:
+def merge_types(decisions: Decisions, matched: MatchedCatalogs) -> dict[str, DraftType]:
     """The merged types by key; every type that one refers to is among them."""
     found = ((key, _presence(decisions, matched, triple)) for key, triple in matched.types.items())
     drafts = {
@@ -43,7 +43,7 @@ def merge_types(decisions: Decisions, matched: Matched) -> dict[str, DraftType]:
     return _complete(_with_distinct_names(decisions, drafts))
 
 
-def _presence(decisions: Decisions, matched: Matched, triple: TypeTriple) -> Presence | None:
+def _presence(decisions: Decisions, matched: MatchedCatalogs, triple: MatchedType) -> Presence | None:
     """Whose type it is; None when it is gone."""
     types = triple.types
     if types.ours is not None and types.theirs is not None:
@@ -65,11 +65,11 @@ def _presence(decisions: Decisions, matched: Matched, triple: TypeTriple) -> Pre
     return side if chosen == side else None
 
 
-def _is_changed(matched: Matched, triple: TypeTriple, side: Side) -> bool:
+def _is_changed(matched: MatchedCatalogs, triple: MatchedType, side: Side) -> bool:
     return _state(matched, triple, 0) != _state(matched, triple, PLACES[side])
 
 
-def _is_needed(matched: Matched, triple: TypeTriple, side: Side) -> bool:
+def _is_needed(matched: MatchedCatalogs, triple: MatchedType, side: Side) -> bool:
     """Whether a type of the side refers to it that did not before, or that the other side wanted gone too."""
     for user in matched.types.values():
         place = PLACES[side]
@@ -82,12 +82,12 @@ def _is_needed(matched: Matched, triple: TypeTriple, side: Side) -> bool:
     return False
 
 
-def _references(matched: Matched, triple: TypeTriple, place: int) -> tuple[str, ...]:
+def _references(matched: MatchedCatalogs, triple: MatchedType, place: int) -> tuple[str, ...]:
     item = triple.types.parts[place]
     return () if item is None else _implements(matched, item, place) + _ends(matched, item, place)
 
 
-def _state(matched: Matched, triple: TypeTriple, place: int) -> Hashable:
+def _state(matched: MatchedCatalogs, triple: MatchedType, place: int) -> Hashable:
     """Everything that makes a change of the type a change; what it inherits is its interfaces' business."""
     item, columns = triple.types.parts[place], triple.columns.parts[place] or {}
     if item is None:
@@ -108,12 +108,12 @@ def _state(matched: Matched, triple: TypeTriple, place: int) -> Hashable:
     )
 
 
-def _implements(matched: Matched, item: AnyType, place: int) -> tuple[str, ...]:
+def _implements(matched: MatchedCatalogs, item: AnyType, place: int) -> tuple[str, ...]:
     keys = matched.keys.parts[place] or {}
     return tuple(keys["interface", name] for name in item.implements) if isinstance(item, NodeType) else ()
 
 
-def _ends(matched: Matched, item: AnyType, place: int) -> tuple[str, ...]:
+def _ends(matched: MatchedCatalogs, item: AnyType, place: int) -> tuple[str, ...]:
     keys = matched.keys.parts[place] or {}
     return (keys["node", item.source], keys["node", item.target]) if isinstance(item, EdgeType) else ()
 
@@ -122,7 +122,9 @@ def _cardinality(item: AnyType) -> Cardinality:
     return item.cardinality if isinstance(item, EdgeType) else Cardinality()
 
 
-def _draft(decisions: Decisions, triple: TypeTriple, matched: Matched, presence: Presence) -> DraftType:
+def _draft(
+    decisions: Decisions, triple: MatchedType, matched: MatchedCatalogs, presence: Presence
+) -> DraftType:
     types, entity, fresh = triple.types, triple.entity, triple.types.is_fresh
     implements = _each(matched, triple, _implements)
     ends = _each(matched, triple, _ends)
@@ -149,7 +151,7 @@ def _draft(decisions: Decisions, triple: TypeTriple, matched: Matched, presence:
         triple,
         presence,
         names.require(by_name),
-        merge_annotations(decisions, entity, notes, Triple({}, {}, {})),
+        merge_annotations(decisions, entity, notes, ThreeWay({}, {}, {})),
         _merge_implements(decisions, triple, implements),
         ends.require(by_ends),
         cards.require(by_card),
@@ -158,14 +160,16 @@ def _draft(decisions: Decisions, triple: TypeTriple, matched: Matched, presence:
 
 
 def _each(
-    matched: Matched, triple: TypeTriple, read: Callable[[Matched, AnyType, int], tuple[str, ...]]
-) -> Triple[tuple[str, ...]]:
+    matched: MatchedCatalogs,
+    triple: MatchedType,
+    read: Callable[[MatchedCatalogs, AnyType, int], tuple[str, ...]],
+) -> ThreeWay[tuple[str, ...]]:
     parts = enumerate(triple.types.parts)
-    return Triple(*(None if item is None else read(matched, item, place) for place, item in parts))
+    return ThreeWay(*(None if item is None else read(matched, item, place) for place, item in parts))
 
 
 def _merge_implements(
-    decisions: Decisions, triple: TypeTriple, implements: Triple[tuple[str, ...]]
+    decisions: Decisions, triple: MatchedType, implements: ThreeWay[tuple[str, ...]]
 ) -> tuple[str, ...]:
     states = implements.map(frozenset)
     texts = triple.types.map(lambda item: ", ".join(getattr(item, "implements", ())))

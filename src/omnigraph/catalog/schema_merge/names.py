@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from omnigraph.catalog.schema_merge.schema_conflicts import Decisions
-from omnigraph.catalog.triples import Side, Triple
+from omnigraph.catalog.schema_merge.three_way import Side, ThreeWay
 
 
 def settle_names(
     decisions: Decisions,
-    names: Mapping[str, Triple[str]],
+    names: Mapping[str, ThreeWay[str]],
     merged: Mapping[str, str],
     *,
     entity: Callable[[str], str],
@@ -50,7 +50,7 @@ def _decide(
     decisions: Decisions,
     entity: Callable[[str], str],
     name: str,
-    holders: list[Triple[str]],
+    holders: list[ThreeWay[str]],
     fold: Callable[[str], str],
 ) -> Side:
     shown = min(own for held in holders for own in held.parts if own and fold(own) == fold(name))
@@ -65,4 +65,4 @@ def _decide(
         return None
 
     message = f"two different things are called {entity(shown)} after the merge"
-    return decisions.pick(entity(shown), "name", message, Triple(text(0), text(1), text(2)))
+    return decisions.pick(entity(shown), "name", message, ThreeWay(text(0), text(1), text(2)))

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from omnigraph.catalog.schema_merge.three_way import Side, ThreeWay
 from omnigraph.catalog.shape import compact_json
-from omnigraph.catalog.triples import Side, Triple
 from omnigraph.errors import InvalidInput
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Decisions:
         found = self._open.values()
         return tuple(sorted(found, key=lambda item: (item.entity, item.aspect, item.id)))
 
-    def pick(self, entity: str, aspect: str, message: str, texts: Triple[str]) -> Side:
+    def pick(self, entity: str, aspect: str, message: str, texts: ThreeWay[str]) -> Side:
         """The side that a conflict was decided for; ours, for the time being, when it was not."""
         content = compact_json([entity, aspect, *texts.parts]).encode("utf-8", "surrogatepass")
         name = f"schema:{hashlib.sha256(content).hexdigest()[:12]}"
@@ -57,13 +57,15 @@ class Decisions:
         self._open.setdefault(name, SchemaConflict(name, entity, aspect, message, *texts.parts))
         return "ours"
 
-    def settle(self, entity: str, aspect: str, states: Triple[T], texts: Triple[str], *, fresh: bool) -> Side:
+    def settle(
+        self, entity: str, aspect: str, states: ThreeWay[T], texts: ThreeWay[str], *, fresh: bool
+    ) -> Side:
         """The side whose state is the merged one: the one that changed it, or any if both agree.
 
         A state may be None, which is one like any other. With `fresh` there is no base, so that whatever
         differs is a conflict.
 
-        >>> states = Triple("I32", "I32", "I64")
+        >>> states = ThreeWay("I32", "I32", "I64")
         >>> Decisions({}).settle("node:A.x", "type", states, states, fresh=False)
         'theirs'
         """

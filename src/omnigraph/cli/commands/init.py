@@ -30,7 +30,7 @@ def init(
     and the next one completes it.
     """
     from omnigraph.catalog.catalog import accept
-    from omnigraph.lang.gq.compile import load_schema
+    from omnigraph.lang.pg.schema_compiler import load_schema
 
     target = resolve(ctx, uri)
     text = read_source(schema)

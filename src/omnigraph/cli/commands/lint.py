@@ -96,7 +96,7 @@ def _of_graph(ctx: typer.Context, uris: list[str]) -> tuple[Schema, dict[str, st
 
 
 def _of_file(ctx: typer.Context, schema: str, uris: list[str]) -> tuple[Schema, dict[str, str]]:
-    from omnigraph.lang.gq.compile import load_schema
+    from omnigraph.lang.pg.schema_compiler import load_schema
 
     refuse_graph_options("lint --schema", ctx.find_object(GlobalOptions) or GlobalOptions())
     for uri in uris:

@@ -36,7 +36,7 @@ from omnigraph.cli.source_files import find_sources, read_source, refuse_stdin_t
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from omnigraph.catalog.migration.steps import Plan
+    from omnigraph.catalog.migration.steps import MigrationPlan
     from omnigraph.lang.schema import Schema
     from omnigraph.lang.source import Diagnostic
 
@@ -99,7 +99,7 @@ def check(
     Each file is a schema of its own. One file gives one JSON document; several files, or a directory, give an
     array of them.
     """
-    from omnigraph.lang.gq.compile import load_schema
+    from omnigraph.lang.pg.schema_compiler import load_schema
     from omnigraph.lang.source import LanguageError
 
     documents: list[dict[str, Any]] = []
@@ -229,9 +229,9 @@ def apply(
         raise typer.Exit(FAILURE)
 
 
-def _plan_files(from_: str, schema: str, allow_data_loss: bool, backfills: dict[str, Any]) -> Plan:
+def _plan_files(from_: str, schema: str, allow_data_loss: bool, backfills: dict[str, Any]) -> MigrationPlan:
     from omnigraph.catalog.catalog import accept
-    from omnigraph.lang.gq.compile import load_schema
+    from omnigraph.lang.pg.schema_compiler import load_schema
     from omnigraph.schema.apply_schema import SchemaChange
 
     refuse_stdin_twice([from_, schema])
@@ -244,7 +244,7 @@ def _plan_files(from_: str, schema: str, allow_data_loss: bool, backfills: dict[
 
 def _read_wanted(schema: str) -> str:
     """The text of the schema that is wanted; what is wrong with it is reported under the name of its file."""
-    from omnigraph.lang.gq.compile import load_schema
+    from omnigraph.lang.pg.schema_compiler import load_schema
 
     text = read_source(schema)
     load_schema(text, source_name(schema))
@@ -277,7 +277,7 @@ def _read_json(name: str, text: str) -> Any:
         ) from error
 
 
-def _say_plan(found: Plan, *more: str) -> None:
+def _say_plan(found: MigrationPlan, *more: str) -> None:
     from omnigraph.catalog.migration.step_text import render_plan
 
     say(f"supported: {'yes' if found.supported else 'no'}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.lang.comments import weave
-from omnigraph.lang.gq.query_ast import QueryFile
+from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.query_layout import QueryLayout
 from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.parsing import scan_comments
@@ -31,6 +31,6 @@ def format_queries(text: str, name: str = "<text>") -> str:
     return weave(text, list(layout.lines(file)), comments)
 
 
-def print_queries(file: QueryFile) -> str:
+def print_queries(file: ast.QueryFile) -> str:
     """The canonical text of queries that come from no text."""
     return weave("", list(QueryLayout().lines(file)), ())

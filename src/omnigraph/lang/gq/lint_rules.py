@@ -11,7 +11,7 @@ from omnigraph.lang.gq.check import check_query
 from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.schema import NodeType, Schema
 from omnigraph.lang.source import Diagnostic, LanguageError, Severity, Source
-from omnigraph.lang.types import MAPPINGS, Scalar
+from omnigraph.lang.types import TYPE_NAMES, Scalar
 
 NO_PARAMS = "mutation declares no params; hardcoded mutations are easy to miss"
 
@@ -116,7 +116,7 @@ def lint_queries(source: Source, schema: Schema) -> LintReport:
 
 
 def _lint_query(query: ast.Query, schema: Schema, source: Source) -> QueryResult:
-    is_mutation = isinstance(query.body, ast.Mutation)
+    is_mutation = isinstance(query.body, ast.MutationBody)
     kind = "mutation" if is_mutation else "read"
     warnings = (NO_PARAMS,) if is_mutation and not query.params else ()
     try:
@@ -130,7 +130,7 @@ def _never_updated(file: ast.QueryFile, schema: Schema) -> list[Finding]:
     updates: dict[str, set[str]] = {}
     queries: dict[str, list[str]] = {}
     for query in file.queries:
-        if isinstance(query.body, ast.Read):
+        if isinstance(query.body, ast.ReadBody):
             continue
         for statement in query.body.statements:
             if isinstance(statement, ast.Update) and schema.node(statement.type_name) is not None:
@@ -175,7 +175,7 @@ def _describe_output(item: ir.Output) -> dict[str, Any]:
     type_ = item.type
     found: dict[str, Any] = {"name": item.label, "kind": item.kind}
     if type_.is_list:
-        found["item_kind"] = MAPPINGS[type_.scalar].kind
+        found["item_kind"] = TYPE_NAMES[type_.scalar].kind
     if type_.scalar is Scalar.VECTOR:
         found["vector_dim"] = type_.dim
     found["nullable"] = type_.nullable

@@ -43,7 +43,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Property:
+class PropertyAccess:
     """``$variable.name``."""
 
     variable: str
@@ -68,7 +68,7 @@ class AliasRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnName:
     """A bare property name inside a mutation's ``where``: that property of the row looked at."""
 
     name: str
@@ -79,7 +79,7 @@ class Column:
 class Nearest:
     """``nearest($v.vector, query)``."""
 
-    field: Property
+    field: PropertyAccess
     query: Expr
     span: Span = _span()
 
@@ -125,7 +125,17 @@ class Aggregate:
 
 
 Expr: TypeAlias = (
-    Literal | Variable | Property | Now | AliasRef | Column | Nearest | TextCall | Bm25 | Rrf | Aggregate
+    Literal
+    | Variable
+    | PropertyAccess
+    | Now
+    | AliasRef
+    | ColumnName
+    | Nearest
+    | TextCall
+    | Bm25
+    | Rrf
+    | Aggregate
 )
 
 # --- predicates ------------------------------------------------------------------------------------------
@@ -133,7 +143,7 @@ Expr: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """``left op right``; in a mutation's ``where`` the left side is a `Column` and the right a value."""
+    """``left op right``; in a mutation's ``where`` the left side is a `ColumnName` and the right a value."""
 
     left: Expr
     op: CompareOp
@@ -285,7 +295,7 @@ class Ordering:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadBody:
     """``match { … } return [distinct] { … } order { … } skip n limit n``."""
 
     clauses: tuple[Clause, ...]
@@ -341,7 +351,7 @@ Statement: TypeAlias = Insert | Update | Delete
 
 
 @dataclass(frozen=True, slots=True)
-class Mutation:
+class MutationBody:
     """Statements that apply in order as one commit."""
 
     statements: tuple[Statement, ...]
@@ -354,7 +364,7 @@ class Query:
 
     name: str
     params: tuple[Param, ...]
-    body: Read | Mutation
+    body: ReadBody | MutationBody
     description: str | None = None
     instruction: str | None = None
     span: Span = _span()

@@ -7,46 +7,7 @@ from typing import Any, TypeVar, cast
 from lark import Token, Transformer_NonRecursive, v_args
 from lark.tree import Meta
 
-from omnigraph.lang.gq.query_ast import (
-    Aggregate,
-    AggregateFn,
-    AliasRef,
-    And,
-    Assign,
-    Binding,
-    Bm25,
-    Clause,
-    Column,
-    Compare,
-    Delete,
-    Expr,
-    Filter,
-    InlineMatch,
-    InList,
-    Insert,
-    IsNull,
-    Literal,
-    Mutation,
-    Nearest,
-    Negation,
-    Not,
-    Now,
-    Optional,
-    Or,
-    Ordering,
-    Param,
-    Predicate,
-    Projection,
-    Property,
-    Query,
-    QueryFile,
-    Read,
-    Rrf,
-    TextCall,
-    Traversal,
-    Update,
-    Variable,
-)
+from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.parsing import meta_span, shorten, to_float, to_integer, token_span, unescape
 from omnigraph.lang.source import Diagnostics, Span, did_you_mean
 from omnigraph.lang.types import BASE_TYPES, MAX_VECTOR_DIM, STRING, PropType, vector
@@ -57,15 +18,15 @@ _ANNOTATIONS = ("description", "instruction")
 Node = TypeVar("Node")
 
 
-def _variable(token: Token) -> Variable:
-    return Variable(token[1:], token_span(token))
+def _variable(token: Token) -> ast.Variable:
+    return ast.Variable(token[1:], token_span(token))
 
 
-def _operand(item: Expr | Token) -> Expr:
+def _operand(item: ast.Expr | Token) -> ast.Expr:
     """An operand, where the grammar may leave a bare token: a variable, or the column called `not`."""
     if not isinstance(item, Token):
         return item
-    return _variable(item) if item.type == "VARIABLE" else Column(str(item), token_span(item))
+    return _variable(item) if item.type == "VARIABLE" else ast.ColumnName(str(item), token_span(item))
 
 
 def _of(kind: type[Node], children: list[Any]) -> tuple[Node, ...]:
@@ -82,10 +43,10 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
 
     # --- queries -----------------------------------------------------------------------------------------
 
-    def start(self, _: Meta, children: list[Query]) -> QueryFile:
-        return QueryFile(tuple(children))
+    def start(self, _: Meta, children: list[ast.Query]) -> ast.QueryFile:
+        return ast.QueryFile(tuple(children))
 
-    def query(self, _: Meta, children: list[Any]) -> Query:
+    def query(self, _: Meta, children: list[Any]) -> ast.Query:
         name, body = children[0], children[-1]
         texts: dict[str, str] = {}
         for annotation, text in _of(tuple, children):
@@ -98,9 +59,9 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
                 self._report(annotation, f"`@{kind}` is given more than once")
             else:
                 texts[kind] = text
-        return Query(
+        return ast.Query(
             name=str(name),
-            params=_of(Param, children),
+            params=_of(ast.Param, children),
             body=body,
             description=texts.get("description"),
             instruction=texts.get("instruction"),
@@ -111,9 +72,9 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
         name, text = children
         return name, self._text(text)
 
-    def param(self, meta: Meta, children: list[Any]) -> Param:
+    def param(self, meta: Meta, children: list[Any]) -> ast.Param:
         variable, kind, nullable = children
-        return Param(variable[1:], kind.optional if nullable else kind, meta_span(meta))
+        return ast.Param(variable[1:], kind.optional if nullable else kind, meta_span(meta))
 
     def scalar_type(self, _: Meta, children: list[Token]) -> PropType:
         return self._base(children[0])
@@ -136,10 +97,10 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
 
     # --- reads -------------------------------------------------------------------------------------------
 
-    def read(self, meta: Meta, children: list[Any]) -> Read:
+    def read(self, meta: Meta, children: list[Any]) -> ast.ReadBody:
         clauses, (distinct, projections), order, *page = children
         paging = dict(page)
-        return Read(
+        return ast.ReadBody(
             clauses=clauses,
             projections=projections,
             distinct=distinct,
@@ -149,26 +110,26 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
             span=meta_span(meta),
         )
 
-    def block(self, _: Meta, children: list[Clause]) -> tuple[Clause, ...]:
+    def block(self, _: Meta, children: list[ast.Clause]) -> tuple[ast.Clause, ...]:
         return tuple(children)
 
-    def return_(self, _: Meta, children: list[Any]) -> tuple[bool, tuple[Projection, ...]]:
+    def return_(self, _: Meta, children: list[Any]) -> tuple[bool, tuple[ast.Projection, ...]]:
         distinct, *projections = children
         return distinct is not None, tuple(projections)
 
-    def projection(self, meta: Meta, children: list[Any]) -> Projection:
+    def projection(self, meta: Meta, children: list[Any]) -> ast.Projection:
         expr, alias = children
         # The comma belongs to the rule but not to the projection.
         end = expr.span if alias is None else token_span(alias)
-        return Projection(expr, alias and str(alias), Span(meta.start_pos, end.end))
+        return ast.Projection(expr, alias and str(alias), Span(meta.start_pos, end.end))
 
-    def order(self, _: Meta, children: list[Ordering]) -> tuple[Ordering, ...]:
+    def order(self, _: Meta, children: list[ast.Ordering]) -> tuple[ast.Ordering, ...]:
         return tuple(children)
 
-    def ordering(self, meta: Meta, children: list[Any]) -> Ordering:
+    def ordering(self, meta: Meta, children: list[Any]) -> ast.Ordering:
         expr, *rest = children
         direction = rest[0] if rest else None
-        return Ordering(expr, None if direction is None else direction == "desc", meta_span(meta))
+        return ast.Ordering(expr, None if direction is None else direction == "desc", meta_span(meta))
 
     def skip(self, _: Meta, children: list[Token]) -> tuple[str, int]:
         return "skip", self._count(children[0])
@@ -178,171 +139,171 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
 
     # --- clauses -----------------------------------------------------------------------------------------
 
-    def negation(self, meta: Meta, children: list[tuple[Clause, ...]]) -> Negation:
-        return Negation(children[0], meta_span(meta))
+    def negation(self, meta: Meta, children: list[tuple[ast.Clause, ...]]) -> ast.Negation:
+        return ast.Negation(children[0], meta_span(meta))
 
-    def optional(self, meta: Meta, children: list[tuple[Clause, ...]]) -> Optional:
-        return Optional(children[0], meta_span(meta))
+    def optional(self, meta: Meta, children: list[tuple[ast.Clause, ...]]) -> ast.Optional:
+        return ast.Optional(children[0], meta_span(meta))
 
-    def binding(self, meta: Meta, children: list[Any]) -> Binding:
+    def binding(self, meta: Meta, children: list[Any]) -> ast.Binding:
         variable, kind, matches = children
-        return Binding(_variable(variable), str(kind), matches or (), meta_span(meta), token_span(kind))
+        return ast.Binding(_variable(variable), str(kind), matches or (), meta_span(meta), token_span(kind))
 
-    def inlines(self, _: Meta, children: list[InlineMatch]) -> tuple[InlineMatch, ...]:
+    def inlines(self, _: Meta, children: list[ast.InlineMatch]) -> tuple[ast.InlineMatch, ...]:
         return tuple(children)
 
-    def inline(self, meta: Meta, children: list[Any]) -> InlineMatch:
+    def inline(self, meta: Meta, children: list[Any]) -> ast.InlineMatch:
         name, value = children
         self._refuse_null(value)
-        return InlineMatch(str(name), value, meta_span(meta))
+        return ast.InlineMatch(str(name), value, meta_span(meta))
 
-    def directed(self, meta: Meta, children: list[Any]) -> Traversal:
+    def directed(self, meta: Meta, children: list[Any]) -> ast.Traversal:
         source, edge, hops, target = children
         return self._traversal(meta, source, None, edge, hops, target)
 
-    def undirected(self, meta: Meta, children: list[Any]) -> Traversal:
+    def undirected(self, meta: Meta, children: list[Any]) -> ast.Traversal:
         source, edge, hops, target = children
         return self._traversal(meta, source, None, edge, hops, target, undirected=True)
 
-    def directed_bound(self, meta: Meta, children: list[Any]) -> Traversal:
+    def directed_bound(self, meta: Meta, children: list[Any]) -> ast.Traversal:
         return self._traversal(meta, *children)
 
-    def undirected_bound(self, meta: Meta, children: list[Any]) -> Traversal:
+    def undirected_bound(self, meta: Meta, children: list[Any]) -> ast.Traversal:
         return self._traversal(meta, *children, undirected=True)
 
     def hops(self, _: Meta, children: list[Any]) -> tuple[int, int | None]:
         low, high = children
         return self._count(low), None if high is None else self._count(high)
 
-    def filter(self, meta: Meta, children: list[Predicate]) -> Filter:
-        return Filter(children[0], meta_span(meta))
+    def filter(self, meta: Meta, children: list[ast.Predicate]) -> ast.Filter:
+        return ast.Filter(children[0], meta_span(meta))
 
     # --- predicates --------------------------------------------------------------------------------------
 
-    def or_(self, meta: Meta, children: list[Predicate]) -> Or:
-        flat = [part for item in children for part in (item.items if isinstance(item, Or) else (item,))]
-        return Or(tuple(flat), meta_span(meta))
+    def or_(self, meta: Meta, children: list[ast.Predicate]) -> ast.Or:
+        flat = [part for item in children for part in (item.items if isinstance(item, ast.Or) else (item,))]
+        return ast.Or(tuple(flat), meta_span(meta))
 
-    def and_(self, meta: Meta, children: list[Predicate]) -> And:
-        flat = [part for item in children for part in (item.items if isinstance(item, And) else (item,))]
-        return And(tuple(flat), meta_span(meta))
+    def and_(self, meta: Meta, children: list[ast.Predicate]) -> ast.And:
+        flat = [part for item in children for part in (item.items if isinstance(item, ast.And) else (item,))]
+        return ast.And(tuple(flat), meta_span(meta))
 
-    def not_(self, meta: Meta, children: list[Predicate]) -> Not:
-        return Not(children[0], meta_span(meta))
+    def not_(self, meta: Meta, children: list[ast.Predicate]) -> ast.Not:
+        return ast.Not(children[0], meta_span(meta))
 
-    def compare(self, meta: Meta, children: list[Any]) -> Compare:
+    def compare(self, meta: Meta, children: list[Any]) -> ast.Compare:
         left, operator, right = children
         self._refuse_null(left)
         self._refuse_null(right)
-        return Compare(_operand(left), cast(Any, str(operator)), _operand(right), meta_span(meta))
+        return ast.Compare(_operand(left), cast(Any, str(operator)), _operand(right), meta_span(meta))
 
-    def in_(self, meta: Meta, children: list[Any]) -> InList:
+    def in_(self, meta: Meta, children: list[Any]) -> ast.InList:
         return self._membership(meta, children, negated=False)
 
-    def not_in(self, meta: Meta, children: list[Any]) -> InList:
+    def not_in(self, meta: Meta, children: list[Any]) -> ast.InList:
         return self._membership(meta, children, negated=True)
 
-    def is_null(self, meta: Meta, children: list[Any]) -> IsNull:
+    def is_null(self, meta: Meta, children: list[Any]) -> ast.IsNull:
         return self._null_test(meta, children[0], negated=False)
 
-    def is_not_null(self, meta: Meta, children: list[Any]) -> IsNull:
+    def is_not_null(self, meta: Meta, children: list[Any]) -> ast.IsNull:
         return self._null_test(meta, children[0], negated=True)
 
     # --- mutations ---------------------------------------------------------------------------------------
 
-    def mutation(self, meta: Meta, children: list[Insert | Update | Delete]) -> Mutation:
-        return Mutation(tuple(children), meta_span(meta))
+    def mutation(self, meta: Meta, children: list[ast.Insert | ast.Update | ast.Delete]) -> ast.MutationBody:
+        return ast.MutationBody(tuple(children), meta_span(meta))
 
-    def insert(self, meta: Meta, children: list[Any]) -> Insert:
+    def insert(self, meta: Meta, children: list[Any]) -> ast.Insert:
         kind, *assigns = children
-        return Insert(str(kind), tuple(assigns), meta_span(meta), token_span(kind))
+        return ast.Insert(str(kind), tuple(assigns), meta_span(meta), token_span(kind))
 
-    def update(self, meta: Meta, children: list[Any]) -> Update:
+    def update(self, meta: Meta, children: list[Any]) -> ast.Update:
         kind, *assigns, where = children
-        return Update(str(kind), tuple(assigns), where, meta_span(meta), token_span(kind))
+        return ast.Update(str(kind), tuple(assigns), where, meta_span(meta), token_span(kind))
 
-    def delete(self, meta: Meta, children: list[Any]) -> Delete:
+    def delete(self, meta: Meta, children: list[Any]) -> ast.Delete:
         kind, where = children
-        return Delete(str(kind), where, meta_span(meta), token_span(kind))
+        return ast.Delete(str(kind), where, meta_span(meta), token_span(kind))
 
-    def assign(self, meta: Meta, children: list[Any]) -> Assign:
+    def assign(self, meta: Meta, children: list[Any]) -> ast.Assign:
         name, value = children
-        return Assign(str(name), value, Span(meta.start_pos, value.span.end))
+        return ast.Assign(str(name), value, Span(meta.start_pos, value.span.end))
 
-    def column(self, _: Meta, children: list[Token]) -> Column:
-        return Column(str(children[0]), token_span(children[0]))
+    def column(self, _: Meta, children: list[Token]) -> ast.ColumnName:
+        return ast.ColumnName(str(children[0]), token_span(children[0]))
 
     # --- expressions -------------------------------------------------------------------------------------
 
-    def alias(self, _: Meta, children: list[Token]) -> AliasRef:
-        return AliasRef(str(children[0]), token_span(children[0]))
+    def alias(self, _: Meta, children: list[Token]) -> ast.AliasRef:
+        return ast.AliasRef(str(children[0]), token_span(children[0]))
 
     alias_of_function = alias
     alias_of_keyword = alias
 
-    def property(self, meta: Meta, children: list[Token]) -> Property:
+    def property(self, meta: Meta, children: list[Token]) -> ast.PropertyAccess:
         variable, name = children
-        return Property(variable[1:], str(name), meta_span(meta), token_span(name))
+        return ast.PropertyAccess(variable[1:], str(name), meta_span(meta), token_span(name))
 
-    def variable(self, _: Meta, children: list[Token]) -> Variable:
+    def variable(self, _: Meta, children: list[Token]) -> ast.Variable:
         return _variable(children[0])
 
-    def now(self, meta: Meta, _: list[Token]) -> Now:
-        return Now(meta_span(meta))
+    def now(self, meta: Meta, _: list[Token]) -> ast.Now:
+        return ast.Now(meta_span(meta))
 
-    def nearest(self, meta: Meta, children: list[Any]) -> Nearest:
+    def nearest(self, meta: Meta, children: list[Any]) -> ast.Nearest:
         field, query = children
-        return Nearest(field, query, meta_span(meta))
+        return ast.Nearest(field, query, meta_span(meta))
 
-    def text_call(self, meta: Meta, children: list[Any]) -> TextCall:
+    def text_call(self, meta: Meta, children: list[Any]) -> ast.TextCall:
         fn, field, query, *rest = children
-        return TextCall(cast(Any, str(fn)), field, query, rest[0] if rest else None, meta_span(meta))
+        return ast.TextCall(cast(Any, str(fn)), field, query, rest[0] if rest else None, meta_span(meta))
 
-    def bm25(self, meta: Meta, children: list[Any]) -> Bm25:
+    def bm25(self, meta: Meta, children: list[Any]) -> ast.Bm25:
         field, query = children
-        return Bm25(field, query, meta_span(meta))
+        return ast.Bm25(field, query, meta_span(meta))
 
-    def rrf(self, meta: Meta, children: list[Any]) -> Rrf:
+    def rrf(self, meta: Meta, children: list[Any]) -> ast.Rrf:
         first, second, *rest = children
-        return Rrf(first, second, rest[0] if rest else None, meta_span(meta))
+        return ast.Rrf(first, second, rest[0] if rest else None, meta_span(meta))
 
-    def aggregate(self, meta: Meta, children: list[Any]) -> Aggregate:
+    def aggregate(self, meta: Meta, children: list[Any]) -> ast.Aggregate:
         fn, argument = children
         if isinstance(argument, Token):
             # `count(distinct)` counts the alias of that name.
-            argument = AliasRef(str(argument), token_span(argument))
-        return Aggregate(cast(AggregateFn, str(fn)), argument, span=meta_span(meta))
+            argument = ast.AliasRef(str(argument), token_span(argument))
+        return ast.Aggregate(cast(ast.AggregateFn, str(fn)), argument, span=meta_span(meta))
 
-    def aggregate_distinct(self, meta: Meta, children: list[Any]) -> Aggregate:
+    def aggregate_distinct(self, meta: Meta, children: list[Any]) -> ast.Aggregate:
         fn, _, argument = children
-        return Aggregate(cast(AggregateFn, str(fn)), argument, distinct=True, span=meta_span(meta))
+        return ast.Aggregate(cast(ast.AggregateFn, str(fn)), argument, distinct=True, span=meta_span(meta))
 
     # --- literals ----------------------------------------------------------------------------------------
 
-    def string(self, meta: Meta, children: list[Token]) -> Literal:
-        return Literal("string", self._text(children[0]), meta_span(meta))
+    def string(self, meta: Meta, children: list[Token]) -> ast.Literal:
+        return ast.Literal("string", self._text(children[0]), meta_span(meta))
 
-    def integer(self, meta: Meta, children: list[Token]) -> Literal:
-        return Literal("integer", self._integer(children[0]), meta_span(meta))
+    def integer(self, meta: Meta, children: list[Token]) -> ast.Literal:
+        return ast.Literal("integer", self._integer(children[0]), meta_span(meta))
 
-    def float_(self, meta: Meta, children: list[Token]) -> Literal:
+    def float_(self, meta: Meta, children: list[Token]) -> ast.Literal:
         value = to_float(children[0], token_span(children[0]), self._diagnostics)
-        return Literal("float", value, meta_span(meta))
+        return ast.Literal("float", value, meta_span(meta))
 
-    def bool_(self, meta: Meta, children: list[Token]) -> Literal:
-        return Literal("bool", children[0] == "true", meta_span(meta))
+    def bool_(self, meta: Meta, children: list[Token]) -> ast.Literal:
+        return ast.Literal("bool", children[0] == "true", meta_span(meta))
 
-    def date(self, meta: Meta, children: list[Token]) -> Literal:
-        return Literal("date", self._text(children[0]), meta_span(meta))
+    def date(self, meta: Meta, children: list[Token]) -> ast.Literal:
+        return ast.Literal("date", self._text(children[0]), meta_span(meta))
 
-    def datetime(self, meta: Meta, children: list[Token]) -> Literal:
-        return Literal("datetime", self._text(children[0]), meta_span(meta))
+    def datetime(self, meta: Meta, children: list[Token]) -> ast.Literal:
+        return ast.Literal("datetime", self._text(children[0]), meta_span(meta))
 
-    def list_literal(self, meta: Meta, children: list[Literal]) -> Literal:
-        return Literal("list", tuple(children), meta_span(meta))
+    def list_literal(self, meta: Meta, children: list[ast.Literal]) -> ast.Literal:
+        return ast.Literal("list", tuple(children), meta_span(meta))
 
-    def null(self, meta: Meta, _: list[Token]) -> Literal:
-        return Literal("null", None, meta_span(meta))
+    def null(self, meta: Meta, _: list[Token]) -> ast.Literal:
+        return ast.Literal("null", None, meta_span(meta))
 
     # --- shared ------------------------------------------------------------------------------------------
 
@@ -356,11 +317,11 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
         target: Token,
         *,
         undirected: bool = False,
-    ) -> Traversal:
+    ) -> ast.Traversal:
         if edge == "not":
             self._report(edge, "`not` cannot be the name of an edge")
         low, high = hops or (None, None)
-        return Traversal(
+        return ast.Traversal(
             source=_variable(source),
             edge=str(edge),
             target=_variable(target),
@@ -372,17 +333,17 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
             edge_span=token_span(edge),
         )
 
-    def _membership(self, meta: Meta, children: list[Any], *, negated: bool) -> InList:
+    def _membership(self, meta: Meta, children: list[Any], *, negated: bool) -> ast.InList:
         operand, items = children
         self._refuse_null(operand)
-        return InList(_operand(operand), items, negated, meta_span(meta))
+        return ast.InList(_operand(operand), items, negated, meta_span(meta))
 
-    def _null_test(self, meta: Meta, operand: Any, *, negated: bool) -> IsNull:
+    def _null_test(self, meta: Meta, operand: Any, *, negated: bool) -> ast.IsNull:
         self._refuse_null(operand)
-        return IsNull(_operand(operand), negated, meta_span(meta))
+        return ast.IsNull(_operand(operand), negated, meta_span(meta))
 
     def _refuse_null(self, value: object) -> None:
-        if isinstance(value, Literal) and value.kind == "null":
+        if isinstance(value, ast.Literal) and value.kind == "null":
             hint = "test for null with `is null` or `is not null`"
             self._diagnostics.add(
                 value.span, "`null` is not equal to anything and cannot be compared", hint=hint

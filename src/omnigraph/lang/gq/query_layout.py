@@ -7,22 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from omnigraph.lang.comments import INDENT, Line
-from omnigraph.lang.gq.query_ast import (
-    Binding,
-    Clause,
-    Delete,
-    Filter,
-    Mutation,
-    Negation,
-    Optional,
-    Predicate,
-    Query,
-    QueryFile,
-    Read,
-    Statement,
-    Traversal,
-    Update,
-)
+from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.query_printer import (
     print_assign,
     print_ordering,
@@ -50,26 +35,26 @@ class QueryLayout:
         self._text, self._blocks = _skeleton(text)
         self._opens = sorted(self._blocks)
 
-    def lines(self, file: QueryFile) -> Iterator[Line]:
+    def lines(self, file: ast.QueryFile) -> Iterator[Line]:
         """All lines of a file, in the order of the layout."""
         for query in file.queries:
             yield from self._query(query)
 
     # --- queries -----------------------------------------------------------------------------------------
 
-    def _query(self, query: Query) -> Iterator[Line]:
+    def _query(self, query: ast.Query) -> Iterator[Line]:
         start = max(0, self._text.rfind("query", 0, query.span.start))
         body = self._block_at(self._text.rfind("{", 0, query.body.span.start))
         yield Line(0, _head(query), Span(start, body.start + 1), opens=True, apart=True)
         match query.body:
-            case Read():
+            case ast.ReadBody():
                 yield from self._read(query.body)
-            case Mutation():
+            case ast.MutationBody():
                 for statement in query.body.statements:
                     yield from self._statement(statement)
         yield Line(0, ("}",), _last(body), closes=True)
 
-    def _read(self, read: Read) -> Iterator[Line]:
+    def _read(self, read: ast.ReadBody) -> Iterator[Line]:
         block = self._block_after(read.span.start)
         yield Line(1, ("match {",), Span(read.span.start, block.start + 1), opens=True)
         for clause in read.clauses:
@@ -92,13 +77,13 @@ class QueryLayout:
 
     # --- clauses -----------------------------------------------------------------------------------------
 
-    def _clause(self, clause: Clause, depth: int) -> Iterator[Line]:
+    def _clause(self, clause: ast.Clause, depth: int) -> Iterator[Line]:
         match clause:
-            case Traversal():
+            case ast.Traversal():
                 yield Line(depth, (print_traversal(clause),), clause.span)
-            case Filter():
+            case ast.Filter():
                 yield Line(depth, _rows("", clause.predicate, depth), clause.span)
-            case Binding():
+            case ast.Binding():
                 head = f"${clause.variable.name}: {clause.type_name}"
                 if clause.matches:
                     items = [(print_assign(item), item.span) for item in clause.matches]
@@ -106,11 +91,11 @@ class QueryLayout:
                     yield from self._block(depth, head, items, block, clause.span)
                 else:
                     yield Line(depth, (head,), clause.span)
-            case Negation() | Optional():
+            case ast.Negation() | ast.Optional():
                 yield from self._group(clause, depth)
 
-    def _group(self, group: Negation | Optional, depth: int) -> Iterator[Line]:
-        word = "not" if isinstance(group, Negation) else "optional"
+    def _group(self, group: ast.Negation | ast.Optional, depth: int) -> Iterator[Line]:
+        word = "not" if isinstance(group, ast.Negation) else "optional"
         block = self._block_after(group.span.start)
         inner = [line for clause in group.clauses for line in self._clause(clause, depth + 1)]
         if len(inner) == 1 and len(inner[0].rows) == 1 and not self._commented(block):
@@ -124,13 +109,13 @@ class QueryLayout:
 
     # --- mutations ---------------------------------------------------------------------------------------
 
-    def _statement(self, statement: Statement) -> Iterator[Line]:
+    def _statement(self, statement: ast.Statement) -> Iterator[Line]:
         name = statement.type_name
-        if isinstance(statement, Delete):
+        if isinstance(statement, ast.Delete):
             yield Line(1, _rows(f"delete {name} where ", statement.where, 1), statement.span)
             return
         head, where = f"insert {name}", None
-        if isinstance(statement, Update):
+        if isinstance(statement, ast.Update):
             head, where = f"update {name} set", statement.where
         items = [(print_assign(item), item.span) for item in statement.assigns]
         block = self._block_after(statement.type_span.end)
@@ -145,7 +130,7 @@ class QueryLayout:
         items: Sequence[tuple[str, Span]],
         block: Span,
         span: Span,
-        where: Predicate | None = None,
+        where: ast.Predicate | None = None,
     ) -> Iterator[Line]:
         """A list in braces: on one line if it fits and holds no comment, else one item a line."""
         tail = "" if where is None else f" where {print_predicate(where)}"
@@ -175,7 +160,7 @@ class QueryLayout:
         return found.start() if found else 0
 
 
-def _head(query: Query) -> tuple[str, ...]:
+def _head(query: ast.Query) -> tuple[str, ...]:
     params = [print_param(param) for param in query.params]
     notes = [
         f"{INDENT}@{name}({quote(text)})"
@@ -196,7 +181,7 @@ def _head(query: Query) -> tuple[str, ...]:
     return (*rows, *notes, "{") if notes else tuple(rows)
 
 
-def _rows(lead: str, predicate: Predicate, depth: int) -> tuple[str, ...]:
+def _rows(lead: str, predicate: ast.Predicate, depth: int) -> tuple[str, ...]:
     """A predicate after its lead: on one row if it fits, else a row for each part of the outer operator."""
     row = lead + print_predicate(predicate)
     if _fits(row, depth):

@@ -6,7 +6,7 @@ from functools import cache
 
 from lark import Lark, Tree
 
-from omnigraph.lang.gq.query_ast import QueryFile
+from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.query_builder import QueryBuilder
 from omnigraph.lang.parser_tables import QUERY_GRAMMAR, make_parser
 from omnigraph.lang.parsing import MAX_NESTING, ParseTree, meta_span, parse_with_recovery
@@ -104,7 +104,7 @@ _DEEPENING = frozenset(
 )
 
 
-def parse_queries(source: Source) -> QueryFile:
+def parse_queries(source: Source) -> ast.QueryFile:
     """Parse a text of any number of queries; no name is resolved yet.
 
     Raises `LanguageError` with everything that is wrong: one syntax error for each query that has any, and
@@ -117,7 +117,7 @@ def parse_queries(source: Source) -> QueryFile:
     tree, found = parse_with_recovery(_parser(), source, _STARTS, _WORDS)
     diagnostics = Diagnostics(source, "parse")
     diagnostics.found.extend(found)
-    parsed = QueryFile()
+    parsed = ast.QueryFile()
     if tree is not None and not _too_deep(tree, diagnostics):
         parsed = QueryBuilder(diagnostics).transform(tree)
     diagnostics.raise_if_any()

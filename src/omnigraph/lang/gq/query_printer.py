@@ -4,33 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from omnigraph.lang.gq.query_ast import (
-    Aggregate,
-    AliasRef,
-    And,
-    Assign,
-    Bm25,
-    Column,
-    Compare,
-    Expr,
-    InlineMatch,
-    InList,
-    IsNull,
-    Literal,
-    Nearest,
-    Not,
-    Now,
-    Or,
-    Ordering,
-    Param,
-    Predicate,
-    Projection,
-    Property,
-    Rrf,
-    TextCall,
-    Traversal,
-    Variable,
-)
+from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.parsing import quote
 
 # How tightly a predicate binds; one that binds less tightly than its place asks for needs parentheses.
@@ -47,7 +21,7 @@ def print_float(value: float) -> str:
     return text if "." in text else f"{text}.0"
 
 
-def print_literal(literal: Literal) -> str:
+def print_literal(literal: ast.Literal) -> str:
     """A literal in source form."""
     match literal.value:
         case None:
@@ -65,64 +39,64 @@ def print_literal(literal: Literal) -> str:
             return text if literal.kind == "string" else f"{literal.kind}({text})"
 
 
-def print_expr(expr: Expr) -> str:
+def print_expr(expr: ast.Expr) -> str:
     """An expression in source form."""
     match expr:
-        case Literal():
+        case ast.Literal():
             return print_literal(expr)
-        case Variable():
+        case ast.Variable():
             return f"${expr.name}"
-        case Property():
+        case ast.PropertyAccess():
             return f"${expr.variable}.{expr.name}"
-        case Now():
+        case ast.Now():
             return "now()"
-        case AliasRef() | Column():
+        case ast.AliasRef() | ast.ColumnName():
             return expr.name
-        case Nearest():
+        case ast.Nearest():
             return _call("nearest", expr.field, expr.query)
-        case TextCall():
+        case ast.TextCall():
             return _call(expr.fn, expr.field, expr.query, expr.max_edits)
-        case Bm25():
+        case ast.Bm25():
             return _call("bm25", expr.field, expr.query)
-        case Rrf():
+        case ast.Rrf():
             return _call("rrf", expr.first, expr.second, expr.k)
-        case Aggregate():
+        case ast.Aggregate():
             return f"{expr.fn}({'distinct ' if expr.distinct else ''}{print_expr(expr.argument)})"
 
 
-def print_predicate(predicate: Predicate, place: int = _OR) -> str:
+def print_predicate(predicate: ast.Predicate, place: int = _OR) -> str:
     """A predicate in source form, with parentheses only where precedence asks for them.
 
-    >>> yes = IsNull(Column("a"))
-    >>> print_predicate(And((Or((yes, yes)), Not(yes))))
+    >>> test = ast.IsNull(ast.ColumnName("a"))
+    >>> print_predicate(ast.And((ast.Or((test, test)), ast.Not(test))))
     '(a is null or a is null) and not a is null'
     """
     match predicate:
-        case Or():
+        case ast.Or():
             text = " or ".join(print_predicate(item, _AND) for item in predicate.items)
             return f"({text})" if place > _OR else text
-        case And():
+        case ast.And():
             text = " and ".join(print_predicate(item, _NOT) for item in predicate.items)
             return f"({text})" if place > _AND else text
-        case Not():
+        case ast.Not():
             return f"not {print_predicate(predicate.item, _NOT)}"
-        case Compare():
+        case ast.Compare():
             return f"{print_expr(predicate.left)} {predicate.op} {print_expr(predicate.right)}"
-        case InList():
+        case ast.InList():
             word = "not in" if predicate.negated else "in"
             return f"{print_expr(predicate.operand)} {word} {print_expr(predicate.items)}"
-        case IsNull():
+        case ast.IsNull():
             return f"{print_expr(predicate.operand)} is {'not ' if predicate.negated else ''}null"
-        case TextCall():
+        case ast.TextCall():
             return print_expr(predicate)
 
 
-def split_predicate(predicate: Predicate) -> list[str]:
+def split_predicate(predicate: ast.Predicate) -> list[str]:
     """The parts of the outermost `or` or `and`, each after the first with its operator before it."""
     match predicate:
-        case Or():
+        case ast.Or():
             word, place = "or", _AND
-        case And():
+        case ast.And():
             word, place = "and", _NOT
         case _:
             return [print_predicate(predicate)]
@@ -130,7 +104,7 @@ def split_predicate(predicate: Predicate) -> list[str]:
     return [first, *(f"{word} {item}" for item in rest)]
 
 
-def print_traversal(traversal: Traversal) -> str:
+def print_traversal(traversal: ast.Traversal) -> str:
     """A traversal in source form."""
     edge = f"<{traversal.edge}>" if traversal.undirected else traversal.edge
     if traversal.edge_variable is not None:
@@ -140,28 +114,28 @@ def print_traversal(traversal: Traversal) -> str:
     return f"${traversal.source.name} {edge} ${traversal.target.name}"
 
 
-def print_param(param: Param) -> str:
+def print_param(param: ast.Param) -> str:
     """A declared parameter in source form."""
     return f"${param.name}: {param.type}"
 
 
-def print_projection(projection: Projection) -> str:
+def print_projection(projection: ast.Projection) -> str:
     """One column of a `return` in source form."""
     alias = "" if projection.alias is None else f" as {projection.alias}"
     return f"{print_expr(projection.expr)}{alias}"
 
 
-def print_ordering(ordering: Ordering) -> str:
+def print_ordering(ordering: ast.Ordering) -> str:
     """One item of an `order` in source form."""
     direction = {None: "", True: " desc", False: " asc"}[ordering.descending]
     return f"{print_expr(ordering.expr)}{direction}"
 
 
-def print_assign(assign: Assign | InlineMatch) -> str:
+def print_assign(assign: ast.Assign | ast.InlineMatch) -> str:
     """One `name: value` in source form."""
     return f"{assign.name}: {print_expr(assign.value)}"
 
 
-def _call(name: str, *arguments: Expr | None) -> str:
+def _call(name: str, *arguments: ast.Expr | None) -> str:
     given = ", ".join(print_expr(argument) for argument in arguments if argument is not None)
     return f"{name}({given})"

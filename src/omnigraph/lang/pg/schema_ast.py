@@ -24,7 +24,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Annotation:
+class AnnotationDecl:
     """``@name``, ``@name(value)`` or ``@name(value, key=literal)``."""
 
     name: str
@@ -60,7 +60,7 @@ class PropertyDecl:
 
     name: str
     type: PropType
-    annotations: tuple[Annotation, ...] = ()
+    annotations: tuple[AnnotationDecl, ...] = ()
     span: Span = _span()
     type_span: Span = _span()
 
@@ -88,7 +88,7 @@ class NodeDecl:
     """``node Name @annotation … implements A, B { … }``."""
 
     name: str
-    annotations: tuple[Annotation, ...] = ()
+    annotations: tuple[AnnotationDecl, ...] = ()
     implements: tuple[Name, ...] = ()
     members: tuple[PropertyDecl | BodyConstraint, ...] = ()
     span: Span = _span()
@@ -102,7 +102,7 @@ class EdgeDecl:
     source: Name
     target: Name
     card: CardDecl | None = None
-    annotations: tuple[Annotation, ...] = ()
+    annotations: tuple[AnnotationDecl, ...] = ()
     members: tuple[PropertyDecl | BodyConstraint, ...] = ()
     span: Span = _span()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from omnigraph.lang.pg.schema_ast import BodyConstraint, Bounds, Name, NodeDecl, PropertyDecl
 from omnigraph.lang.pg.schema_patterns import pattern_problem
-from omnigraph.lang.pg.schema_properties import Owner, unsupported_shape
+from omnigraph.lang.pg.schema_properties import DeclaringType, unsupported_shape
 from omnigraph.lang.schema import Check, Constraint, Index, Key, Property, Range, Unique
 from omnigraph.lang.source import Diagnostics, Span, suggestion
 from omnigraph.lang.types import STRING, PropType, Scalar
@@ -25,7 +25,12 @@ class ConstraintCompiler:
     """
 
     def __init__(
-        self, owner: Owner, properties: Iterable[Property], report: Diagnostics, *, complete: bool = True
+        self,
+        owner: DeclaringType,
+        properties: Iterable[Property],
+        report: Diagnostics,
+        *,
+        complete: bool = True,
     ) -> None:
         self._owner = owner
         self._report = report

@@ -22,7 +22,7 @@ from omnigraph.lang.parsing import (
     unescape,
 )
 from omnigraph.lang.pg.schema_ast import (
-    Annotation,
+    AnnotationDecl,
     BodyConstraint,
     Bounds,
     CardDecl,
@@ -126,7 +126,7 @@ class _Stray:
     span: Span
 
 
-_HeaderItem: TypeAlias = Annotation | BodyConstraint | CardDecl
+_HeaderItem: TypeAlias = AnnotationDecl | BodyConstraint | CardDecl
 _Member: TypeAlias = PropertyDecl | BodyConstraint | _Stray
 
 
@@ -156,11 +156,11 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
     def node(self, _meta: Meta, children: list[Any]) -> NodeDecl:
         name, *header, body = children
         implements: tuple[Name, ...] = ()
-        annotations: list[Annotation] = []
+        annotations: list[AnnotationDecl] = []
         for item in header:
             if isinstance(item, tuple):
                 implements = item
-            elif isinstance(item, Annotation):
+            elif isinstance(item, AnnotationDecl):
                 annotations.append(item)
             else:
                 place = "" if item.name in ("range", "check") else "on node properties or "
@@ -172,9 +172,9 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
         name, source, target, *header = children
         body = header.pop() if header and isinstance(header[-1], list) else []
         card: CardDecl | None = None
-        annotations: list[Annotation] = []
+        annotations: list[AnnotationDecl] = []
         for position, item in enumerate(header):
-            if isinstance(item, Annotation):
+            if isinstance(item, AnnotationDecl):
                 annotations.append(item)
             elif isinstance(item, BodyConstraint):
                 kind = "" if item.name in ("key", "unique", "index") else " constraint"
@@ -210,7 +210,7 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
         members: list[_Member] = []
         for child in children:
             # The grammar lets an annotation stand only where a property precedes it.
-            if isinstance(child, Annotation) and isinstance(members[-1], PropertyDecl):
+            if isinstance(child, AnnotationDecl) and isinstance(members[-1], PropertyDecl):
                 members[-1] = replace(members[-1], annotations=(*members[-1].annotations, child))
             else:
                 members.append(child)
@@ -227,10 +227,10 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
     def stray(self, meta: Meta, children: list[Any]) -> _Stray:
         return _Stray(str(children[0]), meta_span(meta))
 
-    def annotation(self, meta: Meta, children: list[Any]) -> Annotation:
+    def annotation(self, meta: Meta, children: list[Any]) -> AnnotationDecl:
         name, *arguments = children
         value = arguments[0] if arguments else None
-        return Annotation(str(name), value, tuple(arguments[1:]), meta_span(meta))
+        return AnnotationDecl(str(name), value, tuple(arguments[1:]), meta_span(meta))
 
     def keyword_argument(self, _meta: Meta, children: list[Any]) -> tuple[str, LiteralValue]:
         name, value = children

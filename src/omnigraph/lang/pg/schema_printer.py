@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.lang.pg.schema_ast import (
-    Annotation,
+    AnnotationDecl,
     Argument,
     BodyConstraint,
     Bounds,
@@ -68,7 +68,7 @@ def _declaration(item: Declaration) -> str:
     return f"{header_text(item)} {{\n{body}}}\n"
 
 
-def _annotation(item: Annotation) -> str:
+def _annotation(item: AnnotationDecl) -> str:
     arguments = [] if item.value is None else [_argument(item.value)]
     arguments.extend(f"{key}={literal_text(value)}" for key, value in item.kwargs)
     return f"@{item.name}({', '.join(arguments)})" if arguments else f"@{item.name}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from omnigraph.lang.pg.schema_ast import Annotation as AnnotationDecl
-from omnigraph.lang.pg.schema_ast import LiteralValue, Name, PropertyDecl
+from omnigraph.lang.pg.schema_ast import AnnotationDecl, LiteralValue, Name, PropertyDecl
 from omnigraph.lang.schema import Annotation, Property, TypeKind
 from omnigraph.lang.source import Diagnostics
 from omnigraph.lang.types import MAX_VECTOR_DIM, PropType, Scalar
@@ -34,7 +33,7 @@ _NEEDS_BODY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class DeclaringType:
     """The type that a rule speaks about."""
 
     kind: TypeKind
@@ -46,7 +45,7 @@ class Owner:
         return f"{self.kind} {self.name}"
 
 
-def compile_property(owner: Owner, decl: PropertyDecl, report: Diagnostics) -> Property:
+def compile_property(owner: DeclaringType, decl: PropertyDecl, report: Diagnostics) -> Property:
     """Check one declared property; what is refused is left out of the result."""
     _check_name(owner, decl, report)
     _check_type(decl, report)
@@ -56,7 +55,7 @@ def compile_property(owner: Owner, decl: PropertyDecl, report: Diagnostics) -> P
 
 
 def compile_type_annotations(
-    owner: Owner, annotations: Iterable[AnnotationDecl], report: Diagnostics
+    owner: DeclaringType, annotations: Iterable[AnnotationDecl], report: Diagnostics
 ) -> tuple[Annotation, ...]:
     """Check the annotations of a node or edge header."""
     accepted = []
@@ -103,7 +102,7 @@ def _text(value: LiteralValue | Name | None) -> LiteralValue | None:
     return value.text if isinstance(value, Name) else value
 
 
-def _check_name(owner: Owner, decl: PropertyDecl, report: Diagnostics) -> None:
+def _check_name(owner: DeclaringType, decl: PropertyDecl, report: Diagnostics) -> None:
     name = decl.name
     if name in SYSTEM_COLUMNS:
         why = "is reserved for a virtual storage system column"
@@ -131,7 +130,9 @@ def _check_type(decl: PropertyDecl, report: Diagnostics) -> None:
         report.add(decl.type_span, "enum type cannot include duplicate values")
 
 
-def _property_annotations(owner: Owner, decl: PropertyDecl, report: Diagnostics) -> tuple[Annotation, ...]:
+def _property_annotations(
+    owner: DeclaringType, decl: PropertyDecl, report: Diagnostics
+) -> tuple[Annotation, ...]:
     place = f"{owner.name}.{decl.name}"
     accepted = []
     seen: set[str] = set()

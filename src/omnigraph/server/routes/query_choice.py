@@ -42,4 +42,4 @@ def choose_query(text: str, name: str | None, *, mutation: bool) -> str:
 @lru_cache(maxsize=512)
 def _outline(text: str) -> tuple[tuple[str, bool], ...]:
     queries = parse_queries(Source(text, "<query>")).queries
-    return tuple((query.name, isinstance(query.body, ast.Mutation)) for query in queries)
+    return tuple((query.name, isinstance(query.body, ast.MutationBody)) for query in queries)

@@ -16,7 +16,7 @@ from omnigraph.api.schemas import SchemaApplied
 from omnigraph.api.stored_queries import broken_queries
 from omnigraph.errors import Conflict, InvalidInput, PermissionDenied
 from omnigraph.graph.branch_names import MAIN
-from omnigraph.lang.gq.compile import load_schema
+from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.protocol import responses
 from omnigraph.protocol.codec import encode
 from omnigraph.protocol.requests import (

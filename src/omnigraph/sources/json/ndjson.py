@@ -34,7 +34,7 @@ def read_ndjson(
     out in part; with `rejecting` it is handed over there and reading goes on.
 
     >>> from omnigraph.catalog.catalog import accept
-    >>> from omnigraph.lang.gq.compile import load_schema
+    >>> from omnigraph.lang.pg.schema_compiler import load_schema
     >>> text = "node Person { name: String @key  age: I32? }"
     >>> catalog = accept(load_schema(text), text)
     >>> (batch,) = read_ndjson([b'{"type":"Person","data":{"name":"Ann","age":30}}'], catalog)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.columns import ENDPOINTS
-from omnigraph.catalog.key_match import Aliases, accepts_id
+from omnigraph.catalog.id_aliases import IdAliases, accepts_id
 from omnigraph.catalog.keys import derive_id
 from omnigraph.errors import InvalidInput
 from omnigraph.sources.graph_records import Pending, Places, Row, Sheet, Sheets, wrong_id
@@ -52,7 +52,7 @@ class _Reader:
         self.catalog = catalog
         self.places = places
         self.sheets = Sheets(catalog)
-        self.aliases = Aliases()
+        self.aliases = IdAliases()
 
     def batches(self, values: Iterable[Any]) -> Iterator[InputBatch]:
         pending = Pending(self.places.source)

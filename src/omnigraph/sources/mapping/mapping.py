@@ -58,7 +58,7 @@ def read_mapping(
     file, or when a type is not in the schema.
 
     >>> from omnigraph.catalog.catalog import accept
-    >>> from omnigraph.lang.gq.compile import load_schema
+    >>> from omnigraph.lang.pg.schema_compiler import load_schema
     >>> text = "node Person { name: String @key }"
     >>> catalog = accept(load_schema(text), text)
     >>> read_mapping({"Person": {"columns": {"name": "full_name"}}}, catalog).types["node:Person"].columns

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from omnigraph.catalog.catalog import Catalog, Column, Table
 from omnigraph.catalog.columns import ENDPOINTS, spark_ddl, spark_type
-from omnigraph.catalog.type_names import find_table
+from omnigraph.catalog.table_lookup import find_table
 from omnigraph.engine.parameters import Bindings
 from omnigraph.engine.pushdown import push_down
 from omnigraph.errors import InvalidInput, NotFound

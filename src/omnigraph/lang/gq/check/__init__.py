@@ -1,5 +1,5 @@
 """The typechecker: a query's syntax and a schema in, typed IR or coded diagnostics out."""
 
-from omnigraph.lang.gq.check.queries import check_query
+from omnigraph.lang.gq.check.checker import check_query
 
 __all__ = ["check_query"]

@@ -20,7 +20,7 @@ def check_expr(ctx: Context, scope: Scope, expr: ast.Expr) -> ir.Expr:
             return check_literal(ctx, expr)
         case ast.Now():
             return ir.Now()
-        case ast.Property():
+        case ast.PropertyAccess():
             return check_property(ctx, scope, expr)
         case ast.Variable():
             return check_variable(ctx, scope, expr)
@@ -35,12 +35,12 @@ def check_expr(ctx: Context, scope: Scope, expr: ast.Expr) -> ir.Expr:
         case ast.Aggregate():
             hint = "give it an alias there and use that in `order`"
             ctx.reject(expr.span, "T9", f"`{expr.fn}` stands only in `return`", hint)
-        case ast.AliasRef() | ast.Column():
+        case ast.AliasRef() | ast.ColumnName():
             hint = "a property is written `$variable.name`"
             ctx.reject(expr.span, "T6", f"`{expr.name}` is not bound", hint)
 
 
-def check_property(ctx: Context, scope: Scope, expr: ast.Property) -> ir.PropertyRef:
+def check_property(ctx: Context, scope: Scope, expr: ast.PropertyAccess) -> ir.PropertyRef:
     """``$v.name``; nullable when the property is, or the variable may be missing."""
     bound = ctx.variable(scope, expr.variable, expr.span)
     found = ctx.property_of(bound, expr.name, expr.name_span, "T6")
@@ -92,7 +92,7 @@ def shown(expr: ir.Expr) -> str:
 
 
 def _text_field(ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str) -> ir.PropertyRef:
-    if not isinstance(expr, ast.Property):
+    if not isinstance(expr, ast.PropertyAccess):
         ctx.reject(expr.span, code, f"the field of `{fn}` must be a String property `$v.name`")
     _refuse_edge_target(ctx, scope, fn, expr)
     field = check_property(ctx, scope, expr)
@@ -101,7 +101,7 @@ def _text_field(ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str) 
     return field
 
 
-def _refuse_edge_target(ctx: Context, scope: Scope, fn: str, expr: ast.Property) -> None:
+def _refuse_edge_target(ctx: Context, scope: Scope, fn: str, expr: ast.PropertyAccess) -> None:
     bound = scope.find(expr.variable)
     if bound is not None and bound.kind == "edge":
         ctx.reject(expr.span, "T23", f"edge binding `${expr.variable}` cannot be the target of `{fn}`")

@@ -9,7 +9,7 @@ from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.check.expressions import check_expr, check_param
 from omnigraph.lang.gq.check.literals import comparable_literal
 from omnigraph.lang.gq.check.predicates import check_predicate
-from omnigraph.lang.gq.check.scope import Bound, Context, Scope, as_nullable
+from omnigraph.lang.gq.check.scope import Context, Scope, VariableType, as_nullable
 from omnigraph.lang.gq.check.values import fit_now, fit_parameter
 from omnigraph.lang.schema import EdgeType, Property
 from omnigraph.lang.types import PropType, Scalar
@@ -85,7 +85,7 @@ def _check_binding(ctx: Context, scope: Scope, clause: ast.Binding) -> ir.NodeSc
     where = []
     for item in clause.matches:
         with ctx.recovering():
-            prop = ctx.property_of(Bound("node", node.name), item.name, item.span, "T2")
+            prop = ctx.property_of(VariableType("node", node.name), item.name, item.span, "T2")
             where.append(_check_inline(ctx, scope, name, prop, item))
     return ir.NodeScan(name, node.name, tuple(where), bound=was_bound)
 
@@ -94,7 +94,7 @@ def _bind(ctx: Context, scope: Scope, variable: ast.Variable, type_name: str) ->
     """Bind a variable to a node type; whether it was bound to it before."""
     found = scope.find(variable.name)
     if found is None:
-        scope.own[variable.name] = Bound("node", type_name)
+        scope.own[variable.name] = VariableType("node", type_name)
         return False
     if found.kind == "edge":
         ctx.reject(variable.span, "T23", f"edge binding `${variable.name}` cannot be bound as a node")
@@ -216,7 +216,7 @@ def _check_bounds(ctx: Context, clause: ast.Traversal) -> tuple[int, int]:
     return clause.min, clause.max
 
 
-def _endpoint(ctx: Context, scope: Scope, variable: ast.Variable, fresh: set[str]) -> Bound | None:
+def _endpoint(ctx: Context, scope: Scope, variable: ast.Variable, fresh: set[str]) -> VariableType | None:
     if variable.name == ast.ANONYMOUS or variable.name in fresh:
         return None
     found = scope.find(variable.name)
@@ -229,7 +229,7 @@ def _endpoint(ctx: Context, scope: Scope, variable: ast.Variable, fresh: set[str
 
 
 def _direction(
-    ctx: Context, clause: ast.Traversal, edge: EdgeType, left: Bound | None, right: Bound | None
+    ctx: Context, clause: ast.Traversal, edge: EdgeType, left: VariableType | None, right: VariableType | None
 ) -> ir.Direction:
     """The way the edge runs, seen from the left: as written for one type, else as the bound types say."""
     if edge.is_loop:
@@ -245,7 +245,7 @@ def _direction(
     return "out"
 
 
-def _wrong_endpoint(ctx: Context, variable: ast.Variable, bound: Bound, edge: EdgeType) -> NoReturn:
+def _wrong_endpoint(ctx: Context, variable: ast.Variable, bound: VariableType, edge: EdgeType) -> NoReturn:
     message = f"variable `${variable.name}` has type `{bound.type_name}`, edge `{edge.name}` {_run(edge)}"
     ctx.reject(variable.span, "T5", message)
 
@@ -273,5 +273,5 @@ def _check_edge_variable(ctx: Context, scope: Scope, clause: ast.Traversal, edge
         ctx.reject(variable.span, "T23", f"edge binding `${name}` reuses the name of an endpoint")
     if scope.find(name) is not None:
         ctx.reject(variable.span, "T23", f"edge binding `${name}` is already bound")
-    scope.own[name] = Bound("edge", edge.name)
+    scope.own[name] = VariableType("edge", edge.name)
     return name

@@ -20,7 +20,7 @@ class Rejected(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class VariableType:
     """What a variable stands for."""
 
     kind: ir.EntityKind
@@ -33,11 +33,11 @@ class Scope:
 
     def __init__(self, outer: Scope | None = None) -> None:
         self.outer = outer
-        self.own: dict[str, Bound] = {}
+        self.own: dict[str, VariableType] = {}
         self.poisoned: set[str] = set()
         self.used_outer = False
 
-    def find(self, name: str) -> Bound | None:
+    def find(self, name: str) -> VariableType | None:
         """The variable of that name, noting when it comes from outside."""
         if name in self.own:
             return self.own[name]
@@ -135,7 +135,7 @@ class Context:
             self.reject(span, "T4", f"unknown edge type `{name}`{did_you_mean(name, known)}")
         return found
 
-    def property_of(self, bound: Bound, name: str, span: Span, code: str) -> Property:
+    def property_of(self, bound: VariableType, name: str, span: Span, code: str) -> Property:
         """A property of what a variable stands for, or a rejection."""
         is_node = bound.kind == "node"
         owner = self.schema.node(bound.type_name) if is_node else self.schema.edge(bound.type_name)
@@ -151,7 +151,7 @@ class Context:
             self.reject(span, code, f"{bound.kind} type `{owner.name}` has no property `{name}`{tail}", hint)
         return found
 
-    def variable(self, scope: Scope, name: str, span: Span, code: str | None = "T6") -> Bound:
+    def variable(self, scope: Scope, name: str, span: Span, code: str | None = "T6") -> VariableType:
         """What a variable stands for, or a rejection; silent when its binding was already rejected."""
         found = scope.find(name)
         if found is not None:
@@ -173,7 +173,7 @@ def did_you_mean_variable(wanted: str, known: list[str]) -> str:
     return f", did you mean `${name}`?" if name else ""
 
 
-def as_nullable(bound: Bound) -> Bound:
+def as_nullable(bound: VariableType) -> VariableType:
     """The same variable seen from outside the optional pattern that bound it."""
     return replace(bound, nullable=True)
 

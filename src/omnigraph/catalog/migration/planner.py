@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.codes import ADD_REQUIRED, CHANGE_TYPE
 from omnigraph.catalog.migration.backfill_requests import filled_properties
+from omnigraph.catalog.migration.migration_codes import ADD_REQUIRED, CHANGE_TYPE
 from omnigraph.catalog.migration.renames import AnyType, Matching, PropertyName, all_types, match_schemas
 from omnigraph.catalog.migration.steps import (
     AddConstraint,
@@ -23,10 +23,10 @@ from omnigraph.catalog.migration.steps import (
     DropProperty,
     DropType,
     ExtendEnum,
-    Plan,
+    MigrationPlan,
+    MigrationStep,
     RenameProperty,
     RenameType,
-    Step,
     UnsupportedChange,
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
@@ -53,9 +53,9 @@ PROPERTY_CONSTRAINTS = frozenset({"key", "unique", "index"})
 _V1 = "is not supported in schema migration v1"
 
 
-def plan(
+def plan_migration(
     accepted: Catalog, desired: Schema, *, allow_data_loss: bool = False, backfills: Iterable[str] = ()
-) -> Plan:
+) -> MigrationPlan:
     """The steps from the accepted schema to the desired one; none when they are the same schema.
 
     `allow_data_loss` makes every drop hard. `backfills` names the new properties, each as
@@ -70,7 +70,7 @@ def plan(
     filled = filled_properties(desired, matching, backfills)
     mode: DropMode = "hard" if allow_data_loss else "soft"
     before = {(item.kind, item.name): item for item in all_types(accepted.schema)}
-    steps: list[Step] = []
+    steps: list[MigrationStep] = []
     for item in all_types(desired):
         old_name = matching.types.get((item.kind, item.name))
         if old_name is None:
@@ -82,7 +82,7 @@ def plan(
     for item in all_types(accepted.schema):
         if (item.kind, item.name) not in kept:
             steps.append(_dropped_type(item, mode))
-    return Plan(tuple(steps))
+    return MigrationPlan(tuple(steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +120,13 @@ class _Pair:
         return prop.type.nullable or self.is_filled(prop.name)
 
 
-def _dropped_type(item: AnyType, mode: DropMode) -> Step:
+def _dropped_type(item: AnyType, mode: DropMode) -> MigrationStep:
     if item.kind == "interface":
         return UnsupportedChange(f"interface:{item.name}", f"removing interface '{item.name}' {_V1}")
     return DropType(item.kind, item.name, mode)
 
 
-def _type_steps(pair: _Pair) -> Iterator[Step]:
+def _type_steps(pair: _Pair) -> Iterator[MigrationStep]:
     if pair.old.name != pair.name:
         yield RenameType(pair.kind, pair.old.name, pair.name)
     yield from _contract_changes(pair)
@@ -141,7 +141,7 @@ def _type_steps(pair: _Pair) -> Iterator[Step]:
     yield from _body_constraint_changes(pair)
 
 
-def _contract_changes(pair: _Pair) -> Iterator[Step]:
+def _contract_changes(pair: _Pair) -> Iterator[MigrationStep]:
     """What a type promises others: the interfaces of a node, the ends and the cardinality of an edge."""
     old, new = pair.old, pair.new
     if isinstance(old, NodeType) and isinstance(new, NodeType):
@@ -155,7 +155,7 @@ def _contract_changes(pair: _Pair) -> Iterator[Step]:
             yield pair.refuse(f"changing cardinality on edge '{pair.name}'")
 
 
-def _type_annotation_changes(pair: _Pair) -> Iterator[Step]:
+def _type_annotation_changes(pair: _Pair) -> Iterator[MigrationStep]:
     old, new = pair.old.annotations, pair.new.annotations
     if _metadata(old) != _metadata(new):
         yield UpdateTypeMetadata(pair.kind, pair.name, tuple(_metadata(new).values()))
@@ -163,7 +163,7 @@ def _type_annotation_changes(pair: _Pair) -> Iterator[Step]:
         yield pair.refuse(f"changing annotation '@{name}' on '{pair.name}'")
 
 
-def _new_property(pair: _Pair, prop: Property) -> Iterator[Step]:
+def _new_property(pair: _Pair, prop: Property) -> Iterator[MigrationStep]:
     full = f"'{pair.name}.{prop.name}'"
     if pair.can_add(prop):
         # An interface has no rows that a value could be given to.
@@ -175,7 +175,7 @@ def _new_property(pair: _Pair, prop: Property) -> Iterator[Step]:
     yield from _added_property_constraints(pair, prop, _constraint_names(prop))
 
 
-def _property_changes(pair: _Pair, old: Property, new: Property) -> Iterator[Step]:
+def _property_changes(pair: _Pair, old: Property, new: Property) -> Iterator[MigrationStep]:
     full = f"'{pair.name}.{new.name}'"
     if old.name != new.name:
         yield RenameProperty(pair.kind, pair.name, old.name, new.name)
@@ -196,7 +196,7 @@ def _property_changes(pair: _Pair, old: Property, new: Property) -> Iterator[Ste
         yield pair.refuse_property(new.name, f"changing annotation '@{name}' on {full}")
 
 
-def _type_changes(pair: _Pair, old: Property, new: Property) -> Iterator[Step]:
+def _type_changes(pair: _Pair, old: Property, new: Property) -> Iterator[MigrationStep]:
     before, after = canonical_type(old.type), canonical_type(new.type)
     if before == after:
         return
@@ -209,7 +209,7 @@ def _type_changes(pair: _Pair, old: Property, new: Property) -> Iterator[Step]:
         yield pair.refuse_property(new.name, reason, CHANGE_TYPE)
 
 
-def _added_property_constraints(pair: _Pair, prop: Property, added: Iterable[str]) -> Iterator[Step]:
+def _added_property_constraints(pair: _Pair, prop: Property, added: Iterable[str]) -> Iterator[MigrationStep]:
     for name in sorted(added):
         if name == "index":
             yield AddConstraint(pair.kind, pair.name, Index((prop.name,)))
@@ -220,7 +220,7 @@ def _added_property_constraints(pair: _Pair, prop: Property, added: Iterable[str
             yield pair.refuse_property(prop.name, reason)
 
 
-def _dropped_properties(pair: _Pair) -> Iterator[Step]:
+def _dropped_properties(pair: _Pair) -> Iterator[MigrationStep]:
     kept = pair.renamed
     for prop in sorted(pair.old.properties, key=lambda prop: prop.name):
         if prop.name in kept:
@@ -235,7 +235,7 @@ def _dropped_properties(pair: _Pair) -> Iterator[Step]:
             yield DropProperty(pair.kind, pair.name, prop.name, pair.mode)
 
 
-def _body_constraint_changes(pair: _Pair) -> Iterator[Step]:
+def _body_constraint_changes(pair: _Pair) -> Iterator[MigrationStep]:
     before = constraint_keys(_lasting_constraints(pair), pair.renamed)
     after = constraint_keys(pair.new.constraints)
     if before.keys() - after.keys():

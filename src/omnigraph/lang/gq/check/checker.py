@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from omnigraph.lang import ir
 from omnigraph.lang.gq import query_ast as ast
-from omnigraph.lang.gq.check.mutations import check_mutation
-from omnigraph.lang.gq.check.reads import check_read
+from omnigraph.lang.gq.check.mutation_query import check_mutation
+from omnigraph.lang.gq.check.read_query import check_read
 from omnigraph.lang.gq.check.scope import Context
 from omnigraph.lang.schema import Schema
 from omnigraph.lang.source import Source
@@ -15,7 +15,7 @@ def check_query(query: ast.Query, schema: Schema, source: Source) -> ir.CheckedQ
     """The typed IR of a query; every error in it is raised at once, in source order."""
     ctx = Context(schema, source)
     checked: ir.CheckedQuery
-    if isinstance(query.body, ast.Read):
+    if isinstance(query.body, ast.ReadBody):
         checked = check_read(ctx, query, query.body)
     else:
         checked = check_mutation(ctx, query, query.body)

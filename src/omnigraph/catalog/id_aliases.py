@@ -84,7 +84,7 @@ def accepts_id(key: NodeKey, values: Mapping[str, Any], given: str) -> bool:
     )
 
 
-class Aliases:
+class IdAliases:
     """How one input writes the ids of its nodes, to rewrite the endpoints of its edges.
 
     An alias belongs to a node type, so one text may mean different nodes at the two ends of an edge.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.catalog.key_match import Aliases, accepts_id, typed_id, typed_text
+from omnigraph.catalog.id_aliases import IdAliases, accepts_id, typed_id, typed_text
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.types import PropType, Scalar
 from tests.catalog.test_keys import key_of
@@ -73,7 +73,7 @@ def test_anything_else_is_not(given: str) -> None:
 
 
 def test_endpoints_are_rewritten_per_type() -> None:
-    aliases = Aliases()
+    aliases = IdAliases()
     aliases.add("Day", "30", "1970-01-31")
     aliases.add("Person", "Ann", None)
     assert aliases.resolve("Day", "1970-01-31") == "30"
@@ -82,14 +82,14 @@ def test_endpoints_are_rewritten_per_type() -> None:
 
 
 def test_a_real_id_is_never_taken_for_an_alias() -> None:
-    aliases = Aliases()
+    aliases = IdAliases()
     aliases.add("T", '["30","acme"]', "30")
     aliases.add("T", "30", None)
     assert aliases.resolve("T", "30") == "30"
 
 
 def test_an_alias_of_two_nodes_is_refused() -> None:
-    aliases = Aliases()
+    aliases = IdAliases()
     aliases.add("T", '["7","acme"]', "7")
     aliases.add("T", '["7","beta"]', "7")
     with pytest.raises(InvalidInput, match="endpoint '7' is ambiguous in T"):

@@ -17,7 +17,7 @@ from omnigraph.lang.types import STRING, PropType, Scalar
 ENDPOINTS = ("from", "to")
 
 
-def check_mutation(ctx: Context, query: ast.Query, body: ast.Mutation) -> ir.MutationQuery:
+def check_mutation(ctx: Context, query: ast.Query, body: ast.MutationBody) -> ir.MutationQuery:
     """A mutation query; what is wrong with it is in the context's diagnostics."""
     params = ctx.declare_params(query.params)
     writes: set[ir.EntityType] = set()
@@ -127,9 +127,9 @@ def _names_ends(where: ast.Predicate) -> bool:
         case ast.Not():
             return _names_ends(where.item)
         case ast.Compare():
-            return isinstance(where.left, ast.Column) and where.left.name in ENDPOINTS
+            return isinstance(where.left, ast.ColumnName) and where.left.name in ENDPOINTS
         case ast.InList() | ast.IsNull():
-            return isinstance(where.operand, ast.Column) and where.operand.name in ENDPOINTS
+            return isinstance(where.operand, ast.ColumnName) and where.operand.name in ENDPOINTS
         case ast.TextCall():
             return False
 
@@ -189,7 +189,7 @@ def _check_param(ctx: Context, variable: ast.Variable) -> ir.ParamRef:
 def _check_where(ctx: Context, target: NodeType | EdgeType, where: ast.Predicate) -> ir.Predicate:
     def resolve(expr: ast.Expr) -> ir.Expr:
         match expr:
-            case ast.Column():
+            case ast.ColumnName():
                 return _check_column(ctx, target, expr)
             case ast.Variable():
                 return _check_param(ctx, expr)
@@ -203,7 +203,7 @@ def _check_where(ctx: Context, target: NodeType | EdgeType, where: ast.Predicate
     return check_predicate(ctx, Scope(), where, resolve)
 
 
-def _check_column(ctx: Context, target: NodeType | EdgeType, column: ast.Column) -> ir.ColumnRef:
+def _check_column(ctx: Context, target: NodeType | EdgeType, column: ast.ColumnName) -> ir.ColumnRef:
     if isinstance(target, EdgeType) and column.name in ENDPOINTS:
         return ir.ColumnRef(column.name, STRING)
     prop = target.by_name.get(column.name)

@@ -18,7 +18,7 @@ from omnigraph.lang.pg.schema_ast import (
 from omnigraph.lang.pg.schema_constraints import ConstraintCompiler, check_embeds, check_single_key
 from omnigraph.lang.pg.schema_interfaces import inherit
 from omnigraph.lang.pg.schema_parser import parse_schema
-from omnigraph.lang.pg.schema_properties import Owner, compile_property, compile_type_annotations
+from omnigraph.lang.pg.schema_properties import DeclaringType, compile_property, compile_type_annotations
 from omnigraph.lang.schema import Cardinality, EdgeType, InterfaceType, NodeType, Property, Schema
 from omnigraph.lang.source import Diagnostics, Source, suggestion
 
@@ -71,11 +71,11 @@ class _Compiler:
     # --- types -------------------------------------------------------------------------------------------
 
     def _interface(self, decl: InterfaceDecl) -> InterfaceType:
-        owner = Owner("interface", decl.name)
+        owner = DeclaringType("interface", decl.name)
         return InterfaceType(decl.name, _by_name(self._properties(owner, decl.properties)))
 
     def _node(self, decl: NodeDecl) -> NodeType:
-        owner = Owner("node", decl.name)
+        owner = DeclaringType("node", decl.name)
         annotations = compile_type_annotations(owner, decl.annotations, self._report)
         own = self._properties(owner, decl.members)
         by_name = {item.name: item for item in own}
@@ -94,7 +94,7 @@ class _Compiler:
         )
 
     def _edge(self, decl: EdgeDecl) -> EdgeType:
-        owner = Owner("edge", decl.name)
+        owner = DeclaringType("edge", decl.name)
         self._check_endpoint(decl, "source", decl.source)
         self._check_endpoint(decl, "target", decl.target)
         annotations = compile_type_annotations(owner, decl.annotations, self._report)
@@ -110,7 +110,9 @@ class _Compiler:
             cardinality=self._cardinality(decl),
         )
 
-    def _properties(self, owner: Owner, members: Iterable[PropertyDecl | BodyConstraint]) -> list[Property]:
+    def _properties(
+        self, owner: DeclaringType, members: Iterable[PropertyDecl | BodyConstraint]
+    ) -> list[Property]:
         found: dict[str, Property] = {}
         for decl in members:
             if not isinstance(decl, PropertyDecl):

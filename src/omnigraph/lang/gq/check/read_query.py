@@ -13,7 +13,7 @@ from omnigraph.lang.source import did_you_mean
 from omnigraph.lang.types import F64, I64, PropType, Scalar
 
 
-def check_read(ctx: Context, query: ast.Query, body: ast.Read) -> ir.ReadQuery:
+def check_read(ctx: Context, query: ast.Query, body: ast.ReadBody) -> ir.ReadQuery:
     """A read query; what is wrong with it is in the context's diagnostics."""
     params = ctx.declare_params(query.params)
     scope = Scope()
@@ -80,9 +80,9 @@ def _check_output(
 def _names(expr: ast.Expr) -> tuple[str, str]:
     """The column name of an expression without an alias, and what its descriptor calls it."""
     match expr:
-        case ast.Property():
+        case ast.PropertyAccess():
             return f"{expr.variable}.{expr.name}", expr.name
-        case ast.Variable() | ast.AliasRef() | ast.Column():
+        case ast.Variable() | ast.AliasRef() | ast.ColumnName():
             return expr.name, expr.name
         case ast.Aggregate():
             return _names(expr.argument)
@@ -147,7 +147,7 @@ def _check_group_keys(
 def _check_order(
     ctx: Context,
     scope: Scope,
-    body: ast.Read,
+    body: ast.ReadBody,
     outputs: Mapping[str, ir.Output | None],
     aggregated: bool,
 ) -> tuple[ir.Order, ...]:
@@ -169,7 +169,7 @@ def _check_order(
 def _check_order_key(
     ctx: Context,
     scope: Scope,
-    body: ast.Read,
+    body: ast.ReadBody,
     item: ast.Ordering,
     outputs: Mapping[str, ir.Output | None],
     aggregated: bool,
@@ -210,7 +210,7 @@ def _returned(
     return ir.OutputRef(same.name, same.type)
 
 
-def _check_rankings(ctx: Context, body: ast.Read) -> None:
+def _check_rankings(ctx: Context, body: ast.ReadBody) -> None:
     rankings = [item for item in body.order if isinstance(item.expr, ast.Nearest | ast.Bm25 | ast.Rrf)]
     for item in rankings[1:]:
         ctx.report(item.span, "T18", "a read is ordered by one ranking", "fuse two with `rrf`")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.catalog.codes import CODES, FAMILIES
+from omnigraph.catalog.migration.migration_codes import CODES, FAMILIES
 
 
 def test_the_catalogue_is_pinned() -> None:

@@ -26,7 +26,7 @@ PLACES: Mapping[Side, int] = {"ours": 1, "theirs": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Triple(Generic[T]):
+class ThreeWay(Generic[T]):
     """One thing in the merge base and on both sides; None where it does not exist."""
 
     base: T | None
@@ -43,10 +43,10 @@ class Triple(Generic[T]):
         assert found is not None
         return found
 
-    def map(self, change: Callable[[T], U]) -> Triple[U]:
+    def map(self, change: Callable[[T], U]) -> ThreeWay[U]:
         """The same of each, where it exists."""
         base, ours, theirs = (None if item is None else change(item) for item in self.parts)
-        return Triple(base, ours, theirs)
+        return ThreeWay(base, ours, theirs)
 
     @property
     def parts(self) -> tuple[T | None, T | None, T | None]:
@@ -60,12 +60,12 @@ class Triple(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class PropertyTriple:
+class MatchedProperty:
     """A property of a type; `key` tells it from the others of the type, whatever they are called."""
 
     key: str
-    properties: Triple[Property]
-    identities: Triple[PropertyIdentity]
+    properties: ThreeWay[Property]
+    identities: ThreeWay[PropertyIdentity]
 
     @property
     def label(self) -> str:
@@ -74,15 +74,15 @@ class PropertyTriple:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeTriple:
+class MatchedType:
     """A type; `columns` has the keys of its properties by the name they have on each side."""
 
     key: str
     kind: TypeKind
-    types: Triple[AnyType]
-    identities: Triple[TypeIdentity]
-    properties: Mapping[str, PropertyTriple]
-    columns: Triple[Mapping[str, str]]
+    types: ThreeWay[AnyType]
+    identities: ThreeWay[TypeIdentity]
+    properties: Mapping[str, MatchedProperty]
+    columns: ThreeWay[Mapping[str, str]]
 
     @property
     def label(self) -> str:
@@ -96,11 +96,11 @@ class TypeTriple:
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class MatchedCatalogs:
     """Every type of three catalogs by its key, and the keys by the names of each side."""
 
-    types: Mapping[str, TypeTriple]
-    keys: Triple[Mapping[TypeName, str]]
+    types: Mapping[str, MatchedType]
+    keys: ThreeWay[Mapping[TypeName, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +110,11 @@ class _Item(Generic[T]):
     value: T
 
 
-def match_catalogs(base: Catalog, ours: Catalog, theirs: Catalog) -> Matched:
+def match_catalogs(base: Catalog, ours: Catalog, theirs: Catalog) -> MatchedCatalogs:
     """Put the types of three catalogs side by side, and the properties of each."""
-    sides = Triple(base, ours, theirs)
+    sides = ThreeWay(base, ours, theirs)
     kinds: tuple[TypeKind, ...] = ("interface", "node", "edge")
-    types: dict[str, TypeTriple] = {}
+    types: dict[str, MatchedType] = {}
     for kind in kinds:
         listed = sides.map(partial(_types_of, kind=kind))
         for number, found in enumerate(_match(listed)):
@@ -124,7 +124,7 @@ def match_catalogs(base: Catalog, ours: Catalog, theirs: Catalog) -> Matched:
         {(item.kind, part.name): item.key for item in types.values() if (part := item.types.parts[place])}
         for place in range(3)
     )
-    return Matched(types, Triple(base_keys, our_keys, their_keys))
+    return MatchedCatalogs(types, ThreeWay(base_keys, our_keys, their_keys))
 
 
 def _types_of(catalog: Catalog, kind: TypeKind) -> list[_Item[AnyType]]:
@@ -135,23 +135,23 @@ def _types_of(catalog: Catalog, kind: TypeKind) -> list[_Item[AnyType]]:
     ]
 
 
-def _type_triple(key: str, kind: TypeKind, types: Triple[AnyType], sides: Triple[Catalog]) -> TypeTriple:
+def _type_triple(key: str, kind: TypeKind, types: ThreeWay[AnyType], sides: ThreeWay[Catalog]) -> MatchedType:
     pairs = [
         (side, item) if side is not None and item is not None else None
         for side, item in zip(sides.parts, types.parts, strict=True)
     ]
-    held = Triple(*pairs)
-    properties: dict[str, PropertyTriple] = {}
+    held = ThreeWay(*pairs)
+    properties: dict[str, MatchedProperty] = {}
     for number, found in enumerate(_match(held.map(lambda pair: _properties_of(*pair)))):
         values = found.map(lambda pair: pair[0])
-        properties[f"#{number}"] = PropertyTriple(f"#{number}", values, found.map(lambda pair: pair[1]))
+        properties[f"#{number}"] = MatchedProperty(f"#{number}", values, found.map(lambda pair: pair[1]))
     base_columns, our_columns, their_columns = (
         {part.name: item.key for item in properties.values() if (part := item.properties.parts[place])}
         for place in range(3)
     )
     identities = held.map(lambda pair: pair[0].identities.of_type(kind, pair[1].name))
-    columns: Triple[Mapping[str, str]] = Triple(base_columns, our_columns, their_columns)
-    return TypeTriple(key, kind, types, identities, properties, columns)
+    columns: ThreeWay[Mapping[str, str]] = ThreeWay(base_columns, our_columns, their_columns)
+    return MatchedType(key, kind, types, identities, properties, columns)
 
 
 def _properties_of(catalog: Catalog, owner: AnyType) -> list[_Item[tuple[Property, PropertyIdentity]]]:
@@ -162,25 +162,25 @@ def _properties_of(catalog: Catalog, owner: AnyType) -> list[_Item[tuple[Propert
     return found
 
 
-def _match(sides: Triple[list[_Item[T]]]) -> list[Triple[T]]:
+def _match(sides: ThreeWay[list[_Item[T]]]) -> list[ThreeWay[T]]:
     """Group by id, then join by name what has no part in common; in the order of names."""
-    by_id: dict[int, Triple[_Item[T]]] = {}
+    by_id: dict[int, ThreeWay[_Item[T]]] = {}
     for place, items in enumerate(sides.parts):
         for item in items or ():
-            parts = list(by_id.get(item.id, Triple(None, None, None)).parts)
+            parts = list(by_id.get(item.id, ThreeWay(None, None, None)).parts)
             parts[place] = item
-            by_id[item.id] = Triple(*parts)
+            by_id[item.id] = ThreeWay(*parts)
     # A name in the base says more than a name that a side has given since.
     joined = _join(_join(list(by_id.values()), 0, (1, 2)), 1, (2,))
     ordered = sorted(joined, key=lambda group: (_label(group.map(lambda item: item.name)), _first_id(group)))
     return [group.map(lambda item: item.value) for group in ordered]
 
 
-def _join(groups: list[Triple[_Item[T]]], place: int, others: tuple[int, ...]) -> list[Triple[_Item[T]]]:
+def _join(groups: list[ThreeWay[_Item[T]]], place: int, others: tuple[int, ...]) -> list[ThreeWay[_Item[T]]]:
     """Join groups that have an item at `place` with groups that have none but one of its name elsewhere."""
     kept = [group for group in groups if group.parts[place] is not None]
     at = {item.name: number for number, group in enumerate(kept) if (item := group.parts[place])}
-    rest: list[Triple[_Item[T]]] = []
+    rest: list[ThreeWay[_Item[T]]] = []
     for group in groups:
         if group.parts[place] is not None:
             continue
@@ -191,20 +191,20 @@ def _join(groups: list[Triple[_Item[T]]], place: int, others: tuple[int, ...]) -
             rest.append(group)
         else:
             pairs = zip(kept[number].parts, group.parts, strict=True)
-            kept[number] = Triple(*(left if left is not None else right for left, right in pairs))
+            kept[number] = ThreeWay(*(left if left is not None else right for left, right in pairs))
     return kept + rest
 
 
-def _disjoint(left: Triple[T], right: Triple[T]) -> bool:
+def _disjoint(left: ThreeWay[T], right: ThreeWay[T]) -> bool:
     return not any(
         one is not None and two is not None for one, two in zip(left.parts, right.parts, strict=True)
     )
 
 
-def _label(names: Triple[str]) -> str:
+def _label(names: ThreeWay[str]) -> str:
     """The name in the base, or a name that does not depend on which side is called ours."""
     return names.base or min(name for name in names.parts if name is not None)
 
 
-def _first_id(group: Triple[_Item[T]]) -> int:
+def _first_id(group: ThreeWay[_Item[T]]) -> int:
     return min(item.id for item in group.parts if item is not None)
