@@ -13,7 +13,7 @@ from tests.differential.naive import JsonRow
 
 Expand: TypeAlias = Literal["csr", "index"]
 EXPANDS: Final[tuple[Expand, ...]] = ("csr", "index")
-TAILS: Final = ("arrow", "duckdb")
+PROJECTION_ENGINES: Final = ("arrow", "duckdb")
 
 
 def open_handle(uri: str) -> og.Graph:
@@ -27,17 +27,17 @@ def engine_rows(
     params: Mapping[str, Any] | None = None,
     *,
     expand: Expand | None = None,
-    tail: str | None = None,
+    projection: str | None = None,
 ) -> list[JsonRow]:
     """The rows that a graph gives for a read; None leaves the choice to the engine."""
-    graph._reader.settings = Settings(expand=expand, tail=tail)
+    graph._reader.settings = Settings(expand=expand, projection=projection)
     return graph.query(text, params).rows()
 
 
 def ways_to_run(query: ir.ReadQuery, number: int) -> Iterator[tuple[Expand | None, str]]:
-    """Both ways of following edges if there are any to follow; the tails take turns, over two numbers in full."""
+    """Yield both expand modes if the query follows edges; the projection engines alternate from one to the next."""
     expands: tuple[Expand | None, ...] = (
         EXPANDS if any(item.kind == "edge" for item in query.reads) else (None,)
     )
     for turn, expand in enumerate(expands, start=number):
-        yield expand, TAILS[turn % len(TAILS)]
+        yield expand, PROJECTION_ENGINES[turn % len(PROJECTION_ENGINES)]

@@ -27,9 +27,11 @@ def test_a_read_of_the_corpus_gives_its_rows_on_every_layout(case: Case) -> None
     expected = expected_result(case, query)
     differences = {}
     for number, layout in enumerate(LAYOUTS):
-        for expand, tail in ways_to_run(query, number):
-            rows = engine_rows(handle(case.graph, layout), case.text, case.params, expand=expand, tail=tail)
-            differences[layout, expand, tail] = explain_difference(query, expected, rows)
+        for expand, projection in ways_to_run(query, number):
+            rows = engine_rows(
+                handle(case.graph, layout), case.text, case.params, expand=expand, projection=projection
+            )
+            differences[layout, expand, projection] = explain_difference(query, expected, rows)
     assert {how: difference for how, difference in differences.items() if difference} == {}
 
 

@@ -46,7 +46,9 @@ def test_random_reads_give_what_they_give_by_the_book(data: st.DataObject) -> No
             read = data.draw(reads(graph), label=f"read {number}")
             query = check_text(read.text, graph)
             expected = naive_result(query, graph, bind_params(query.params, read.params), NOW)
-            for expand, tail in ways_to_run(query, number):
-                rows = engine_rows(handle, read.text, read.params, expand=expand, tail=tail)
+            for expand, projection in ways_to_run(query, number):
+                rows = engine_rows(handle, read.text, read.params, expand=expand, projection=projection)
                 difference = explain_difference(query, expected, rows)
-                assert difference is None, f"{difference}\n(expand {expand}, tail {tail})\n{read.text}"
+                assert difference is None, (
+                    f"{difference}\n(expand {expand}, projection {projection})\n{read.text}"
+                )

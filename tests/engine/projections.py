@@ -1,7 +1,8 @@
-"""Random tails over matched rows with the awkward values of every type, and what a tail means row by row.
+"""Random projections over matched rows with the awkward values of every type, and what a projection means row by
+row.
 
-`tails` makes them, `naive_tail` says what they give. Dates and timestamps are their numbers of days and of
-milliseconds there, because Python has no dates that far out; `rows_of` reads a table the same way, and
+`projections` makes them, `naive_projection` says what they give. Dates and timestamps are their numbers of days
+and of milliseconds there, because Python has no dates that far out; `rows_of` reads a table the same way, and
 `comparable` makes rows that mean the same equal.
 """
 
@@ -15,7 +16,15 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from omnigraph.engine.projection.projection import Fold, Key, Matched, Projected, Tail, TailColumn, Take
+from omnigraph.engine.projection.projection_plan import (
+    AggregateCall,
+    InputColumn,
+    InputRef,
+    MatchedRows,
+    OutputColumn,
+    ProjectionPlan,
+    SortKey,
+)
 from omnigraph.lang.ir import AggregateFn
 
 Row: TypeAlias = tuple[Any, ...]
@@ -63,7 +72,7 @@ _NESTED = (STRINGS, VECTOR)
 
 
 @st.composite
-def columns(draw: st.DrawFn, kind: pa.DataType, pool: list[Any], num_rows: int) -> TailColumn:
+def columns(draw: st.DrawFn, kind: pa.DataType, pool: list[Any], num_rows: int) -> InputColumn:
     """A column of few different values: plain, in chunks, a slice of a longer one, or a dictionary."""
     cells = st.sampled_from([*draw(st.lists(st.sampled_from(pool), min_size=1, max_size=4)), None])
     form = draw(st.sampled_from(["dictionary", "plain", "chunks", "slice", "dictionary slice"]))
@@ -84,8 +93,8 @@ def columns(draw: st.DrawFn, kind: pa.DataType, pool: list[Any], num_rows: int) 
 
 
 @st.composite
-def tails(draw: st.DrawFn) -> tuple[Tail, Matched]:
-    """A tail and the rows for it.
+def projections(draw: st.DrawFn) -> tuple[ProjectionPlan, MatchedRows]:
+    """A projection and the rows for it.
 
     Lists are only taken or collected, and compared only in a plain distinct projection; vectors are only taken.
     Sums are exact in any order. Weights come without `collect`, and may add up to more than 2**53.
@@ -107,35 +116,35 @@ def tails(draw: st.DrawFn) -> tuple[Tail, Matched]:
         takes = scalars
     elif distinct:
         takes = [at for at, kind in enumerate(kinds) if kind != VECTOR]
-    choices: list[Any] = [Take(at) for at in takes]
+    choices: list[Any] = [InputRef(at) for at in takes]
     if grouped:
         choices += _folds(kinds, tame, scalars, weighted=weighted, compared=distinct)
     if not choices:
-        grouped, weighted, choices = True, False, [Fold("count")]
+        grouped, weighted, choices = True, False, [AggregateCall("count")]
     values = draw(st.lists(st.sampled_from(choices), min_size=1, max_size=5))
-    outputs = tuple(Projected(f"c{at}", _type_of(value, kinds), value) for at, value in enumerate(values))
-    keys = [Key(at, of_output=True) for at, output in enumerate(outputs) if output.type in _SORTED]
+    outputs = tuple(OutputColumn(f"c{at}", _type_of(value, kinds), value) for at, value in enumerate(values))
+    keys = [SortKey(at, of_output=True) for at, output in enumerate(outputs) if output.type in _SORTED]
     if not grouped and not distinct:
-        keys += [Key(at) for at in scalars]
+        keys += [SortKey(at) for at in scalars]
     order = draw(st.lists(st.sampled_from(keys), max_size=3)) if keys else []
     ties: list[int] = []
     if order and scalars and not grouped and not distinct:
         ties = draw(st.lists(st.sampled_from(scalars), max_size=2))
-    tail = Tail(
+    projection = ProjectionPlan(
         outputs,
         grouped=grouped,
         distinct=distinct,
-        order=tuple(Key(key.column, draw(st.booleans()), key.of_output) for key in order),
+        order=tuple(SortKey(key.column, draw(st.booleans()), key.of_output) for key in order),
         ties=tuple(ties),
         skip=draw(st.sampled_from([0, 0, 0, 1, 2, num_rows, num_rows + 1])),
         limit=draw(st.none() | st.integers(0, 4) | st.just(num_rows)),
     )
     weights = None
     if weighted:
-        big = 1 if _adds_floats(tail, kinds) else 2**59
+        big = 1 if _adds_floats(projection, kinds) else 2**59
         sizes = st.integers(1, 5) | st.integers(big, big + 3)
         weights = pa.array(draw(st.lists(sizes, min_size=num_rows, max_size=num_rows)), pa.int64())
-    return tail, Matched(num_rows, found, weights)
+    return projection, MatchedRows(num_rows, found, weights)
 
 
 _SORTED = frozenset(kind for kind in POOLS if kind not in _NESTED)
@@ -148,23 +157,23 @@ def _folds(
     *,
     weighted: bool,
     compared: bool,
-) -> list[Fold]:
-    found = [Fold("count"), Fold("count")]
+) -> list[AggregateCall]:
+    found = [AggregateCall("count"), AggregateCall("count")]
     for at, kind in enumerate(kinds):
         if kind != VECTOR and not weighted and not (compared and kind == STRINGS):
-            found.append(Fold("collect", at))
+            found.append(AggregateCall("collect", at))
         if at not in scalars:
             continue
         fns: list[AggregateFn] = ["count", "min", "max"]
         if pa.types.is_integer(kind) or (pa.types.is_floating(kind) and tame[at]):
             fns += ["sum", "avg"]
-        found += [Fold(fn, at, distinct) for fn in fns for distinct in (False, True)]
-        found.append(Fold("collect", at, distinct=True))
+        found += [AggregateCall(fn, at, distinct) for fn in fns for distinct in (False, True)]
+        found.append(AggregateCall("collect", at, distinct=True))
     return found
 
 
-def _type_of(value: Take | Fold, kinds: Sequence[pa.DataType]) -> pa.DataType:
-    if isinstance(value, Take):
+def _type_of(value: InputRef | AggregateCall, kinds: Sequence[pa.DataType]) -> pa.DataType:
+    if isinstance(value, InputRef):
         return kinds[value.column]
     if value.fn == "count" or value.column is None:
         return pa.int64()
@@ -174,8 +183,8 @@ def _type_of(value: Take | Fold, kinds: Sequence[pa.DataType]) -> pa.DataType:
     return pa.list_(kind) if value.fn == "collect" else kind
 
 
-def _adds_floats(tail: Tail, kinds: Sequence[pa.DataType]) -> bool:
-    folds = [output.value for output in tail.outputs if isinstance(output.value, Fold)]
+def _adds_floats(projection: ProjectionPlan, kinds: Sequence[pa.DataType]) -> bool:
+    folds = [output.value for output in projection.outputs if isinstance(output.value, AggregateCall)]
     return any(
         fold.fn in ("sum", "avg") and fold.column is not None and pa.types.is_floating(kinds[fold.column])
         for fold in folds
@@ -185,36 +194,38 @@ def _adds_floats(tail: Tail, kinds: Sequence[pa.DataType]) -> bool:
 # --- what they mean --------------------------------------------------------------------------------------
 
 
-def naive_tail(tail: Tail, matched: Matched) -> list[Row]:
-    """The rows that a tail gives, one plain step after the other; rows that compare equal keep their order."""
+def naive_projection(projection: ProjectionPlan, matched: MatchedRows) -> list[Row]:
+    """The rows that a projection gives, one plain step after the other; rows that compare equal keep their
+    order.
+    """
     cells = [values_of(column) for column in matched.columns]
     weights = [1] * matched.num_rows if matched.weights is None else matched.weights.to_pylist()
     inputs: list[Row] = [tuple(column[at] for column in cells) for at in range(matched.num_rows)]
     # Each result row with the input row it comes from; that of a group is not looked at again.
     rows: list[tuple[Row, Row]]
-    if tail.grouped:
-        rows = [(row, ()) for row in _grouped(tail, inputs, weights)]
+    if projection.grouped:
+        rows = [(row, ()) for row in _grouped(projection, inputs, weights)]
     else:
-        takes = [output.value.column for output in tail.outputs if output.value.column is not None]
+        takes = [output.value.column for output in projection.outputs if output.value.column is not None]
         rows = [(tuple(row[at] for at in takes), row) for row in inputs]
-    if tail.distinct:
+    if projection.distinct:
         first: dict[Any, tuple[Row, Row]] = {}
         for row in rows:
             first.setdefault(identity(row[0]), row)
         rows = list(first.values())
-    for tie in reversed(tail.ties):
+    for tie in reversed(projection.ties):
         rows.sort(key=lambda row, at=tie: _rank(row[1][at]))  # type: ignore[misc]
-    for key in reversed(tail.order):
+    for key in reversed(projection.order):
         side = 0 if key.of_output else 1
         rows.sort(
             key=lambda row, side=side, at=key.column: _rank(row[side][at]),  # type: ignore[misc]
             reverse=key.descending,
         )
-    stop = None if tail.limit is None else tail.skip + tail.limit
-    return [row for row, _ in islice(rows, tail.skip, stop)]
+    stop = None if projection.limit is None else projection.skip + projection.limit
+    return [row for row, _ in islice(rows, projection.skip, stop)]
 
 
-def values_of(column: TailColumn) -> list[Any]:
+def values_of(column: InputColumn) -> list[Any]:
     """The values of a column, dates and timestamps as numbers."""
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -237,7 +248,7 @@ def _lists(lists: pa.ListArray) -> list[pa.Array | None]:
 
 
 def rows_of(table: pa.Table) -> list[Row]:
-    """The rows of a table as `naive_tail` writes them."""
+    """The rows of a table as `naive_projection` writes them."""
     return list(zip(*(values_of(column) for column in table.columns), strict=True))
 
 
@@ -263,23 +274,23 @@ def _rank(value: Any) -> tuple[Any, ...]:
     return (1, value)
 
 
-def _grouped(tail: Tail, inputs: list[Row], weights: list[int]) -> list[Row]:
-    keys = [output.value.column for output in tail.outputs if isinstance(output.value, Take)]
+def _grouped(projection: ProjectionPlan, inputs: list[Row], weights: list[int]) -> list[Row]:
+    keys = [output.value.column for output in projection.outputs if isinstance(output.value, InputRef)]
     groups: dict[Any, list[int]] = {} if keys else {(): []}
     for at, row in enumerate(inputs):
         groups.setdefault(identity([row[key] for key in keys]), []).append(at)
     return [
         tuple(
             inputs[members[0]][output.value.column]
-            if isinstance(output.value, Take)
+            if isinstance(output.value, InputRef)
             else _fold(output.value, [inputs[at] for at in members], [weights[at] for at in members])
-            for output in tail.outputs
+            for output in projection.outputs
         )
         for members in groups.values()
     ]
 
 
-def _fold(fold: Fold, rows: list[Row], weights: list[int]) -> Any:
+def _fold(fold: AggregateCall, rows: list[Row], weights: list[int]) -> Any:
     if fold.column is None:
         return sum(weights)
     pairs = [(row[fold.column], weight) for row, weight in zip(rows, weights, strict=True)]

@@ -16,33 +16,41 @@ import sqlglot
 from hypothesis import given, settings
 from sqlglot import exp
 
-from omnigraph.engine.duckdb import Limits, Workspace, configure, run_sql, run_tail
+from omnigraph.engine.duckdb import Limits, Workspace, configure, run_projection, run_sql
 from omnigraph.engine.projection import arrow_projection
-from omnigraph.engine.projection.projection import Fold, Key, Matched, Projected, Tail, TailColumn, Take
-from omnigraph.engine.projection.sql_projection import Dialect, tail_query
+from omnigraph.engine.projection.projection_plan import (
+    AggregateCall,
+    InputColumn,
+    InputRef,
+    MatchedRows,
+    OutputColumn,
+    ProjectionPlan,
+    SortKey,
+)
+from omnigraph.engine.projection.sql_projection import Dialect, projection_query
 from omnigraph.errors import InvalidInput, ResourceLimit, StorageError
 from omnigraph.lang.ir import AggregateFn
-from tests.engine.projections import comparable, naive_tail, rows_of, tails
+from tests.engine.projections import comparable, naive_projection, projections, rows_of
 
 NAN = math.nan
 
 
-def matched(*columns: TailColumn, weights: list[int] | None = None) -> Matched:
-    return Matched(len(columns[0]), columns, None if weights is None else pa.array(weights, pa.int64()))
+def matched(*columns: InputColumn, weights: list[int] | None = None) -> MatchedRows:
+    return MatchedRows(len(columns[0]), columns, None if weights is None else pa.array(weights, pa.int64()))
 
 
-def taken(column: TailColumn, at: int = 0) -> Projected:
-    return Projected("taken", column.type, Take(at))
+def taken(column: InputColumn, at: int = 0) -> OutputColumn:
+    return OutputColumn("taken", column.type, InputRef(at))
 
 
 def folded(
     fn: AggregateFn, kind: pa.DataType, *, distinct: bool = False, column: int | None = 0
-) -> Projected:
-    return Projected(fn, kind, Fold(fn, column, distinct))
+) -> OutputColumn:
+    return OutputColumn(fn, kind, AggregateCall(fn, column, distinct))
 
 
-def only_value(fold: Projected, rows: Matched) -> object:
-    return run_tail(Tail((fold,), grouped=True), rows).column(0)[0].as_py()
+def only_value(fold: OutputColumn, rows: MatchedRows) -> object:
+    return run_projection(ProjectionPlan((fold,), grouped=True), rows).column(0)[0].as_py()
 
 
 def numbered_rows(query: exp.Select) -> pa.Table:
@@ -54,28 +62,32 @@ def numbered_rows(query: exp.Select) -> pa.Table:
 
 
 @settings(max_examples=100, deadline=None)
-@given(tails())
-def test_rows_order_and_types_are_those_of_the_contract(case: tuple[Tail, Matched]) -> None:
-    tail, rows = case
-    found = run_tail(tail, rows)
-    assert found.schema == pa.schema([(output.name, output.type) for output in tail.outputs])
-    assert comparable(rows_of(found)) == comparable(naive_tail(tail, rows))
-    assert comparable(rows_of(found)) == comparable(rows_of(arrow_projection.run_tail(tail, rows)))
+@given(projections())
+def test_rows_order_and_types_are_those_of_the_contract(case: tuple[ProjectionPlan, MatchedRows]) -> None:
+    projection, rows = case
+    found = run_projection(projection, rows)
+    assert found.schema == pa.schema([(output.name, output.type) for output in projection.outputs])
+    assert comparable(rows_of(found)) == comparable(naive_projection(projection, rows))
+    assert comparable(rows_of(found)) == comparable(
+        rows_of(arrow_projection.run_projection(projection, rows))
+    )
 
 
 @settings(max_examples=50, deadline=None)
-@given(tails())
-def test_the_whole_query_gives_the_rows_that_looking_values_up_late_gives(case: tuple[Tail, Matched]) -> None:
-    tail, rows = case
+@given(projections())
+def test_the_whole_query_gives_the_rows_that_looking_values_up_late_gives(
+    case: tuple[ProjectionPlan, MatchedRows],
+) -> None:
+    projection, rows = case
     columns = {f"c{at}": _plain(column) for at, column in enumerate(rows.columns)}
     if rows.weights is not None:
         columns["w"] = rows.weights
     table = pa.table({**columns, "r": pa.array(range(rows.num_rows), pa.int64())})
-    found = run_sql(tail_query(tail, table.schema), {"matched": table})
-    assert comparable(rows_of(found)) == comparable(naive_tail(tail, rows))
+    found = run_sql(projection_query(projection, table.schema), {"matched": table})
+    assert comparable(rows_of(found)) == comparable(naive_projection(projection, rows))
 
 
-def _plain(column: TailColumn) -> pa.Array | pa.ChunkedArray:
+def _plain(column: InputColumn) -> pa.Array | pa.ChunkedArray:
     return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
 
 
@@ -84,19 +96,19 @@ def _plain(column: TailColumn) -> pa.Array | pa.ChunkedArray:
 
 def test_a_group_shows_the_zero_that_was_seen_first() -> None:
     zeros = pa.array([5.0] * 3000 + [-0.0] + [0.0] * 3000)
-    tail = Tail((taken(zeros), folded("count", pa.int64(), column=None)), grouped=True)
-    found = run_tail(tail, matched(zeros)).to_pydict()
+    projection = ProjectionPlan((taken(zeros), folded("count", pa.int64(), column=None)), grouped=True)
+    found = run_projection(projection, matched(zeros)).to_pydict()
     assert found == {"taken": [5.0, 0.0], "count": [3000, 3001]}
     assert math.copysign(1, found["taken"][1]) == -1
     # Without asking for it, it depends on which thread comes first.
     schema = pa.schema([("c0", pa.float64()), ("r", pa.int64())])
-    assert tail_query(tail, schema).find(exp.ArgMin) is not None
+    assert projection_query(projection, schema).find(exp.ArgMin) is not None
 
 
 def test_groups_stand_in_first_seen_order_beyond_one_batch_of_rows() -> None:
     keys = pa.array([f"key {(at * 7919) % 50_000}" for at in range(150_000)])
-    tail = Tail((taken(keys), folded("count", pa.int64(), column=None)), grouped=True)
-    found = run_tail(tail, matched(keys))
+    projection = ProjectionPlan((taken(keys), folded("count", pa.int64(), column=None)), grouped=True)
+    found = run_projection(projection, matched(keys))
     assert found.column("taken").to_pylist() == list(dict.fromkeys(keys.to_pylist()))
     assert set(found.column("count").to_pylist()) == {3}
 
@@ -151,45 +163,51 @@ def test_a_dictionary_of_vectors_is_taken_and_grouped() -> None:
     # Handed to DuckDB as a dictionary, this one is an internal failure.
     vectors = pa.array([[0.0, 1.0], [9.0, 9.0], [-0.0, 1.0]], pa.list_(pa.float32(), 2))
     column = pa.DictionaryArray.from_arrays(pa.array([2, None, 0, None, 2]), vectors)
-    output = Projected("v", vectors.type, Take(0))
-    found = run_tail(Tail((output,), skip=1, limit=2), matched(column))
+    output = OutputColumn("v", vectors.type, InputRef(0))
+    found = run_projection(ProjectionPlan((output,), skip=1, limit=2), matched(column))
     assert found.to_pydict() == {"v": [None, [0.0, 1.0]]}
     count = folded("count", pa.int64(), column=None)
-    grouped = run_tail(Tail((output, count), grouped=True), matched(column))
+    grouped = run_projection(ProjectionPlan((output, count), grouped=True), matched(column))
     assert grouped.to_pydict() == {"v": [[0.0, 1.0], None], "count": [3, 2]}
 
 
 def test_chunks_may_have_dictionaries_of_their_own() -> None:
     chunks = [pa.array(["b", "a"]).dictionary_encode(), pa.array(["c", "b"]).dictionary_encode()]
     column = pa.chunked_array(chunks)
-    output = Projected("s", pa.string(), Take(0))
-    assert run_tail(Tail((output,), distinct=True), matched(column)).to_pydict() == {"s": ["b", "a", "c"]}
-    assert run_tail(Tail((output,), order=(Key(0),), limit=3), matched(column)).to_pydict() == {
-        "s": ["a", "b", "b"]
+    output = OutputColumn("s", pa.string(), InputRef(0))
+    assert run_projection(ProjectionPlan((output,), distinct=True), matched(column)).to_pydict() == {
+        "s": ["b", "a", "c"]
     }
+    assert run_projection(
+        ProjectionPlan((output,), order=(SortKey(0),), limit=3), matched(column)
+    ).to_pydict() == {"s": ["a", "b", "b"]}
 
 
 def test_two_outputs_may_have_one_name() -> None:
     column = pa.array([1, 2])
-    found = run_tail(Tail((taken(column), taken(column)), grouped=True), matched(column))
+    found = run_projection(ProjectionPlan((taken(column), taken(column)), grouped=True), matched(column))
     assert found.column_names == ["taken", "taken"]
     assert rows_of(found) == [(1, 1), (2, 2)]
 
 
 def test_a_fold_without_groups_is_refused() -> None:
     with pytest.raises(InvalidInput, match="`sum` folds rows"):
-        run_tail(Tail((folded("sum", pa.float64()),)), matched(pa.array([1])))
+        run_projection(ProjectionPlan((folded("sum", pa.float64()),)), matched(pa.array([1])))
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "spark"])
 def test_the_query_can_be_read_back_in_either_dialect(dialect: Dialect) -> None:
     folds = [("count", False), ("sum", False), ("avg", True), ("max", False), ("collect", True)]
-    outputs = [Projected(fn, pa.float64(), Fold(fn, 0, distinct)) for fn, distinct in folds]  # type: ignore[arg-type]
-    tail = Tail(
-        (Projected("k", pa.string(), Take(1)), *outputs), grouped=True, order=(Key(1),), skip=1, limit=2
+    outputs = [OutputColumn(fn, pa.float64(), AggregateCall(fn, 0, distinct)) for fn, distinct in folds]  # type: ignore[arg-type]
+    projection = ProjectionPlan(
+        (OutputColumn("k", pa.string(), InputRef(1)), *outputs),
+        grouped=True,
+        order=(SortKey(1),),
+        skip=1,
+        limit=2,
     )
     schema = pa.schema([("c0", pa.int64()), ("c1", pa.string()), ("w", pa.int64()), ("r", pa.int64())])
-    sql = tail_query(tail, schema, dialect).sql(dialect)
+    sql = projection_query(projection, schema, dialect).sql(dialect)
     assert sqlglot.parse_one(sql, read=dialect).sql(dialect) == sql
     assert ("INT128" in sql, "DECIMAL(38, 0)" in sql) == (dialect == "duckdb", dialect == "spark")
 

@@ -24,16 +24,16 @@ import pyarrow as pa
 from sqlglot import exp
 
 from omnigraph.engine.deadline import interrupting
-from omnigraph.engine.projection.projection import (
-    Key,
-    Matched,
-    Projected,
-    Tail,
-    TailColumn,
-    Take,
+from omnigraph.engine.projection.projection_plan import (
+    InputColumn,
+    InputRef,
+    MatchedRows,
+    OutputColumn,
+    ProjectionPlan,
+    SortKey,
     used_columns,
 )
-from omnigraph.engine.projection.sql_projection import ROW, TABLE, WEIGHT, column_name, tail_query
+from omnigraph.engine.projection.sql_projection import ROW, TABLE, WEIGHT, column_name, projection_query
 from omnigraph.errors import InvalidInput, ResourceLimit, StorageError
 
 ArrowInput: TypeAlias = pa.Table | pa.RecordBatchReader
@@ -85,57 +85,58 @@ def _run(sql: str, tables: Mapping[str, ArrowInput]) -> pa.Table:
             return cursor.sql(sql).to_arrow_table()
 
 
-# --- tails -----------------------------------------------------------------------------------------------
+# --- projections -----------------------------------------------------------------------------------------------
 
 
-def run_tail(tail: Tail, matched: Matched) -> pa.Table:
-    """The rows of a tail, in their order, as columns of the outputs' names and types."""
-    schema = pa.schema([(output.name, output.type) for output in tail.outputs])
-    if tail.grouped or tail.distinct:
-        columns = _query(tail, matched).columns
+def run_projection(projection: ProjectionPlan, matched: MatchedRows) -> pa.Table:
+    """The rows of a projection, in their order, as columns of the outputs' names and types."""
+    schema = pa.schema([(output.name, output.type) for output in projection.outputs])
+    if projection.grouped or projection.distinct:
+        columns = _query(projection, matched).columns
     else:
         # Only what decides the order goes through SQL: most rows are cut off before their values are looked up.
-        places = _places(tail, matched)
-        columns = [_values(matched.columns[_taken(output)], places) for output in tail.outputs]
+        places = _places(projection, matched)
+        columns = [_values(matched.columns[_taken(output)], places) for output in projection.outputs]
     cast = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(cast, schema=schema)
 
 
-def _places(tail: Tail, matched: Matched) -> pa.Array:
+def _places(projection: ProjectionPlan, matched: MatchedRows) -> pa.Array:
     """The numbers of the rows that remain, in their order."""
     numbers = pa.array(np.arange(matched.num_rows))
-    if not tail.order and not tail.ties:
-        return numbers.slice(tail.skip, tail.limit)
+    if not projection.order and not projection.ties:
+        return numbers.slice(projection.skip, projection.limit)
     order = (
-        Key(_taken(tail.outputs[key.column]), key.descending) if key.of_output else key for key in tail.order
+        SortKey(_taken(projection.outputs[key.column]), key.descending) if key.of_output else key
+        for key in projection.order
     )
-    number = Projected(ROW, numbers.type, Take(len(matched.columns)))
+    number = OutputColumn(ROW, numbers.type, InputRef(len(matched.columns)))
     numbered = replace(matched, columns=(*matched.columns, numbers))
-    return _query(replace(tail, outputs=(number,), order=tuple(order)), numbered).column(0)
+    return _query(replace(projection, outputs=(number,), order=tuple(order)), numbered).column(0)
 
 
-def _taken(output: Projected) -> int:
-    if not isinstance(output.value, Take):
-        raise InvalidInput(f"output `{output.name}` folds rows of a tail that does not group")
+def _taken(output: OutputColumn) -> int:
+    if not isinstance(output.value, InputRef):
+        raise InvalidInput(f"output `{output.name}` folds rows of a projection that does not group")
     return output.value.column
 
 
-def _query(tail: Tail, matched: Matched) -> pa.Table:
-    columns = {column_name(at): _values(matched.columns[at]) for at in used_columns(tail)}
+def _query(projection: ProjectionPlan, matched: MatchedRows) -> pa.Table:
+    columns = {column_name(at): _values(matched.columns[at]) for at in used_columns(projection)}
     if matched.weights is not None:
         columns[WEIGHT] = matched.weights
     columns[ROW] = pa.array(np.arange(matched.num_rows))
     table = pa.table(columns)
-    return _run(_sql(tail, table.schema), {TABLE: table})
+    return _run(_sql(projection, table.schema), {TABLE: table})
 
 
 # Building and writing an expression takes longer than running it over few rows, and queries come again.
 @lru_cache(maxsize=256)
-def _sql(tail: Tail, schema: pa.Schema) -> str:
-    return tail_query(tail, schema).sql("duckdb")
+def _sql(projection: ProjectionPlan, schema: pa.Schema) -> str:
+    return projection_query(projection, schema).sql("duckdb")
 
 
-def _values(column: TailColumn, places: pa.Array | None = None) -> pa.Array | pa.ChunkedArray:
+def _values(column: InputColumn, places: pa.Array | None = None) -> pa.Array | pa.ChunkedArray:
     """The values of a column, at some places or all, looked up where it is a dictionary.
 
     DuckDB would keep dictionaries, but groups by them more slowly, and it fails over dictionaries of vectors.

@@ -10,7 +10,7 @@ from omnigraph.lang import ir
 from omnigraph.lang.ir_text import render_expr, render_predicate
 from omnigraph.read.match import declare_types
 from omnigraph.read.plan import Check, Maybe, Plan, PlannedStep, Purpose, Scan, Walk, Without
-from omnigraph.read.project import choose_tail, whole_tail
+from omnigraph.read.project import choose_projection_engine, full_projection
 from omnigraph.read.references import properties_of
 from omnigraph.read.select import physical_name, spelled_key
 from omnigraph.read.session import ReadSession, all_of
@@ -30,7 +30,7 @@ def explain_plan(session: ReadSession, plan: Plan) -> str:
         f"read {query.name} at commit {session.snapshot.commit_id}",
         f"  for {_PURPOSES[plan.purpose]}",
         *_steps(session, plan.steps, "  "),
-        *_tail(session, plan),
+        *_projection(session, plan),
     ]
     return "\n".join(lines) + "\n"
 
@@ -96,10 +96,10 @@ def _mode(session: ReadSession, expand: ir.Expand) -> str:
     return f"{mode} ({why})"
 
 
-def _tail(session: ReadSession, plan: Plan) -> Iterator[str]:
+def _projection(session: ReadSession, plan: Plan) -> Iterator[str]:
     query = plan.query
     outputs = ", ".join(f"{item.name} = {render_expr(item.expr)}" for item in query.outputs)
-    engine = choose_tail(session, 0)
+    engine = choose_projection_engine(session, 0)
     yield f"  {'group' if query.aggregated else 'distinct' if query.distinct else 'project'} {outputs}"
     if query.order:
         items = ", ".join(
@@ -115,9 +115,9 @@ def _tail(session: ReadSession, plan: Plan) -> Iterator[str]:
 
 
 def _sql(session: ReadSession, plan: Plan) -> str:
-    """The tail as the SQL that an engine of that language runs."""
+    """The projection as the SQL that an engine of that language runs."""
     # The SQL library is only needed for looking at it.
-    from omnigraph.engine.projection.sql_projection import tail_query
+    from omnigraph.engine.projection.sql_projection import projection_query
 
     declare_types(session, plan.steps)
-    return tail_query(*whole_tail(session, plan.query)).sql("duckdb")
+    return projection_query(*full_projection(session, plan.query)).sql("duckdb")

@@ -108,7 +108,7 @@ class Plan:
 def plan_read(query: ir.ReadQuery, sizes: Sizes) -> Plan:
     """Choose how to run a read."""
     purpose = _purpose(query)
-    needed = _needed_by_tail(query)
+    needed = _needed_by_projection(query)
     steps = _order_steps(query.pattern, frozenset(), needed, sizes)
     return Plan(query, steps, purpose)
 
@@ -123,7 +123,7 @@ def _purpose(query: ir.ReadQuery) -> Purpose:
     return "set" if query.distinct else "rows"
 
 
-def _needed_by_tail(query: ir.ReadQuery) -> frozenset[str]:
+def _needed_by_projection(query: ir.ReadQuery) -> frozenset[str]:
     nullable = {item.name for item in query.variables if item.nullable}
     found: set[str] = set()
     for output in query.outputs:

@@ -12,8 +12,15 @@ from omnigraph.catalog.columns import arrow_type
 from omnigraph.engine.deadline import check_deadline
 from omnigraph.engine.memory.table_columns import indices
 from omnigraph.engine.projection import arrow_projection
-from omnigraph.engine.projection.projection import Matched, Projected, Tail, TailColumn, Take, used_columns
-from omnigraph.engine.projection.projection_plan import plan_tail
+from omnigraph.engine.projection.plan_projection import plan_projection
+from omnigraph.engine.projection.projection_plan import (
+    InputColumn,
+    InputRef,
+    MatchedRows,
+    OutputColumn,
+    ProjectionPlan,
+    used_columns,
+)
 from omnigraph.lang import ir
 from omnigraph.read.binding_rows import Bound
 from omnigraph.read.plan import Plan
@@ -27,21 +34,21 @@ DUCKDB_ROWS = 20_000_000
 
 _RANKS = (ir.Nearest, ir.Bm25, ir.Rrf)
 _NO_TRUTHS = pa.array([], pa.bool_())
-RunTail = Callable[[Tail, Matched], pa.Table]
+RunProjection = Callable[[ProjectionPlan, MatchedRows], pa.Table]
 
 
-def choose_tail(session: ReadSession, num_rows: int) -> str:
+def choose_projection_engine(session: ReadSession, num_rows: int) -> str:
     """The engine that runs the rest of a query over so many rows."""
-    return session.settings.tail or ("duckdb" if num_rows >= DUCKDB_ROWS else "arrow")
+    return session.settings.projection or ("duckdb" if num_rows >= DUCKDB_ROWS else "arrow")
 
 
-def _engine(name: str) -> RunTail:
+def _engine(name: str) -> RunProjection:
     if name == "arrow":
-        return arrow_projection.run_tail
+        return arrow_projection.run_projection
     # Most reads never need it, and importing it is most of a small program's start.
     from omnigraph.engine import duckdb
 
-    return duckdb.run_tail
+    return duckdb.run_projection
 
 
 def project(session: ReadSession, plan: Plan, rows: Bound) -> pa.Table:
@@ -54,53 +61,61 @@ def project(session: ReadSession, plan: Plan, rows: Bound) -> pa.Table:
             found = score_rows(session, item.expr, rows)
             rows = rows.take(found.ranked)
             scores[item.expr] = Scores(found.values[found.ranked], found.ranked[found.ranked])
-    run = _engine(choose_tail(session, rows.num_rows))
-    tail, exprs = plan_tail(query)
+    run = _engine(choose_projection_engine(session, rows.num_rows))
+    projection, exprs = plan_projection(query)
     folded = query.aggregated or query.distinct
     if not folded:
-        rows, scores = _final_rows(session, tail, exprs, rows, scores, run)
-        tail = Tail(tail.outputs)
-    keys = {item.value.column for item in tail.outputs if isinstance(item.value, Take)}
+        rows, scores = _final_rows(session, projection, exprs, rows, scores, run)
+        projection = ProjectionPlan(projection.outputs)
+    keys = {item.value.column for item in projection.outputs if isinstance(item.value, InputRef)}
     columns = _Columns(session, rows, scores)
-    for place in range(1 + max(used_columns(tail), default=-1)):
+    for place in range(1 + max(used_columns(projection), default=-1)):
         columns.of(exprs[place], as_key=folded and place in keys)
     weights = None if rows.weights is None else pa.array(rows.weights)
-    return run(tail, Matched(rows.num_rows, tuple(columns.made), weights, frozenset(columns.distinct)))
+    return run(
+        projection, MatchedRows(rows.num_rows, tuple(columns.made), weights, frozenset(columns.distinct))
+    )
 
 
-def whole_tail(session: ReadSession, query: ir.ReadQuery) -> tuple[Tail, pa.Schema]:
-    """All that comes after the pattern as one tail, and the columns that it is over; nothing is read for it."""
+def full_projection(session: ReadSession, query: ir.ReadQuery) -> tuple[ProjectionPlan, pa.Schema]:
+    """All that comes after the pattern as one projection, and the columns that it is over; nothing is read for
+    it.
+    """
     names = [item.name for item in query.variables]
     columns = _Columns(session, Bound(0, {name: no_rows() for name in names}), {})
-    tail, exprs = plan_tail(query)
+    projection, exprs = plan_projection(query)
     for expr in exprs:
         columns.of(expr)
-    return tail, pa.schema([pa.field(f"c{place}", column.type) for place, column in enumerate(columns.made)])
+    return projection, pa.schema(
+        [pa.field(f"c{place}", column.type) for place, column in enumerate(columns.made)]
+    )
 
 
 def _final_rows(
     session: ReadSession,
-    tail: Tail,
+    projection: ProjectionPlan,
     exprs: Sequence[ir.Expr],
     rows: Bound,
     scores: dict[ir.Expr, Scores],
-    run: RunTail,
+    run: RunProjection,
 ) -> tuple[Bound, dict[ir.Expr, Scores]]:
     """The rows of the result in their order, before anything but the order has been looked up."""
-    if not tail.order:
-        if not tail.skip and tail.limit is None:
+    if not projection.order:
+        if not projection.skip and projection.limit is None:
             return rows, scores
-        chosen = np.arange(rows.num_rows)[tail.skip : None if tail.limit is None else tail.skip + tail.limit]
+        chosen = np.arange(rows.num_rows)[
+            projection.skip : None if projection.limit is None else projection.skip + projection.limit
+        ]
     else:
         columns = _Columns(session, rows, scores)
         number = columns.add(pa.array(np.arange(rows.num_rows)))
         numbered = replace(
-            tail,
-            outputs=(Projected("row", pa.int64(), Take(number)),),
-            order=tuple(replace(key, column=columns.of(exprs[key.column])) for key in tail.order),
-            ties=tuple(columns.of(exprs[place]) for place in tail.ties),
+            projection,
+            outputs=(OutputColumn("row", pa.int64(), InputRef(number)),),
+            order=tuple(replace(key, column=columns.of(exprs[key.column])) for key in projection.order),
+            ties=tuple(columns.of(exprs[place]) for place in projection.ties),
         )
-        found = run(numbered, Matched(rows.num_rows, tuple(columns.made)))
+        found = run(numbered, MatchedRows(rows.num_rows, tuple(columns.made)))
         chosen = found["row"].to_numpy()
     picked = {rank: Scores(item.values[chosen], item.ranked[chosen]) for rank, item in scores.items()}
     return rows.take(chosen), picked
@@ -108,17 +123,17 @@ def _final_rows(
 
 @dataclass
 class _Columns:
-    """The input columns of a tail, each made when it is first asked for."""
+    """The input columns of a projection, each made when it is first asked for."""
 
     session: ReadSession
     rows: Bound
     scores: Mapping[ir.Expr, Scores]
-    made: list[TailColumn] = field(default_factory=list)
+    made: list[InputColumn] = field(default_factory=list)
     distinct: set[int] = field(default_factory=set)
     _places: dict[ir.Expr, int] = field(default_factory=dict)
 
-    def add(self, column: TailColumn) -> int:
-        """Take a column in; its position."""
+    def add(self, column: InputColumn) -> int:
+        """InputRef a column in; its position."""
         self.made.append(column)
         return len(self.made) - 1
 
@@ -144,7 +159,7 @@ class _Columns:
         codes = np.where(ordinals < 0, np.int32(-1), coded.codes[ordinals])
         return pa.DictionaryArray.from_arrays(indices(codes), coded.values)
 
-    def _make(self, expr: ir.Expr) -> TailColumn:
+    def _make(self, expr: ir.Expr) -> InputColumn:
         match expr:
             case ir.PropertyRef():
                 return self._look_up(expr.variable, expr.property)
@@ -162,7 +177,7 @@ class _Columns:
             case _:
                 raise AssertionError(f"{expr} is no column")
 
-    def _look_up(self, variable: str, name: str) -> TailColumn:
+    def _look_up(self, variable: str, name: str) -> InputColumn:
         frame = self.session.types[variable]
         ordinals = self.rows.columns[variable]
         held = frame.held(name) if len(ordinals) > _LOOK_UP else None

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.engine.memory.table_columns import Ordinals
-from omnigraph.engine.projection.projection_plan import is_descending
+from omnigraph.engine.projection.plan_projection import is_descending
 from omnigraph.engine.projection.sorting import order_rows
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir

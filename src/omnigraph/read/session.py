@@ -27,11 +27,11 @@ from omnigraph.search.text_search import TextSearch
 class Settings:
     """How to run reads; none of it changes which rows come.
 
-    `expand` forces one way of following edges, `tail` one engine for what comes after the pattern.
+    `expand` forces one way of following edges, `projection` one engine for what comes after the pattern.
     """
 
     expand: ExpandMode | None = None
-    tail: str | None = None
+    projection: str | None = None
 
 
 class SnapshotTables:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.arrow_arrays import single_array
 from omnigraph.errors import InvalidInput
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -30,7 +31,7 @@ def differing(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArra
     """
     if left.type != right.type or len(left) != len(right):
         raise InvalidInput(f"{len(left)} {left.type} cannot be compared with {len(right)} {right.type}")
-    return _differing(_whole(left), _whole(right))
+    return _differing(single_array(left), single_array(right))
 
 
 def _differing(left: pa.Array, right: pa.Array) -> Bools:
@@ -77,9 +78,3 @@ def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
 def _bools(found: pa.Array) -> Bools:
     flags: Bools = pc.fill_null(found, False).to_numpy(zero_copy_only=False)
     return flags
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    return column

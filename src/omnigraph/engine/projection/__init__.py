@@ -1,1 +1,1 @@
-"""Projection: grouping, ordering, distinct and limit over matched rows."""
+"""Projection: grouping, ordering, distinct, skip and limit over matched rows."""

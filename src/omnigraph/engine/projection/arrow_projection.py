@@ -1,9 +1,8 @@
-"""Tails run with Arrow and numpy: the engine of every read whose rows fit in memory.
+"""Projections with Arrow and NumPy: the engine of every read whose rows fit in memory.
 
-Rows are numbers until the end: which rows there are, in which order, is decided first, and a value is only
-looked up for rows that are in the result. Sums of integers are exact before they become a float64; floats are
-added up as float64, in row order within a group and pairwise where all rows are one group. Rows that compare
-equal keep their order.
+Materialization is late: the engine first decides which rows remain and in which order, by row number, and looks up
+values only for the rows of the result. Sums of integers are exact before they are converted to float64. Floats are
+added as float64, in row order within a group, and pairwise when all rows form one group. Sorting is stable.
 """
 
 from __future__ import annotations
@@ -14,157 +13,166 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.engine.projection.grouping import Groups, first_of_each, group_rows
-from omnigraph.engine.projection.projection import Fold, Matched, Projected, Tail, TailColumn, Take
+from omnigraph.engine.arrow_arrays import single_array
+from omnigraph.engine.projection.grouping import Groups, first_occurrences, group_rows
+from omnigraph.engine.projection.projection_plan import (
+    AggregateCall,
+    InputColumn,
+    InputRef,
+    MatchedRows,
+    OutputColumn,
+    ProjectionPlan,
+)
 from omnigraph.engine.projection.sorting import (
     NAN_VALUE,
     Ints,
     buffer_values,
+    decoded,
     is_valid,
     order_rows,
-    plain,
-    sort_places,
     sort_values,
-    whole,
+    stable_argsort,
 )
 
 _LIMITS = np.iinfo(np.int64)
 
 
-def run_tail(tail: Tail, matched: Matched) -> pa.Table:
-    """The rows that a tail makes of the matched ones, with the names and types of its outputs.
+def run_projection(projection: ProjectionPlan, matched: MatchedRows) -> pa.Table:
+    """Return the rows of a projection over matched rows, with the names and types of its outputs.
 
-    >>> from omnigraph.engine.projection.projection import Key
-    >>> cities = Projected("city", pa.string(), Take(0))
-    >>> people = Projected("people", pa.int64(), Fold("count"))
-    >>> tail = Tail((cities, people), grouped=True, order=(Key(1, descending=True, of_output=True),), limit=1)
-    >>> run_tail(tail, Matched(3, (pa.array(["Rome", "Oslo", "Oslo"]),))).to_pylist()
+    >>> from omnigraph.engine.projection.projection_plan import SortKey
+    >>> cities = OutputColumn("city", pa.string(), InputRef(0))
+    >>> people = OutputColumn("people", pa.int64(), AggregateCall("count"))
+    >>> order = (SortKey(1, descending=True, of_output=True),)
+    >>> projection = ProjectionPlan((cities, people), grouped=True, order=order, limit=1)
+    >>> run_projection(projection, MatchedRows(3, (pa.array(["Rome", "Oslo", "Oslo"]),))).to_pylist()
     [{'city': 'Oslo', 'people': 2}]
     """
-    arrays = _grouped(tail, matched) if tail.grouped else _projected(tail, matched)
-    return pa.Table.from_arrays(arrays, names=[output.name for output in tail.outputs])
+    arrays = _grouped(projection, matched) if projection.grouped else _projected(projection, matched)
+    return pa.Table.from_arrays(arrays, names=[output.name for output in projection.outputs])
 
 
-def _projected(tail: Tail, matched: Matched) -> list[pa.Array]:
+def _projected(projection: ProjectionPlan, matched: MatchedRows) -> list[pa.Array]:
     columns = matched.columns
-    # Without aggregates every output is a column of the input.
-    sources = [output.value.column for output in tail.outputs if output.value.column is not None]
+    # Without aggregates every output refers to an input column.
+    sources = [output.value.column for output in projection.outputs if output.value.column is not None]
     rows: Ints | None = None
     count = matched.num_rows
-    if tail.distinct:
+    if projection.distinct:
         known = [source in matched.distinct for source in sources]
-        rows = group_rows([whole(columns[source]) for source in sources], count, known).first
+        rows = group_rows([single_array(columns[source]) for source in sources], count, known).first
         count = len(rows)
-    skip, end = _span(tail, count)
-    if tail.order or tail.ties:
+    skip, end = _span(projection, count)
+    if projection.order or projection.ties:
         keys = [
             (_some(columns[sources[key.column] if key.of_output else key.column], rows), key.descending)
-            for key in tail.order
+            for key in projection.order
         ]
-        ties = [_some(columns[tie], rows) for tie in tail.ties]
+        ties = [_some(columns[tie], rows) for tie in projection.ties]
         order = order_rows(keys, ties, count, skip, end - skip)
         rows = order if rows is None else rows[order]
     elif rows is not None:
         rows = rows[skip:end]
     if rows is not None:
-        found = [plain(columns[source], rows) for source in sources]
+        found = [decoded(columns[source], rows) for source in sources]
     elif end - skip < count:
         found = [columns[source].slice(skip, end - skip) for source in sources]
     else:
         found = [columns[source] for source in sources]
-    return [_finish(output, array) for output, array in zip(tail.outputs, found, strict=True)]
+    return [_finish(output, array) for output, array in zip(projection.outputs, found, strict=True)]
 
 
-def _grouped(tail: Tail, matched: Matched) -> list[pa.Array]:
-    """One row a group. The keys are all among the outputs, so that the rows are distinct as they are."""
-    columns = [whole(column) for column in matched.columns]
-    values = [output.value for output in tail.outputs]
-    keys = [value.column for value in values if isinstance(value, Take)]
+def _grouped(projection: ProjectionPlan, matched: MatchedRows) -> list[pa.Array]:
+    """Return one row per group. All group keys are outputs, so the rows are already distinct."""
+    columns = [single_array(column) for column in matched.columns]
+    values = [output.value for output in projection.outputs]
+    keys = [value.column for value in values if isinstance(value, InputRef)]
     groups = group_rows(
         [columns[key] for key in keys], matched.num_rows, [key in matched.distinct for key in keys]
     )
     weights = None if matched.weights is None else matched.weights.to_numpy().astype(np.int64, copy=False)
 
-    def fold_groups(fold: Fold, groups: Groups) -> pa.Array:
-        column = None if fold.column is None else columns[fold.column]
-        return _fold(fold, column, groups, weights, matched.num_rows)
+    def aggregate_groups(call: AggregateCall, groups: Groups) -> pa.Array:
+        column = None if call.column is None else columns[call.column]
+        return _aggregate(call, column, groups, weights, matched.num_rows)
 
-    skip, end = _span(tail, groups.count)
-    # The outputs that decide which groups are wanted; all others are only computed for those.
+    skip, end = _span(projection, groups.count)
+    # Compute first the outputs that rows are ordered by. The other outputs are computed only for the groups that
+    # skip and limit leave.
     early: dict[int, pa.Array] = {}
-    for key in tail.order:
+    for key in projection.order:
         value = values[key.column]
-        if isinstance(value, Take):
+        if isinstance(value, InputRef):
             early[key.column] = columns[value.column].take(pa.array(groups.first))
         else:
-            early[key.column] = fold_groups(value, groups)
-    if tail.order:
-        order = [(early[key.column], key.descending) for key in tail.order]
+            early[key.column] = aggregate_groups(value, groups)
+    if projection.order:
+        order = [(early[key.column], key.descending) for key in projection.order]
         chosen = order_rows(order, [], groups.count, skip, end - skip)
     else:
         chosen = np.arange(skip, end)
-    late = any(isinstance(value, Fold) and at not in early for at, value in enumerate(values))
-    wanted = groups.only(chosen) if late and (tail.order or len(chosen) < groups.count) else groups
+    late = any(isinstance(value, AggregateCall) and at not in early for at, value in enumerate(values))
+    wanted = groups.only(chosen) if late and (projection.order or len(chosen) < groups.count) else groups
     found = []
     for at, value in enumerate(values):
-        if isinstance(value, Take):
-            found.append(plain(columns[value.column], groups.first[chosen]))
+        if isinstance(value, InputRef):
+            found.append(decoded(columns[value.column], groups.first[chosen]))
         elif at in early:
             found.append(early[at].take(pa.array(chosen)))
         else:
-            found.append(fold_groups(value, wanted))
-    return [_finish(output, array) for output, array in zip(tail.outputs, found, strict=True)]
+            found.append(aggregate_groups(value, wanted))
+    return [_finish(output, array) for output, array in zip(projection.outputs, found, strict=True)]
 
 
-def _span(tail: Tail, count: int) -> tuple[int, int]:
-    """Where the wanted rows start and end among so many."""
-    skip = min(tail.skip, count)
-    return skip, count if tail.limit is None else min(count, skip + tail.limit)
+def _span(projection: ProjectionPlan, count: int) -> tuple[int, int]:
+    """Return the first and the end position of the rows that skip and limit leave of `count` rows."""
+    skip = min(projection.skip, count)
+    return skip, count if projection.limit is None else min(count, skip + projection.limit)
 
 
-def _some(column: TailColumn, rows: Ints | None) -> pa.Array:
-    """The column as one array, or some rows of it; a dictionary stays one."""
-    column = whole(column)
+def _some(column: InputColumn, rows: Ints | None) -> pa.Array:
+    """Return the column, or the given rows of it, as one array. A dictionary column stays dictionary-encoded."""
+    column = single_array(column)
     return column if rows is None else column.take(pa.array(rows))
 
 
-def _finish(output: Projected, column: TailColumn) -> TailColumn:
-    """The values of final rows in the type of their output."""
+def _finish(output: OutputColumn, column: InputColumn) -> InputColumn:
+    """Return the values of the final rows in the type of their output."""
     if isinstance(column.type, pa.DictionaryType):
-        column = plain(column)
+        column = decoded(column)
     return column if column.type == output.type else column.cast(output.type)
 
 
 # --- aggregates ------------------------------------------------------------------------------------------
 
 
-def _fold(
-    fold: Fold, column: pa.Array | None, groups: Groups, weights: Ints | None, num_rows: int
+def _aggregate(
+    call: AggregateCall, column: pa.Array | None, groups: Groups, weights: Ints | None, num_rows: int
 ) -> pa.Array:
-    """An aggregate for every group, in their order."""
+    """Compute an aggregate for every group, in the order of the groups."""
     rows, ids = groups.rows, groups.ids
     if column is not None:
         rows, ids = _without_nulls(column, rows, ids)
-        if fold.distinct:
+        if call.distinct:
             weights = None
-            places = first_of_each(ids, column, rows)
+            places = first_occurrences(ids, column, rows)
             rows = places if rows is None else rows[places]
             ids = None if ids is None else ids[places]
     if weights is not None and rows is not None:
         weights = weights[rows]
     size = num_rows if rows is None else len(rows)
-    if fold.fn == "count" or column is None:
+    if call.fn == "count" or column is None:
         return pa.array(_count(ids, groups.count, weights, size))
-    match fold.fn:
+    match call.fn:
         case "sum" | "avg":
-            values = buffer_values(plain(column, rows))
+            values = buffer_values(decoded(column, rows))
             totals = _sum(values, ids, groups.count, weights)
             missing = _count(ids, groups.count, None, size) == 0
-            if fold.fn == "avg":
+            if call.fn == "avg":
                 totals = totals / np.where(missing, 1, _count(ids, groups.count, weights, size))
             return pa.array(totals, mask=missing)
         case "min" | "max":
-            best = _best(column, rows, ids, groups.count, largest=fold.fn == "max")
+            best = _best(column, rows, ids, groups.count, largest=call.fn == "max")
             return column.take(pa.array(best, mask=best < 0))
         case "collect":
             return _collect(column, rows, ids, groups.count, size)
@@ -173,12 +181,12 @@ def _fold(
 
 
 def _without_nulls(column: pa.Array, rows: Ints | None, ids: Ints | None) -> tuple[Ints | None, Ints | None]:
-    """The rows that have a value, with their groups."""
+    """Drop the rows whose value is null."""
     valid: npt.NDArray[np.bool_] | None = None
     if column.null_count:
         valid = is_valid(column)
     if isinstance(column, pa.DictionaryArray) and column.dictionary.null_count:
-        has_value = plain(pa.DictionaryArray.from_arrays(column.indices, column.dictionary.is_valid()))
+        has_value = decoded(pa.DictionaryArray.from_arrays(column.indices, column.dictionary.is_valid()))
         valid = has_value.fill_null(False).to_numpy(zero_copy_only=False)
     if valid is None:
         return rows, ids
@@ -195,7 +203,7 @@ def _count(ids: Ints | None, count: int, weights: Ints | None, size: int) -> Int
 
 
 def _add(values: npt.NDArray[Any], ids: Ints | None, count: int) -> npt.NDArray[Any]:
-    """The sum of each group in the type of the values."""
+    """Return the sum of each group, in the type of the values."""
     if ids is None:
         return np.array([values.sum()], values.dtype)
     found = np.zeros(count, values.dtype)
@@ -211,7 +219,7 @@ def _sum(
             values = values.astype(np.float64, copy=False)
             values = values if weights is None else values * weights
             return _add(values, ids, count)
-    # Sums that may not fit an int64 are Python's integers, which have no end.
+    # Sums that may overflow an int64 use Python integers.
     reach = max(-int(values.min(initial=0)), int(values.max(initial=0)))
     share = len(values) if weights is None else float(weights.sum(dtype=np.float64))
     exact = np.int64 if reach * share < 2**62 else object
@@ -221,13 +229,15 @@ def _sum(
 
 
 def _best(column: pa.Array, rows: Ints | None, ids: Ints | None, count: int, *, largest: bool) -> Ints:
-    """The first row of each group with its smallest or largest value, or -1 in a group without one."""
+    """Return the first row of each group that has its smallest or largest value, or -1 for a group without a
+    value.
+    """
     values = sort_values(column, rows)
     if largest:
         kind = column.type.value_type if isinstance(column, pa.DictionaryArray) else column.type
         if pa.types.is_floating(kind):
             values = np.where(values == NAN_VALUE, _LIMITS.min, values)
-        # The largest value is the smallest of the complements.
+        # The largest value has the smallest bitwise complement.
         values = ~values
     found = np.full(count, -1)
     if not len(values):
@@ -247,6 +257,6 @@ def _collect(column: pa.Array, rows: Ints | None, ids: Ints | None, count: int, 
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(_count(ids, count, None, size), out=offsets[1:])
     if ids is not None:
-        places = sort_places(ids)
+        places = stable_argsort(ids)
         rows = places if rows is None else rows[places]
-    return pa.ListArray.from_arrays(pa.array(offsets), plain(column, rows))
+    return pa.ListArray.from_arrays(pa.array(offsets), decoded(column, rows))

@@ -1,8 +1,8 @@
-"""Groups of rows that are equal in some columns, and aggregates over them.
+"""Group rows by equal values.
 
-Every column becomes small integers that are equal where its values are, several columns become one by
-arithmetic, and groups are counted off in first-seen order. A dictionary column is grouped by its places
-first; only the entries in use are compared as values.
+Every column becomes integer codes that are equal where its values are equal. The codes of several columns are
+combined arithmetically into one code. Groups are numbered in the order of their first rows. A dictionary column is
+grouped by its indices first; only the dictionary entries in use are compared by value.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.projection.projection import TailColumn
+from omnigraph.engine.projection.projection_plan import InputColumn
 from omnigraph.engine.projection.sorting import (
     SMALL_TABLE,
     Ints,
     buffer_values,
+    compares_indices,
+    decoded,
     is_fixed_width,
-    is_late,
     is_valid,
-    plain,
-    sort_places,
     sort_values,
+    stable_argsort,
     used_entries,
 )
 
-# The product of two bounds below this still fits an int64.
+# A code bound below this keeps every code inside an int64.
 _ROOM = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Rows in numbered groups.
+    """Numbered groups of rows.
 
-    `ids` holds the group of each of `rows`; without `rows` they are all rows there are, and without `ids`
-    there is one group and all are in it. `first` is one row of every group, the one seen first.
+    `ids` holds the group of each of `rows`. If `rows` is None, the groups cover all rows. If `ids` is None, there
+    is a single group. `first` holds the first row of every group.
     """
 
     count: int
@@ -45,7 +45,7 @@ class Groups:
     rows: Ints | None = None
 
     def only(self, chosen: Ints) -> Groups:
-        """Just the chosen groups, numbered in the order they are given."""
+        """Return only the chosen groups, renumbered in the given order."""
         if self.ids is None:
             none = np.empty(0, np.int64)
             return self if len(chosen) else Groups(0, none, none, none)
@@ -58,12 +58,12 @@ class Groups:
 
 
 def group_rows(
-    columns: Sequence[TailColumn], num_rows: int, distinct: Sequence[bool] | None = None
+    columns: Sequence[InputColumn], num_rows: int, distinct: Sequence[bool] | None = None
 ) -> Groups:
-    """The rows grouped by equal values in all columns, groups in first-seen order.
+    """Group rows by equal values in all columns; groups are in the order of their first rows.
 
-    Nulls are equal, so are NaNs, and so are the two zeros. Without columns there is one group. `distinct` says of
-    each column whether it is a dictionary that holds no value twice.
+    Nulls are equal to each other, as are NaNs and the two zeros. Without columns there is one group. `distinct`
+    says for each column whether it is a dictionary column without repeated dictionary values.
 
     >>> groups = group_rows([pa.array(["b", "a", None, "b", None])], 5)
     >>> groups.ids.tolist(), groups.first.tolist()
@@ -84,8 +84,8 @@ def group_rows(
     return Groups(len(first), first, (np.cumsum(leads) - 1)[leaders])
 
 
-def first_of_each(ids: Ints | None, column: TailColumn, rows: Ints | None) -> Ints:
-    """Where, among `rows`, each different value of the column is first seen in each group, in row order."""
+def first_occurrences(ids: Ints | None, column: InputColumn, rows: Ints | None) -> Ints:
+    """Return the positions in `rows` at which each distinct value of the column first occurs in each group."""
     codes, bound = _codes(column, rows)
     if ids is not None:
         codes, bound = _combine(codes, bound, ids, int(ids.max(initial=-1)) + 1)
@@ -93,14 +93,14 @@ def first_of_each(ids: Ints | None, column: TailColumn, rows: Ints | None) -> In
 
 
 def _leaders(codes: Ints, bound: int) -> Ints:
-    """For every row the first one with the same code."""
+    """Return for every row the first row with the same code."""
     count = len(codes)
     if bound <= SMALL_TABLE + 4 * count:
         first = np.empty(bound, np.int64)
-        # Of several assignments to a place the last one stays, so going backwards leaves the first row.
+        # Of several assignments to one index the last one wins, so writing in reverse leaves the first row.
         first[codes[::-1]] = np.arange(count - 1, -1, -1)
         return first[codes]
-    places = sort_places(codes)
+    places = stable_argsort(codes)
     ordered = codes[places]
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
     leaders = np.empty(count, np.int64)
@@ -109,8 +109,8 @@ def _leaders(codes: Ints, bound: int) -> Ints:
 
 
 def _combine(left: Ints, left_bound: int, right: Ints, right_bound: int) -> tuple[Ints, int]:
-    """One code for two, the same only where both are."""
-    # A leader is as good as a code, and there are no more of them than rows.
+    """Combine two codes into one that is equal only where both are equal."""
+    # The first row with a code identifies the code, and there are at most as many of them as rows.
     if left_bound * right_bound >= _ROOM:
         left, left_bound = _leaders(left, left_bound), len(left)
     if left_bound * right_bound >= _ROOM:
@@ -118,8 +118,8 @@ def _combine(left: Ints, left_bound: int, right: Ints, right_bound: int) -> tupl
     return left * right_bound + right, left_bound * right_bound
 
 
-def _places(column: TailColumn) -> tuple[Ints, int]:
-    """The places of a dictionary column, which are codes when no two of its entries are equal."""
+def _places(column: InputColumn) -> tuple[Ints, int]:
+    """Return the indices of a dictionary column as codes. Requires distinct dictionary entries."""
     assert isinstance(column, pa.DictionaryArray)
     places = buffer_values(column.indices).astype(np.int64)
     if column.indices.null_count:
@@ -127,13 +127,13 @@ def _places(column: TailColumn) -> tuple[Ints, int]:
     return places, len(column.dictionary) + 1
 
 
-def _codes(column: TailColumn, rows: Ints | None = None) -> tuple[Ints, int]:
-    """A number from 0 below a bound for each row, equal where the values are."""
-    if is_late(column, rows):
+def _codes(column: InputColumn, rows: Ints | None = None) -> tuple[Ints, int]:
+    """Return a code for each row, from 0 up to a bound, that is equal where the values are equal."""
+    if compares_indices(column, rows):
         entries, places = used_entries(column, rows)
         codes, bound = _codes(entries)
         return codes[places], bound
-    array = plain(column, rows)
+    array = decoded(column, rows)
     if pa.types.is_struct(array.type):
         found, bound = is_valid(array).astype(np.int64), 2
         for field in array.flatten():
@@ -154,7 +154,7 @@ def _codes(column: TailColumn, rows: Ints | None = None) -> tuple[Ints, int]:
 
 
 def _list_codes(array: pa.Array) -> tuple[Ints, int]:
-    """Codes of lists, of any or of fixed size: two are equal when their elements are, one by one."""
+    """Return codes for lists of variable or fixed size. Lists are equal if their elements are equal in order."""
     lists = array if pa.types.is_list(array.type) else array.cast(pa.list_(array.type.value_type))
     elements, _ = _codes(lists.flatten())
     ends = np.cumsum(lists.value_lengths().fill_null(0).to_numpy())

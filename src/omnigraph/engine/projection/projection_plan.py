@@ -1,82 +1,104 @@
-"""What comes after the pattern of a query as a `Tail`, with a column for each expression that it looks at."""
+"""The plan of a projection: grouping, output columns, distinct, order, skip and limit.
+
+A `ProjectionPlan` is the relational part of a query that runs after pattern matching. Every reference is resolved
+to the position of a column, so the engines (Arrow, DuckDB, Spark) do not depend on the graph model. All engines
+return the same rows:
+
+- Nulls are equal as group keys. Groups are in the order of their first rows unless ordered.
+- Nulls sort first ascending and last descending. A NaN sorts after every number. Negative zero equals zero.
+  Strings sort by code point. False sorts before true. `ties` follow the order, ascending, and make it total.
+- ``count`` without a column counts rows, with a column its non-null values. ``sum`` and ``avg`` are float64, and
+  null without a value. ``min`` and ``max`` keep the type of the column and return a NaN only if there is no other
+  value. ``collect`` lists the non-null values in row order.
+- Distinct keeps the first of equal rows. As in group keys, NaNs are equal to each other, and so are the two
+  zeros.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from omnigraph.catalog.columns import arrow_type
-from omnigraph.engine.projection.projection import Fold, Key, Projected, Tail, Take
-from omnigraph.lang import ir
+import pyarrow as pa
 
+from omnigraph.lang.ir import AggregateFn
 
-@dataclass
-class Columns:
-    """The expressions that a tail takes its columns from, each once, by position."""
-
-    exprs: list[ir.Expr] = field(default_factory=list)
-
-    def of(self, expr: ir.Expr) -> int:
-        """The position of an expression."""
-        if expr not in self.exprs:
-            self.exprs.append(expr)
-        return self.exprs.index(expr)
+# A column of the matched rows. A dictionary column defers the lookup of its values: its indices are row positions
+# in a whole table column, so most of its dictionary may be unused and values in it may repeat.
+InputColumn: TypeAlias = pa.Array | pa.ChunkedArray | pa.DictionaryArray
 
 
-def plan_tail(query: ir.ReadQuery) -> tuple[Tail, tuple[ir.Expr, ...]]:
-    """The tail of a query, and the expressions of its input columns in their order.
+@dataclass(frozen=True, slots=True)
+class InputRef:
+    """The value of an input column, by position."""
 
-    Rows that a ranking in the order does not have must be gone before. Without an order any rows may be the ones
-    that a limit leaves.
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """An aggregate over the values of a column in a group. Without a column it counts rows."""
+
+    fn: AggregateFn
+    column: int | None = None
+    distinct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """A result column: its name, its Arrow type, and the source of its values."""
+
+    name: str
+    type: pa.DataType
+    value: InputRef | AggregateCall
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """A sort key: an input column, or with `of_output` a result column, by position."""
+
+    column: int
+    descending: bool = False
+    of_output: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectionPlan:
+    """A projection with all references resolved to column positions.
+
+    If `grouped`, rows are grouped by the outputs that are not aggregates; without such an output there is one
+    group, even over no rows. The `order` of a grouped or distinct projection refers to outputs only, and has no
+    `ties`. `ties` are positions of input columns.
     """
-    columns = Columns()
-    outputs = tuple(
-        Projected(item.name, arrow_type(item.type), _value(query, item.expr, columns))
-        for item in query.outputs
+
+    outputs: tuple[OutputColumn, ...]
+    grouped: bool = False
+    distinct: bool = False
+    order: tuple[SortKey, ...] = ()
+    ties: tuple[int, ...] = ()
+    skip: int = 0
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class MatchedRows:
+    """The rows that a pattern matched, as columns of equal length.
+
+    With `weights`, each row stands for that many equal rows. Only counts, sums and averages may depend on them,
+    and only grouped projections may have them. `distinct` holds the positions of dictionary columns whose
+    dictionary has neither repeated values nor nulls: rows are equal there exactly if their indices are equal.
+    """
+
+    num_rows: int
+    columns: tuple[InputColumn, ...]
+    weights: pa.Array | None = None
+    distinct: frozenset[int] = frozenset()
+
+
+def used_columns(projection: ProjectionPlan) -> tuple[int, ...]:
+    """Return the positions of the input columns that a projection uses, ascending."""
+    taken = {output.value.column for output in projection.outputs}
+    ordered = {key.column for key in projection.order if not key.of_output}
+    return tuple(
+        sorted(position for position in taken | ordered | {*projection.ties} if position is not None)
     )
-    folded = query.aggregated or query.distinct
-    ties = (
-        ()
-        if folded or not query.order
-        else tuple(
-            columns.of(ir.EntityRef(item.name, item.type_name))
-            for item in sorted(query.variables, key=lambda item: item.name)
-        )
-    )
-    tail = Tail(
-        outputs,
-        grouped=query.aggregated,
-        distinct=query.distinct,
-        order=tuple(_key(query, item, columns) for item in query.order),
-        ties=ties,
-        skip=query.skip or 0,
-        limit=query.limit,
-    )
-    return tail, tuple(columns.exprs)
-
-
-def is_descending(rank: ir.Rank) -> bool:
-    """Whether the best score is the highest one."""
-    return not isinstance(rank, ir.Nearest)
-
-
-def _value(query: ir.ReadQuery, expr: ir.Expr, columns: Columns) -> Take | Fold:
-    if not isinstance(expr, ir.Aggregate):
-        return Take(columns.of(expr))
-    argument = expr.argument
-    if expr.fn == "count" and not expr.distinct and isinstance(argument, ir.EntityRef):
-        nullable = next(item.nullable for item in query.variables if item.name == argument.variable)
-        if not nullable:
-            return Fold("count")
-    return Fold(expr.fn, columns.of(argument), expr.distinct)
-
-
-def _key(query: ir.ReadQuery, item: ir.Order, columns: Columns) -> Key:
-    expr = item.expr
-    if isinstance(expr, ir.OutputRef):
-        place = next(place for place, output in enumerate(query.outputs) if output.name == expr.name)
-        if query.aggregated or query.distinct:
-            return Key(place, item.descending, of_output=True)
-        expr = query.outputs[place].expr
-    if isinstance(item.expr, ir.Rank):
-        return Key(columns.of(expr), is_descending(item.expr))
-    return Key(columns.of(expr), item.descending)

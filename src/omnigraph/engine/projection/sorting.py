@@ -1,8 +1,8 @@
-"""The order of rows: which rows come first by several columns, looking at as little of each column as possible.
+"""Sort rows by several columns and read as few values as possible.
 
-Every column that is sorted by becomes plain integers in the same order: numbers and times keep their order
-bit by bit, texts are ranked. A later key is only ever read for rows that all earlier keys left tied, and when
-few rows are wanted, only for those of them that may still be among the wanted ones.
+Every sort column becomes integers in the same order: numbers and times by their bits, texts by their rank. A
+later key is read only for rows that are tied in all earlier keys. With a limit, it is read only for tied rows
+that can still be among the first rows.
 """
 
 from __future__ import annotations
@@ -15,34 +15,35 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.projection.projection import TailColumn
+from omnigraph.engine.arrow_arrays import single_array
+from omnigraph.engine.projection.projection_plan import InputColumn
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 # A column to sort by, and whether to sort it descending.
-SortKey: TypeAlias = tuple[TailColumn, bool]
+SortColumn: TypeAlias = tuple[InputColumn, bool]
 
 _LOWEST = np.iinfo(np.int64).min
 _HIGHEST = np.iinfo(np.int64).max
 _SIGN = np.uint64(1 << 63)
-# What `sort_values` makes of any NaN: its bits, which are above those of infinity.
+# The result of `sort_values` for any NaN: its bits, which are greater than those of infinity.
 NAN_VALUE = int(np.array(np.nan).view(np.int64))
-# So few rows are dealt with in one go: looking for some to leave out would cost more than it saves.
-FEW = 256
-# A table with so many entries costs less than sorting anything.
+# At most this many rows are processed at once: narrowing them down first would cost more than it saves.
+SMALL_INPUT = 256
+# A lookup table with this many entries is cheaper than any sort.
 SMALL_TABLE = 1024
 
 
 def order_rows(
-    keys: Sequence[SortKey],
-    ties: Sequence[TailColumn],
+    keys: Sequence[SortColumn],
+    ties: Sequence[InputColumn],
     num_rows: int,
     skip: int = 0,
     limit: int | None = None,
 ) -> Ints:
-    """The rows after the first `skip`, at most `limit` of them, in the order of the keys and then of the ties.
+    """Return the rows in the order of the keys and then of the ties, without the first `skip`, at most `limit`
+    rows.
 
-    Nulls come first ascending and last descending, a NaN after every number. Rows that are equal in every key
-    and tie keep their order.
+    Nulls come first ascending and last descending; a NaN comes after every number. The sort is stable.
 
     >>> ages = pa.array([30, None, 25, 30])
     >>> order_rows([(ages, True)], [pa.array(["b", "c", "d", "a"])], 4).tolist()
@@ -56,12 +57,12 @@ def order_rows(
     if num_rows == 1:
         return np.zeros(1, np.int64)
     wanted = [*keys, *((tie, False) for tie in ties)]
-    rows = _narrow(wanted, num_rows, end) if end < num_rows > FEW else None
+    rows = _narrow(wanted, num_rows, end) if end < num_rows > SMALL_INPUT else None
     return _arrange(wanted, rows, num_rows)[skip:end]
 
 
-def _narrow(keys: Sequence[SortKey], num_rows: int, wanted: int) -> Ints:
-    """The rows that come among the first `wanted`, in the order they stand in."""
+def _narrow(keys: Sequence[SortColumn], num_rows: int, wanted: int) -> Ints:
+    """Return the rows that are among the first `wanted`, in ascending order."""
     sure: list[Ints] = []
     rows: Ints | None = None
     for column, descending in keys:
@@ -77,24 +78,26 @@ def _narrow(keys: Sequence[SortKey], num_rows: int, wanted: int) -> Ints:
     return np.sort(np.concatenate([*sure, rows[:wanted]]))
 
 
-def _arrange(keys: Sequence[SortKey], rows: Ints | None, num_rows: int) -> Ints:
-    """The rows in order; without `rows` all of them. Each key only sorts inside the runs left by those before."""
+def _arrange(keys: Sequence[SortColumn], rows: Ints | None, num_rows: int) -> Ints:
+    """Return the rows in sorted order; all rows if `rows` is None. Each key sorts only within the ties of earlier
+    keys.
+    """
     order = np.arange(num_rows) if rows is None else rows
-    # Whether a row differs from the one before it, by the keys so far.
+    # Whether a row differs from the previous row in the keys so far.
     differs = np.zeros(len(order), np.bool_)
     differs[:1] = True
     tied: Ints | None = None
     for column, descending in keys:
         if tied is None:
             values = sort_values(column, rows, descending=descending)
-            places = sort_places(values)
+            places = stable_argsort(values)
             order, values = order[places], values[places]
             differs[1:] = values[1:] != values[:-1]
         else:
             runs = np.cumsum(differs, dtype=np.int64)[tied]
             values = sort_values(column, order[tied], descending=descending)
-            places = sort_places(values)
-            places = places[sort_places(runs[places])]
+            places = stable_argsort(values)
+            places = places[stable_argsort(runs[places])]
             order[tied], values = order[tied][places], values[places]
             differs[tied[1:]] |= values[1:] != values[:-1]
         follows = np.append(~differs[1:], False)
@@ -104,12 +107,12 @@ def _arrange(keys: Sequence[SortKey], rows: Ints | None, num_rows: int) -> Ints:
     return order
 
 
-def sort_places(values: Ints) -> Ints:
-    """Where the values stand when sorted; equal ones keep their order."""
+def stable_argsort(values: Ints) -> Ints:
+    """Return the positions that sort the values. The sort is stable."""
     count = len(values)
     if count < SMALL_TABLE:
         return np.argsort(values, kind="stable")
-    # Sorting numbers that hold their own place is several times faster than a stable sort of places.
+    # Sorting integers that contain their own position is several times faster than a stable argsort.
     bits = count.bit_length()
     low, high = int(values.min()), int(values.max())
     if high - low < 1 << (63 - bits):
@@ -121,34 +124,35 @@ def sort_places(values: Ints) -> Ints:
     return np.sort(runs << bits | places) & ((1 << bits) - 1)
 
 
-def sort_values(column: TailColumn, rows: Ints | None = None, *, descending: bool = False) -> Ints:
-    """An integer for every row, or for each of `rows`, that compares as the values of the column do.
+def sort_values(column: InputColumn, rows: Ints | None = None, *, descending: bool = False) -> Ints:
+    """Return an integer for every row, or for each of `rows`, that compares as the value of the column does.
 
-    Equal values have equal integers, a null has the smallest. Integers of two calls have nothing in common.
+    Equal values have equal integers; a null has the smallest. Integers of different calls are not comparable.
 
     >>> sort_values(pa.array(["b", None, "a", "b"])).tolist()
     [2, 0, 1, 2]
     """
-    if is_late(column, rows):
+    if compares_indices(column, rows):
         entries, places = used_entries(column, rows)
         found = _ranks(entries)[places]
     else:
-        array = plain(column, rows)
+        array = decoded(column, rows)
         found = _numbers(array) if is_fixed_width(array.type) else _ranks(array)
     return ~found if descending else found
 
 
-def is_late(column: TailColumn, rows: Ints | None = None) -> bool:
-    """Whether it pays to look at the places of a dictionary column before its values."""
+def compares_indices(column: InputColumn, rows: Ints | None = None) -> bool:
+    """Return whether to compare a dictionary column by its indices before looking up its values."""
     if not isinstance(column, pa.DictionaryArray) or is_fixed_width(column.type.value_type):
         return False
-    return len(column if rows is None else rows) > FEW
+    return len(column if rows is None else rows) > SMALL_INPUT
 
 
 def used_entries(column: pa.DictionaryArray, rows: Ints | None = None) -> tuple[pa.Array, Ints]:
-    """The entries of a dictionary that the rows use, each place once, and where every row finds its own.
+    """Return the dictionary entries that the rows use, each index once, and for every row the position of its
+    entry.
 
-    Whoever is at no place uses an entry that is null. Entries may still be equal.
+    A row with a null index uses a null entry. Several entries may be equal.
     """
     indices = column.indices if rows is None else column.indices.take(pa.array(rows))
     dictionary = column.dictionary
@@ -174,39 +178,32 @@ def _distinct(places: Ints, bound: int) -> tuple[Ints, Ints]:
     return used, numbers[places]
 
 
-def plain(column: TailColumn, rows: Ints | None = None) -> pa.Array:
-    """The column, or some of its rows, as one array of values."""
-    column = whole(column)
+def decoded(column: InputColumn, rows: Ints | None = None) -> pa.Array:
+    """Return the values of a column, or of the given rows, as one array without dictionary encoding."""
+    column = single_array(column)
     if not isinstance(column, pa.DictionaryArray):
         return column if rows is None else column.take(pa.array(rows))
     indices = column.indices
     if rows is not None:
-        # Arrow takes several times as long for a few rows, but knows about nulls.
+        # Arrow's take is several times slower for a few rows, but handles nulls.
         missing = indices.null_count
         indices = indices.take(pa.array(rows)) if missing else pa.array(buffer_values(indices)[rows])
     return column.dictionary.take(indices)
 
 
-def whole(column: TailColumn) -> pa.Array:
-    """The column as one array, without copying it when it is in one piece."""
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
 def is_fixed_width(kind: pa.DataType) -> bool:
-    """Whether values of the type are numbers in a buffer: numbers, booleans, dates and times."""
+    """Return whether values of the type are stored as fixed-width numbers: numbers, booleans, dates and times."""
     return bool(pa.types.is_primitive(kind))
 
 
 def is_valid(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which rows of an array are not null."""
+    """Return which rows of an array are not null."""
     found: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
     return found
 
 
 def buffer_values(array: pa.Array) -> npt.NDArray[Any]:
-    """The numbers in the buffer of a fixed-width array, with anything at all where it is null."""
+    """Return the numbers in the buffer of a fixed-width array. The values at nulls are undefined."""
     kind, start, count = array.type, array.offset, len(array)
     if not count:
         return np.empty(0, np.int64)
@@ -232,9 +229,9 @@ def _numbers(array: pa.Array) -> Ints:
 
 
 def _ordered_bits(values: npt.NDArray[Any]) -> Ints:
-    """Numbers as int64 in the same order; no float becomes the lowest one."""
+    """Return numbers as int64 in the same order. No float becomes the lowest int64."""
     if values.dtype.kind == "f":
-        # Adding zero makes negative zero positive. A signalling NaN is nothing to warn of.
+        # Adding zero turns negative zero into positive zero. A signaling NaN must not raise a warning.
         with np.errstate(invalid="ignore"):
             bits = (values.astype(np.float64) + 0.0).view(np.int64)
         bits[np.isnan(values)] = NAN_VALUE

@@ -1,12 +1,12 @@
-"""The rest of a query as one SQL expression, for the engines that speak SQL.
+"""A projection as one SQL query, for the SQL engines.
 
-The rows stand in the table `TABLE`: the columns ``c0``, ``c1``, … that the tail uses, the number of each row in
-`ROW` and, where rows stand for several, how many in `WEIGHT`. The query gives ``o0``, ``o1``, …, one for each
-output, in the order of the rows; names and exact types are for the caller to put on, because SQL has no
-unsigned sums, may not repeat a name and calls the items of lists as it likes.
+The rows are in the table `TABLE`: the columns ``c0``, ``c1``, … that the projection uses, the row number in `ROW`
+and, for weighted rows, the weight in `WEIGHT`. The query returns ``o0``, ``o1``, …, one column per output, in row
+order. The caller applies names and exact types, because SQL has no unsigned sums, does not allow repeated column
+names, and chooses the names of list items itself.
 
-DuckDB and Spark agree that a NaN is one value above all numbers, that the zeros are equal and that strings
-compare by bytes, so the tree is the same for both. Only the integer type wide enough for exact sums differs.
+DuckDB and Spark agree that a NaN is one value greater than all numbers, that the zeros are equal, and that
+strings compare by bytes. Both therefore use the same query; only the integer type for exact sums differs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 import pyarrow as pa
 from sqlglot import exp
 
-from omnigraph.engine.projection.projection import Fold, Tail, Take
+from omnigraph.engine.projection.projection_plan import AggregateCall, InputRef, ProjectionPlan
 
 Dialect: TypeAlias = Literal["duckdb", "spark"]
 
@@ -25,60 +25,64 @@ TABLE = "matched"
 ROW = "r"
 WEIGHT = "w"
 
-# Each holds any sum of 64-bit integers that can come up, exactly.
+# Types that hold any sum of 64-bit integers exactly.
 _WIDE: dict[Dialect, str] = {"duckdb": "INT128", "spark": "DECIMAL(38, 0)"}
 _GROUPS = "groups"
 
 
 def column_name(position: int) -> str:
-    """The name of an input column in `TABLE`."""
+    """Return the name of an input column in `TABLE`."""
     return f"c{position}"
 
 
-def tail_query(tail: Tail, schema: pa.Schema, dialect: Dialect = "duckdb") -> exp.Select:
-    """The query that gives the rows of `tail` from a table with this schema.
+def projection_query(
+    projection: ProjectionPlan, schema: pa.Schema, dialect: Dialect = "duckdb"
+) -> exp.Select:
+    """Build the query that computes a projection over a table with this schema.
 
-    >>> from omnigraph.engine.projection.projection import Key, Projected
+    >>> from omnigraph.engine.projection.projection_plan import OutputColumn, SortKey
     >>> schema = pa.schema([("c0", pa.string()), ("r", pa.int64())])
-    >>> tail = Tail((Projected("name", pa.string(), Take(0)),), order=(Key(0, descending=True),), limit=3)
-    >>> tail_query(tail, schema).sql("duckdb")
+    >>> name = OutputColumn("name", pa.string(), InputRef(0))
+    >>> projection = ProjectionPlan((name,), order=(SortKey(0, descending=True),), limit=3)
+    >>> projection_query(projection, schema).sql("duckdb")
     'SELECT matched.c0 AS o0 FROM matched ORDER BY matched.c0 DESC, matched.r ASC NULLS FIRST LIMIT 3'
     """
-    groups = tail.grouped or tail.distinct
-    query = _group_rows(tail, schema, dialect) if groups else _project_rows(tail)
-    if tail.limit is not None:
-        query = query.limit(tail.limit)
-    return query.offset(tail.skip) if tail.skip else query
+    groups = projection.grouped or projection.distinct
+    query = _group_rows(projection, schema, dialect) if groups else _project_rows(projection)
+    if projection.limit is not None:
+        query = query.limit(projection.limit)
+    return query.offset(projection.skip) if projection.skip else query
 
 
-def _project_rows(tail: Tail) -> exp.Select:
-    columns = [output.value.column for output in tail.outputs]
+def _project_rows(projection: ProjectionPlan) -> exp.Select:
+    columns = [output.value.column for output in projection.outputs]
     order = [
         _ordered(_input(columns[key.column] if key.of_output else key.column), descending=key.descending)
-        for key in tail.order
+        for key in projection.order
     ]
-    order += [_ordered(_input(position)) for position in tail.ties]
+    order += [_ordered(_input(position)) for position in projection.ties]
     outputs = [_output(_input(position), at) for at, position in enumerate(columns)]
     return exp.select(*outputs).from_(TABLE).order_by(*order, _ordered(_column(ROW)))
 
 
-def _group_rows(tail: Tail, schema: pa.Schema, dialect: Dialect) -> exp.Select:
-    """One row for each group, which for a distinct projection is one for each different row.
+def _group_rows(projection: ProjectionPlan, schema: pa.Schema, dialect: Dialect) -> exp.Select:
+    """Select one row per group; for a distinct projection, one row per distinct row.
 
-    Grouped rows differ in their keys already, so distinct adds nothing to them.
+    Grouped rows already differ in their keys, so distinct has no effect on them.
     """
-    keys = [output.value.column for output in tail.outputs if isinstance(output.value, Take)]
+    keys = [output.value.column for output in projection.outputs if isinstance(output.value, InputRef)]
     outputs = []
-    for at, output in enumerate(tail.outputs):
+    for at, output in enumerate(projection.outputs):
         value = output.value
-        found = _key(value, schema) if isinstance(value, Take) else _fold(value, schema, dialect)
+        found = _key(value, schema) if isinstance(value, InputRef) else _aggregate(value, schema, dialect)
         outputs.append(_output(found, at))
     first = exp.alias_(exp.Min(this=_column(ROW)), ROW)
-    groups = exp.select(*outputs, first).from_(_marked_rows(tail, keys))
+    groups = exp.select(*outputs, first).from_(_marked_rows(projection, keys))
     groups = groups.group_by(*(_input(position) for position in dict.fromkeys(keys)))
-    names = [_output_name(at) for at in range(len(tail.outputs))]
+    names = [_output_name(at) for at in range(len(projection.outputs))]
     order = [
-        _ordered(_column(_output_name(key.column), _GROUPS), descending=key.descending) for key in tail.order
+        _ordered(_column(_output_name(key.column), _GROUPS), descending=key.descending)
+        for key in projection.order
     ]
     return (
         exp.select(*(_column(name, _GROUPS) for name in names))
@@ -87,12 +91,13 @@ def _group_rows(tail: Tail, schema: pa.Schema, dialect: Dialect) -> exp.Select:
     )
 
 
-def _marked_rows(tail: Tail, keys: Iterable[int | None]) -> exp.Expression:
-    """The table, with a number for each occurrence of a value in its group where only the first is collected.
+def _marked_rows(projection: ProjectionPlan, keys: Iterable[int | None]) -> exp.Expression:
+    """Select the table with the number of each value's occurrence in its group, for columns that are collected
+    distinct.
 
-    No engine lets one aggregate be distinct and ordered by something else.
+    SQL does not allow an aggregate that is distinct and ordered by another column.
     """
-    collected = {output.value.column for output in tail.outputs if _collects_distinct(output.value)}
+    collected = {output.value.column for output in projection.outputs if _collects_distinct(output.value)}
     if not collected:
         return exp.to_table(TABLE)
     occurrences = [
@@ -109,45 +114,45 @@ def _marked_rows(tail: Tail, keys: Iterable[int | None]) -> exp.Expression:
     return exp.select(exp.Star(), *occurrences).from_(TABLE).subquery(TABLE)
 
 
-def _collects_distinct(value: Take | Fold) -> bool:
-    return isinstance(value, Fold) and value.fn == "collect" and value.distinct
+def _collects_distinct(value: InputRef | AggregateCall) -> bool:
+    return isinstance(value, AggregateCall) and value.fn == "collect" and value.distinct
 
 
 # --- values ----------------------------------------------------------------------------------------------
 
 
-def _key(take: Take, schema: pa.Schema) -> exp.Expression:
+def _key(take: InputRef, schema: pa.Schema) -> exp.Expression:
     column = _input(take.column)
     if not _has_floats(schema.field(column_name(take.column)).type):
         return column
-    # Zeros of both signs are one group, and which of them an engine shows is chance: show the first.
+    # Zeros of both signs form one group, and engines return either of them: return the zero of the first row.
     return exp.ArgMin(this=column, expression=_column(ROW))
 
 
-def _fold(fold: Fold, schema: pa.Schema, dialect: Dialect) -> exp.Expression:
-    weight = _column(WEIGHT) if WEIGHT in schema.names and not fold.distinct else None
-    if fold.column is None:
+def _aggregate(call: AggregateCall, schema: pa.Schema, dialect: Dialect) -> exp.Expression:
+    weight = _column(WEIGHT) if WEIGHT in schema.names and not call.distinct else None
+    if call.column is None:
         return exp.Count(this=exp.Star()) if weight is None else _total(weight)
-    column, kind = _input(fold.column), schema.field(column_name(fold.column)).type
-    match fold.fn:
+    column, kind = _input(call.column), schema.field(column_name(call.column)).type
+    match call.fn:
         case "count":
-            return _count(fold, column, weight)
+            return _count(call, column, weight)
         case "sum":
-            return _sum(fold, column, kind, weight, dialect)
+            return _sum(call, column, kind, weight, dialect)
         case "avg":
-            count = exp.Nullif(this=_count(fold, column, weight), expression=exp.Literal.number(0))
-            return exp.Div(this=_sum(fold, column, kind, weight, dialect), expression=count, typed=False)
+            count = exp.Nullif(this=_count(call, column, weight), expression=exp.Literal.number(0))
+            return exp.Div(this=_sum(call, column, kind, weight, dialect), expression=count, typed=False)
         case "min":
             return exp.Min(this=column)
         case "max":
             return _max(column, kind)
         case "collect":
-            return _collect(fold, column)
+            return _collect(call, column)
 
 
-def _count(fold: Fold, column: exp.Expression, weight: exp.Expression | None) -> exp.Expression:
+def _count(call: AggregateCall, column: exp.Expression, weight: exp.Expression | None) -> exp.Expression:
     if weight is None:
-        return exp.Count(this=_folded(fold, column))
+        return exp.Count(this=_argument(call, column))
     return _total(weight, where=_present(column))
 
 
@@ -159,14 +164,18 @@ def _total(weight: exp.Expression, where: exp.Expression | None = None) -> exp.E
 
 
 def _sum(
-    fold: Fold, column: exp.Expression, kind: pa.DataType, weight: exp.Expression | None, dialect: Dialect
+    call: AggregateCall,
+    column: exp.Expression,
+    kind: pa.DataType,
+    weight: exp.Expression | None,
+    dialect: Dialect,
 ) -> exp.Expression:
     exact = pa.types.is_integer(kind)
     value: exp.Expression = exp.cast(column, _WIDE[dialect] if exact else "DOUBLE", dialect=dialect)
     if weight is not None:
         value = exp.Mul(this=value, expression=weight)
-    total = exp.Sum(this=_folded(fold, value))
-    # DuckDB rounds twice on the straight way from a wide integer to a double; reading digits rounds once.
+    total = exp.Sum(this=_argument(call, value))
+    # DuckDB rounds twice when it casts a wide integer to a double. A cast by way of text rounds once.
     return exp.cast(exp.cast(total, "VARCHAR"), "DOUBLE") if exact else total
 
 
@@ -177,12 +186,14 @@ def _max(column: exp.Expression, kind: pa.DataType) -> exp.Expression:
     return exp.Coalesce(this=numbers, expressions=[exp.Max(this=column)])
 
 
-def _collect(fold: Fold, column: exp.Expression) -> exp.Expression:
-    """The values with their row numbers in a list, sorted, and the numbers taken off: Spark has no other way
-    to say in which order to collect, and for DuckDB it is the faster one."""
+def _collect(call: AggregateCall, column: exp.Expression) -> exp.Expression:
+    """Collect the values with their row numbers in a list, sort it, and remove the numbers.
+
+    Spark has no other way to order collected values, and DuckDB runs this faster than an ordered aggregate.
+    """
     where: exp.Expression = _present(column)
-    if fold.column is not None and fold.distinct:
-        occurrence = _column(_occurrence_name(fold.column))
+    if call.column is not None and call.distinct:
+        occurrence = _column(_occurrence_name(call.column))
         first = exp.EQ(this=occurrence, expression=exp.Literal.number(1))
         where = exp.And(this=where, expression=first)
     pair = exp.Struct(
@@ -200,8 +211,8 @@ def _collect(fold: Fold, column: exp.Expression) -> exp.Expression:
     return exp.Coalesce(this=values, expressions=[exp.Array(expressions=[])])
 
 
-def _folded(fold: Fold, value: exp.Expression) -> exp.Expression:
-    return exp.Distinct(expressions=[value]) if fold.distinct else value
+def _argument(call: AggregateCall, value: exp.Expression) -> exp.Expression:
+    return exp.Distinct(expressions=[value]) if call.distinct else value
 
 
 def _filtered(aggregate: exp.Expression, where: exp.Expression) -> exp.Expression:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.engine.parameters import Bindings
-from omnigraph.engine.projection.projection_plan import is_descending
+from omnigraph.engine.projection.plan_projection import is_descending
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.search.text_index import query_terms
