@@ -13,7 +13,7 @@ import pytest
 from omnigraph.cli.storage_errors import told_place
 from omnigraph.errors import StorageError
 from omnigraph.store.location import Location
-from omnigraph.store.tables.lance_io import storage_error
+from omnigraph.store.tables.lance_io import storage_error_from_lance
 from tests.cli.graphs import add_people
 from tests.cli.running import PEOPLE, run, write
 
@@ -118,12 +118,12 @@ def test_what_a_system_refuses_is_said_of_the_place(number: int, reason: str) ->
         pytest.raises(StorageError, match=f"^cannot write g.omni: {reason}$"),
         told_place("g.omni", Location.parse("g.omni"), "rw"),
     ):
-        raise storage_error(said, "write x")
+        raise storage_error_from_lance(said, "write x")
     with (
         pytest.raises(StorageError, match=r"^could not write x: LanceError"),
         told_place("s3://b/g", Location.parse("s3://b/g"), "rw"),
     ):
-        raise storage_error(said, "write x")
+        raise storage_error_from_lance(said, "write x")
 
 
 def test_a_folder_called_graphs_alone_is_no_cluster() -> None:

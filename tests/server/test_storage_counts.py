@@ -17,7 +17,13 @@ import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.server.hosted_graphs import open_hosted
 from omnigraph.server.http.authentication import Identities
-from omnigraph.store.request_counts import Requests, Tally, carried, count_requests, counting
+from omnigraph.store.request_counts import (
+    LanceRequestCounter,
+    RequestCounts,
+    count_requests,
+    propagate_context,
+    track_requests,
+)
 from tests.server.running import ADD, ALL, SCHEMA, Running, running
 from tests.support.places import together
 from tests.support.s3 import Bucket, S3Server
@@ -156,42 +162,42 @@ def test_metrics_have_the_requests_by_route_and_kind(
 
 def test_what_a_graph_did_while_nobody_counted_is_nobodys() -> None:
     stats = Stats()
-    tally = Tally()
-    tally.watch("opened", lambda: stats)
+    counter = LanceRequestCounter()
+    counter.add_source("opened", lambda: stats)
     stats.read_iops = 5
-    call = Requests(tally=tally)
-    tally.enter(call)
+    call = RequestCounts(counter=counter)
+    counter.enter(call)
     stats.read_iops, stats.write_iops = 7, 1
-    tally.enter(call)
-    tally.leave(call)
+    counter.enter(call)
+    counter.leave(call)
     stats.read_iops = 8
-    tally.leave(call)
+    counter.leave(call)
     stats.read_iops = 20
-    other = Requests(tally=tally)
-    tally.enter(other)
-    tally.leave(other)
+    other = RequestCounts(counter=counter)
+    counter.enter(other)
+    counter.leave(other)
     assert (call.to_json(), other.to_json()) == ({"read": 3, "write": 1}, {"read": 0, "write": 0})
 
 
 def test_what_calls_did_at_the_same_time_is_dealt_out_between_them() -> None:
     stats = Stats()
-    tally = Tally()
-    tally.watch("opened", lambda: stats)
-    one, other = Requests(tally=tally), Requests(tally=tally)
-    tally.enter(one)
+    counter = LanceRequestCounter()
+    counter.add_source("opened", lambda: stats)
+    one, other = RequestCounts(counter=counter), RequestCounts(counter=counter)
+    counter.enter(one)
     stats.read_iops = 1
-    tally.enter(other)
+    counter.enter(other)
     stats.read_iops = 4
-    tally.leave(other)
+    counter.leave(other)
     stats.read_iops = 6
-    tally.leave(one)
+    counter.leave(one)
     assert one.to_json() == {"read": 5, "write": 0, "shared": 2}
     assert other.to_json() == {"read": 1, "write": 0, "shared": 1}
 
 
 def test_threads_that_carry_a_call_on_count_for_it() -> None:
-    with counting() as call:
-        works = [carried(partial(count_requests, reads=1)) for _ in range(4)]
+    with track_requests() as call:
+        works = [propagate_context(partial(count_requests, reads=1)) for _ in range(4)]
         together(works)
         together([partial(count_requests, reads=1)])
     count_requests(reads=1)

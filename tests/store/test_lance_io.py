@@ -19,9 +19,9 @@ from omnigraph.store.tables.lance_io import (
     data_files,
     fragment_of,
     quote_string,
-    storage_error,
+    storage_error_from_lance,
     transaction_file,
-    translated,
+    translate_lance_errors,
     version_file,
     write_named_file,
 )
@@ -85,10 +85,12 @@ def test_quoted_text_means_itself_to_lance(text: str, uri: str) -> None:
 
 
 def test_errors_say_what_a_handler_can_do() -> None:
-    missing = storage_error(OSError("Object at location x not found: gone, /rust/io.rs:1:2"), "open x")
-    no_bucket = storage_error(OSError("404 Not Found: NoSuchBucket, /rust/io.rs:1:2"), "open x")
-    busy = storage_error(OSError("request timed out\nmore"), "open x")
-    broken = storage_error(ValueError("bad magic"), "open x")
+    missing = storage_error_from_lance(
+        OSError("Object at location x not found: gone, /rust/io.rs:1:2"), "open x"
+    )
+    no_bucket = storage_error_from_lance(OSError("404 Not Found: NoSuchBucket, /rust/io.rs:1:2"), "open x")
+    busy = storage_error_from_lance(OSError("request timed out\nmore"), "open x")
+    broken = storage_error_from_lance(ValueError("bad magic"), "open x")
     assert isinstance(missing, NotFound)
     assert isinstance(no_bucket, StorageError)
     assert no_bucket.message == "could not open x: 404 Not Found: NoSuchBucket"
@@ -100,7 +102,7 @@ def test_errors_say_what_a_handler_can_do() -> None:
 
 
 def test_what_the_operating_system_said_is_kept_as_its_number() -> None:
-    full = storage_error(
+    full = storage_error_from_lance(
         OSError("LanceError(IO): No space left on device (os error 28), /rust/io.rs:1:2"), "write x"
     )
     assert isinstance(full, StorageError)
@@ -108,18 +110,18 @@ def test_what_the_operating_system_said_is_kept_as_its_number() -> None:
 
 
 def test_our_own_errors_and_others_defects_pass_untranslated() -> None:
-    with pytest.raises(Conflict), translated("try"):
+    with pytest.raises(Conflict), translate_lance_errors("try"):
         raise Conflict("ours")
-    with pytest.raises(KeyError), translated("try"):
+    with pytest.raises(KeyError), translate_lance_errors("try"):
         raise KeyError("a defect")
 
 
 def test_errors_are_translated_in_a_process_that_imported_nothing_else() -> None:
     code = (
         "from omnigraph.errors import StorageError\n"
-        "from omnigraph.store.tables.lance_io import translated\n"
+        "from omnigraph.store.tables.lance_io import translate_lance_errors\n"
         "try:\n"
-        "    with translated('x'):\n"
+        "    with translate_lance_errors('x'):\n"
         "        raise OSError('y')\n"
         "except StorageError:\n"
         "    print('translated')\n"

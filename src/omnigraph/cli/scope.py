@@ -247,12 +247,12 @@ def _stored(command: str, uri: str, chosen: GlobalOptions) -> Target:
 
 
 def _is_file(path: Path) -> bool:
-    from omnigraph.store.sync import storage_error
+    from omnigraph.store.sync import storage_error_from_os
 
     try:
         return path.is_file()
     except OSError as error:
-        raise storage_error(error, f"cannot look at {path}") from error
+        raise storage_error_from_os(error, f"cannot look at {path}") from error
 
 
 def _suggest_store(name: object) -> str | None:

@@ -29,7 +29,7 @@ from omnigraph.errors import Conflict, NotFound, OmnigraphError, RecoveryRequire
 from omnigraph.graph.write_plan import Plan
 from omnigraph.store.manifest.records import encode_body
 from omnigraph.store.objects.objects import ObjectStore
-from omnigraph.store.request_counts import carried
+from omnigraph.store.request_counts import propagate_context
 
 PREFIX = "__recovery/"
 LEASE_SECONDS = 30.0
@@ -268,7 +268,9 @@ class OwnedIntent:
         self.intent = intent
         self._tag = tag
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=carried(self._beat), name=f"lease-{intent.id}", daemon=True)
+        self._thread = threading.Thread(
+            target=propagate_context(self._beat), name=f"lease-{intent.id}", daemon=True
+        )
 
     @classmethod
     def begin(cls, intents: Intents, intent: Intent) -> OwnedIntent:

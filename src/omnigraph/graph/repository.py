@@ -64,7 +64,7 @@ from omnigraph.store.manifest.records import (
     TablePin,
 )
 from omnigraph.store.objects.objects import ObjectStore
-from omnigraph.store.request_counts import carried
+from omnigraph.store.request_counts import propagate_context
 from omnigraph.store.storage_options import StorageOptions
 from omnigraph.store.sync import Durability
 from omnigraph.store.tables.lance_io import LanceRoot
@@ -443,7 +443,7 @@ class Repository:
     def begin(self, branch: str = MAIN, commit_id: str | None = None) -> Transaction:
         """Start a write on a fresh base: heals, probes once, pins the head."""
         self._writable("write")
-        pending = self._side.submit(carried(self.intents.pending))
+        pending = self._side.submit(propagate_context(self.intents.pending))
         view = self.manifest.refresh()
         if pending.result():
             self.heal()

@@ -17,7 +17,7 @@ from omnigraph.graph.scratch_files import Scratch
 from omnigraph.load.key_checks import committed_columns, committed_rows
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.fragments import open_root
-from omnigraph.store.tables.lance_io import fragment_of, translated
+from omnigraph.store.tables.lance_io import fragment_of, translate_lance_errors
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class CommittedKeys:
 
     def __call__(self, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """The keys of some fragments."""
-        with translated(f"read {self.pin.path}"):
+        with translate_lance_errors(f"read {self.pin.path}"):
             root = open_root(self.scratch.uri, self.scratch.options, "full")
             dataset = root.open(self.pin.path, self.pin.version)
             scanner = dataset.scanner(

@@ -30,7 +30,7 @@ from omnigraph.load.spool import LoadLimits
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.sources.tabular import read_table
 from omnigraph.store.objects.objects import ObjectStore
-from omnigraph.store.request_counts import carried
+from omnigraph.store.request_counts import propagate_context
 
 # How long whoever stages may take. What is given up without a word is looked at with every write until then.
 HELD_SECONDS = 24 * 3600.0
@@ -260,7 +260,7 @@ def _rows(parts: Iterable[Part]) -> int:
 def _run_here(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
     """Make indexes, which is all there is to do after the parts, in this process: it has no other to ask."""
     with ThreadPoolExecutor(_INDEXES_AT_ONCE, thread_name_prefix="omnigraph-index") as pool:
-        return list(pool.map(carried(work), items))
+        return list(pool.map(propagate_context(work), items))
 
 
 def _leave_out(items: Sequence[Any], _: Callable[[Any], Any]) -> list[Any]:

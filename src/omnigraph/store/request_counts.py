@@ -1,13 +1,14 @@
-"""How many requests to storage a call makes.
+"""Count the storage requests of each call.
 
-Our own objects are counted where they are asked for. Lance counts by itself, one sum for all that goes on in a
-graph; what it adds while one call alone is in Lance is that call's, and what it adds while several are is dealt out
-evenly between them and told as shared. So the sum over all calls is exact, and so is every call that did not meet
-another one in the storage of the same graph.
+Requests for control objects are counted where they are sent. Lance counts its own requests, as one total per
+graph. An increase of that total while one call is inside Lance belongs to that call. An increase while several
+calls are inside Lance is divided evenly between them and reported as shared. The sum over all calls is therefore
+exact, and so is the count of every call that did not overlap with another call on the same graph.
 
-A request is one operation on an object store, without the repetitions of the HTTP client below it. Not counted are
-the two by which Lance begins and completes a file that it uploads in parts, those that make the first version of
-`__manifest`, on a local disk those for our own objects, and what other processes do, such as those of Spark.
+A request is one operation on an object store, without the retries of the HTTP client. Not counted are the two
+requests that begin and complete a multipart upload of Lance, the requests that create the first version of
+`__manifest`, requests for control objects on a local disk, and requests of other processes, such as Spark
+executors.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _Stats(Protocol):
+class _IoStats(Protocol):
     @property
     def read_iops(self) -> int: ...
 
@@ -32,56 +33,56 @@ class _Stats(Protocol):
     def write_iops(self) -> int: ...
 
 
-class Tally:
-    """What Lance has done in the storage of one graph, and the calls that are in Lance now.
+class LanceRequestCounter:
+    """The request total of Lance for one graph, and the calls that are inside Lance now.
 
-    Going in and out is only noted, without a lock: threads that have to wait for one another here would do so many
-    times in each call, and with enough of them they would do little else. Notes are read when a call asks.
+    `enter` and `leave` append an event without taking a lock. Every call enters and leaves many times, so a lock
+    here would serialize the threads. `apply_events` evaluates the events when a call asks for its counts.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._stats: dict[str, Callable[[], _Stats]] = {}
-        # Lance's sums at that moment, who, and whether they went in or came out.
-        self._notes: deque[tuple[int, int, Requests, int]] = deque()
+        self._stats: dict[str, Callable[[], _IoStats]] = {}
+        # Total reads and writes at the time of the event, the call, and +1 for enter or -1 for leave.
+        self._events: deque[tuple[int, int, RequestCounts, int]] = deque()
         self._reads = 0
         self._writes = 0
-        self._inside: dict[Requests, int] = {}
+        self._inside: dict[RequestCounts, int] = {}
 
-    def watch(self, origin: str, stats: Callable[[], _Stats]) -> None:
-        """Count by what a dataset says: all of one graph and one origin tell the same sum."""
+    def add_source(self, origin: str, stats: Callable[[], _IoStats]) -> None:
+        """Add the statistics of a dataset. All datasets of one graph and one origin report the same total."""
         if origin not in self._stats:
             with self._lock:
                 self._stats = {origin: stats, **self._stats}
 
-    def enter(self, call: Requests) -> None:
-        """A call goes into Lance; it may do so several times at once."""
-        self._notes.append((*self._sums(), call, 1))
+    def enter(self, call: RequestCounts) -> None:
+        """Record that a call enters Lance. Several threads of one call may be inside at once."""
+        self._events.append((*self._totals(), call, 1))
 
-    def leave(self, call: Requests) -> None:
-        """It comes out again."""
-        self._notes.append((*self._sums(), call, -1))
+    def leave(self, call: RequestCounts) -> None:
+        """Record that a call leaves Lance."""
+        self._events.append((*self._totals(), call, -1))
 
-    def settle(self) -> None:
-        """Give every call what is known to be its own by now."""
+    def apply_events(self) -> None:
+        """Add to every call the requests that the recorded events attribute to it."""
         with self._lock:
-            while self._notes:
-                self._apply(*self._notes.popleft())
+            while self._events:
+                self._apply(*self._events.popleft())
 
-    def _sums(self) -> tuple[int, int]:
-        now = [stats() for stats in self._stats.values()]
-        return sum(item.read_iops for item in now), sum(item.write_iops for item in now)
+    def _totals(self) -> tuple[int, int]:
+        current = [stats() for stats in self._stats.values()]
+        return sum(item.read_iops for item in current), sum(item.write_iops for item in current)
 
-    def _apply(self, reads: int, writes: int, call: Requests, step: int) -> None:
-        # Two threads may note in another order than they looked: sums only ever grow.
+    def _apply(self, reads: int, writes: int, call: RequestCounts, step: int) -> None:
+        # Two threads may append in another order than they read the totals. Totals only grow.
         new_reads, new_writes = max(0, reads - self._reads), max(0, writes - self._writes)
         self._reads += new_reads
         self._writes += new_writes
         if new_reads or new_writes:
-            for place, other in enumerate(self._inside):
+            for position, other in enumerate(self._inside):
                 other.add(
-                    _share(new_reads, len(self._inside), place),
-                    _share(new_writes, len(self._inside), place),
+                    _share(new_reads, len(self._inside), position),
+                    _share(new_writes, len(self._inside), position),
                     is_shared=len(self._inside) > 1,
                 )
         self._inside[call] = self._inside.get(call, 0) + step
@@ -89,20 +90,20 @@ class Tally:
             del self._inside[call]
 
 
-def _share(count: int, among: int, place: int) -> int:
-    """An even part of a number, with one more for the first ones.
+def _share(count: int, parts: int, position: int) -> int:
+    """Return one part of a count that is divided evenly; the first parts get the remainder.
 
-    >>> [_share(5, 3, place) for place in range(3)]
+    >>> [_share(5, 3, position) for position in range(3)]
     [2, 2, 1]
     """
-    return count // among + (place < count % among)
+    return count // parts + (position < count % parts)
 
 
 @dataclass(eq=False)
-class Requests:
-    """What one call has asked of storage. `shared` of it may have been another call's.
+class RequestCounts:
+    """The storage requests of one call. `shared` of them may belong to a concurrent call.
 
-    >>> with counting() as requests:
+    >>> with track_requests() as requests:
     ...     count_requests(reads=1)
     >>> requests.to_json()
     {'read': 1, 'write': 0}
@@ -111,76 +112,76 @@ class Requests:
     reads: int = 0
     writes: int = 0
     shared: int = 0
-    tally: Tally | None = None
+    counter: LanceRequestCounter | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, reads: int, writes: int, *, is_shared: bool = False) -> None:
-        """Count some more."""
+        """Add requests."""
         with self._lock:
             self.reads += reads
             self.writes += writes
             self.shared += reads + writes if is_shared else 0
 
     def to_json(self) -> dict[str, int]:
-        """The numbers by kind, as logs have them."""
-        if self.tally is not None:
-            self.tally.settle()
-        found = {"read": self.reads, "write": self.writes}
-        return {**found, "shared": self.shared} if self.shared else found
+        """Return the counts by kind, in the form of the request log."""
+        if self.counter is not None:
+            self.counter.apply_events()
+        counts = {"read": self.reads, "write": self.writes}
+        return {**counts, "shared": self.shared} if self.shared else counts
 
 
-_CALL: ContextVar[Requests | None] = ContextVar("omnigraph-requests", default=None)
+_CALL: ContextVar[RequestCounts | None] = ContextVar("omnigraph-requests", default=None)
 
 
 @contextmanager
-def counting() -> Iterator[Requests]:
-    """Count what is asked of storage in this context, and in threads that carry it on."""
-    call = Requests()
+def track_requests() -> Iterator[RequestCounts]:
+    """Count the storage requests of this context, and of threads that run with `propagate_context`."""
+    call = RequestCounts()
     token = _CALL.set(call)
     try:
         yield call
     finally:
         _CALL.reset(token)
-        if call.tally is not None:
-            call.tally.settle()
+        if call.counter is not None:
+            call.counter.apply_events()
 
 
 def count_requests(reads: int = 0, writes: int = 0) -> None:
-    """Count requests that are known to be made here."""
+    """Add requests to the call of this context, if there is one."""
     call = _CALL.get()
     if call is not None:
         call.add(reads, writes)
 
 
-def count_by(tally: Tally) -> None:
-    """Say which graph this context works on from now on."""
+def attribute_requests_to(counter: LanceRequestCounter) -> None:
+    """Set the graph that the call of this context works on from now on."""
     call = _CALL.get()
     if call is not None:
-        call.tally = tally
+        call.counter = counter
 
 
-class InLance:
-    """A context in which what Lance does is counted, in whichever threads; without a call it is next to nothing."""
+class LanceCall:
+    """A context in which Lance requests of any thread are counted. Without a call in progress it does nothing."""
 
-    __slots__ = ("_call", "_tally")
+    __slots__ = ("_call", "_counter")
 
     def __enter__(self) -> None:
         self._call = _CALL.get()
-        self._tally = None if self._call is None else self._call.tally
-        if self._call is not None and self._tally is not None:
-            self._tally.enter(self._call)
+        self._counter = None if self._call is None else self._call.counter
+        if self._call is not None and self._counter is not None:
+            self._counter.enter(self._call)
 
     def __exit__(self, *_: object) -> None:
-        if self._call is not None and self._tally is not None:
-            self._tally.leave(self._call)
+        if self._call is not None and self._counter is not None:
+            self._counter.leave(self._call)
 
 
-def carried(work: Callable[P, R]) -> Callable[P, R]:
-    """The same work for another thread, which is counted as part of this context."""
+def propagate_context(work: Callable[P, R]) -> Callable[P, R]:
+    """Return a function for another thread that runs `work` in a copy of the present context."""
     context = copy_context()
 
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        # A context can be entered once at a time, and the work may be done by several threads.
+        # A context can be entered once at a time, and several threads may run this function.
         return context.copy().run(work, *args, **kwargs)
 
     return run

@@ -19,7 +19,14 @@ from typing import Literal, TypeAlias
 
 from omnigraph.errors import InvalidInput, StorageError
 
-__all__ = ["Durability", "make_directories", "storage_error", "sync_directory", "sync_files", "sync_tree"]
+__all__ = [
+    "Durability",
+    "make_directories",
+    "storage_error_from_os",
+    "sync_directory",
+    "sync_files",
+    "sync_tree",
+]
 
 Durability: TypeAlias = Literal["full", "os"]
 """`full` syncs before a write is acknowledged; `os` leaves the moment to the operating system."""
@@ -82,13 +89,13 @@ def make_directories(path: Path, durability: Durability = "full") -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise storage_error(error, f"cannot make folder {path}") from error
+        raise storage_error_from_os(error, f"cannot make folder {path}") from error
     if durability == "full":
         for folder in missing:
             _sync(folder.parent)
 
 
-def storage_error(error: OSError, message: str) -> StorageError:
+def storage_error_from_os(error: OSError, message: str) -> StorageError:
     """What the operating system said, as our error; transient only where waiting helps by itself."""
     reason = error.strerror or type(error).__name__
     return StorageError(
@@ -124,4 +131,4 @@ def _sync(path: Path) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        raise storage_error(error, f"cannot sync {path}") from error
+        raise storage_error_from_os(error, f"cannot sync {path}") from error

@@ -21,7 +21,7 @@ from omnigraph.errors import InvalidInput, OmnigraphError, StorageError
 from omnigraph.store.location import Location
 from omnigraph.store.objects.objects import ObjectInfo, ObjectStore
 from omnigraph.store.storage_options import StorageOptions
-from omnigraph.store.sync import make_directories, storage_error, sync_directory
+from omnigraph.store.sync import make_directories, storage_error_from_os, sync_directory
 
 MARKER: Final = "_SUCCESS"
 _NAMES = re.compile(
@@ -105,7 +105,7 @@ class ExportFolder:
             try:
                 (self._root / self.prefix / name).rename(self._root / name)
             except OSError as error:
-                raise storage_error(error, f"cannot move `{name}` to its place") from error
+                raise storage_error_from_os(error, f"cannot move `{name}` to its place") from error
         for folder in folders:
             sync_directory(folder)
         self._remove_unfinished()

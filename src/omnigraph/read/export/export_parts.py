@@ -24,7 +24,7 @@ from omnigraph.store.manifest.records import CommitRecord, TablePin
 from omnigraph.store.objects.objects import ObjectStore, Writable
 from omnigraph.store.storage_options import StorageOptions
 from omnigraph.store.tables.fragments import open_root
-from omnigraph.store.tables.lance_io import fragment_of, translated
+from omnigraph.store.tables.lance_io import fragment_of, translate_lance_errors
 from omnigraph.store.tables.table_parts import list_parts
 from omnigraph.store.tables.tables import Tables
 
@@ -141,7 +141,7 @@ def _batches(
         return
     count = 0
     try:
-        with translated(f"read {part.pin.path}"):
+        with translate_lance_errors(f"read {part.pin.path}"):
             dataset = tables.open(part.pin.path, part.pin.version)
             scanner = dataset.scanner(
                 columns=[column.physical for column in part.table.columns],

@@ -21,7 +21,7 @@ from omnigraph.server.http.capacity import Capacity
 from omnigraph.server.http.error_responses import UNFORESEEN, Refused, http_failure
 from omnigraph.server.logs import LOGGER
 from omnigraph.server.metrics import Metrics
-from omnigraph.store.request_counts import counting
+from omnigraph.store.request_counts import track_requests
 
 REQUEST_ID = "X-Request-Id"
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
@@ -73,7 +73,7 @@ class Observed:
     async def _handle(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:
             with (
-                counting() as scope["storage_requests"],
+                track_requests() as scope["storage_requests"],
                 self._capacity.take(scope["path"]) as scope["place"],
                 ending_after(self._capacity.limits.read_seconds) as deadline,
                 _answering_in_time(deadline, scope, receive, answer),

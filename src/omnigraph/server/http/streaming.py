@@ -12,7 +12,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from omnigraph.errors import ResourceLimit
-from omnigraph.store.request_counts import carried
+from omnigraph.store.request_counts import propagate_context
 
 # The limit that another moment may lift.
 SLOTS: Final = "stream_export_slots"
@@ -103,7 +103,7 @@ class Streams:
                 )
             self._running += 1
         pipe = Pipe()
-        self._pool.submit(carried(self._fill), pipe, produce)
+        self._pool.submit(propagate_context(self._fill), pipe, produce)
         try:
             first = await pipe.read()
         except BaseException:

@@ -15,7 +15,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from omnigraph.errors import ConstraintViolation, InvalidInput, OmnigraphError, ResourceLimit
 from omnigraph.protocol.upload_lines import FILE
 from omnigraph.server.http.error_responses import Refused
-from omnigraph.store.sync import storage_error
+from omnigraph.store.sync import storage_error_from_os
 
 FORM: Final = "multipart/form-data"
 # Each part is a file, of which a folder can hold only so many well.
@@ -79,7 +79,7 @@ class Upload:
         except FormParserError as error:
             raise InvalidInput(f"the body is no {FORM}: {error}") from error
         except OSError as error:
-            raise storage_error(error, "what was sent cannot be kept") from error
+            raise storage_error_from_os(error, "what was sent cannot be kept") from error
 
     def finish(self) -> None:
         """Return when the body was whole."""

@@ -98,11 +98,11 @@ class TableRead:
         import pyarrow as pa
 
         from omnigraph.graph.snapshot import reclaimed
-        from omnigraph.store.tables.lance_io import fragment_of, translated
+        from omnigraph.store.tables.lance_io import fragment_of, translate_lance_errors
 
         blobs = any(column.type.scalar is Scalar.BLOB for column in self.columns)
         try:
-            with translated(f"read {self.pin.path}"):
+            with translate_lance_errors(f"read {self.pin.path}"):
                 dataset = self._tables().open(self.pin.path, self.pin.version)
                 scanner = dataset.scanner(
                     columns=[column.physical for column in self.columns],

@@ -47,15 +47,15 @@ from omnigraph.store.manifest.records import (
     encode_body,
 )
 from omnigraph.store.objects.objects import ObjectStore
-from omnigraph.store.request_counts import carried, count_by
+from omnigraph.store.request_counts import attribute_requests_to, propagate_context
 from omnigraph.store.tables.lance_io import (
     LanceRoot,
     data_files,
     fragment_of,
     quote_string,
-    storage_error,
+    storage_error_from_lance,
     transaction_file,
-    translated,
+    translate_lance_errors,
     version_file,
     write_named_file,
 )
@@ -186,7 +186,7 @@ class Manifest:
 
     def refresh(self) -> View:
         """See what is newest: one probe, and only what is new is read."""
-        count_by(self.root.tally)
+        attribute_requests_to(self.root.request_counter)
         current = self._view
         folder = self._versions
         if folder is not None:
@@ -194,7 +194,7 @@ class Manifest:
             if version == current.version and is_unchanged(folder, seen):
                 return current
         sight = None if folder is None else look_at(folder)
-        with translated("look at __manifest"):
+        with translate_lance_errors("look at __manifest"):
             latest = current.dataset.latest_version
             self._sight = (sight, latest)
             if latest == current.version:
@@ -279,7 +279,7 @@ class Manifest:
     def _commit(self, view: View, operation: LanceOperation.BaseOperation) -> View:
         transaction = lance.Transaction(view.version, operation)
         try:
-            with translated("commit to __manifest"):
+            with translate_lance_errors("commit to __manifest"):
                 dataset = lance.LanceDataset.commit(view.dataset, transaction)
         except CommitConflictError as error:
             raise Superseded from error
@@ -336,7 +336,7 @@ class Manifest:
         if not self._clock_agrees(objects):
             return False
         # Commit rows are complete, so old versions of this dataset serve nobody; on tables this call is forbidden.
-        with translated("trim __manifest"):
+        with translate_lance_errors("trim __manifest"):
             self._view.dataset.cleanup_old_versions(older_than=_KEEP_VERSIONS, retain_versions=_KEEP_NEWEST)
         return True
 
@@ -351,7 +351,7 @@ class Manifest:
 
     def _write(self, change: Change) -> list[FragmentMetadata]:
         # None depends on another, and on a store every file is a round trip.
-        fragments = list(self._writers.map(carried(self._write_file), _files_of(change)))
+        fragments = list(self._writers.map(propagate_context(self._write_file), _files_of(change)))
         self.root.sync(PATH, data_files(fragments))
         return fragments
 
@@ -391,7 +391,7 @@ class Manifest:
         """One row of a file; a large file is searched by Lance rather than taken into memory."""
         if file.rows <= _WHOLE_FILE:
             return self._read(view, file).get(key)
-        with translated(f"search {PATH}/data/{file.name}"):
+        with translate_lance_errors(f"search {PATH}/data/{file.name}"):
             fragment = fragment_of(view.dataset, file.fragment)
             table = fragment.to_table(columns=["body"], filter=f"key = {quote_string(key)}")
         found = table["body"].to_pylist()
@@ -403,7 +403,7 @@ class Manifest:
             if rows is not None:
                 self._rows.move_to_end(file.name)
                 return rows
-        with translated(f"read {PATH}/data/{file.name}"):
+        with translate_lance_errors(f"read {PATH}/data/{file.name}"):
             table = fragment_of(view.dataset, file.fragment).to_table()
         rows = dict(zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True))
         self._remember(file.name, rows)
@@ -477,7 +477,7 @@ def begin_manifest(root: LanceRoot) -> None:
         try:
             root.open(PATH)
         except NotFound:
-            raise storage_error(error, f"create {PATH}") from error
+            raise storage_error_from_lance(error, f"create {PATH}") from error
 
 
 def _full_levels(files: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:

@@ -32,7 +32,7 @@ from typing import BinaryIO
 from omnigraph.errors import NotFound, OutcomeUnknown, StorageError
 from omnigraph.store.location import Location
 from omnigraph.store.objects.backend import Object, ObjectInfo, Writable
-from omnigraph.store.sync import Durability, make_directories, storage_error, sync_directory
+from omnigraph.store.sync import Durability, make_directories, storage_error_from_os, sync_directory
 
 __all__ = ["LocalBackend", "is_temporary"]
 
@@ -158,7 +158,7 @@ class LocalBackend:
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise _absent(key) from None
         except OSError as error:
-            raise storage_error(error, f"cannot read object `{key}`") from error
+            raise storage_error_from_os(error, f"cannot read object `{key}`") from error
         return Object(data, _tag(data))
 
     def _walk(self, folder: Path, prefix: str) -> Iterator[ObjectInfo]:
@@ -168,7 +168,7 @@ class LocalBackend:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            raise storage_error(error, f"cannot list `{prefix}`") from error
+            raise storage_error_from_os(error, f"cannot list `{prefix}`") from error
         # A folder's name sorts as the keys in it do, that is with the slash that follows it.
         named = sorted(
             (os.fsencode(entry.name) + (b"/" if entry.is_dir(follow_symlinks=False) else b""), entry)
@@ -183,7 +183,7 @@ class LocalBackend:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise storage_error(error, f"cannot list `{prefix}{entry.name}`") from error
+                raise storage_error_from_os(error, f"cannot list `{prefix}{entry.name}`") from error
             yield _info(prefix + entry.name, status)
 
     @contextmanager
@@ -270,7 +270,7 @@ def _exclusive(folder: Path, patience: float) -> Iterator[None]:
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise storage_error(error, f"cannot open folder {folder}") from error
+        raise storage_error_from_os(error, f"cannot open folder {folder}") from error
     try:
         _lock(handle, folder, time.monotonic() + patience)
         yield
@@ -290,7 +290,7 @@ def _lock(handle: int, folder: Path, deadline: float) -> None:
             return
         except OSError as error:
             if not isinstance(error, BlockingIOError) or time.monotonic() + pause > deadline:
-                raise storage_error(error, f"cannot lock folder {folder}") from error
+                raise storage_error_from_os(error, f"cannot lock folder {folder}") from error
         time.sleep(pause)
         pause = min(_LONGEST_PAUSE, pause * 2)
 
@@ -300,7 +300,7 @@ def _mapped(verb: str, key: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise storage_error(error, f"cannot {verb} object `{key}`") from error
+        raise storage_error_from_os(error, f"cannot {verb} object `{key}`") from error
 
 
 def _absent(key: str) -> NotFound:

@@ -26,7 +26,7 @@ from obstore.store import MemoryStore, S3Store
 from omnigraph.errors import NotFound, OutcomeUnknown, StorageError
 from omnigraph.store.location import Location
 from omnigraph.store.objects.backend import Object, ObjectInfo, Writable
-from omnigraph.store.objects.obstore_errors import Failure
+from omnigraph.store.objects.obstore_errors import ObstoreFailure
 from omnigraph.store.request_counts import count_requests
 from omnigraph.store.storage_options import RetryPolicy, StorageOptions
 
@@ -119,7 +119,7 @@ class ObstoreBackend:
         try:
             found = self._read(self._reader, key)
         except _ERRORS as error:
-            raise Failure.of(error).as_error(f"get object `{key}`") from error
+            raise ObstoreFailure.of(error).as_error(f"get object `{key}`") from error
         if found is None:
             raise NotFound(f"no object `{key}`", details={"key": key})
         return Object(found.data, found.etag)
@@ -146,11 +146,11 @@ class ObstoreBackend:
                 for found in page:
                     yield self._info(found)
         except _ERRORS as error:
-            raise Failure.of(error).as_error(f"list `{prefix}`") from error
+            raise ObstoreFailure.of(error).as_error(f"list `{prefix}`") from error
 
     def delete_many(self, keys: Sequence[str]) -> None:
         paths = [self._prefix + key for key in keys]
-        failure = Failure.of(TimeoutError("no attempt was made"))
+        failure = ObstoreFailure.of(TimeoutError("no attempt was made"))
         # Repeated here: obstore takes a delete for something that must not be sent twice.
         for _ in self._attempts():
             # A store takes a thousand names in a request.
@@ -159,7 +159,7 @@ class ObstoreBackend:
                 obstore.delete(self._writer, paths)
                 return
             except _ERRORS as error:
-                failure = Failure.of(error)
+                failure = ObstoreFailure.of(error)
             if failure.missing:
                 return
             if not failure.transient:
@@ -171,7 +171,7 @@ class ObstoreBackend:
         try:
             return self._info(obstore.head(self._reader, self._prefix + key))
         except _ERRORS as error:
-            raise _unread(Failure.of(error), key) from error
+            raise _unread(ObstoreFailure.of(error), key) from error
 
     def pin(self, info: ObjectInfo) -> _PinnedObject:
         return _PinnedObject(self._reader, self._prefix + info.key, info)
@@ -217,7 +217,7 @@ class ObstoreBackend:
             result = obstore.get(handle, self._prefix + key)
             data = result.bytes().to_bytes()
         except FileNotFoundError as error:
-            if Failure.of(error).missing:
+            if ObstoreFailure.of(error).missing:
                 return None
             raise
         return _Found(data, result.meta["e_tag"] or "", result.attributes.get(_MARK, ""))
@@ -230,12 +230,12 @@ class ObstoreBackend:
         """
         mark = f"{condition.kind}/{uuid4().hex}"
         doubt = False
-        failure = Failure.of(TimeoutError("no attempt was made"))
+        failure = ObstoreFailure.of(TimeoutError("no attempt was made"))
         for _ in self._attempts():
             try:
                 return self._put_once(key, data, condition, mark)
             except _ERRORS as error:
-                failure = Failure.of(error)
+                failure = ObstoreFailure.of(error)
             if failure.lost and not doubt:
                 return None
             if not (failure.lost or failure.transient or failure.maybe_done):
@@ -307,7 +307,7 @@ class _PinnedObject:
             )
             data = result.bytes().to_bytes()
         except _ERRORS as error:
-            raise _unread(Failure.of(error), key) from error
+            raise _unread(ObstoreFailure.of(error), key) from error
         if len(data) != end - start:
             raise StorageError(f"object `{key}` came {end - start - len(data)} bytes short", transient=True)
         return data
@@ -366,7 +366,7 @@ class _Upload:
         self._sent += len(self._pending)
         self._pending.clear()
 
-    def _settle(self, failure: Failure, error: Exception) -> None:
+    def _settle(self, failure: ObstoreFailure, error: Exception) -> None:
         """Find out whether an upload that failed at its end is complete."""
         # A part that could not be sent leaves nothing to complete. A lost reply to the completion does, and
         # when it is asked for again, the upload is not known any more.
@@ -382,14 +382,14 @@ class _Upload:
         ) from error
 
 
-def _failed_upload(error: Exception) -> Failure:
-    failure = Failure.of(error)
+def _failed_upload(error: Exception) -> ObstoreFailure:
+    failure = ObstoreFailure.of(error)
     # The errors of an upload come without the part that names the kind of transport failure.
     lost = failure.status is None and failure.transport is None and "HTTP error" in failure.summary
     return replace(failure, transport="Request") if lost else failure
 
 
-def _unread(failure: Failure, key: str) -> NotFound | StorageError:
+def _unread(failure: ObstoreFailure, key: str) -> NotFound | StorageError:
     """The error for an object that cannot be read."""
     if failure.missing:
         return NotFound(f"no object `{key}`", details={"key": key})

@@ -13,7 +13,7 @@ from obstore.exceptions import AlreadyExistsError, PreconditionError
 
 from omnigraph.errors import StorageError
 
-__all__ = ["Failure"]
+__all__ = ["ObstoreFailure"]
 
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
 _TRANSPORT = re.compile(r"HttpError \{\s*kind: (\w+)")
@@ -21,7 +21,7 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ObstoreFailure:
     """One failed call. `status` is the HTTP status, `transport` the kind of failure when no reply came."""
 
     summary: str
@@ -32,7 +32,7 @@ class Failure:
     not_found: bool
 
     @classmethod
-    def of(cls, error: Exception) -> Failure:
+    def of(cls, error: Exception) -> ObstoreFailure:
         text = str(error)
         status = _STATUS.search(text)
         transport = _TRANSPORT.search(text)

@@ -16,7 +16,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.errors import StorageError
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.lance_io import LanceRoot, data_files, fragment_of, translated
+from omnigraph.store.tables.lance_io import LanceRoot, data_files, fragment_of, translate_lance_errors
 from omnigraph.store.tables.tables import Tables
 
 
@@ -46,13 +46,13 @@ class Segment:
 
 def list_fragments(tables: Tables, pin: TablePin) -> list[Fragment]:
     """The fragments of a pinned table, in their order."""
-    with translated(f"open {pin.path}"):
+    with translate_lance_errors(f"open {pin.path}"):
         return [_fragment(item.metadata) for item in tables.open(pin.path, pin.version).get_fragments()]
 
 
 def list_segments(tables: Tables, pin: TablePin) -> list[Segment]:
     """The segments of all indexes of a pinned table."""
-    with translated(f"open {pin.path}"):
+    with translate_lance_errors(f"open {pin.path}"):
         found = tables.open(pin.path, pin.version).describe_indices()
     return [
         Segment(
@@ -78,7 +78,7 @@ def rewrite_fragments(root: LanceRoot, pin: TablePin, fragments: Sequence[int], 
     It is durable when this returns. Nothing refers to it: should nobody commit it, it is garbage. The number is
     the caller's, so that what is built upon it stays right when the fragment is committed to a later version.
     """
-    with translated(f"rewrite {pin.path}"):
+    with translate_lance_errors(f"rewrite {pin.path}"):
         dataset = root.open(pin.path, pin.version)
         old = [fragment_of(dataset, id_) for id_ in fragments]
         rows = sum(item.metadata.num_rows for item in old)

@@ -13,7 +13,7 @@ from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.storage_options import StorageOptions
 from omnigraph.store.sync import Durability
 from omnigraph.store.tables.appending import append_rows
-from omnigraph.store.tables.lance_io import LanceRoot, data_files, translated
+from omnigraph.store.tables.lance_io import LanceRoot, data_files, translate_lance_errors
 
 
 def open_root(uri: str, options: StorageOptions, durability: Durability) -> LanceRoot:
@@ -28,7 +28,7 @@ def write_rows(
 
     They are durable when this returns. Nothing refers to them: should nobody commit them they are garbage.
     """
-    with translated(f"write rows of {pin.path}"):
+    with translate_lance_errors(f"write rows of {pin.path}"):
         dataset = root.open(pin.path, pin.version)
         fragments = append_rows(dataset, batches, schema)
         root.sync(pin.path, data_files(fragments))

@@ -8,7 +8,7 @@ from typing import Any
 import lance
 
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.lance_io import LanceRoot, translated
+from omnigraph.store.tables.lance_io import LanceRoot, translate_lance_errors
 
 
 def uncovered_fragments(dataset: lance.LanceDataset, column: str, kind: str) -> list[tuple[int, int]]:
@@ -58,7 +58,7 @@ def build_segment(
     root: LanceRoot, pin: TablePin, column: str, kind: str, fragments: Sequence[int] | None = None
 ) -> Any | None:
     """A segment of a pinned table, durable when this returns, to be committed by somebody else."""
-    with translated(f"index {pin.path}.{column}"):
+    with translate_lance_errors(f"index {pin.path}.{column}"):
         segment = make_segment(root.open(pin.path, pin.version), column, kind, fragments)
         if segment is not None:
             root.sync(pin.path, segment_files(segment))

@@ -19,7 +19,12 @@ from lance.lance import _Session as Session
 
 from omnigraph.errors import NotFound, OmnigraphError, StorageError
 from omnigraph.store.location import Location
-from omnigraph.store.request_counts import InLance, Tally, count_by, count_requests
+from omnigraph.store.request_counts import (
+    LanceCall,
+    LanceRequestCounter,
+    attribute_requests_to,
+    count_requests,
+)
 from omnigraph.store.storage_options import StorageOptions, lance_options
 from omnigraph.store.sync import Durability, sync_files, sync_tree
 
@@ -64,7 +69,9 @@ class LanceRoot:
     local: Path | None = None
     durable: bool = True
     session: Session = field(default_factory=Session, compare=False)
-    tally: Tally = field(default_factory=Tally, compare=False, repr=False)
+    request_counter: LanceRequestCounter = field(
+        default_factory=LanceRequestCounter, compare=False, repr=False
+    )
     _durable_folders: set[Path] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
@@ -87,21 +94,21 @@ class LanceRoot:
 
     def open(self, path: str, version: int | None = None) -> lance.LanceDataset:
         """Open a dataset, at a version when one is given."""
-        count_by(self.tally)
-        with translated(f"open {path}"):
+        attribute_requests_to(self.request_counter)
+        with translate_lance_errors(f"open {path}"):
             found = lance.dataset(
                 self.dataset_uri(path),
                 version=version,
                 storage_options=dict(self.options) or None,
                 session=self.session,
             )
-            self.tally.watch("opened", found.io_stats_snapshot)
+            self.request_counter.add_source("opened", found.io_stats_snapshot)
             return found
 
     def create(self, path: str, data: pa.Table) -> lance.LanceDataset:
         """Create a dataset at a path that is nobody else's: a rival who looked earlier would overwrite it."""
-        count_by(self.tally)
-        with InLance():
+        attribute_requests_to(self.request_counter)
+        with LanceCall():
             found = lance.write_dataset(
                 data,
                 self.dataset_uri(path),
@@ -110,7 +117,7 @@ class LanceRoot:
                 storage_options=dict(self.options) or None,
                 session=self.session,
             )
-            self.tally.watch("created", found.io_stats_snapshot)
+            self.request_counter.add_source("created", found.io_stats_snapshot)
             return found
 
     def file_session(self, path: str) -> LanceFileSession:
@@ -186,7 +193,7 @@ def write_named_file(
     """
     # Single files go past what Lance counts for a dataset.
     count_requests(writes=1)
-    with translated(f"write {path}/data/{name}"):
+    with translate_lance_errors(f"write {path}/data/{name}"):
         if root.local is not None:
             target = root.local / path / "data" / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -215,20 +222,20 @@ def _describe(name: str, size: int, rows: pa.Table) -> FragmentMetadata:
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
+def translate_lance_errors(doing: str) -> Iterator[None]:
     """Turn what Lance raises into our own errors; commit conflicts pass, their handlers know them."""
     try:
-        with InLance():
+        with LanceCall():
             yield
     except (OmnigraphError, CommitConflictError):
         raise
     except (OSError, ValueError, RuntimeError) as error:
         if str(error).startswith(_INTERRUPTED):
             raise KeyboardInterrupt from error
-        raise storage_error(error, doing) from error
+        raise storage_error_from_lance(error, doing) from error
 
 
-def storage_error(error: BaseException, doing: str) -> OmnigraphError:
+def storage_error_from_lance(error: BaseException, doing: str) -> OmnigraphError:
     """The error of ours that says what a handler can do about one of Lance's."""
     # Lance ends its messages with the places in its own source that they passed through.
     text = _RUST_PLACES.split(str(error), maxsplit=1)[0].strip()

@@ -17,7 +17,13 @@ from typing import Final
 
 from omnigraph.store.objects.backend import ObjectInfo
 from omnigraph.store.objects.objects import ObjectStore
-from omnigraph.store.tables.lance_io import LanceRoot, data_files, transaction_file, translated, version_file
+from omnigraph.store.tables.lance_io import (
+    LanceRoot,
+    data_files,
+    transaction_file,
+    translate_lance_errors,
+    version_file,
+)
 
 # The folders of a graph root that hold tables, each table in a folder of its own.
 TABLE_FOLDERS: Final = ("nodes", "edges")
@@ -127,7 +133,7 @@ class TableFiles:
     def needed_by(self, path: str, version: int) -> NeededFiles:
         """The files that reading a version, or building on it, needs; `NotFound` when the version is gone."""
         dataset = self._root.open(path, version)
-        with translated(f"list the files of {path}"):
+        with translate_lance_errors(f"list the files of {path}"):
             fragments = [item.metadata for item in dataset.get_fragments()]
             deletions = [item.deletion_file.path(item.id) for item in fragments if item.deletion_file]
             # Segments that cover no fragment any more are listed too; Lance may still open them.

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.lance_io import fragment_of, translated
+from omnigraph.store.tables.lance_io import fragment_of, translate_lance_errors
 from omnigraph.store.tables.tables import Tables
 
 ROW_POSITION = "_rowoffset"
@@ -36,7 +36,7 @@ class Part:
 
 def list_parts(tables: Tables, pin: TablePin) -> tuple[Part, ...]:
     """The parts of a pinned table in the order of its rows."""
-    with translated(f"open {pin.path}"):
+    with translate_lance_errors(f"open {pin.path}"):
         dataset = tables.open(pin.path, pin.version)
         return tuple(_part(fragment.metadata) for fragment in dataset.get_fragments())
 
@@ -47,7 +47,7 @@ def read_parts(
     """The live rows of some parts, in order, one table a part."""
     if not parts:
         return []
-    with translated(f"read {pin.path}"):
+    with translate_lance_errors(f"read {pin.path}"):
         dataset = tables.open(pin.path, pin.version)
         fragments = [fragment_of(dataset, part.fragment_id) for part in parts]
         found = dataset.scanner(columns=list(columns), fragments=fragments, scan_in_order=True).to_table()
@@ -57,7 +57,7 @@ def read_parts(
 
 def live_rows(tables: Tables, pin: TablePin, part: Part) -> npt.NDArray[np.uint32]:
     """The places of a part's rows in its files, ascending; no data is read for it."""
-    with translated(f"read {pin.path}"):
+    with translate_lance_errors(f"read {pin.path}"):
         dataset = tables.open(pin.path, pin.version)
         fragments = [fragment_of(dataset, part.fragment_id)]
         scanner = dataset.scanner(columns=[], fragments=fragments, with_row_address=True, scan_in_order=True)
@@ -67,7 +67,7 @@ def live_rows(tables: Tables, pin: TablePin, part: Part) -> npt.NDArray[np.uint3
 
 def written_ids(tables: Tables, pin: TablePin, part: Part) -> pa.Array:
     """The ids in the files of a part, by place, those of deleted rows among them."""
-    with translated(f"read {pin.path}"):
+    with translate_lance_errors(f"read {pin.path}"):
         dataset = tables.open(pin.path, pin.version)
         scanner = dataset.scanner(
             columns=["id"],
@@ -81,7 +81,7 @@ def written_ids(tables: Tables, pin: TablePin, part: Part) -> pa.Array:
 
 def take_rows(tables: Tables, pin: TablePin, positions: Positions, columns: Sequence[str]) -> pa.Table:
     """Rows by position, in the order asked for."""
-    with translated(f"read {pin.path}"):
+    with translate_lance_errors(f"read {pin.path}"):
         return tables.open(pin.path, pin.version).take(positions.tolist(), columns=list(columns))
 
 
@@ -89,7 +89,7 @@ def find_rows(
     tables: Tables, pin: TablePin, where: str, columns: Sequence[str] = ()
 ) -> tuple[Positions, pa.Table]:
     """Positions of the rows that a filter selects, ascending, with some of their columns."""
-    with translated(f"read {pin.path}"):
+    with translate_lance_errors(f"read {pin.path}"):
         scanner = tables.open(pin.path, pin.version).scanner(
             columns=[*columns, ROW_POSITION], filter=where, scan_in_order=False
         )
@@ -111,7 +111,7 @@ class IndexInfo:
 
 def list_indexes(tables: Tables, pin: TablePin) -> list[IndexInfo]:
     """The indexes of a pinned table."""
-    with translated(f"open {pin.path}"):
+    with translate_lance_errors(f"open {pin.path}"):
         found = tables.open(pin.path, pin.version).describe_indices()
     return [
         IndexInfo(item.name, tuple(item.field_names), str(item.index_type), int(item.num_rows_indexed))

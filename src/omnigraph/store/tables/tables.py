@@ -30,7 +30,7 @@ from omnigraph.store.tables.lance_io import (
     fragment_of,
     quote_string,
     transaction_file,
-    translated,
+    translate_lance_errors,
     version_file,
 )
 
@@ -74,7 +74,7 @@ class Tables:
 
     def create(self, path: str, schema: pa.Schema) -> int:
         """Make the empty table of a new type; its path must be fresh. Gives the version that pins it."""
-        with translated(f"create {path}"):
+        with translate_lance_errors(f"create {path}"):
             dataset = self.root.create(path, schema.empty_table())
         self.root.sync_all(path)
         self._keep(path, dataset)
@@ -117,14 +117,14 @@ class Tables:
         limit: int | None = None,
     ) -> pa.Table:
         """Rows of a pinned table with filter, projection and limit pushed into Lance."""
-        with translated(f"read {pin.path}"):
+        with translate_lance_errors(f"read {pin.path}"):
             return self._scanner(pin, columns, where, limit).to_table()
 
     def scan_batches(
         self, pin: TablePin, columns: Sequence[str] | None = None, where: str | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The same rows as a stream of batches."""
-        with translated(f"read {pin.path}"):
+        with translate_lance_errors(f"read {pin.path}"):
             yield from self._scanner(pin, columns, where, None).to_batches()
 
     def _scanner(
@@ -151,7 +151,7 @@ class Tables:
         writes are folded on the way, so that a table stays flat however often it is written.
         """
         dataset = self.open(pin.path, pin.version)
-        with translated(f"stage rows of {pin.path}"):
+        with translate_lance_errors(f"stage rows of {pin.path}"):
             ids = list(delete_ids)
             if ids or delete_addresses:
                 # Neither depends on the other, and on a store each is a round trip.
@@ -185,7 +185,7 @@ class Tables:
         nor the table, but for eight bytes an address.
         """
         dataset = self.open(pin.path, pin.version)
-        with translated(f"stage rows of {pin.path}"):
+        with translate_lance_errors(f"stage rows of {pin.path}"):
             changed, removed = self._delete_addresses(dataset, delete)
             new = append_rows(dataset, batches, schema)
             folded = self._fold(dataset, changed, removed)
@@ -205,7 +205,7 @@ class Tables:
     ) -> StagedTable:
         """Replace every row; with no batches the table becomes empty."""
         dataset = self.open(pin.path, pin.version)
-        with translated(f"overwrite {pin.path}"):
+        with translate_lance_errors(f"overwrite {pin.path}"):
             fragments = append_rows(dataset, batches, schema)
             operation = LanceOperation.Update(
                 removed_fragment_ids=[item.fragment_id for item in dataset.get_fragments()],
@@ -229,7 +229,7 @@ class Tables:
         `dropped` rows of the new fragments, by the fragment's number, that are not to count.
         """
         dataset = self.open(pin.path, pin.version)
-        with translated(f"take rows into {pin.path}"):
+        with translate_lance_errors(f"take rows into {pin.path}"):
             gone = [item.fragment_id for item in dataset.get_fragments()] if replace else []
             operation = LanceOperation.Update(removed_fragment_ids=gone, new_fragments=list(fragments))
             written = sum(item.physical_rows for item in fragments)
@@ -273,7 +273,7 @@ class Tables:
         `schema` is the whole new schema and must begin with the table's present columns.
         """
         dataset = self.open(pin.path, pin.version)
-        with translated(f"add columns to {pin.path}"):
+        with translate_lance_errors(f"add columns to {pin.path}"):
             fragments = [item.metadata for item in dataset.get_fragments()]
             operation = LanceOperation.Merge(fragments, LanceSchema.from_pyarrow(schema))
             return self._commit(pin, dataset, operation, [], pin.rows, 0, 0)
@@ -292,7 +292,7 @@ class Tables:
         dataset = self.open(pin.path, pin.version)
         if not pin.rows:
             return self.stage_columns(pin, pa.schema([*dataset.schema, *schema]))
-        with translated(f"fill columns of {pin.path}"):
+        with translate_lance_errors(f"fill columns of {pin.path}"):
             known = set(data_files(item.metadata for item in dataset.get_fragments()))
             fragments, wider = write_columns(dataset, reads, schema, fill)
             files = [name for name in data_files(fragments) if name not in known]
@@ -304,7 +304,7 @@ class Tables:
         When there is nothing to win nothing is staged, and the version is the pin's own.
         """
         dataset = self.open(pin.path, pin.version)
-        with translated(f"rewrite {pin.path}"):
+        with translate_lance_errors(f"rewrite {pin.path}"):
             worn = [item for item in dataset.get_fragments() if _is_worn(item.metadata)]
             if not any(item.metadata.deletion_file for item in worn) and len(worn) < 2:
                 return _unchanged(pin)
@@ -324,7 +324,7 @@ class Tables:
         if not rewritten:
             return _unchanged(pin)
         dataset = self.open(pin.path, pin.version)
-        with translated(f"rewrite {pin.path}"):
+        with translate_lance_errors(f"rewrite {pin.path}"):
             groups = [
                 LanceOperation.RewriteGroup([fragment_of(dataset, id_).metadata for id_ in old], [new])
                 for old, new in rewritten
@@ -338,7 +338,7 @@ class Tables:
         the kind, such as `metric` and `num_partitions` of a vector index.
         """
         dataset = self.open(pin.path, pin.version)
-        with translated(f"index {pin.path}.{column}"):
+        with translate_lance_errors(f"index {pin.path}.{column}"):
             segment = make_segment(dataset, column, kind, **parameters)
             if segment is None:
                 return _unchanged(pin)
@@ -346,7 +346,7 @@ class Tables:
 
     def unindexed(self, pin: TablePin, column: str, kind: str) -> list[tuple[int, int]]:
         """The fragments of a version that the column's index does not cover, each with its rows."""
-        with translated(f"read {pin.path}"):
+        with translate_lance_errors(f"read {pin.path}"):
             return uncovered_fragments(self.open(pin.path, pin.version), column, kind)
 
     def stage_segments(
@@ -355,7 +355,7 @@ class Tables:
         """Take in index segments that others have built over this version and synced, and let go of some."""
         if not segments and not removed:
             return _unchanged(pin)
-        with translated(f"index {pin.path}"):
+        with translate_lance_errors(f"index {pin.path}"):
             return self._index(pin, self.open(pin.path, pin.version), segments, [], removed)
 
     def _index(

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from omnigraph.errors import StorageError
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.lance_io import fragment_of, translated
+from omnigraph.store.tables.lance_io import fragment_of, translate_lance_errors
 from omnigraph.store.tables.table_parts import Part, list_parts, live_rows
 from omnigraph.store.tables.tables import Tables
 
@@ -69,7 +69,7 @@ def slice_rows(
     tables: Tables, pin: TablePin, slices: Sequence[Slice], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of slices as a stream, in no order: the columns asked for, and last their addresses."""
-    with translated(f"read {pin.path}"):
+    with translate_lance_errors(f"read {pin.path}"):
         dataset = tables.open(pin.path, pin.version)
         whole = [fragment_of(dataset, item.fragment) for item in slices if item.offsets is None]
         if whole:
@@ -92,7 +92,7 @@ def slice_rows(
 
 def take_rows(tables: Tables, pin: TablePin, addresses: Addresses, columns: Sequence[str]) -> pa.Table:
     """Live rows of a version by address, in the order of the addresses; ascending ones are found sooner."""
-    with translated(f"read {pin.path}"):
+    with translate_lance_errors(f"read {pin.path}"):
         return _take(tables.open(pin.path, pin.version), addresses, columns)
 
 
