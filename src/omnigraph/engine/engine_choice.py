@@ -24,7 +24,7 @@ def wants_spark(engine: Engine, *, in_memory: bool, large: bool) -> bool:
 
     What is in the memory of this process is never left to others, and refused when they are asked for.
 
-    >>> wants_spark("auto", in_memory=False, large=True), wants_spark("local", in_memory=False, large=True)
+    >>> wants_spark("spark", in_memory=False, large=False), wants_spark("local", in_memory=False, large=True)
     (True, False)
     """
     check_engine(engine)
