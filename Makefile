@@ -5,9 +5,13 @@
 BIN := .venv/bin
 STAMP := .venv/.installed
 PYTEST := $(BIN)/python -m pytest
+# Test runs start many Python processes. Without compiled files each of them would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 # More than cores: many tests wait for disks and processes. Spark has threads of its own.
 WORKERS ?= 3
 SPARK_WORKERS ?= 2
+# Where tests with the mark `spark` are. To collect the others takes longer than to start Spark.
+SPARK_TESTS := tests/spark tests/cluster tests/test_toolchain.py
 # Planted defects at a time.
 JOBS ?= 2
 
@@ -25,21 +29,24 @@ docs: $(STAMP) ## Build the documentation site in build/site; broken links and a
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # Spark starts by forking, which a process that has opened thousands of graphs may be refused: it goes first, alone.
+# Its tests stay together by file, because a worker has one session and one cluster. The others are shared out in
+# blocks, and a worker that has finished takes tests from another.
 test: $(STAMP) ## Run every test (WORKERS=n sets how many at a time)
 	@scripts/bootstrap java strace
-	$(PYTEST) -m "spark and not long" --numprocesses $(SPARK_WORKERS) --dist loadfile
-	$(PYTEST) -m "not spark and not long" --numprocesses $(WORKERS) --dist loadfile --durations 15
+	$(PYTEST) $(SPARK_TESTS) -m "spark and not long" --numprocesses $(SPARK_WORKERS) --dist loadfile
+	$(PYTEST) -m "not spark and not long" --numprocesses $(WORKERS) --dist worksteal --durations 15
 
 test-spark: $(STAMP) ## Run only the tests that need Spark
 	@scripts/bootstrap java
-	$(PYTEST) -m spark --durations 15
+	$(PYTEST) $(SPARK_TESTS) -m spark --durations 15
 
 faults: $(STAMP) ## Cut writers off at every step, fail every request, all of what Spark runs (takes a while)
 	@scripts/bootstrap strace
 	OMNIGRAPH_CUTS=all $(PYTEST) tests src tests/faults -m faults --numprocesses $(WORKERS) --dist load --durations 15
 	OMNIGRAPH_CUTS=all $(PYTEST) tests/cost
 	@scripts/bootstrap java
-	OMNIGRAPH_CUTS=all $(PYTEST) -m "spark or long" --durations 15
+	OMNIGRAPH_CUTS=all $(PYTEST) $(SPARK_TESTS) -m "spark or long" --durations 15
+	OMNIGRAPH_CUTS=all $(PYTEST) -m "long and not spark" --ignore tests/spark --ignore tests/cluster --numprocesses $(WORKERS) --dist worksteal
 
 sensitivity: $(STAMP) ## Plant each known defect in a copy and run the tests that must catch it (JOBS=n, RESUME=1)
 	@scripts/bootstrap java strace

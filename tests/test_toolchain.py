@@ -244,3 +244,16 @@ def test_a_system_without_a_java_package_says_so(tmp_path: Path) -> None:
     run = machine.bootstrap("java")
     assert run.returncode == 1
     assert run.stderr.splitlines()[-1] == "bootstrap: no Java runtime could be installed"
+
+
+def test_every_test_that_needs_spark_is_where_make_test_looks_for_it() -> None:
+    line = next(
+        line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("SPARK_TESTS")
+    )
+    places = [ROOT / place for place in line.partition(":=")[2].split()]
+    mark = "pytest.mark." + "spark"
+    marked = [
+        path for path in (ROOT / "tests").rglob("test_*.py") if mark in path.read_text(encoding="utf-8")
+    ]
+    assert marked
+    assert [path for path in marked if not any(path.is_relative_to(place) for place in places)] == []

@@ -82,9 +82,11 @@ def test_a_healer_that_dies_leaves_its_work_to_the_next_one(
     after = look(uri)
     assert after is not None
     check_healed(plight, check_invariants(uri), intent)
-    # The outcome is on record and the intent is still there: the next healer must not record it again.
-    recorded = [at + 1 for at, change in enumerate(healer.changes, start=1) if change.startswith(SWAP)]
-    for at in cuts.chosen(healer.changes, including=recorded[-1:]):
+    # Before the swap nothing is on record, so the intent must be there. After the swap the outcome is on record and
+    # the intent is still there: the next healer must not record it again.
+    swaps = [at for at, change in enumerate(healer.changes, start=1) if change.startswith(SWAP)]
+    around = [at for last in swaps[-1:] for at in (last, last + 1)]
+    for at in cuts.chosen(healer.changes, 2, including=around):
         uri = copy_graph(template, tmp_path / "graph")
         run = run_traced(Task("heal", uri), at)
         with cuts.watching(at, run.cut):

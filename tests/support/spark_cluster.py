@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pyspark
 
+from tests.support.spark_settings import JVM_OPTIONS, write_settings
 from tests.support.waiting import wait_until
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -27,14 +28,12 @@ _HOME = Path(pyspark.__file__).parent
 _SPARK_CLASS = str(_HOME / "bin" / "spark-class")
 # The test may be ended without a chance to end anybody else.
 _WITH_ME = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
-# What lives for seconds is not worth a compiler's while.
-_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 _SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": _JVM,
+    "spark.driver.extraJavaOptions": JVM_OPTIONS,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "512m",
-    "spark.executor.extraJavaOptions": _JVM,
+    "spark.executor.extraJavaOptions": JVM_OPTIONS,
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
@@ -116,10 +115,7 @@ class Cluster:
     url: str = ""
 
     def start(self) -> None:
-        conf = self.folder / "conf"
-        conf.mkdir()
-        lines = [f"{name} {value}" for name, value in _SETTINGS.items()]
-        (conf / "spark-defaults.conf").write_text("\n".join(lines), encoding="utf-8")
+        write_settings(self.folder / "conf", _SETTINGS)
         master = self._spark("master.Master", "--host", HOSTS[0], "--port", "0", "--webui-port", "0")
         self.url = master.said(r"Starting Spark master at (spark://\S+)")
         self.mend()
@@ -159,7 +155,7 @@ class Cluster:
         return others | {
             "SPARK_HOME": str(_HOME),
             "SPARK_CONF_DIR": str(self.folder / "conf"),
-            "SPARK_DAEMON_JAVA_OPTS": _JVM,
+            "SPARK_DAEMON_JAVA_OPTS": JVM_OPTIONS,
             "SPARK_DAEMON_MEMORY": "512m",
             "SPARK_LOCAL_DIRS": str(self.folder / f"local-{host}"),
             "SPARK_LOCAL_IP": host,
