@@ -369,14 +369,14 @@ def test_rows_read_twice_are_counted_once() -> None:
     rows = manifest._read(manifest.view, file)
     for _ in range(5):
         manifest._remember(file.name, rows)
-    assert manifest._cached == sum(len(found) for found in manifest._rows.values())
+    assert manifest._rows.currsize == sum(len(found) for found in manifest._rows.values())
 
 
 def test_the_row_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest_module, "_CACHED_ROWS", 10)
     manifest = make_manifest(fresh_memory())
     records = [move(manifest, manifest.view) for _ in range(30)]
-    assert sum(len(found) for found in manifest._rows.values()) == manifest._cached <= 10
+    assert sum(len(found) for found in manifest._rows.values()) == manifest._rows.currsize <= 10
     assert [manifest.find_commit(manifest.view, record.id) for record in records] == records
 
 

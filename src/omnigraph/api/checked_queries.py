@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
 
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.gq.check import check_query
@@ -24,22 +25,18 @@ class CheckedQueries:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[str, str, str | None], ir.CheckedQuery] = OrderedDict()
+        self._known: LRUCache[tuple[str, str, str | None], ir.CheckedQuery] = LRUCache(_KEPT)
 
     def get(self, text: str, name: str | None, catalog: Catalog) -> ir.CheckedQuery:
         """The query of a text, by name when it holds several."""
         key = (catalog.fingerprint, text, name)
         with self._lock:
             found = self._known.get(key)
-            if found is not None:
-                self._known.move_to_end(key)
-                return found
-        checked = _check(text, name, catalog.schema)
-        with self._lock:
-            self._known[key] = checked
-            while len(self._known) > _KEPT:
-                self._known.popitem(last=False)
-        return checked
+        if found is None:
+            found = _check(text, name, catalog.schema)
+            with self._lock:
+                self._known[key] = found
+        return found
 
 
 def _check(text: str, name: str | None, schema: Schema) -> ir.CheckedQuery:

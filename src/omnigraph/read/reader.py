@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 
 import pyarrow as pa
+from cachetools import LRUCache
 
 from omnigraph.engine.memory.memory_cache import Cache, CacheStats, Memory
 from omnigraph.engine.memory.row_lookups import CachedIds
@@ -49,7 +49,7 @@ class Reader:
         self._lock = threading.Lock()
         # Those of the snapshot that was read last, which between two commits is the same one.
         self._tables: SnapshotTables | None = None
-        self._plans: OrderedDict[tuple[int, str], tuple[ir.ReadQuery, Plan]] = OrderedDict()
+        self._plans: LRUCache[tuple[int, str], tuple[ir.ReadQuery, Plan]] = LRUCache(_KEPT_PLANS)
 
     def run(self, snapshot: Snapshot, query: ir.ReadQuery, bindings: Bindings) -> pa.Table:
         """The rows of a read on a snapshot."""
@@ -68,15 +68,12 @@ class Reader:
         key = (id(query), snapshot.commit_id)
         with self._lock:
             known = self._plans.get(key)
-            # An id may be used again after its query is gone; the plan keeps the query, so compare it.
-            if known is not None and known[0] is query:
-                self._plans.move_to_end(key)
-                return known[1]
+        # An id may be reused after its query is gone, so the entry holds the query as well.
+        if known is not None and known[0] is query:
+            return known[1]
         plan = plan_on(query, snapshot)
         with self._lock:
             self._plans[key] = (query, plan)
-            while len(self._plans) > _KEPT_PLANS:
-                self._plans.popitem(last=False)
         return plan
 
     def stats(self) -> CacheStats:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 
 import lance
 import pyarrow as pa
+from cachetools import LRUCache
 from lance import LanceOperation
 from lance.commit import CommitConflictError
 from lance.fragment import FragmentMetadata
@@ -136,8 +136,7 @@ class Manifest:
         self.root = root
         self._files = root.file_session(PATH)
         self._lock = threading.Lock()
-        self._rows: OrderedDict[str, dict[str, str]] = OrderedDict()
-        self._cached = 0
+        self._rows: LRUCache[str, dict[str, str]] = LRUCache(_CACHED_ROWS, getsizeof=len)
         self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-manifest")
         self._view = self._make_view(dataset, None)
         self._versions = None if root.local is None else root.local / PATH / "_versions"
@@ -400,9 +399,8 @@ class Manifest:
     def _read(self, view: View, file: ManifestFile) -> dict[str, str]:
         with self._lock:
             rows = self._rows.get(file.name)
-            if rows is not None:
-                self._rows.move_to_end(file.name)
-                return rows
+        if rows is not None:
+            return rows
         with translate_lance_errors(f"read {PATH}/data/{file.name}"):
             table = fragment_of(view.dataset, file.fragment).to_table()
         rows = dict(zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True))
@@ -410,12 +408,10 @@ class Manifest:
         return rows
 
     def _remember(self, name: str, rows: dict[str, str]) -> None:
-        with self._lock:
-            self._cached += len(rows) - len(self._rows.pop(name, {}))
-            self._rows[name] = rows
-            while self._cached > _CACHED_ROWS and len(self._rows) > 1:
-                _, dropped = self._rows.popitem(last=False)
-                self._cached -= len(dropped)
+        # A larger file would evict all others, and lookups in it do not read it whole.
+        if len(rows) <= _CACHED_ROWS:
+            with self._lock:
+                self._rows[name] = rows
 
     def _advance(self, dataset: lance.LanceDataset) -> View:
         with self._lock:

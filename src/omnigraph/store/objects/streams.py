@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from io import RawIOBase
 from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
 
 from omnigraph.store.objects.backend import Pinned
 
@@ -30,7 +31,7 @@ class ObjectReader(RawIOBase):
     def __init__(self, pinned: Pinned, name: str) -> None:
         self._pinned = pinned
         self._position = 0
-        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._blocks: LRUCache[int, bytes] = LRUCache(KEPT)
         self.name = name
 
     @property
@@ -78,8 +79,7 @@ class ObjectReader(RawIOBase):
         if found is None:
             # Make room first, so that there is never one more in memory.
             while len(self._blocks) >= KEPT:
-                self._blocks.popitem(last=False)
+                self._blocks.popitem()
             found = self._pinned.read(number * BLOCK, min((number + 1) * BLOCK, self.size))
             self._blocks[number] = found
-        self._blocks.move_to_end(number)
         return found

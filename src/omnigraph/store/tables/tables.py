@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 import lance
 import numpy as np
 import pyarrow as pa
+from cachetools import LRUCache
 from lance import LanceOperation
 from lance.fragment import FragmentMetadata, write_fragments
 from lance.schema import LanceSchema
@@ -63,7 +63,7 @@ class Tables:
     def __init__(self, root: LanceRoot) -> None:
         self.root = root
         self._lock = threading.Lock()
-        self._open: OrderedDict[tuple[str, int], lance.LanceDataset] = OrderedDict()
+        self._open: LRUCache[tuple[str, int], lance.LanceDataset] = LRUCache(_CACHED_TABLES)
         self._side = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-stage")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -84,9 +84,8 @@ class Tables:
         """The table at exactly that version."""
         with self._lock:
             found = self._open.get((path, version))
-            if found is not None:
-                self._open.move_to_end((path, version))
-                return found
+        if found is not None:
+            return found
         dataset = self.root.open(path, version)
         self._keep(path, dataset)
         return dataset
@@ -444,8 +443,6 @@ class Tables:
     def _keep(self, path: str, dataset: lance.LanceDataset) -> None:
         with self._lock:
             self._open[(path, int(dataset.version))] = dataset
-            while len(self._open) > _CACHED_TABLES:
-                self._open.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True)
