@@ -9,12 +9,14 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 
 import omnigraph
 from omnigraph.extras import LIBRARIES
 from tests.architecture.modules import Import, Module, imports, modules
+from tests.server.running import host, running
 
 ROOT = Path(__file__).parents[1]
 
@@ -107,6 +109,13 @@ def test_version_is_written_in_one_place() -> None:
     literal = re.compile(rf'version\w*["\']?\s*[=:]\s*["\']{re.escape(omnigraph.__version__)}')
     found = [path.relative_to(ROOT).as_posix() for path in files if literal.search(path.read_text("utf-8"))]
     assert found == ["src/omnigraph/__init__.py"]
+
+
+def test_server_reports_the_version_of_the_module() -> None:
+    with running(host()) as server:
+        health = httpx.get(f"{server.url}/healthz").json()
+        document = httpx.get(f"{server.url}/openapi.json").json()
+    assert (health["version"], document["info"]["version"]) == (omnigraph.__version__, omnigraph.__version__)
 
 
 def test_version_has_a_section_in_the_changelog() -> None:
