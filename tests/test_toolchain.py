@@ -103,7 +103,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_spark_runs_on_the_java_that_was_found(spark: SparkSession) -> None:
     assert spark.range(100).selectExpr("sum(id) as total").collect()[0]["total"] == 4950
 

@@ -16,6 +16,7 @@ from omnigraph.api.changes import EntityChange
 from omnigraph.errors import InvalidInput
 from omnigraph.spark.datasource.datasource import data_source
 from tests.spark.test_datasource import SCHEMA, VALUES
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -76,7 +77,7 @@ class Follower:
         writer = self._frame.writeStream.foreachBatch(keep).option(
             "checkpointLocation", str(self._checkpoint)
         )
-        writer.trigger(availableNow=True).start().awaitTermination(120)
+        assert writer.trigger(availableNow=True).start().awaitTermination(int(HANG))
         return [row for batch in self.batches[before:] for row in batch]
 
 

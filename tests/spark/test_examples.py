@@ -41,7 +41,7 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path: Path) -> No
     read: Any = nbformat.read
     notebook = read(FOLDER / "notebook.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(notebook, timeout=int(HANG), resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown = [
         output["data"]["text/plain"]
         for cell in notebook.cells
