@@ -1,21 +1,24 @@
-"""Every error OmniGraph raises on purpose, grouped by what the caller does about it.
+"""The exceptions that OmniGraph raises.
 
-There is one root, `OmnigraphError`, and one class for each different reaction: fix the request, look
-something else up, read again and retry, ask for permission, find out what happened. Anything else that
-escapes from the library is a defect.
+Every exception derives from `OmnigraphError`. There is one subclass for each reaction of the caller: correct the
+request, read again and retry, look up the outcome, wait, repair. Any other exception that leaves the library is a
+defect.
 
-Codes are a contract: they travel in JSON, in exit messages and in logs. They are only ever added to.
+Error codes appear in JSON, in exit messages and in logs. A released code never changes its meaning.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Self
 
 __all__ = [
     "ChangeFeedGap",
     "Conflict",
     "ConstraintViolation",
+    "ErrorLocation",
     "InvalidInput",
     "MergeConflicts",
     "NotFound",
@@ -27,14 +30,87 @@ __all__ = [
     "ResourceLimit",
     "StorageError",
     "UnsupportedFormat",
+    "violation_text",
 ]
 
 
-class OmnigraphError(Exception):
-    """The root of every deliberate error.
+@dataclass(frozen=True, slots=True)
+class ErrorLocation:
+    """The place in an input that an error is about.
 
-    `code` is the stable name of the kind of error, `message` says what happened, `details` holds the same
-    facts as data, and `hint`, where there is one, says what to try next.
+    `source` is the name of the input. `line`, `row` and `record` count from 1; an input uses one of them. `column`
+    is the name of a table column, or the position in a line of text. `type` and `property` name an element of the
+    schema. `syntax` is the format that the input violates at this place.
+
+    >>> str(ErrorLocation(source="people.csv", type="Person", row=3, column="age"))
+    "people.csv: Person row 3, column 'age'"
+    >>> str(ErrorLocation(line=2, syntax="strict JSON"))
+    'invalid strict JSON at line 2'
+    """
+
+    source: str | None = None
+    line: int | None = None
+    row: int | None = None
+    record: int | None = None
+    column: str | int | None = None
+    type: str | None = None
+    property: str | None = None
+    syntax: str | None = None
+
+    @classmethod
+    def at(cls, unit: Literal["line", "row", "record"], number: int) -> ErrorLocation:
+        """Return the location of a numbered line, row or record."""
+        members: dict[str, Any] = {unit: number}
+        return cls(**members)
+
+    def __str__(self) -> str:
+        position = self._position()
+        place = " ".join(part for part in (self.type, position) if part is not None)
+        if self.syntax is not None:
+            place = f"invalid {self.syntax} at {place}"
+        parts = [place] if place else []
+        if self.column is not None:
+            parts.append(f"column {self.column!r}")
+        if self.property is not None:
+            parts.append(f"property '{self.property}'")
+        return ": ".join(part for part in (self.source, ", ".join(parts)) if part)
+
+    def _position(self) -> str | None:
+        for unit in ("line", "row", "record"):
+            number = getattr(self, unit)
+            if number is not None:
+                return f"{unit} {number}"
+        return None
+
+    def shifted(self, count: int) -> ErrorLocation:
+        """Return the location for an input that is preceded by `count` lines or rows."""
+        return replace(
+            self,
+            line=None if self.line is None else self.line + count,
+            row=None if self.row is None else self.row + count,
+        )
+
+    def updated(self, other: ErrorLocation) -> ErrorLocation:
+        """Return this location with every field that is set in `other`."""
+        return replace(self, **other._set_fields())
+
+    def to_details(self) -> dict[str, Any]:
+        """Return the fields that are set, as `OmnigraphError.details` holds them."""
+        found = self._set_fields()
+        found.pop("syntax", None)
+        return found
+
+    def _set_fields(self) -> dict[str, Any]:
+        members = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value for name, value in members.items() if value is not None}
+
+
+class OmnigraphError(Exception):
+    """The base class of every exception that the library raises.
+
+    `code` is the stable name of the error class. `reason` says what is wrong, `location` says where in the input.
+    `message` is both in one line. `details` holds the same facts as data, the fields of `location` included. `hint`
+    says what to try next, if anything.
 
     >>> error = NotFound("no branch `reveiw`", hint="did you mean `review`?", details={"branch": "reveiw"})
     >>> error.code
@@ -42,45 +118,67 @@ class OmnigraphError(Exception):
     >>> print(error)
     no branch `reveiw`
     hint: did you mean `review`?
+    >>> InvalidInput("unknown type 'Persn'", location=ErrorLocation(source="people.ndjson", line=3)).message
+    "people.ndjson: line 3: unknown type 'Persn'"
     """
 
     code: ClassVar[str] = "error"
 
-    message: str
+    reason: str
     details: dict[str, Any]
     hint: str | None
+    location: ErrorLocation | None
 
     def __init__(
-        self, message: str, *, details: Mapping[str, Any] | None = None, hint: str | None = None
+        self,
+        reason: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        hint: str | None = None,
+        location: ErrorLocation | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.details = dict(details or {})
+        super().__init__(reason)
+        self.reason = reason
+        self.details = {**(details or {}), **({} if location is None else location.to_details())}
         self.hint = hint
+        self.location = location
+
+    @property
+    def message(self) -> str:
+        """The reason, preceded by the location if there is one."""
+        place = "" if self.location is None else str(self.location)
+        return f"{place}: {self.reason}" if place else self.reason
+
+    def located(self, location: ErrorLocation) -> Self:
+        """Return a copy of the error with the fields that are set in `location`."""
+        found = copy.copy(self)
+        found.location = location if self.location is None else self.location.updated(location)
+        found.details = {**self.details, **found.location.to_details()}
+        return found
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception would call the class with `args` alone, which loses the keyword arguments and breaks
-        # every subclass whose constructor takes something else. Errors cross process boundaries in Spark.
+        # Exception calls the class with `args` alone, which loses the keyword arguments and fails for a subclass
+        # with another constructor. Spark pickles errors to send them from its tasks.
         return _rebuild, (type(self), self.args, self.__dict__.copy())
 
 
 def _rebuild(kind: type[OmnigraphError], args: tuple[Any, ...], state: dict[str, Any]) -> OmnigraphError:
-    """Make an error of `kind` again without running its constructor."""
+    """Recreate an error of class `kind` without calling its constructor."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error
 
 
-# --- The request is wrong: change it. -----------------------------------------------------------------
+# --- Invalid requests: correct the request. -----------------------------------------------------------
 
 
 class InvalidInput(OmnigraphError):
-    """The request cannot be carried out as it stands.
+    """The request is invalid.
 
-    Correct it and send it again; the same request will fail the same way. Nothing was written.
+    Correct it and send it again. The same request fails again in the same way. Nothing was written.
     """
 
     code = "invalid_input"
@@ -89,17 +187,21 @@ class InvalidInput(OmnigraphError):
 class NotFound(OmnigraphError):
     """The request names a graph, branch, commit, type or entity that does not exist.
 
-    Check the name, or create the thing first. Nothing was written.
+    Check the name, or create the missing object first. Nothing was written.
     """
 
     code = "not_found"
 
 
 class ConstraintViolation(OmnigraphError):
-    """The data would break a constraint of the schema.
+    """The data violates a constraint of the schema.
 
-    `violations` lists what was found, each as data, up to a bound that `details` states. Correct the data
-    and write again. The whole write was refused: nothing became visible.
+    `violations` lists the violations as data, up to the limit in `details`; `details` also has their total number.
+    Correct the data and write again. The whole write was rolled back.
+
+    >>> first = {"message": "dst 'x' not found in City", "type": "edge:Lives", "line": 3, "source": "in.csv"}
+    >>> str(ConstraintViolation(first["message"], [first], details={"violations": 300}))
+    "in.csv: Lives line 3: dst 'x' not found in City (and 299 more)"
     """
 
     code = "constraint_violation"
@@ -108,80 +210,91 @@ class ConstraintViolation(OmnigraphError):
 
     def __init__(
         self,
-        message: str,
+        reason: str,
         violations: Iterable[Mapping[str, Any]] = (),
         *,
         details: Mapping[str, Any] | None = None,
         hint: str | None = None,
+        location: ErrorLocation | None = None,
     ) -> None:
-        super().__init__(message, details=details, hint=hint)
+        super().__init__(reason, details=details, hint=hint, location=location)
         self.violations = tuple(dict(violation) for violation in violations)
 
     def __str__(self) -> str:
-        """The message, and where it is that of the first violation alone, its place and how many more there are."""
-        around = self._around()
-        told = f"{self.message} ({', '.join(around)})" if around else self.message
-        return told if self.hint is None else f"{told}\nhint: {self.hint}"
+        """Return the message, or the first violation and the number of the others if it is the message."""
+        text = self.message
+        if self.violations and self.violations[0].get("message") == self.message:
+            others = self.details.get("violations", len(self.violations)) - 1
+            text = violation_text(self.violations[0]) + (f" (and {others} more)" if others > 0 else "")
+        return text if self.hint is None else f"{text}\nhint: {self.hint}"
 
-    def _around(self) -> list[str]:
-        first = self.violations[0] if self.violations else {}
-        if first.get("message") != self.message:
-            return []
-        found = [str(first["source"])] if first.get("source") else []
-        found += [f"line {first['line']}"] if first.get("line") is not None else []
-        more = self.details.get("violations", len(self.violations)) - 1
-        found += [f"and {more} more"] if more > 0 else []
-        kind = str(first.get("type", "")).rpartition(":")[2]
-        return [kind, *found] if found and kind and kind not in self.message else found
+
+def violation_text(violation: Mapping[str, Any]) -> str:
+    """Return one violation of a `ConstraintViolation` as a line of text: its place in the input and its message.
+
+    The type is part of the place unless the message names it.
+
+    >>> violation_text({"message": "node type 'City' already has id 'x'", "type": "node:City", "line": 3})
+    "line 3: node type 'City' already has id 'x'"
+    """
+    message = str(violation["message"])
+    if violation.get("source") is None and violation.get("line") is None:
+        return message
+    type_name = str(violation.get("type", "")).rpartition(":")[2]
+    location = ErrorLocation(
+        source=violation.get("source"),
+        line=violation.get("line"),
+        type=type_name if type_name and type_name not in message else None,
+    )
+    return f"{location}: {message}"
 
 
 class PermissionDenied(OmnigraphError):
-    """The policy does not let this actor do this.
+    """The access policy denies the action to this actor.
 
-    Retrying will not help: use another actor, or have the policy changed. Nothing was read or written on
-    the actor's behalf.
+    A retry fails again. Use another actor, or change the policy. Nothing was read or written.
     """
 
     code = "permission_denied"
 
 
 class ResourceLimit(OmnigraphError):
-    """The request needs more memory, rows, time or nesting than its limit allows.
+    """The request exceeds a limit on memory, rows, time or nesting.
 
-    Ask for less, split the request, or raise the limit that `details` names. Nothing became visible.
+    Request less, split the request, or raise the limit that `details` names. Nothing was committed.
     """
 
     code = "resource_limit"
 
 
-# --- The graph moved: read again, then decide. --------------------------------------------------------
+# --- Concurrency: read again, then decide. ------------------------------------------------------------
 
 
 class Conflict(OmnigraphError):
-    """Another commit changed what this write was based on.
+    """A concurrent commit changed the data that this write was based on.
 
-    Read again and retry. `details` names the table with its expected and actual version. Nothing became
-    visible; files that were already staged are unreferenced and go with the next cleanup.
+    Read again and retry. `details` names the table and its expected and actual version. Nothing was committed.
+    Garbage collection removes the files that were already staged.
     """
 
     code = "conflict"
 
 
 class PreconditionFailed(OmnigraphError):
-    """The branch is not at the commit that the caller required.
+    """The head of the branch is not the commit that the caller required.
 
-    Look at the current commit and decide whether the write still makes sense; the library never decides
-    that on its own. Nothing was written.
+    Read the current commit and decide whether to write again. The library never retries such a write. Nothing was
+    written.
     """
 
     code = "precondition_failed"
 
 
 class MergeConflicts(OmnigraphError):
-    """Both sides of a merge changed the same thing differently.
+    """Both sides of a merge changed the same data in different ways.
 
-    `conflicts` lists them, each as data. Settle them with `resolve`, or with ordinary writes on one of the
-    branches, then merge again. Neither branch moved.
+    `conflicts` lists the conflicts as data. Resolve them with `resolve`, or with writes on one of the branches,
+    then merge again. Neither branch changed.
     """
 
     code = "merge_conflicts"
@@ -190,55 +303,55 @@ class MergeConflicts(OmnigraphError):
 
     def __init__(
         self,
-        message: str,
+        reason: str,
         conflicts: Iterable[Mapping[str, Any]] = (),
         *,
         details: Mapping[str, Any] | None = None,
         hint: str | None = None,
+        location: ErrorLocation | None = None,
     ) -> None:
-        super().__init__(message, details=details, hint=hint)
+        super().__init__(reason, details=details, hint=hint, location=location)
         self.conflicts = tuple(dict(conflict) for conflict in conflicts)
 
 
 class ChangeFeedGap(OmnigraphError):
-    """Changes were asked for whose data cleanup has removed.
+    """Garbage collection has removed the data of changes that the caller requested.
 
-    Take a baseline and go on from its cursor; the changes in between cannot be told any more. `details` names
-    the first commit whose changes are gone. Nothing was read past it.
+    Take a new baseline and continue from its cursor. The changes in between are lost. `details` names the first
+    commit whose changes are unreadable. No change after it was returned.
     """
 
     code = "change_feed_gap"
 
 
-# --- Storage stands in the way: find out, wait, repair or upgrade. ------------------------------------
+# --- Storage: look up the outcome, wait, repair or upgrade. -------------------------------------------
 
 
 class OutcomeUnknown(OmnigraphError):
-    """The connection broke at the moment of the commit, so it may or may not have happened.
+    """The connection failed during the commit, so the commit may or may not exist.
 
-    Look up the commit id in `details`, or repeat the write with the same idempotency key. A plain retry
-    could apply the write twice. Either the complete commit is there or nothing of it is.
+    Look up the commit id in `details`, or repeat the write with the same idempotency key. A retry without a key can
+    apply the write twice. The commit is either complete or absent.
     """
 
     code = "outcome_unknown"
 
 
 class RecoveryRequired(OmnigraphError):
-    """An interrupted bulk write left an intent that cannot be healed automatically.
+    """An interrupted bulk write left an intent that automatic recovery cannot read.
 
-    `omnigraph repair --confirm --force` gives it up; reading still works with mode ``r``. The intent named in
-    `details` is kept as it is; no committed data is affected.
+    ``omnigraph repair --confirm --force`` discards it. Mode ``r`` still reads the graph. The intent that `details`
+    names is unchanged, and committed data is not affected.
     """
 
     code = "recovery_required"
 
 
 class StorageError(OmnigraphError):
-    """The storage below the graph failed or refused.
+    """The storage system failed or refused a request.
 
-    When `transient` is true the same call may succeed later; otherwise correct the address, the
-    credentials or the disk first. A write that fails with this did not become visible: where that is in
-    doubt, `OutcomeUnknown` is raised instead.
+    If `transient` is true, the same call may succeed later. Otherwise correct the address, the credentials or the
+    disk first. A write that raises this error was not committed. If that is uncertain, `OutcomeUnknown` is raised.
     """
 
     code = "storage_error"
@@ -247,21 +360,22 @@ class StorageError(OmnigraphError):
 
     def __init__(
         self,
-        message: str,
+        reason: str,
         *,
         transient: bool = False,
         details: Mapping[str, Any] | None = None,
         hint: str | None = None,
+        location: ErrorLocation | None = None,
     ) -> None:
-        super().__init__(message, details=details, hint=hint)
+        super().__init__(reason, details=details, hint=hint, location=location)
         self.transient = transient
 
 
 class UnsupportedFormat(OmnigraphError):
-    """The graph was written in a storage format that this version does not read.
+    """The graph has a storage format that this version of OmniGraph does not read.
 
-    Newer than this version: upgrade omnigraph. Too old: export it with a version that reads it and load
-    the export. The graph was not touched.
+    If the format is newer, upgrade omnigraph. If it is older, export the graph with a version that reads it and
+    load the export. The graph was not changed.
     """
 
     code = "unsupported_format"

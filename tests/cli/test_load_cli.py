@@ -231,8 +231,8 @@ class TestRefusals:
         write(Path("edges.jsonl"), PEOPLE + "".join(lines))
         outcome = run("load", "--data", "edges.jsonl", "--mode", "append", "g.omni", "--quiet")
         first, *_, last, more = outcome.stderr.splitlines()
-        assert first == "error: edges.jsonl: line 3: dst 'nobody 0' not found in Person"
-        assert last == "error: edges.jsonl: line 12: dst 'nobody 9' not found in Person"
+        assert first == "error: edges.jsonl: Knows line 3: dst 'nobody 0' not found in Person"
+        assert last == "error: edges.jsonl: Knows line 12: dst 'nobody 9' not found in Person"
         assert more == "error: and 2 more like these"
         assert commits() == 1
 

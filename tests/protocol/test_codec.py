@@ -135,8 +135,10 @@ class TestErrors:
         assert (found.line, found.column, str(found)) == (1, caught.value.column, str(caught.value))
 
     def test_every_class_of_errors_has_its_way_back(self) -> None:
-        for name in errors.__all__:
-            kind = getattr(errors, name)
+        public = [getattr(errors, name) for name in errors.__all__]
+        for kind in (
+            item for item in public if isinstance(item, type) and issubclass(item, og.OmnigraphError)
+        ):
             assert type(decode_error(encode_error(kind("x")))) is kind
 
     @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ def rows(text: str | bytes) -> list[dict[str, Any]]:
 def refusal(text: str | bytes) -> OmnigraphError:
     with pytest.raises(OmnigraphError) as caught:
         read(text, source="here.ndjson")
+    assert caught.value.message.startswith("here.ndjson: ")
     return caught.value
 
 
@@ -239,7 +240,7 @@ def test_a_bad_record_is_refused_in_the_words_of_the_language(text: str, message
 
 def test_bytes_that_are_not_utf8_are_refused() -> None:
     error = refusal(PERSON.encode() + b'{"type":"Person","data":{"name":"\xff"}}\n')
-    assert error.message == "invalid strict JSON at line 2: invalid UTF-8 at byte 34"
+    assert error.message == "here.ndjson: invalid strict JSON at line 2: invalid UTF-8 at byte 34"
 
 
 def test_a_byte_order_mark_is_no_json() -> None:

@@ -56,7 +56,7 @@ def test_unknown_fields_are_ignored_and_wrong_values_are_null() -> None:
         ('{"type":"Person","data":{"name":7}}', "record 2: node Person is missing a non-null @key value"),
         (
             '{"type":"Person","data":{"name":"a","age":2147483648}}',
-            "record 2: property 'age': value 2147483648",
+            "record 2, property 'age': value 2147483648",
         ),
         (
             '{"type":"Person","data":{"name":"a","v":[1]}}',
@@ -77,7 +77,7 @@ def test_unknown_fields_are_ignored_and_wrong_values_are_null() -> None:
 def test_a_record_that_cannot_be_used_is_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         read('{"type":"Person","data":{"name":"Ann"}}\n' + text, source="here")
-    assert caught.value.message.startswith(message)
+    assert caught.value.message.startswith(f"here: {message}")
     assert (caught.value.details["record"], caught.value.details["source"]) == (2, "here")
 
 

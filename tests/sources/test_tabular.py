@@ -43,6 +43,7 @@ def refusal(key: str, columns: dict[str, Any]) -> InvalidInput:
     with pytest.raises(InvalidInput) as caught:
         read(key, columns, source="t")
     assert caught.value.details["source"] == "t"
+    assert caught.value.message.startswith("t: ")
     return caught.value
 
 
@@ -139,12 +140,13 @@ def test_a_time_beyond_the_years_1_to_9999_is_refused_with_its_row(
     name: str, values: pa.Array, message: str
 ) -> None:
     error = refusal("node:Person", {"name": ["a", "b"], name: values})
-    assert error.message == f"row 2: column '{name}': {message}"
+    assert error.message == f"t: row 2: column '{name}': {message}"
 
 
 def test_lists_of_dates_and_cells_are_held_to_the_same_years() -> None:
     days = pa.array([[0], [1, 2932897]], pa.list_(pa.date32()))
-    assert refusal("node:Thing", {"days": days}).message == "row 2: column 'days': value 2932897 exceeds Date"
+    found = refusal("node:Thing", {"days": days}).message
+    assert found == "t: row 2: column 'days': value 2932897 exceeds Date"
     for born, seen in (("2932897", ""), ("", "253402300800000")):
         with pytest.raises(InvalidInput, match=r"row 2: column '(born|seen)': value \d+ exceeds Date"):
             csv(f"name,born,seen\na,0,0\nb,{born},{seen}\n", "node:Person")
@@ -170,7 +172,7 @@ def test_lists_of_dates_and_cells_are_held_to_the_same_years() -> None:
     ],
 )
 def test_a_value_that_would_change_is_refused_with_its_row(columns: dict[str, Any], message: str) -> None:
-    assert refusal("node:Thing", columns).message == message
+    assert refusal("node:Thing", columns).message == f"t: {message}"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_a_value_that_would_change_is_refused_with_its_row(columns: dict[str, An
     ],
 )
 def test_a_row_that_is_not_whole_is_refused(key: str, columns: dict[str, Any], message: str) -> None:
-    assert refusal(key, columns).message.startswith(message)
+    assert refusal(key, columns).message.startswith(f"t: {message}")
 
 
 def test_an_unknown_column_has_a_near_name_and_an_unknown_type_too() -> None:

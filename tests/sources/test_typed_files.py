@@ -399,7 +399,7 @@ def test_the_first_bad_row_of_a_file_is_the_one_that_is_told() -> None:
             path.write_text(f"name,age,id\n{row}\nd,x,d\ne,1\nf,1,g\n")
             with pytest.raises(InvalidInput) as caught:
                 read({"Person": path})
-            assert caught.value.message == message
+            assert caught.value.message == f"{path}: {message}"
             rejects: list[Reject] = []
             read({"Person": path}, rejecting=rejects.append)
             assert [item.place for item in rejects] == [1, 2, 3, 4]

@@ -35,6 +35,7 @@ from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.violations import REPORTED
 from omnigraph.sources import splits
+from omnigraph.sources.row_batch import Reject
 from omnigraph.sources.splits import Split, plan_splits
 from omnigraph.store.tables import appending
 from omnigraph.store.tables.fragments import read_fragments
@@ -308,8 +309,8 @@ def test_values_of_late_row_groups_that_do_not_fit_are_told_by_their_row(
     path = tmp_path / "a.parquet"
     people_in_groups(path, [1, 2, 3, 4, 5, 2**40])
     found = compared(shared, {"Person": path}, "append", rejecting=rejecting)
-    message = found.rejects[0]["error"] if rejecting else (found.error or ("", ""))[1]
-    assert message.startswith("row 6: ")
+    message = f"{path}: {found.rejects[0]['error']}" if rejecting else (found.error or ("", ""))[1]
+    assert message.startswith(f"{path}: row 6: ")
 
 
 @pytest.mark.parametrize(
@@ -552,8 +553,8 @@ def test_a_split_sets_down_what_it_rejects_and_writes_the_rest(job: LoadJob, tmp
     report = stage_split(replace(job, rejecting=True), split)
     assert (report.rejected, report.written["node:Person"].rows, report.error) == (2, 2, None)
     assert report.rejects is not None
-    told_of = [json.loads(line) for line in job.scratch.reading(report.rejects)]
-    assert sorted(item["line"] for item in told_of) == [2, 3]
+    rejects = [Reject.from_state(json.loads(line)) for line in job.scratch.reading(report.rejects)]
+    assert sorted(item.place for item in rejects) == [2, 3]
 
 
 def test_a_second_attempt_leaves_the_files_of_the_first_alone(job: LoadJob, tmp_path: Path) -> None:

@@ -403,6 +403,6 @@ def test_a_load_with_a_mapping_is_the_same_in_splits_as_at_once(tmp_path: Path, 
     refused = compared(graph, None, "merge", **how)
     assert refused.error is not None
     assert refused.error[1] in (
-        "row 2: column 'years': \"x\" is no I32",
-        "line 2: column 'years': \"x\" is no I32",
+        f"{path}: row 2: column 'years': \"x\" is no I32",
+        f"{path}: line 2: column 'years': \"x\" is no I32",
     )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from omnigraph.api.commits import Commit, by_type_name
 from omnigraph.engine.engine_choice import check_engine, wants_spark
-from omnigraph.errors import InvalidInput, NotFound, ResourceLimit
+from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.load.load_request import LoadRequest, Rejects
 from omnigraph.rules.load_mode import LOAD_MODES, LoadMode
 
@@ -97,7 +97,7 @@ def run_load(repository: Repository, request: LoadRequest, guard: Guard) -> Load
     outcome = LoadOutcome(request.mode)
     size = _input_bytes(repository, request)
     on_spark = _wants_spark(repository, request, size)
-    with ExitStack() as opened, _sources_named():
+    with ExitStack() as opened:
         rejected = None if request.rejects is None else RejectedRecords(request.rejects, opened)
         take = None if rejected is None else rejected.take
         load = _load_on_spark if on_spark else _load_here
@@ -120,19 +120,6 @@ def run_load(repository: Repository, request: LoadRequest, guard: Guard) -> Load
         engine="spark" if on_spark else "local",
         dry_run=request.dry_run,
     )
-
-
-@contextmanager
-def _sources_named() -> Iterator[None]:
-    """What is wrong with an input says which one it is, if it has a name."""
-    try:
-        yield
-    except (InvalidInput, ResourceLimit) as error:
-        source = error.details.get("source")
-        if isinstance(source, str) and source not in error.message:
-            error.message = f"{source}: {error.message}"
-            error.args = (error.message, *error.args[1:])
-        raise
 
 
 def _load_here(

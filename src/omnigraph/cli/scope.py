@@ -22,7 +22,7 @@ from omnigraph.cli.options import (
     refuse_options,
 )
 from omnigraph.cli.render.output import result_stream, warn
-from omnigraph.cli.settings.addresses import NO_GRAPH, Scope, find_scope
+from omnigraph.cli.settings.addresses import NoGraphAddressed, Scope, find_scope
 from omnigraph.cli.settings.config import config_of
 from omnigraph.cli.storage_errors import told_interruption, told_place
 from omnigraph.errors import InvalidInput
@@ -129,10 +129,8 @@ def resolve(ctx: typer.Context, uri: str | None) -> Target:
         scope = find_scope(
             lambda: config_of(ctx), uri, chosen, os.environ, takes_uri=command not in WITHOUT_URI
         )
-    except InvalidInput as error:
-        if error.message.startswith(NO_GRAPH):
-            error.hint = _suggest_store(ctx.params.get("name"))
-        raise
+    except NoGraphAddressed as error:
+        raise NoGraphAddressed(error.reason, hint=_suggest_store(ctx.params.get("name"))) from error
     if scope.kind == "server":
         if capability(command) == "direct":
             raise InvalidInput(not_direct(command, scope.origin))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from omnigraph.errors import InvalidInput
+from omnigraph.errors import ErrorLocation, InvalidInput
 
 Phase = Literal["parse", "catalog", "type"]
 Severity = Literal["error", "warning", "info"]
@@ -172,6 +172,12 @@ class LanguageError(InvalidInput):
             hint=first.hint,
         )
         self.diagnostics = found
+        self.location = ErrorLocation(source=first.file, line=first.line, column=first.column)
+
+    @property
+    def message(self) -> str:
+        """The first problem and the number of the others; every diagnostic has its own place."""
+        return self.reason
 
     @property
     def line(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 import threading
 import time
@@ -51,8 +50,6 @@ Stage: TypeAlias = Callable[[LoadJob], list[SplitReport]]
 # which pays where this machine's disk and cores are the limit.
 KEYS_HERE = 100_000_000
 _LOOK_SECONDS = 1.0
-# Where a message begins with a place; what comes after may be somebody's own words.
-_PLACE = re.compile(r"^(line |row |invalid strict JSON at line )(\d+)")
 
 
 # Tables of keys for a while.
@@ -163,10 +160,7 @@ class DistributedLoad:
                 continue
             with self._scratch.reading(report.rejects) as file:
                 for line in BufferedReader(file):
-                    item = json.loads(line)
-                    message = _shifted(item["error"], first)
-                    place = item["line"] + first
-                    self._rejecting(Reject(place, message, item["record"], item["source"]))
+                    self._rejecting(Reject.from_state(json.loads(line)).shifted(first))
 
     def _take_back(self, error: OmnigraphError) -> None:
         """Remove what was written for a load that is refused. What cannot be removed is left to cleanup."""
@@ -254,7 +248,7 @@ def _refuse_errors(reports: Sequence[SplitReport], before: Sequence[int]) -> Non
     """Raise what the first split in input order raised, else what all rows that broke a rule of their own did."""
     for report, first in zip(reports, before, strict=True):
         if report.error is not None:
-            raise _placed(report.error, first)
+            raise _relocated(report.error, first)
     shifted = [
         replace(
             report.findings,
@@ -270,16 +264,6 @@ def _refuse_errors(reports: Sequence[SplitReport], before: Sequence[int]) -> Non
     refuse(Findings.merge(shifted))
 
 
-def _placed(error: OmnigraphError, first: int) -> OmnigraphError:
-    """An error of a split with the line or row that it has in its file."""
-    for name in ("line", "row"):
-        place = error.details.get(name)
-        if isinstance(place, int):
-            error.details[name] = place + first
-    error.message = _shifted(error.message, first)
-    error.args = (error.message, *error.args[1:])
-    return error
-
-
-def _shifted(message: str, first: int) -> str:
-    return _PLACE.sub(lambda found: f"{found[1]}{int(found[2]) + first}", message)
+def _relocated(error: OmnigraphError, first: int) -> OmnigraphError:
+    """Return the error of a split with the line or row of the whole file; `first` of them precede the split."""
+    return error if error.location is None else error.located(error.location.shifted(first))

@@ -189,7 +189,7 @@ def _set_down(job: LoadJob, split: Split, rejects: Sequence[Reject]) -> str | No
     name = f"rejects-{split.number:06d}-{uuid.uuid4().hex}.ndjson"
     with job.scratch.writing(name) as file:
         for item in rejects:
-            file.write((json.dumps(item.to_json(), ensure_ascii=False, default=str) + "\n").encode())
+            file.write((json.dumps(item.to_state(), ensure_ascii=False, default=str) + "\n").encode())
     return name
 
 

@@ -18,6 +18,7 @@ from omnigraph import errors
 from omnigraph.catalog.serialization import decode_type, encode_type
 from omnigraph.errors import (
     ConstraintViolation,
+    ErrorLocation,
     InvalidInput,
     MergeConflicts,
     OmnigraphError,
@@ -143,6 +144,8 @@ def encode_error(error: OmnigraphError) -> dict[str, Any]:
     found: dict[str, Any] = {
         "code": error.code,
         "message": error.message,
+        "reason": error.reason,
+        "location": None if error.location is None else encode(error.location),
         "details": _told(error.details),
         "hint": error.hint,
     }
@@ -168,14 +171,15 @@ def decode_error(found: Any) -> OmnigraphError:
     if told.diagnostics:
         return LanguageError(told.diagnostics)
     kind = _KINDS.get(told.code, OmnigraphError)
-    said: dict[str, Any] = {"details": told.details, "hint": told.hint}
+    reason = told.message if told.reason is None else told.reason
+    said: dict[str, Any] = {"details": told.details, "hint": told.hint, "location": told.location}
     if kind is ConstraintViolation:
-        return ConstraintViolation(told.message, told.violations, **said)
+        return ConstraintViolation(reason, told.violations, **said)
     if kind is MergeConflicts:
-        return MergeConflicts(told.message, told.conflicts, **said)
+        return MergeConflicts(reason, told.conflicts, **said)
     if kind is StorageError:
-        return StorageError(told.message, transient=told.transient, **said)
-    return kind(told.message, **said)
+        return StorageError(reason, transient=told.transient, **said)
+    return kind(reason, **said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +190,8 @@ class _Told:
     message: str
     details: dict[str, Any]
     hint: str | None
+    reason: str | None = None
+    location: ErrorLocation | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
     violations: tuple[dict[str, Any], ...] = ()
     conflicts: tuple[dict[str, Any], ...] = ()

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.catalog import Column
 from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
-from omnigraph.errors import InvalidInput
+from omnigraph.errors import ErrorLocation, InvalidInput
 from omnigraph.lang import ir
 from omnigraph.lang.types import INT_RANGES, PropType, Scalar
 
@@ -46,7 +46,9 @@ def _whole(name: str, prop_type: PropType, value: ir.Value) -> ir.Value:
         value = int(value)
     low, high = INT_RANGES[prop_type.scalar]
     if isinstance(value, int) and not low <= value <= high:
-        raise InvalidInput(f"property '{name}': value {value} exceeds {prop_type.scalar.value}")
+        raise InvalidInput(
+            f"value {value} exceeds {prop_type.scalar.value}", location=ErrorLocation(property=name)
+        )
     return value
 
 

@@ -16,7 +16,7 @@ from omnigraph.catalog.catalog import Catalog, Column, Table
 from omnigraph.catalog.columns import ENDPOINTS, logical_schema
 from omnigraph.catalog.key_arrays import derive_ids
 from omnigraph.catalog.keys import NodeKey, derive_id, missing_key, node_key
-from omnigraph.errors import InvalidInput, OmnigraphError
+from omnigraph.errors import ErrorLocation, InvalidInput, OmnigraphError
 from omnigraph.lang.pg.schema_properties import SYSTEM_COLUMNS, TOMBSTONE
 from omnigraph.lang.source import suggestion
 from omnigraph.sources.json.json_values import WRONG, build_array, check_unicode, complaint, converter, shown
@@ -24,8 +24,6 @@ from omnigraph.sources.row_batch import InputBatch, Reject, Rejecting
 
 # What to do about objects that are laid out in another way.
 ONE_A_LINE = "write one JSON object a line: `jq -c '.[]'` does that to an array, `jq -c .` to an object"
-# How the refusal of a line that is no JSON begins.
-INVALID_JSON = "invalid strict JSON at line "
 # As many rows as a batch has at most.
 BATCH_ROWS = 65_536
 
@@ -46,15 +44,11 @@ class Places:
 
     def refuse(self, place: int, error: OmnigraphError, record: Any = None) -> None:
         """Hand a record over as rejected; without anyone to take it, raise its error."""
-        message = error.message
-        # That one names the line itself.
-        if not message.startswith(INVALID_JSON):
-            message = f"{self.unit} {place}: {message}"
+        located = error.located(ErrorLocation.at(self.unit, place))
         if self.rejecting is not None:
-            self.rejecting(Reject(place, message, record, self.source))
+            self.rejecting(Reject(place, error.reason, record, self.source, located.location))
             return
-        details = {**error.details, self.unit: place, "source": self.source}
-        raise type(error)(message, details=details, hint=error.hint) from error
+        raise located.located(ErrorLocation(source=self.source)) from error
 
 
 @dataclass(frozen=True)

@@ -122,8 +122,7 @@ def _one_by_one(column: Column, values: list[Any], convert: Convert) -> tuple[pa
             try:
                 found = convert(value)
             except InvalidInput as error:
-                reason = error.message.removeprefix(f"property '{column.name}': ")
-                faults[position] = f"column '{column.name}': {reason}"
+                faults[position] = f"column '{column.name}': {error.reason}"
             if found is WRONG:
                 faults[position] = f"column '{column.name}': {shown(value)} is no {column.type.core}"
                 found = None

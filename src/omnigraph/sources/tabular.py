@@ -22,7 +22,7 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.columns import ENDPOINTS, logical_schema
 from omnigraph.catalog.key_arrays import derive_ids
 from omnigraph.catalog.keys import missing_key
-from omnigraph.errors import InvalidInput, NotFound, StorageError
+from omnigraph.errors import ErrorLocation, InvalidInput, NotFound, StorageError
 from omnigraph.lang.source import suggestion
 from omnigraph.lang.types import FLOATS
 from omnigraph.sources.graph_records import BATCH_ROWS, Places, Sheet, Unit, wrong_id
@@ -187,8 +187,7 @@ class TableReader:
         try:
             yield
         except InvalidInput as error:
-            error.details.setdefault("source", self.places.source)
-            raise
+            raise error.located(ErrorLocation(source=self.places.source)) from error
 
     def read(
         self,

@@ -10,7 +10,7 @@ import typer
 from omnigraph.cli.options import GlobalOptions, refuse_graph_options, useless
 from omnigraph.cli.render.output import count, diagnostic_lines, indented, say, say_json, say_status
 from omnigraph.cli.scope import JsonOption, opened_graph, resolve
-from omnigraph.cli.settings.addresses import NO_GRAPH
+from omnigraph.cli.settings.addresses import NoGraphAddressed
 from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.source_files import STDIN, find_sources, read_source, refuse_stdin_twice, source_name
 from omnigraph.errors import InvalidInput
@@ -87,10 +87,9 @@ def _of_graph(ctx: typer.Context, uris: list[str]) -> tuple[Schema, dict[str, st
         )
     try:
         target = resolve(ctx, uris[0] if uris else None)
-    except InvalidInput as error:
-        if error.message.startswith(NO_GRAPH):
-            error.hint = "or pass --schema <file> to check without a graph"
-        raise
+    except NoGraphAddressed as error:
+        hint = "or pass --schema <file> to check without a graph"
+        raise NoGraphAddressed(error.reason, hint=hint) from error
     with opened_graph(target, "r") as graph:
         return graph.snapshot().catalog.schema, {"kind": "graph", "uri": target.uri}
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
-from omnigraph.errors import ConstraintViolation
+from omnigraph.errors import ConstraintViolation, violation_text
 
 if TYPE_CHECKING:
     from omnigraph.errors import OmnigraphError
@@ -167,7 +167,7 @@ def _problems(error: OmnigraphError) -> list[str]:
 
 def _violations(error: ConstraintViolation) -> list[str]:
     """The first of what is wrong with the data, each with its place in the input, and how much more there is."""
-    shown = [_placed(str(item["message"]), item) for item in error.violations[:SHOWN_VIOLATIONS]]
+    shown = [violation_text(item) for item in error.violations[:SHOWN_VIOLATIONS]]
     total = error.details.get("violations", len(error.violations))
     if total > len(shown):
         shown.append(f"and {total - len(shown)} more like these")

@@ -11,11 +11,17 @@ from omnigraph.cli.settings.servers import is_url
 from omnigraph.errors import InvalidInput
 
 PROFILE = "OMNIGRAPH_PROFILE"
-NO_GRAPH = "no graph addressed"
 SERVER_URL = (
     "a remote graph must be addressed with --server <url> — a positional (or --uri) http(s):// URL "
     "no longer dispatches to a server."
 )
+
+
+class NoGraphAddressed(InvalidInput):
+    """The command line, the environment and the settings name no graph.
+
+    Pass one of the options that the message lists, or set a default. No graph was opened.
+    """
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,7 @@ def _default(config: Config, takes_uri: bool) -> Scope:
     if config.store is not None:
         return Scope("store", config.store, "defaults.store")
     positional = "a positional URI, " if takes_uri else ""
-    raise InvalidInput(
-        f"{NO_GRAPH} — pass {positional}--store <uri>, --server <name>, --profile <name>, "
+    raise NoGraphAddressed(
+        f"no graph addressed — pass {positional}--store <uri>, --server <name>, --profile <name>, "
         f"or set a default scope in {settings_name()}"
     )

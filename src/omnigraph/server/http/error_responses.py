@@ -160,7 +160,7 @@ def _status(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
 def _violated(error: ConstraintViolation) -> tuple[int, dict[str, Any]]:
     """An id that is taken is a conflict with what is there; anything else is wrong by itself."""
     first = error.violations[0] if error.violations else {}
-    if first.get("rule") != "key" or "already has id" not in str(first.get("message")):
+    if first.get("rule") != "key":
         return 400, {}
     return 409, {"key_conflict": {**_type_of(str(first["type"])), "entity_id": first.get("id")}}
 

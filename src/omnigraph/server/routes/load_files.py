@@ -111,7 +111,7 @@ def _load(call: Call, wanted: Options, upload: Upload, graph: Graph) -> Any:
             rejected.close()
         if isinstance(found, StorageError) and _is_about(found, upload):
             return _unreadable(found, exact=call.exact)
-        raise
+        raise found from error
     body = encode(receipt) if call.exact else load_body(receipt, None, wanted.from_, call.actor)
     return body if rejected is None else rejected.response({"receipt": body})
 

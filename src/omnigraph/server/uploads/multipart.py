@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -106,13 +107,15 @@ class Upload:
 
     def renamed_error(self, error: OmnigraphError) -> OmnigraphError:
         """The same error about the same files, under the names that their client knows them by."""
-        error.message = self.renamed(error.message)
-        error.args = (error.message,)
-        error.details = self.renamed(error.details)
-        error.hint = self.renamed(error.hint)
-        if isinstance(error, ConstraintViolation):
-            error.violations = tuple(self.renamed(error.violations))
-        return error
+        found = copy.copy(error)
+        found.reason = self.renamed(error.reason)
+        found.details = self.renamed(error.details)
+        found.hint = self.renamed(error.hint)
+        if error.location is not None:
+            found.location = replace(error.location, source=self.renamed(error.location.source))
+        if isinstance(found, ConstraintViolation):
+            found.violations = tuple(self.renamed(found.violations))
+        return found
 
     def _told(self, text: str) -> str:
         for number in set(self._numbers.findall(text)):

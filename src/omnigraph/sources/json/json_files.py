@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from omnigraph.errors import InvalidInput, ResourceLimit
+from omnigraph.errors import ErrorLocation, InvalidInput, ResourceLimit
 from omnigraph.lang.types import Scalar
-from omnigraph.sources.graph_records import BATCH_ROWS, INVALID_JSON
+from omnigraph.sources.graph_records import BATCH_ROWS
 from omnigraph.sources.input_files import bytes_of
 from omnigraph.sources.input_rows import ArrowRows, DictRows
 from omnigraph.sources.json.line_blocks import LINE_BYTES, Block, blocks, without_mark
@@ -132,8 +132,7 @@ def _array(data: bytes, source: str | None) -> list[Any]:
     except InvalidInput as error:
         cause = error.__cause__
         line = cause.lineno if isinstance(cause, json.JSONDecodeError) else 1
-        message = error.message.replace(f"{INVALID_JSON}1:", f"{INVALID_JSON}{line}:")
-        raise InvalidInput(message, details={"line": line, "source": source}) from error
+        raise error.located(ErrorLocation(source=source, line=line)) from error
     return found
 
 

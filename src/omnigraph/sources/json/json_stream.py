@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NoReturn
 
-from omnigraph.errors import InvalidInput, ResourceLimit
+from omnigraph.errors import ErrorLocation, InvalidInput, ResourceLimit
 from omnigraph.sources.json.line_blocks import LINE_BYTES, pieces
 
 _READ = 65_536
@@ -74,8 +74,9 @@ class _Buffer:
                     return value
             if len(self._text) - self._position > self._limit:
                 raise ResourceLimit(
-                    f"record {self._number}: longer than {self._limit:,} characters",
-                    details={"limit": self._limit, "record": self._number, "source": self._source},
+                    f"longer than {self._limit:,} characters",
+                    details={"limit": self._limit},
+                    location=ErrorLocation(source=self._source, record=self._number),
                 )
             self._more()
 
@@ -98,8 +99,7 @@ class _Buffer:
 
     def _refuse(self, error: Exception, reason: str) -> NoReturn:
         raise InvalidInput(
-            f"invalid JSON at record {self._number}: {reason}",
-            details={"record": self._number, "source": self._source},
+            reason, location=ErrorLocation(source=self._source, record=self._number, syntax="JSON")
         ) from error
 
 

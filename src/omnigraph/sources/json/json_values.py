@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Column
 from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
-from omnigraph.errors import InvalidInput
+from omnigraph.errors import ErrorLocation, InvalidInput
 from omnigraph.lang.temporal import TEMPORAL_RANGES, days_of, millis_of, parse_date, parse_datetime
 from omnigraph.lang.types import INT_RANGES, PropType, Scalar
 from omnigraph.sources.arrow_values import BASE64
@@ -90,7 +90,10 @@ _STORED = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
 
 def out_of_range(column: Column, value: Any) -> InvalidInput:
     """The refusal of a number that its type cannot hold."""
-    return InvalidInput(f"property '{column.name}': value {shown(value)} exceeds {column.type.scalar.value}")
+    return InvalidInput(
+        f"value {shown(value)} exceeds {column.type.scalar.value}",
+        location=ErrorLocation(property=column.name),
+    )
 
 
 def in_range(column: Column, stored: pa.Array) -> bool:

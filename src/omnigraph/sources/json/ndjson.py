@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NoReturn
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.errors import InvalidInput, OmnigraphError, ResourceLimit
-from omnigraph.sources.graph_records import INVALID_JSON, ONE_A_LINE, Pending, Places, Sheets
+from omnigraph.errors import ErrorLocation, InvalidInput, OmnigraphError, ResourceLimit
+from omnigraph.sources.graph_records import ONE_A_LINE, Pending, Places, Sheets
 from omnigraph.sources.json.line_blocks import LINE_BYTES, Block, blocks
 from omnigraph.sources.json.ndjson_columns import ColumnLane
 from omnigraph.sources.row_batch import InputBatch, Rejecting
@@ -95,7 +95,7 @@ def decode_line(line: bytes, place: int) -> Any:
 
 
 def _invalid(place: int, reason: str, hint: str | None = None) -> InvalidInput:
-    return InvalidInput(f"{INVALID_JSON}{place}: {reason}", hint=hint)
+    return InvalidInput(reason, hint=hint, location=ErrorLocation(line=place, syntax="strict JSON"))
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
