@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self
 
+# The exceptions.
 __all__ = [
     "ChangeFeedGap",
     "Conflict",
     "ConstraintViolation",
-    "ErrorLocation",
     "InvalidInput",
     "MergeConflicts",
     "NotFound",
@@ -30,7 +30,6 @@ __all__ = [
     "ResourceLimit",
     "StorageError",
     "UnsupportedFormat",
-    "violation_text",
 ]
 
 
