@@ -17,6 +17,7 @@ import omnigraph
 from omnigraph.extras import LIBRARIES
 from tests.architecture.modules import Import, Module, imports, modules
 from tests.server.running import host, running
+from tests.support.waiting import HANG
 
 ROOT = Path(__file__).parents[1]
 
@@ -113,8 +114,8 @@ def test_version_is_written_in_one_place() -> None:
 
 def test_server_reports_the_version_of_the_module() -> None:
     with running(host()) as server:
-        health = httpx.get(f"{server.url}/healthz").json()
-        document = httpx.get(f"{server.url}/openapi.json").json()
+        health = httpx.get(f"{server.url}/healthz", timeout=HANG).json()
+        document = httpx.get(f"{server.url}/openapi.json", timeout=HANG).json()
     assert (health["version"], document["info"]["version"]) == (omnigraph.__version__, omnigraph.__version__)
 
 

@@ -12,6 +12,7 @@ from omnigraph.errors import InvalidInput
 from omnigraph.protocol import responses
 from omnigraph.server.http.authentication import PREFIX, Identities, read_identities
 from tests.server.running import ADD, ALL, TOKENS, Running, answer, host, names, refusal, running
+from tests.support.waiting import HANG
 
 WRITE = {"query": ADD, "params": {"n": "Cid"}}
 
@@ -29,14 +30,16 @@ WRITE = {"query": ADD, "params": {"n": "Cid"}}
 )
 def test_without_a_token_nothing_is_told(guarded: Running, headers: list[tuple[str, str]]) -> None:
     for path in ("/graphs/team/snapshot", "/graphs/nowhere/snapshot", "/graphs/a%2Fb/snapshot", "/graphs"):
-        response = httpx.get(guarded.url + path, headers=headers)
+        response = httpx.get(guarded.url + path, headers=headers, timeout=HANG)
         assert refusal(response, 401) == {"error": "missing bearer token", "code": "unauthorized"}
         assert response.headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize("token", ["guess", "token-of-ann2", "TOKEN-OF-ANN", "token-of-an", "ann"])
 def test_a_token_that_nobody_has_is_refused(guarded: Running, token: str) -> None:
-    response = httpx.get(f"{guarded.url}/graphs/team/snapshot", headers={"Authorization": f"Bearer {token}"})
+    response = httpx.get(
+        f"{guarded.url}/graphs/team/snapshot", headers={"Authorization": f"Bearer {token}"}, timeout=HANG
+    )
     assert refusal(response, 401)["error"] == "invalid bearer token"
 
 

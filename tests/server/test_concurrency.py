@@ -94,7 +94,7 @@ def test_a_read_that_waits_for_storage_keeps_nobody_waiting_and_has_an_end(
     ):
         slow = pool.submit(names, far)
         assert storage.asked.wait(HANG)
-        assert httpx.get(f"{server.url}/healthz").status_code == 200
+        assert httpx.get(f"{server.url}/healthz", timeout=HANG).status_code == 200
         assert names(near) == ["Ann", "Bob"]
         # It is answered although the storage is not, and its thread counts until it is done.
         with pytest.raises(AssertionError, match="read_seconds"):

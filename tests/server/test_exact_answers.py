@@ -34,6 +34,7 @@ from omnigraph.protocol.codec import (
 from omnigraph.server.hosted_graphs import HostedGraph
 from omnigraph.server.http.error_responses import STORAGE_FAILED, failure, shown
 from tests.server.running import ADD, ALL, SCHEMA, Running, refusal
+from tests.support.waiting import HANG
 
 TWO = f"{ALL}\nquery other() {{ match {{ $p: Person }} return {{ $p.name }} }}"
 
@@ -272,7 +273,7 @@ def test_what_only_http_refuses_has_no_error_of_the_library(guarded: Running) ->
             (client.put("/mutate", headers=headers), 405),
             (client.post("/query", content=b"x", headers=headers), 415),
             (client.post("/query", json={}, headers=headers), 400),
-            (httpx.get(f"{guarded.url}/graphs/team", headers=headers), 401),
+            (httpx.get(f"{guarded.url}/graphs/team", headers=headers, timeout=HANG), 401),
         ):
             assert "exception" not in refusal(response, status)
         denied = refusal(client.post("/optimize", headers=headers), 403)

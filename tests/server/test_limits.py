@@ -19,7 +19,7 @@ from omnigraph.server.http.request_context import BATCH_BYTES, BODY_BYTES
 from omnigraph.server.limits import Limits, read_limits, variables
 from tests.server.running import ADD, ALL, TOKENS, Running, everything, host, names, refusal, running
 from tests.server.sockets import connected, exchange, head, is_open, rest
-from tests.support.waiting import wait_until
+from tests.support.waiting import HANG, wait_until
 
 JSON = {"Content-Type": "application/json"}
 LINES = {"Content-Type": "application/x-ndjson"}
@@ -135,7 +135,7 @@ def test_requests_that_are_too_many_are_refused_and_the_others_answered() -> Non
             assert refusal(response, 503) == {"error": "the server has 2 requests in hand"}
             assert (response.headers["retry-after"], response.headers["connection"]) == ("5", "close")
             for path in ("/healthz", "/readyz", "/metrics"):
-                assert httpx.get(server.url + path).status_code == 200
+                assert httpx.get(server.url + path, timeout=HANG).status_code == 200
             second.sendall(b" " * (HALF - len(QUERY)) + QUERY)
             assert rest(second).status == 200
             assert names(client) == ["Ann", "Bob"]

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.server.running import ADD, Running, host, refusal, running
+from tests.support.waiting import HANG
 
 BODY = {"query": ADD, "params": {"n": "Cy"}}
 
@@ -74,5 +75,5 @@ def test_who_is_on_the_machine_is_answered_by_any_of_its_names(
 def test_a_server_with_other_names_asks_for_none(open_server: Running) -> None:
     with running(open_server.hosted) as forced:
         headers = {"Host": "graph.example.org", "Origin": "https://graph.example.org"}
-        found = httpx.get(f"{forced.url}/graphs/team/branches", headers=headers)
+        found = httpx.get(f"{forced.url}/graphs/team/branches", headers=headers, timeout=HANG)
         assert found.json() == {"branches": ["main"]}

@@ -73,9 +73,9 @@ def test_a_server_says_where_it_listens_and_ends_when_told_to(graphs: Path) -> N
     with process(*args, **more) as server:
         url = address(server)
         assert any(temporary.iterdir())
-        assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
+        assert httpx.get(f"{url}/healthz", timeout=HANG).json()["status"] == "ok"
         headers = {"Authorization": f"Bearer {TOKENS['ann']}"}
-        found = httpx.get(f"{url}/graphs/team/branches", headers=headers)
+        found = httpx.get(f"{url}/graphs/team/branches", headers=headers, timeout=HANG)
         assert found.json() == {"branches": ["main"]}
         assert "server" not in found.headers
         server.send_signal(signal.SIGTERM)
@@ -178,13 +178,15 @@ def test_a_server_that_is_told_to_stop_says_so_and_finishes_what_it_has_in_hand(
 ) -> None:
     with serving(far, s3) as server:
         url = address(server)
-        assert httpx.get(f"{url}/readyz").status_code == 200
+        assert httpx.get(f"{url}/readyz", timeout=HANG).status_code == 200
         with writing(url, s3) as write:
             server.send_signal(signal.SIGTERM)
-            wait_until(lambda: httpx.get(f"{url}/readyz").status_code == 503)
-            assert refusal(httpx.get(f"{url}/readyz"), 503) == {"error": "the server is stopping"}
-            assert httpx.get(f"{url}/healthz").status_code == 200
-            wait_until(lambda: httpx.get(f"{url}/graphs/team/branches").status_code == 503)
+            wait_until(lambda: httpx.get(f"{url}/readyz", timeout=HANG).status_code == 503)
+            assert refusal(httpx.get(f"{url}/readyz", timeout=HANG), 503) == {
+                "error": "the server is stopping"
+            }
+            assert httpx.get(f"{url}/healthz", timeout=HANG).status_code == 200
+            wait_until(lambda: httpx.get(f"{url}/graphs/team/branches", timeout=HANG).status_code == 503)
             late = add(url, "Bob")
             assert (refusal(late, 503)["error"], late.headers["retry-after"]) == (
                 "the server is stopping",
@@ -206,7 +208,7 @@ def test_a_write_that_takes_too_long_is_cut_off_and_leaves_nothing_half_done(
         with writing(url, s3) as write:
             server.send_signal(signal.SIGTERM)
             if again:
-                wait_until(lambda: httpx.get(f"{url}/readyz").status_code == 503)
+                wait_until(lambda: httpx.get(f"{url}/readyz", timeout=HANG).status_code == 503)
                 server.send_signal(signal.SIGTERM)
             assert server.wait(HANG) == code
             # It is not told of a failure, because it may be none.
@@ -234,7 +236,10 @@ def test_a_server_that_is_killed_has_kept_every_write_that_it_answered(graphs: P
             pool.submit(write, url, worker)
         wait_until(lambda: len(done) > 5)
         server.kill()
-    with serving(graphs) as server, httpx.Client(base_url=f"{address(server)}/graphs/team") as client:
+    with (
+        serving(graphs) as server,
+        httpx.Client(base_url=f"{address(server)}/graphs/team", timeout=HANG) as client,
+    ):
         found = names(client)
         assert set(done) <= set(found)
         # Each of the three may have had one more under way.

@@ -25,6 +25,7 @@ from tests.server.running import (
     running,
 )
 from tests.server.sockets import exchange, head
+from tests.support.waiting import HANG
 
 ANN = f"Authorization: Bearer {TOKENS['ann']}"
 BODY = json.dumps({"query": ALL}).encode()
@@ -314,5 +315,5 @@ def test_an_open_server_believes_no_name_either(open_server: Running) -> None:
         "X-Forwarded-User": "ann",
         "X-Forwarded-For": "1.2.3.4",
     }
-    response = httpx.get(f"{open_server.url}/graphs", headers=headers)
+    response = httpx.get(f"{open_server.url}/graphs", headers=headers, timeout=HANG)
     assert refusal(response, 403)["error"].endswith("for no actor")

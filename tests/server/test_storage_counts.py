@@ -28,7 +28,7 @@ from tests.server.running import ADD, ALL, SCHEMA, Running, running
 from tests.support.places import together
 from tests.support.s3 import Bucket, S3Server
 from tests.support.s3_seam import Log
-from tests.support.waiting import wait_until
+from tests.support.waiting import HANG, wait_until
 
 pytest_plugins = ["tests.support.s3_fixtures"]
 
@@ -112,7 +112,7 @@ def test_a_call_that_asks_nothing_of_storage_says_so(
     server: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "omnigraph.server")
-    httpx.get(f"{server.url}/healthz")
+    httpx.get(f"{server.url}/healthz", timeout=HANG)
     assert told(caplog) == [{"read": 0, "write": 0}]
 
 
@@ -141,7 +141,7 @@ def test_metrics_have_the_requests_by_route_and_kind(
     server: Running, client: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     def count(kind: str) -> int:
-        text = httpx.get(f"{server.url}/metrics").text
+        text = httpx.get(f"{server.url}/metrics", timeout=HANG).text
         pattern = (
             rf'omnigraph_storage_requests_total{{method="POST",route="[^"]*/mutate",kind="{kind}"}} (\d+)'
         )

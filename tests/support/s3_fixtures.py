@@ -10,6 +10,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from tests.support.s3 import Bucket, S3Server, running_server
+from tests.support.waiting import HANG
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +43,7 @@ def moto_endpoint() -> Iterator[str]:
 def moto_bucket(moto_endpoint: str) -> tuple[str, dict[str, str]]:
     """An empty bucket there: its address and the options to reach it."""
     name = f"bucket-{uuid4().hex[:12]}"
-    httpx.put(f"{moto_endpoint}/{name}").raise_for_status()
+    httpx.put(f"{moto_endpoint}/{name}", timeout=HANG).raise_for_status()
     return f"s3://{name}", {
         "endpoint": moto_endpoint,
         "access_key_id": "test-key",
