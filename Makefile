@@ -29,12 +29,12 @@ docs: $(STAMP) ## Build the documentation site in build/site; broken links and a
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # Spark starts by forking, which a process that has opened thousands of graphs may be refused: it goes first, alone.
-# Its tests stay together by file, because a worker has one session and one cluster. The others are shared out in
-# blocks, and a worker that has finished takes tests from another.
+# Tests of a file share their set-up, so they stay on one worker. By default the files with the fewest tests come last;
+# those are the slowest here, and the workers would not end together.
 test: $(STAMP) ## Run every test (WORKERS=n sets how many at a time)
 	@scripts/bootstrap java strace
 	$(PYTEST) $(SPARK_TESTS) -m "spark and not long" --numprocesses $(SPARK_WORKERS) --dist loadfile
-	$(PYTEST) -m "not spark and not long" --numprocesses $(WORKERS) --dist worksteal --durations 15
+	$(PYTEST) -m "not spark and not long" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 15
 
 test-spark: $(STAMP) ## Run only the tests that need Spark
 	@scripts/bootstrap java
