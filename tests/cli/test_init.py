@@ -12,8 +12,8 @@ import pytest
 
 from omnigraph.cli.storage_errors import told_place
 from omnigraph.errors import StorageError
+from omnigraph.store.lance.lance_errors import storage_error_from_lance
 from omnigraph.store.location import Location
-from omnigraph.store.tables.lance_io import storage_error_from_lance
 from tests.cli.graphs import add_people
 from tests.cli.running import PEOPLE, run, write
 

@@ -14,7 +14,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph.snapshot import Snapshot
-from omnigraph.store.tables.table_parts import list_parts
+from omnigraph.store.tables.table_fragments import list_fragments
 from tests.support.s3 import Bucket
 from tests.support.s3_fixtures import s3, s3_server
 from tests.support.s3_graphs import upload_graph
@@ -101,7 +101,7 @@ def changed_files(*states: Snapshot) -> set[str]:
         (part.files, part.deletions)
         for state in states
         for key in TYPES
-        for part in list_parts(state.tables, state.pin(key))
+        for part in list_fragments(state.tables, state.pin(key))
     )
     return {files for (files, _), count in times.items() if count < len(states)}
 
@@ -136,7 +136,7 @@ def test_a_merge_of_branches_that_changed_other_types_opens_no_data_file(graph: 
 def test_a_merge_by_rows_reads_the_fragments_that_changed_and_no_others(graph: og.Graph, s3: Bucket) -> None:
     base, ours, theirs = (graph.snapshot(name) for name in ("main", "right", "left"))
     changed = changed_files(base, ours, theirs)
-    stored = sum(part.rows for key in TYPES for part in list_parts(base.tables, base.pin(key)))
+    stored = sum(part.rows for key in TYPES for part in list_fragments(base.tables, base.pin(key)))
     with s3.seam.recording() as log:
         merged = graph.branches.merge("left", "right")
     # Left changed more, so that its versions are the ones that what right changed is laid over.

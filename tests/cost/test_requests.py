@@ -47,8 +47,8 @@ def _is_nearly_full(graph: Repository) -> bool:
     log = [item for item in graph.manifest.view.of_kind("commit") if item.level == 0]
     pin = graph.snapshot().pin(PERSON)
     fragments = graph.tables.open(pin.path, pin.version).get_fragments()
-    small = sum(item.physical_rows < tables.FOLD_TIERS[0] for item in fragments)
-    return len(log) > manifest.FOLD - 6 or small > tables.FOLD_AT - 6
+    small = sum(item.physical_rows < tables.COMPACTION_TIERS[0] for item in fragments)
+    return len(log) > manifest.FOLD - 6 or small > tables.COMPACT_AT - 6
 
 
 def _insert(name: str) -> Callable[[Transaction], OperationClass]:

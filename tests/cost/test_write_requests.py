@@ -18,6 +18,7 @@ from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass
 from omnigraph.store.manifest import manifest
+from tests.support.rows import compact
 from tests.support.s3 import Bucket
 from tests.support.s3_fixtures import s3, s3_server
 from tests.support.s3_graphs import upload_graph
@@ -47,7 +48,7 @@ def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
     def rewrite(transaction: Transaction) -> OperationClass:
         for key in BOTH:
-            transaction.write(key, graph.tables.stage_rewrite(transaction.pin(key)))
+            transaction.write(key, compact(graph.tables, transaction.pin(key)))
         return "maintenance"
 
     write(graph, rewrite)

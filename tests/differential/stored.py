@@ -17,6 +17,7 @@ from omnigraph.lang.ir import Value
 from omnigraph.lang.types import Scalar
 from omnigraph.sources.arrow_values import column_array
 from tests.differential.naive_graph import NaiveGraph
+from tests.support.rows import compact
 
 # A row by logical column, with `id` and for edges `src` and `dst`.
 StoredRow: TypeAlias = Mapping[str, Value]
@@ -147,5 +148,5 @@ def _index_everything(transaction: Transaction) -> OperationClass:
 
 def _rewrite_everything(transaction: Transaction) -> OperationClass:
     for key in transaction.base.catalog.tables:
-        transaction.write(key, transaction.base.tables.stage_rewrite(transaction.pin(key)))
+        transaction.write(key, compact(transaction.base.tables, transaction.pin(key)))
     return "maintenance"

@@ -21,7 +21,7 @@ from omnigraph.store.tables.tables import Tables
 from omnigraph.store.tables.version_diff import compare_versions, slice_rows
 from tests.engine.diffs import COLUMNS, Change, changes, diff_of, people
 from tests.support.places import fresh_memory, lance_root
-from tests.support.rows import PATH, SCHEMA, arrow, make_table, pin_of, stage
+from tests.support.rows import PATH, SCHEMA, arrow, compact, make_table, pin_of, stage
 from tests.support.waiting import HANG
 
 HASHES = [0, 15208633714157532122, 18062871536439303024, 9203737613151666016]
@@ -53,7 +53,7 @@ def test_rewritten_rows_of_equal_values_do_not_appear() -> None:
     tables, pin = make_table(fresh_memory())
     before = stage(tables, people(tables, pin, 0, 300), delete=["00003"])
     again = stage(tables, before, {"00005": "n5", "00006": "six"}, delete=["00005", "00006"])
-    after = pin_of(tables.stage_rewrite(again))
+    after = pin_of(compact(tables, again))
     diff = diff_of(tables, before, after)
     assert diff.rows == 598
     assert changes(diff.batches()) == [("00006", UPDATE, "n6", "six")]

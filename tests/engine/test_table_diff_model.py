@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables import tables as tables_module
-from omnigraph.store.tables.compaction import list_fragments, rewrite_fragments
-from omnigraph.store.tables.fragments import read_fragments
+from omnigraph.store.tables.table_fragments import list_fragments
 from omnigraph.store.tables.tables import Tables
+from omnigraph.store.tables.uncommitted_fragments import decode_fragments, rewrite_fragments
 from tests.engine.diffs import changes, diff_of, naive
 from tests.support.places import fresh_memory
-from tests.support.rows import SCHEMA, arrow, make_table, pin_of, read
+from tests.support.rows import SCHEMA, arrow, compact, make_table, pin_of, read
 
 IDS = ["a", "b", "c", "d", "é", "🙂", "\uffff", "aa", "A", "", "b\0"]
 STEP = st.tuples(
@@ -31,8 +31,8 @@ HISTORY = st.lists(STEP, max_size=5)
 @pytest.fixture
 def small_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folding sets in after a few rows."""
-    monkeypatch.setattr(tables_module, "FOLD_AT", 3)
-    monkeypatch.setattr(tables_module, "FOLD_TIERS", (2, 4, 8))
+    monkeypatch.setattr(tables_module, "COMPACT_AT", 3)
+    monkeypatch.setattr(tables_module, "COMPACTION_TIERS", (2, 4, 8))
 
 
 def grow(tables: Tables, pin: TablePin, history: list[Any]) -> TablePin:
@@ -52,13 +52,13 @@ def grow(tables: Tables, pin: TablePin, history: list[Any]) -> TablePin:
         elif kind == "overwrite":
             pin = pin_of(tables.stage_overwrite(pin, rows.to_batches(), SCHEMA))
         elif kind == "rewrite":
-            pin = pin_of(tables.stage_rewrite(pin))
+            pin = pin_of(compact(tables, pin))
         else:
             numbers = [item.id for item in list_fragments(tables, pin)]
             if numbers:
                 old, new = numbers[:2], max(numbers) + 10
                 text = rewrite_fragments(tables.root, pin, old, new)
-                pin = pin_of(tables.stage_rewritten(pin, [(old, read_fragments([text])[0])]))
+                pin = pin_of(tables.stage_compaction(pin, [(old, decode_fragments([text])[0])]))
     return pin
 
 

@@ -110,9 +110,9 @@ def test_a_sink_leaves_what_a_load_of_the_same_rows_leaves(graph: Repository, mo
 def test_what_a_sink_commits_is_indexed(graph: Repository) -> None:
     written(graph, [{"src": "p0", "dst": "p1"}, {"dst": "p0", "src": "p2"}], type_="Knows")
     pin, table = graph.snapshot().pin("edge:Knows"), CATALOG.tables["edge:Knows"]
-    assert [graph.tables.unindexed(pin, table.physical(name), "BTREE") for name in ("id", "src", "dst")] == [
-        []
-    ] * 3
+    assert [
+        graph.tables.unindexed_fragments(pin, table.physical(name), "BTREE") for name in ("id", "src", "dst")
+    ] == [[]] * 3
 
 
 def test_a_sink_leaves_no_intent_and_nothing_set_down(graph: Repository, tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ def test_small_batches_are_left_for_optimize_to_index(
 
     def waiting() -> int:
         pin = graph.snapshot().pin("node:Person")
-        return len(graph.tables.unindexed(pin, table.physical("id"), "BTREE"))
+        return len(graph.tables.unindexed_fragments(pin, table.physical("id"), "BTREE"))
 
     before = waiting()
     batch_of(graph, 0, people(0, 2))

@@ -18,6 +18,7 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.store.manifest.records import CommitRecord
+from tests.support.rows import compact
 
 TEXT = """
 node Person { age: I32? }
@@ -92,7 +93,7 @@ def maintain(graph: Repository, key: str = PERSON, branch: str = "main", *, inde
 
     def prepare(transaction: Transaction) -> OperationClass | None:
         pin = transaction.pin(key)
-        staged = graph.tables.stage_index(pin, "id", "BTREE") if index else graph.tables.stage_rewrite(pin)
+        staged = graph.tables.stage_index(pin, "id", "BTREE") if index else compact(graph.tables, pin)
         if staged.version == pin.version:
             return None
         transaction.write(key, staged)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import omnigraph as og
-from omnigraph.store.tables.compaction import Fragment, Segment, list_fragments, list_segments
+from omnigraph.store.tables.table_fragments import TableFragment, list_fragments
+from omnigraph.store.tables.table_indexes import IndexSegment, list_segments
 
 SCHEMA = """
 node Person { name: String @key  age: I32? @index  mail: String? @unique  vec: Vector(2)? @index }
@@ -49,12 +50,12 @@ def told(graph: og.Graph, branch: str = "main", at: str | None = None) -> list[A
     return [graph.query(source, branch=branch, at=at).rows() for source in QUERIES]
 
 
-def fragments(graph: og.Graph, key: str, branch: str = "main") -> list[Fragment]:
+def fragments(graph: og.Graph, key: str, branch: str = "main") -> list[TableFragment]:
     snapshot = graph.snapshot(branch)
-    return list_fragments(snapshot.tables, snapshot.pin(key))
+    return list(list_fragments(snapshot.tables, snapshot.pin(key)))
 
 
-def segments(graph: og.Graph, key: str, index: str = "id_btree", branch: str = "main") -> list[Segment]:
+def segments(graph: og.Graph, key: str, index: str = "id_btree", branch: str = "main") -> list[IndexSegment]:
     snapshot = graph.snapshot(branch)
     return [item for item in list_segments(snapshot.tables, snapshot.pin(key)) if item.index == index]
 

@@ -144,7 +144,7 @@ def test_a_worn_fragment_is_rewritten_and_one_with_few_deletions_is_not(
     graph.mutate('query more() { delete City where name < "c010" }')
     assert by_key(graph.optimize())[CITY].fragments_removed == 1
     [left] = fragments(graph, CITY)
-    assert (left.rows, left.written, left.deletions) == (90, 90, None)
+    assert (left.rows, left.physical_rows, left.deletions) == (90, 90, None)
     assert covered(graph)
 
 

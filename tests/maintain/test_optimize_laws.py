@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.maintain import compaction_policy
 from omnigraph.maintain.compaction_policy import gather, segments_to_build
-from omnigraph.store.tables.compaction import Segment
+from omnigraph.store.tables.table_indexes import IndexSegment
 from tests.maintain.optimizing import KNOWS, covered, knows, person, told
 from tests.support.places import fresh_memory
 
@@ -66,13 +66,13 @@ def test_few_are_left(found: list[int]) -> None:
 )
 def test_segments_cover_every_fragment_once_and_for_good(rows: dict[int, int], parts: list[set[int]]) -> None:
     taken: set[int] = set()
-    segments: list[Segment] = []
+    segments: list[IndexSegment] = []
     for part in parts:
-        segments.append(Segment("i", frozenset(part - taken), len(segments)))
+        segments.append(IndexSegment("i", frozenset(part - taken), len(segments)))
         taken |= part
     builds, gone = segments_to_build(rows, segments)
     kept = [item for item in segments if item not in gone]
-    after = [*kept, *(Segment("i", frozenset(ids), f"new {place}") for place, ids in enumerate(builds))]
+    after = [*kept, *(IndexSegment("i", frozenset(ids), f"new {place}") for place, ids in enumerate(builds))]
     live = sorted(id_ for item in after for id_ in item.fragments & rows.keys())
     assert live == sorted(rows)
     assert all(item.fragments & rows.keys() for item in after)

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import NotFound
+from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.objects.objects import ObjectStore
-from omnigraph.store.tables.lance_io import LanceRoot
 from omnigraph.store.tables.table_files import NeededFiles, TableFile, TableFiles
-from omnigraph.store.tables.tables import FOLD_AT, StagedTable, Tables
+from omnigraph.store.tables.tables import COMPACT_AT, StagedTable, Tables
+from tests.support.rows import compact
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
 PATH = "nodes/7-t"
@@ -62,7 +63,7 @@ def bench(tmp_path: Path) -> Bench:
     bench.insert("e", delete=("a", "d"))
     wider = SCHEMA.append(pa.field("extra", pa.string()))
     bench.take(bench.tables.stage_columns(bench.last, wider))
-    bench.take(bench.tables.stage_rewrite(bench.last))
+    bench.take(compact(bench.tables, bench.last))
     bench.take(bench.tables.stage_index(bench.last, "id", "BTREE"))
     bench.take(bench.tables.stage_overwrite(bench.last, [], wider))
     return bench
@@ -110,11 +111,11 @@ def test_without_any_one_of_its_files_a_version_never_reads_wrong_rows(bench: Be
 
 def test_a_version_of_which_small_fragments_were_folded_needs_none_of_them(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    for number in range(FOLD_AT + 1):
+    for number in range(COMPACT_AT + 1):
         bench.insert(f"id{number}")
     data = {name for name in bench.needed(bench.last).files if name.startswith("data/")}
     assert len(data) == 2
-    assert len({name for name in bench.on_disk() if name.startswith("data/")}) == FOLD_AT + 2
+    assert len({name for name in bench.on_disk() if name.startswith("data/")}) == COMPACT_AT + 2
 
 
 def test_a_version_that_is_gone_is_not_found(bench: Bench) -> None:

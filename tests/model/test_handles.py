@@ -38,6 +38,7 @@ from tests.model import people_model as model
 from tests.model.people_model import SCHEMA, Edge, Load, Refused, State, Statement, Verb
 from tests.support.api_writes import loading_in_bulk
 from tests.support.places import fresh_memory
+from tests.support.rows import compact
 
 # Sorted by bytes, by code points and by UTF-16 these are in different orders.
 NAMES = ["a", "aa", "it's", "é", "ｚ", "𝄞", *(f"n{number}" for number in range(12))]
@@ -168,7 +169,7 @@ class HandlesMachine(RuleBasedStateMachine):
         branch = self._branch(number)
 
         def prepare(transaction: Transaction) -> OperationClass:
-            transaction.write(key, transaction.base.tables.stage_rewrite(transaction.pin(key)))
+            transaction.write(key, compact(transaction.base.tables, transaction.pin(key)))
             return "maintenance"
 
         done = self.handles[at]._repository.write(branch, WriteRequest("optimize"), prepare)
@@ -310,8 +311,8 @@ def test_what_handles_keep_in_memory_never_changes_what_they_find_or_write(
     monkeypatch.setattr(table_columns, "_FEW_IDS", 2)
     monkeypatch.setattr(id_index, "_LEAST_STRIDE", 2)
     monkeypatch.setattr(id_index, "_MOST_FENCES", 3)
-    monkeypatch.setattr(tables, "FOLD_AT", 3)
-    monkeypatch.setattr(tables, "FOLD_TIERS", (2, 4, 8))
+    monkeypatch.setattr(tables, "COMPACT_AT", 3)
+    monkeypatch.setattr(tables, "COMPACTION_TIERS", (2, 4, 8))
     monkeypatch.setattr(overlay, "_ASKED_ONE_BY_ONE", 3)
     run_state_machine_as_test(
         HandlesMachine,

@@ -29,8 +29,8 @@ CHUNKS: Final = 400 if os.environ.get("OMNIGRAPH_CUTS") == "all" else 8
 @pytest.fixture(autouse=True)
 def early_folding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are folded within a few writes, so that writes move rows that they do not change."""
-    monkeypatch.setattr(tables_module, "FOLD_AT", 3)
-    monkeypatch.setattr(tables_module, "FOLD_TIERS", (2, 4, 8))
+    monkeypatch.setattr(tables_module, "COMPACT_AT", 3)
+    monkeypatch.setattr(tables_module, "COMPACTION_TIERS", (2, 4, 8))
 
 
 @pytest.mark.faults

@@ -84,7 +84,7 @@ def test_a_key_that_was_deleted_on_one_branch_is_replaced_on_the_other(
 def test_keys_whose_files_were_folded_by_ones_own_write_are_replaced(
     handles: tuple[og.Graph, og.Graph], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "FOLD_AT", 4)
+    monkeypatch.setattr(tables, "COMPACT_AT", 4)
     graph, _ = handles
     for number in range(12):
         graph.mutate(PUT, {"n": f"x{number}", "a": 1})

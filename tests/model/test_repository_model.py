@@ -300,8 +300,8 @@ def test_the_repository_behaves_as_its_model(monkeypatch: pytest.MonkeyPatch) ->
     # Small thresholds, so that logs and tables are folded within a few steps.
     monkeypatch.setattr(manifest_module, "FOLD", 4)
     monkeypatch.setattr(manifest_module, "_WHOLE_FILE", 6)
-    monkeypatch.setattr(tables_module, "FOLD_AT", 3)
-    monkeypatch.setattr(tables_module, "FOLD_TIERS", (2, 4, 8))
+    monkeypatch.setattr(tables_module, "COMPACT_AT", 3)
+    monkeypatch.setattr(tables_module, "COMPACTION_TIERS", (2, 4, 8))
     run_state_machine_as_test(
         RepositoryMachine,
         settings=settings(

@@ -25,6 +25,7 @@ from omnigraph.graph.write_plan import OperationClass
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.read.topology import Topology
 from tests.support.places import fresh_memory
+from tests.support.rows import compact
 
 TEXT = """
 node Person { name: String?  age: I32?  tags: [String]? }
@@ -91,7 +92,7 @@ def rewrite(graph: Repository, key: str, branch: str = "main") -> None:
     """Rearrange the files of a table; nothing is committed when they are in order."""
 
     def prepare(transaction: Transaction) -> OperationClass | None:
-        staged = graph.tables.stage_rewrite(transaction.pin(key))
+        staged = compact(graph.tables, transaction.pin(key))
         if staged.version == transaction.pin(key).version:
             return None
         transaction.write(key, staged)

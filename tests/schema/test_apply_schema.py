@@ -261,7 +261,7 @@ def test_a_write_that_began_before_a_change_is_prepared_again(
     assert count(graph, "Firm") == 2
 
 
-@pytest.mark.parametrize("method", ["stage_filled", "stage_columns", "stage_rows", "stage_index"])
+@pytest.mark.parametrize("method", ["stage_computed_columns", "stage_columns", "stage_rows", "stage_index"])
 def test_a_change_that_fails_on_its_way_leaves_nothing_visible(
     graph: og.Graph, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:

@@ -50,7 +50,10 @@ def shape(graph: og.Graph, branch: str) -> dict[str, Any]:
     """What the storage of a branch looks like, but for names of files."""
     return {
         key: (
-            [(item.id, item.rows, item.written, item.deletions) for item in fragments(graph, key, branch)],
+            [
+                (item.id, item.rows, item.physical_rows, item.deletions)
+                for item in fragments(graph, key, branch)
+            ],
             [sorted(item.fragments) for item in segments(graph, key, branch=branch)],
         )
         for key in (PERSON, KNOWS, CITY)

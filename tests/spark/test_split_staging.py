@@ -38,8 +38,8 @@ from omnigraph.sources import splits
 from omnigraph.sources.row_batch import Reject
 from omnigraph.sources.splits import Split, plan_splits
 from omnigraph.store.tables import appending
-from omnigraph.store.tables.fragments import read_fragments
-from omnigraph.store.tables.table_parts import list_indexes
+from omnigraph.store.tables.table_indexes import list_indexes
+from omnigraph.store.tables.uncommitted_fragments import decode_fragments
 from tests.catalog.test_identity import catalog_of
 from tests.load.loads import image, load
 from tests.spark.loads import (
@@ -512,10 +512,10 @@ def test_a_split_reports_rows_fragments_and_keys(graph: Repository, job: LoadJob
         "edge:Knows": 1,
     }
     people = report.written["node:Person"]
-    (found,) = read_fragments([text for text, _ in people.fragments])
+    (found,) = decode_fragments([text for text, _ in people.fragments])
     assert found.physical_rows == people.fragments[0][1] == 2
     pin = job.pins["node:Person"]
-    staged = graph.tables.stage_written(pin, [found])
+    staged = graph.tables.stage_fragments(pin, [found])
     assert (staged.rows, staged.inserted, staged.deleted) == (5, 2, 0)
     ids = graph.tables.open(pin.path, staged.version).to_table(columns=["id"])["id"].to_pylist()
     assert ids == ["p0", "p1", "p2", "a", "b"]

@@ -14,6 +14,7 @@ import lance
 import pytest
 
 from omnigraph.errors import NotFound, StorageError
+from omnigraph.store.lance.lance_files import get_fragment
 from omnigraph.store.manifest import manifest as manifest_module
 from omnigraph.store.manifest.manifest import (
     FOLD,
@@ -27,7 +28,6 @@ from omnigraph.store.manifest.manifest import (
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import BranchEntry, CommitRecord, HeadRecord, RecoveryRecord, TablePin
 from omnigraph.store.objects.objects import ObjectStore
-from omnigraph.store.tables.lance_io import fragment_of
 from tests.support.manifests import SCHEMA, child, first_change, head_of, make_manifest, move, reopen
 from tests.support.places import fresh_memory, lance_root, together
 
@@ -43,7 +43,7 @@ def kinds(view: View) -> dict[str, int]:
 def stored_rows(view: View, kind: str) -> list[list[str]]:
     """The row keys of every fragment of a kind, read from storage."""
     files = view.of_kind(kind)
-    tables = [fragment_of(view.dataset, file.fragment).to_table() for file in files]
+    tables = [get_fragment(view.dataset, file.fragment).to_table() for file in files]
     return [table["key"].to_pylist() for table in tables]
 
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import NotFound, StorageError
+from omnigraph.store.lance.lance_filters import quote_string
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables import tables as tables_module
-from omnigraph.store.tables.lance_io import quote_string
-from omnigraph.store.tables.tables import EMPTY_VERSION, FOLD_AT, FOLD_TIERS, Tables
+from omnigraph.store.tables.tables import COMPACT_AT, COMPACTION_TIERS, EMPTY_VERSION, Tables
 from tests.support.places import fresh_memory, lance_root, together
-from tests.support.rows import PATH, SCHEMA, arrow, make_table, pin_of, plain, read, stage
+from tests.support.rows import PATH, SCHEMA, arrow, compact, make_table, pin_of, plain, read, stage
 
 ODD_IDS = ["it's", "''", "' OR '1' = '1", '"', "\\", "%", "a\nb", "日本語", "🙂", "x" * 5_000, " ", "NULL"]
 
@@ -177,7 +177,7 @@ def test_fragments_written_elsewhere_are_appended(uri: str) -> None:
     pin = stage(tables, pin, {"a": "1"})
     dataset = tables.open(pin.path, pin.version)
     written = lance.fragment.write_fragments(arrow({"b": "2", "c": "3"}), dataset, mode="append")
-    staged = tables.stage_written(pin, written)
+    staged = tables.stage_fragments(pin, written)
     assert (staged.inserted, staged.rows) == (2, 3)
     assert read(tables, pin_of(staged)) == {"a": "1", "b": "2", "c": "3"}
 
@@ -194,7 +194,7 @@ def test_added_columns_read_null_in_old_rows_and_values_in_new_ones(uri: str) ->
         {"id": "a", "name": "1", "age": None, "note": None},
         {"id": "c", "name": "2", "age": 7, "note": "n"},
     ]
-    again = pin_of(tables.stage_rewrite(pin))
+    again = pin_of(compact(tables, pin))
     assert tables.scan(again).sort_by("id").to_pylist() == found
 
 
@@ -213,7 +213,7 @@ def test_columns_added_behind_nested_ones_keep_every_value_in_its_column(uri: st
     pin = pin_of(tables.stage(pin, insert=pa.Table.from_pylist([new], wider)))
     expected = [{**old, "vector": None, "age": None}, new]
     assert tables.scan(pin).sort_by("id").to_pylist() == expected
-    assert tables.scan(pin_of(tables.stage_rewrite(pin))).sort_by("id").to_pylist() == expected
+    assert tables.scan(pin_of(compact(tables, pin))).sort_by("id").to_pylist() == expected
 
 
 def test_rewriting_keeps_the_rows_and_drops_deletions(uri: str) -> None:
@@ -221,7 +221,7 @@ def test_rewriting_keeps_the_rows_and_drops_deletions(uri: str) -> None:
     for number in range(6):
         pin = stage(tables, pin, {f"{number}{letter}": "x" for letter in "abc"})
     pin = stage(tables, pin, delete=[f"{number}b" for number in range(6)])
-    again = pin_of(tables.stage_rewrite(pin))
+    again = pin_of(compact(tables, pin))
     assert read(tables, again) == read(tables, pin)
     found = tables.open(again.path, again.version).get_fragments()
     assert len(found) == 1
@@ -230,9 +230,9 @@ def test_rewriting_keeps_the_rows_and_drops_deletions(uri: str) -> None:
 
 def test_rewriting_what_is_in_order_stages_nothing(uri: str) -> None:
     tables, pin = make_table(uri)
-    assert pin_of(tables.stage_rewrite(pin)) == pin
+    assert pin_of(compact(tables, pin)) == pin
     pin = stage(tables, pin, {"a": "1"})
-    assert pin_of(tables.stage_rewrite(pin)) == pin
+    assert pin_of(compact(tables, pin)) == pin
 
 
 def test_rewriting_a_table_of_deleted_rows_gives_an_empty_one(uri: str) -> None:
@@ -240,7 +240,7 @@ def test_rewriting_a_table_of_deleted_rows_gives_an_empty_one(uri: str) -> None:
     pin = stage(tables, pin, {"a": "1", "b": "1"})
     pin = stage(tables, pin, {"c": "1", "d": "1"}, delete=["a"])
     pin = stage(tables, pin, delete=["b", "c", "d"])
-    assert read(tables, pin_of(tables.stage_rewrite(pin))) == {}
+    assert read(tables, pin_of(compact(tables, pin))) == {}
 
 
 # --- indexes --------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def test_an_indexed_read_equals_the_full_scan_at_every_step(uri: str) -> None:
     pin = stage(tables, pin, delete=ids[::74])
     check()
     assert indexed(tables, pin, ids[74]) == {}
-    pin = pin_of(tables.stage_rewrite(pin))
+    pin = pin_of(compact(tables, pin))
     check()
     pin = pin_of(tables.stage_index(pin, "id", "BTREE"))
     check()
@@ -309,7 +309,7 @@ def test_odd_ids_are_found_by_the_index(uri: str) -> None:
 def test_folding_under_an_index_keeps_indexed_reads_right() -> None:
     tables, pin = make_table(fresh_memory())
     model: dict[str, str | None] = {}
-    for number in range(3 * FOLD_AT):
+    for number in range(3 * COMPACT_AT):
         id_, gone = f"id{number}", f"id{number - 5}"
         pin = stage(tables, pin, {id_: str(number)}, delete=[gone] if number % 3 else [])
         model[id_] = str(number)
@@ -318,7 +318,7 @@ def test_folding_under_an_index_keeps_indexed_reads_right() -> None:
         if number % 20 == 10:
             pin = pin_of(tables.stage_index(pin, "id", "BTREE"))
     assert read(tables, pin) == model
-    for number in range(3 * FOLD_AT):
+    for number in range(3 * COMPACT_AT):
         id_ = f"id{number}"
         assert indexed(tables, pin, id_) == ({id_: model[id_]} if id_ in model else {})
 
@@ -334,7 +334,7 @@ def test_fragments_stay_few_over_five_hundred_one_row_writes() -> None:
         pin = stage(tables, pin, {str(number): str(number)})
         costs.append(lance.iops_counter() - before)
         most = max(most, fragments(tables, pin))
-    assert most <= 2 * FOLD_AT
+    assert most <= 2 * COMPACT_AT
     assert read(tables, pin) == {str(number): str(number) for number in range(500)}
     # A write that folds reads what it folds; all others read nothing, however long the history.
     quiet = [cost for cost in costs if cost == 0]
@@ -352,12 +352,12 @@ def test_fragments_stay_few_over_upserts_of_the_same_rows() -> None:
         model[id_] = str(number)
         most = max(most, fragments(tables, pin))
     assert read(tables, pin) == model
-    assert most <= 2 * FOLD_AT
+    assert most <= 2 * COMPACT_AT
 
 
 def test_the_smallest_full_tier_is_folded_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables_module, "FOLD_AT", 3)
-    monkeypatch.setattr(tables_module, "FOLD_TIERS", (2, 6, 24))
+    monkeypatch.setattr(tables_module, "COMPACT_AT", 3)
+    monkeypatch.setattr(tables_module, "COMPACTION_TIERS", (2, 6, 24))
     tables, pin = make_table(fresh_memory())
     model: dict[str, str | None] = {}
     for number in range(200):
@@ -365,18 +365,18 @@ def test_the_smallest_full_tier_is_folded_first(monkeypatch: pytest.MonkeyPatch)
         model[str(number)] = "x"
         assert fragments(tables, pin) <= 3 * 3 + 200 // 24 + 1
     assert read(tables, pin) == model
-    assert tuple(sorted(FOLD_TIERS)) == FOLD_TIERS
+    assert tuple(sorted(COMPACTION_TIERS)) == COMPACTION_TIERS
 
 
 def test_a_fold_and_a_delete_in_one_write_lose_nothing() -> None:
     tables, pin = make_table(fresh_memory())
-    for number in range(FOLD_AT + 3):
+    for number in range(COMPACT_AT + 3):
         pin = stage(tables, pin, {f"{number}a": "x", f"{number}b": "x"})
     gone = ["0a", "1a", "1b", "5b"]
     after = stage(tables, pin, {"new": "y"}, delete=gone)
     expected = {id_: name for id_, name in read(tables, pin).items() if id_ not in gone} | {"new": "y"}
     assert read(tables, after) == expected
-    assert fragments(tables, after) < FOLD_AT
+    assert fragments(tables, after) < COMPACT_AT
 
 
 # --- staged only ----------------------------------------------------------------------------------------
@@ -393,11 +393,11 @@ def test_staging_never_changes_what_an_existing_pin_reads(uri: str) -> None:
     pin = remember(stage(tables, pin, {"a": "1", "b": "1", "c": "1"}))
     pin = remember(stage(tables, pin, {"b": "2"}, delete=["b"]))
     base = pin
-    for number in range(FOLD_AT + 2):
+    for number in range(COMPACT_AT + 2):
         pin = remember(stage(tables, pin, {f"x{number}": "1"}))
     remember(stage(tables, base, {"other": "1"}, delete=["a"]))
     remember(pin_of(tables.stage_overwrite(pin, [], SCHEMA)))
-    remember(pin_of(tables.stage_rewrite(pin)))
+    remember(pin_of(compact(tables, pin)))
     remember(pin_of(tables.stage_index(pin, "id", "BTREE")))
     remember(pin_of(tables.stage_columns(pin, SCHEMA.append(pa.field("age", pa.int64())))))
     cold = Tables(lance_root(uri))
@@ -411,7 +411,7 @@ def test_no_kind_of_staging_moves_the_head(uri: str) -> None:
     pin = stage(tables, pin, {"a": "1", "b": "1"})
     pin = stage(tables, pin, {"b": "2"}, delete=["b"])
     pin = pin_of(tables.stage_index(pin, "id", "BTREE"))
-    pin = pin_of(tables.stage_rewrite(pin))
+    pin = pin_of(compact(tables, pin))
     pin = pin_of(tables.stage_columns(pin, SCHEMA.append(pa.field("age", pa.int64()))))
     pin = pin_of(tables.stage_overwrite(pin, [], tables.open(pin.path, pin.version).schema))
     assert pin.version >= 2**63
@@ -452,6 +452,6 @@ def test_open_handles_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_folders_with_odd_names_hold_tables(tmp_path: Path) -> None:
     tables, pin = make_table(str(tmp_path / "my graph's ü%20#1?x=y"))
-    for number in range(FOLD_AT + 2):
+    for number in range(COMPACT_AT + 2):
         pin = stage(tables, pin, {str(number): "x"}, delete=[str(number - 1)] if number % 5 == 0 else [])
     assert read(Tables(lance_root(str(tmp_path / "my graph's ü%20#1?x=y"))), pin) == read(tables, pin)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.store.lance.lance_filters import quote_string
 from omnigraph.store.tables import tables as tables_module
-from omnigraph.store.tables.lance_io import quote_string
 from omnigraph.store.tables.tables import Tables
 from tests.support.places import fresh_memory
-from tests.support.rows import SCHEMA, arrow, make_table, pin_of, plain, read
+from tests.support.rows import SCHEMA, arrow, compact, make_table, pin_of, plain, read
 
 IDS = ["a", "b", "c", "d", "it's", "é", "🙂", "aa", "A", ""]
 
@@ -39,8 +39,8 @@ STEPS = st.builds(
 @pytest.fixture(autouse=True)
 def small_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folding sets in after a few rows."""
-    monkeypatch.setattr(tables_module, "FOLD_AT", 3)
-    monkeypatch.setattr(tables_module, "FOLD_TIERS", (2, 4, 8))
+    monkeypatch.setattr(tables_module, "COMPACT_AT", 3)
+    monkeypatch.setattr(tables_module, "COMPACTION_TIERS", (2, 4, 8))
 
 
 @settings(
@@ -66,7 +66,7 @@ def test_every_staged_version_reads_as_the_model_says(steps: list[Step]) -> None
         elif step.kind == "overwrite":
             staged, model = tables.stage_overwrite(base, arrow(new).to_batches() if new else [], SCHEMA), new
         elif step.kind == "rewrite":
-            staged = tables.stage_rewrite(base)
+            staged = compact(tables, base)
         else:
             staged = tables.stage_index(base, "id", "BTREE")
         pins.append(pin_of(staged))

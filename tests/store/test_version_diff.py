@@ -10,15 +10,15 @@ import pytest
 
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.table_parts import list_parts
+from omnigraph.store.tables.row_addresses import ROW_ADDRESS
+from omnigraph.store.tables.table_fragments import list_fragments
 from omnigraph.store.tables.tables import Tables
 from omnigraph.store.tables.version_diff import (
-    ADDRESS,
     Slice,
     VersionDiff,
     compare_versions,
     slice_rows,
-    take_rows,
+    take_addresses,
 )
 from tests.support.places import lance_root
 from tests.support.rows import PATH, arrow, make_table, pin_of, stage
@@ -76,7 +76,7 @@ def test_the_same_deletion_on_both_sides_is_no_difference(uri: str) -> None:
     tables, pin = make_table(uri)
     base = stage(tables, pin, {"a": "1", "b": "2"})
     left, right = stage(tables, base, delete=["a"]), stage(tables, base, delete=["a"])
-    assert list_parts(tables, left) != list_parts(tables, right)
+    assert list_fragments(tables, left) != list_fragments(tables, right)
     assert compare_versions(tables, left, right) == VersionDiff()
 
 
@@ -84,8 +84,8 @@ def test_fragments_of_one_number_on_two_branches_are_different(uri: str) -> None
     tables, pin = make_table(uri)
     base = stage(tables, pin, {"a": "1"})
     left, right = stage(tables, base, {"l": "x"}), stage(tables, base, {"r": "x"})
-    assert [part.fragment_id for part in list_parts(tables, left)] == [
-        part.fragment_id for part in list_parts(tables, right)
+    assert [part.id for part in list_fragments(tables, left)] == [
+        part.id for part in list_fragments(tables, right)
     ]
     assert only(tables, left, right) == (["l"], ["r"])
 
@@ -116,8 +116,8 @@ def test_few_and_many_rows_of_a_fragment_are_read_with_their_addresses(uri: str,
     diff = compare_versions(tables, before, after)
     assert ids_of(tables, before, diff.removed) == gone
     for batch in slice_rows(tables, before, diff.removed, ["name"]):
-        assert batch.schema.names == ["name", ADDRESS]
-        again = take_rows(tables, before, batch.column(ADDRESS).to_numpy(), ["name"])
+        assert batch.schema.names == ["name", ROW_ADDRESS]
+        again = take_addresses(tables, before, batch.column(ROW_ADDRESS).to_numpy(), ["name"])
         assert again["name"].to_pylist() == batch.column("name").to_pylist()
     counts = [batch.num_rows for batch in slice_rows(tables, before, diff.removed, [])]
     assert sum(counts) == len(gone)
@@ -128,18 +128,18 @@ def test_rows_are_taken_in_the_order_of_the_addresses(uri: str) -> None:
     full = stage(tables, stage(tables, pin, {"a": "1", "b": "2", "c": "3"}), {"d": "4"}, delete=["b"])
     diff = compare_versions(tables, None, full)
     (rows,) = [batch for batch in slice_rows(tables, full, diff.added, ["id"]) if "a" in batch[0].to_pylist()]
-    at = dict(zip(rows["id"].to_pylist(), rows[ADDRESS].to_pylist(), strict=True))
+    at = dict(zip(rows["id"].to_pylist(), rows[ROW_ADDRESS].to_pylist(), strict=True))
     d = np.uint64(1 << 32)
     wanted = np.array([d, at["c"], at["a"], at["c"]], np.uint64)
-    found = take_rows(tables, full, wanted, ["name", "id"])
+    found = take_addresses(tables, full, wanted, ["name", "id"])
     assert found.to_pydict() == {"name": ["4", "3", "1", "3"], "id": ["d", "c", "a", "c"]}
 
 
 def test_taking_a_deleted_row_is_an_error_and_not_a_shorter_answer(uri: str) -> None:
     tables, pin = make_table(uri)
     full = stage(tables, stage(tables, pin, {"a": "1", "b": "2"}), delete=["a"])
-    with pytest.raises(StorageError, match="lacks 1 rows"):
-        take_rows(tables, full, np.array([0, 1], np.uint64), ["id"])
+    with pytest.raises(StorageError, match="expected 2 rows by address, got 1"):
+        take_addresses(tables, full, np.array([0, 1], np.uint64), ["id"])
 
 
 def test_comparing_reads_no_data_file(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from omnigraph.errors import Conflict
 from omnigraph.graph.repository import Prepare, Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass
+from tests.support.rows import compact
 from tests.support.workload import BOTH, PAIR, PERSON, change, rows_of, say, write
 
 Action: TypeAlias = Literal["insert", "insert-once", "insert-if-absent", "delete", "count", "rewrite"]
@@ -94,7 +95,7 @@ def act(graph: Repository, churn: Churn, number: int) -> str:
     def prepare(transaction: Transaction) -> OperationClass | None:
         if step.action == "rewrite":
             for key in BOTH:
-                transaction.write(key, transaction.base.tables.stage_rewrite(transaction.pin(key)))
+                transaction.write(key, compact(transaction.base.tables, transaction.pin(key)))
             return "maintenance"
         transaction.read(PERSON)
         found = transaction.base.scan(PERSON, where=f"id = '{step.id}'")

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
+from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
-from omnigraph.store.tables.lance_io import LanceRoot
 
 T = TypeVar("T")
 

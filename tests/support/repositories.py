@@ -23,6 +23,7 @@ from omnigraph.graph.write_plan import OperationClass, Plan
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import CommitRecord
+from tests.support.rows import compact
 
 TEXT = """
 node Person { name: String? }
@@ -92,7 +93,7 @@ def rewriting(key: str = PERSON) -> Prepare:
     """Maintenance that rearranges a table's files."""
 
     def prepare(transaction: Transaction) -> OperationClass:
-        transaction.write(key, transaction.base.tables.stage_rewrite(transaction.pin(key)))
+        transaction.write(key, compact(transaction.base.tables, transaction.pin(key)))
         return "maintenance"
 
     return prepare

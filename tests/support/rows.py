@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.tables import StagedTable, Tables
+from omnigraph.store.tables.table_fragments import list_fragments
+from omnigraph.store.tables.tables import COMPACTION_TIERS, StagedTable, Tables
+from omnigraph.store.tables.uncommitted_fragments import decode_fragments, rewrite_fragments
 from tests.support.places import lance_root
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("name", pa.string())])
@@ -45,6 +47,17 @@ def stage(tables: Tables, pin: TablePin, insert: Rows | None = None, delete: Ite
     """Stage a change and pin it."""
     rows = None if insert is None else arrow(insert, tables.open(pin.path, pin.version).schema)
     return pin_of(tables.stage(pin, delete_ids=delete, insert=rows))
+
+
+def compact(tables: Tables, pin: TablePin) -> StagedTable:
+    """Rewrite all fragments that are small or have deletions as one."""
+    every = list_fragments(tables, pin)
+    old = [item for item in every if item.deletions or item.physical_rows < COMPACTION_TIERS[-1]]
+    if len(old) < 2 and not any(item.deletions for item in old):
+        return tables.stage_compaction(pin, [])
+    ids = [item.id for item in old]
+    text = rewrite_fragments(tables.root, pin, ids, 1 + max(item.id for item in every))
+    return tables.stage_compaction(pin, [(ids, decode_fragments([text])[0])])
 
 
 def read(tables: Tables, pin: TablePin) -> dict[str, str | None]:

@@ -35,6 +35,7 @@ from omnigraph.store.manifest.records import GENESIS_SEQUENCE, CommitRecord, Rec
 from tests.support import merge_writes
 from tests.support.api_writes import API_WRITES, make_people
 from tests.support.merge_writes import MERGE_WRITES, make_branches
+from tests.support.rows import compact
 
 SCHEMA: Final = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { since: I32? }\n"
 PERSON, KNOWS = "node:Person", "edge:Knows"
@@ -168,7 +169,7 @@ def _add_column(graph: Graph) -> str:
 def _rewrite(graph: Graph) -> str:
     def prepare(transaction: Transaction) -> OperationClass:
         for key in BOTH:
-            transaction.write(key, transaction.base.tables.stage_rewrite(transaction.pin(key)))
+            transaction.write(key, compact(transaction.base.tables, transaction.pin(key)))
         return "maintenance"
 
     return write(graph, prepare)

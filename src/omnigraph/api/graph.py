@@ -549,7 +549,7 @@ class Graph(ChangeReads):
         >>> og.init("memory://docs-indexes", schema="node City { name: String @key }").indexes()
         []
         """
-        from omnigraph.store.tables.table_parts import list_indexes
+        from omnigraph.store.tables.table_indexes import list_indexes
 
         snapshot = self._snapshot(branch, at)
         found = []

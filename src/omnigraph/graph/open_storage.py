@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import get_args
 
 from omnigraph.errors import Conflict, InvalidInput, NotFound
+from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.manifest import Manifest, NotAGraph, Uncertain
 from omnigraph.store.manifest.records import Registry
 from omnigraph.store.objects.objects import ObjectStore
 from omnigraph.store.storage_options import StorageOptions
 from omnigraph.store.sync import Durability
-from omnigraph.store.tables.lance_io import LanceRoot
 
 
 def connect(

@@ -51,6 +51,7 @@ from omnigraph.graph.transaction import Transaction, schema_row
 from omnigraph.graph.write_plan import OperationClass, Plan
 from omnigraph.graph.write_queue import Turns
 from omnigraph.lang.temporal import last_micros_of
+from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.manifest import Change, Manifest, Superseded, Uncertain, View
 from omnigraph.store.manifest.manifest_files import new_id
@@ -67,7 +68,6 @@ from omnigraph.store.objects.objects import ObjectStore
 from omnigraph.store.request_counts import propagate_context
 from omnigraph.store.storage_options import StorageOptions
 from omnigraph.store.sync import Durability
-from omnigraph.store.tables.lance_io import LanceRoot
 from omnigraph.store.tables.tables import Tables
 
 Mode: TypeAlias = Literal["rw", "r"]

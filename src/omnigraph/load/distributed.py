@@ -41,7 +41,7 @@ from omnigraph.sources.row_batch import Reject, Rejecting
 from omnigraph.sources.splits import Split
 from omnigraph.store.objects.objects import ObjectStore
 from omnigraph.store.sync import Durability
-from omnigraph.store.tables.fragments import fragment_files
+from omnigraph.store.tables.uncommitted_fragments import fragment_files
 
 # Has the splits of a job done; gives their reports in input order.
 Stage: TypeAlias = Callable[[LoadJob], list[SplitReport]]

@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.catalog import Table
 from omnigraph.graph.scratch_files import Scratch
 from omnigraph.load.key_checks import committed_columns, committed_rows
+from omnigraph.store.lance.lance_errors import translate_lance_errors
+from omnigraph.store.lance.lance_files import get_fragment
+from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.fragments import open_root
-from omnigraph.store.tables.lance_io import fragment_of, translate_lance_errors
 
 T = TypeVar("T")
 
@@ -65,11 +66,11 @@ class CommittedKeys:
     def __call__(self, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """The keys of some fragments."""
         with translate_lance_errors(f"read {self.pin.path}"):
-            root = open_root(self.scratch.uri, self.scratch.options, "full")
+            root = LanceRoot.from_uri(self.scratch.uri, self.scratch.options, "full")
             dataset = root.open(self.pin.path, self.pin.version)
             scanner = dataset.scanner(
                 columns=committed_columns(self.table, self.columns),
-                fragments=[fragment_of(dataset, item) for item in fragments],
+                fragments=[get_fragment(dataset, item) for item in fragments],
                 scan_in_order=False,
             )
             for batch in scanner.to_batches():

@@ -27,10 +27,11 @@ from omnigraph.sources.mapping.type_mapping import TypeMapping
 from omnigraph.sources.row_batch import PLACE, InputBatch, Reject, Rejecting
 from omnigraph.sources.splits import Split, SplitReader
 from omnigraph.sources.tabular import read_table
+from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.sync import Durability
-from omnigraph.store.tables.fragments import open_root, write_rows
 from omnigraph.store.tables.index_segments import build_segment
+from omnigraph.store.tables.uncommitted_fragments import write_rows
 
 # A split of a file fits; a part of somebody's table may be of any size, and goes to a local disk beyond this.
 _HELD = LoadLimits(rows=1 << 62, bytes=256 << 20)
@@ -92,7 +93,7 @@ class Indexing:
 
 def index_column(job: LoadJob, wanted: Indexing) -> Any | None:
     """The index segment of the fragments, of which none has one yet."""
-    root = open_root(job.scratch.uri, job.scratch.options, job.durability)
+    root = LanceRoot.from_uri(job.scratch.uri, job.scratch.options, job.durability)
     return build_segment(root, wanted.pin, wanted.column, "BTREE", wanted.fragments)
 
 
@@ -148,7 +149,7 @@ def _write(job: LoadJob, split: Split, table: Table, spool: Spool) -> Written:
     keys, made = _write_keys(job, split, table, spool), table.key in spool.made
     if job.dry:
         return Written(count, keys=keys, made=made)
-    root = open_root(job.scratch.uri, job.scratch.options, job.durability)
+    root = LanceRoot.from_uri(job.scratch.uri, job.scratch.options, job.durability)
     rows = (stored(table, batch) for batch in spool.batches(table.key))
     fragments = write_rows(root, job.pins[table.key], rows, arrow_schema(table, physical=True))
     return Written(count, tuple(fragments), keys, made)

@@ -23,8 +23,8 @@ from omnigraph.load.split_staging import SPLIT_SHIFT, Indexing, SplitReport, Wri
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.set_rules import entity_of
-from omnigraph.store.tables.fragments import read_fragments
-from omnigraph.store.tables.table_parts import list_parts
+from omnigraph.store.tables.table_fragments import list_fragments
+from omnigraph.store.tables.uncommitted_fragments import decode_fragments
 
 T = TypeVar("T")
 # Has index segments made, one for each of what is wanted.
@@ -166,7 +166,7 @@ class WrittenLoad(KeyedWork, ABC):
 
         Every look-up asks every segment, so that there are few; one alone would keep one core busy for long.
         """
-        found = self._transaction.base.tables.unindexed(self._transaction.pin(key), column, "BTREE")
+        found = self._transaction.base.tables.unindexed_fragments(self._transaction.pin(key), column, "BTREE")
         return grouped(found, max(_SEGMENT_ROWS, -(-sum(rows for _, rows in found) // _MOST_SEGMENTS)))
 
     def _stage(self, table: Table, *, dry: bool) -> dict[str, int]:
@@ -176,12 +176,12 @@ class WrittenLoad(KeyedWork, ABC):
         affected, replaced = self._affected(table, inserted)
         if not dry and (inserted or (self._mode == "overwrite" and pin.rows)):
             texts = [text for item in written for text, _ in item.fragments]
-            staged = tables.stage_written(
+            staged = tables.stage_fragments(
                 pin,
-                read_fragments(texts),
+                decode_fragments(texts),
                 replace=self._mode == "overwrite",
                 delete=replaced,
-                dropped=self._dropped(table),
+                excluded=self._dropped(table),
             )
             self._transaction.write(table.key, staged)
         return affected
@@ -250,8 +250,8 @@ class TaskCheckedLoad(WrittenLoad):
 
     def _bring_old(self, table: Table, columns: Sequence[str]) -> None:
         pin = self._transaction.base.pin(table.key)
-        parts = list_parts(self._transaction.base.tables, pin)
-        fragments = [(part.fragment_id, part.rows) for part in parts]
+        parts = list_fragments(self._transaction.base.tables, pin)
+        fragments = [(part.id, part.rows) for part in parts]
         read = CommittedKeys(self._given.scratch, pin, table, tuple(columns))
         self._gather(queries.old_keys(table.id), no_committed(table, columns).schema, fragments, read)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from omnigraph.store.tables.compaction import Fragment, Segment
+from omnigraph.store.tables.table_fragments import TableFragment
+from omnigraph.store.tables.table_indexes import IndexSegment
 
 # A fragment is full from half of either on. What is merged becomes at most about this large.
 TARGET_ROWS = 1 << 20
@@ -58,7 +59,7 @@ def _cut(places: Sequence[int], weights: Sequence[int], target: int) -> list[lis
     return runs
 
 
-def groups_to_rewrite(fragments: Sequence[Fragment]) -> list[tuple[Fragment, ...]]:
+def groups_to_rewrite(fragments: Sequence[TableFragment]) -> list[tuple[TableFragment, ...]]:
     """The fragments to be rewritten, those together that become one."""
     sets = gather([_weight(item) for item in fragments], TARGET_ROWS)
     found = [tuple(fragments[place] for place in places) for places in sets]
@@ -66,8 +67,8 @@ def groups_to_rewrite(fragments: Sequence[Fragment]) -> list[tuple[Fragment, ...
 
 
 def segments_to_build(
-    fragments: Mapping[int, int], segments: Sequence[Segment]
-) -> tuple[list[tuple[int, ...]], list[Segment]]:
+    fragments: Mapping[int, int], segments: Sequence[IndexSegment]
+) -> tuple[list[tuple[int, ...]], list[IndexSegment]]:
     """The fragments of each segment that an index lacks, and the segments that go: emptied, worn or merged.
 
     `fragments` are those of the table with their rows, `segments` the ones that the index has.
@@ -92,11 +93,11 @@ def _cut_missing(ids: Sequence[int], rows: Mapping[int, int]) -> list[tuple[int,
     return [tuple(ids[place] for place in run) for run in runs if run]
 
 
-def _weight(fragment: Fragment) -> int:
+def _weight(fragment: TableFragment) -> int:
     """The size of a fragment without its deleted rows, in rows: those it has, or more if they are wide."""
     wide = fragment.nbytes * TARGET_ROWS // TARGET_BYTES
-    return max(fragment.rows, wide * fragment.rows // max(fragment.written, 1))
+    return max(fragment.rows, wide * fragment.rows // max(fragment.physical_rows, 1))
 
 
-def _is_worn(fragment: Fragment) -> bool:
-    return fragment.rows > 0 and fragment.written - fragment.rows >= WORN * fragment.written
+def _is_worn(fragment: TableFragment) -> bool:
+    return fragment.rows > 0 and fragment.physical_rows - fragment.rows >= WORN * fragment.physical_rows

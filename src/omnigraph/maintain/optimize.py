@@ -172,7 +172,7 @@ class _Optimize:
         for work in self._open():
             try:
                 pin = transaction.pin(work.table.key)
-                staged = work.upkeep.stage_rewritten(tables, pin)
+                staged = work.upkeep.stage_compaction(tables, pin)
                 if staged.version != pin.version:
                     transaction.write(work.table.key, staged)
             except OmnigraphError as error:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from omnigraph.errors import NotFound
 from omnigraph.graph.intents import Intent
 from omnigraph.graph.repository import Repository
+from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.manifest.manifest import View
-from omnigraph.store.tables.lance_io import version_file
 from omnigraph.store.tables.table_files import NeededFiles, TableFile, TableFiles
 from omnigraph.store.tables.tables import EMPTY_VERSION
 
@@ -91,7 +91,7 @@ class _Purge:
             and file.name not in needed
         ]
         self._remove(data)
-        self._repository.tables.forget(self._path)
+        self._repository.tables.evict(self._path)
         gone = [*(file for file in versions if file.name in contents), *data]
         return Purged(len(gone), sum(file.size for file in gone))
 

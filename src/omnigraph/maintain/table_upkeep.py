@@ -11,18 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.maintain.compaction_policy import groups_to_rewrite, segments_to_build
+from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.compaction import (
-    Fragment,
-    Segment,
-    list_fragments,
-    list_segments,
-    rewrite_fragments,
-)
-from omnigraph.store.tables.fragments import read_fragments
 from omnigraph.store.tables.index_segments import build_segment, index_name
-from omnigraph.store.tables.lance_io import LanceRoot
+from omnigraph.store.tables.table_fragments import TableFragment, list_fragments
+from omnigraph.store.tables.table_indexes import IndexSegment, list_segments
 from omnigraph.store.tables.tables import StagedTable, Tables
+from omnigraph.store.tables.uncommitted_fragments import decode_fragments, rewrite_fragments
 
 # The numbers of rewritten fragments begin so far above all others: those that others add meanwhile come to lie
 # between, and what was built over the rewritten ones stays right.
@@ -34,7 +29,7 @@ class Rewriting:
     """Fragments of a version that become one, which gets this number. A value that can be pickled."""
 
     pin: TablePin
-    group: tuple[Fragment, ...]
+    group: tuple[TableFragment, ...]
     number: int
 
     @property
@@ -59,7 +54,7 @@ class Indexing:
     pin: TablePin
     column: str
     kind: str
-    fragments: tuple[Fragment, ...]
+    fragments: tuple[TableFragment, ...]
 
     @property
     def rows(self) -> int:
@@ -101,11 +96,11 @@ class TableUpkeep:
         first = max(taken.union(item.number for item, _ in self.rewritten), default=0) + _GAP
         return [Rewriting(pin, group, first + number) for number, group in enumerate(groups_to_rewrite(rest))]
 
-    def stage_rewritten(self, tables: Tables, pin: TablePin) -> StagedTable:
+    def stage_compaction(self, tables: Tables, pin: TablePin) -> StagedTable:
         """The version with everything in `rewritten` in its place."""
-        new = read_fragments([text for _, text in self.rewritten])
+        new = decode_fragments([text for _, text in self.rewritten])
         old = [[fragment.id for fragment in item.group] for item, _ in self.rewritten]
-        return tables.stage_rewritten(pin, list(zip(old, new, strict=True)))
+        return tables.stage_compaction(pin, list(zip(old, new, strict=True)))
 
     def plan_segments(
         self, tables: Tables, pin: TablePin, columns: Iterable[str], kind: str
@@ -132,7 +127,9 @@ class TableUpkeep:
             # What was built before stands in for the segments whose fragments it took over.
             left = [item for item in old if not (item.fragments & rows.keys() & covered)]
             self.removed += [item.handle for item in old if item not in left]
-            new = [Segment(name, frozenset(part.id for part in item.fragments), item) for item, _ in kept]
+            new = [
+                IndexSegment(name, frozenset(part.id for part in item.fragments), item) for item, _ in kept
+            ]
             builds, gone = segments_to_build(rows, [*left, *new])
             self.removed += [item.handle for item in gone if item in left]
             self.built += [
@@ -146,7 +143,7 @@ class TableUpkeep:
         return tables.stage_segments(pin, [segment for _, segment in self.built], self.removed)
 
 
-def _fits(item: Indexing, old: Sequence[Segment], present: Iterable[int]) -> bool:
+def _fits(item: Indexing, old: Sequence[IndexSegment], present: Iterable[int]) -> bool:
     """Whether a segment takes over all or nothing of each one that is there, and has more than that."""
     mine = {fragment.id for fragment in item.fragments}
     live = [part.fragments.intersection(present) for part in old]

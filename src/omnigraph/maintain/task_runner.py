@@ -9,8 +9,7 @@ from omnigraph.engine.engine_choice import Engine, RunTasks, wants_spark
 from omnigraph.errors import InvalidInput, OmnigraphError
 from omnigraph.graph.progress import Progress
 from omnigraph.graph.repository import Repository
-from omnigraph.store.tables.fragments import open_root
-from omnigraph.store.tables.lance_io import LanceRoot
+from omnigraph.store.lance.lance_root import LanceRoot
 
 # From here on work is one for Spark, unless told otherwise: Lance uses all cores of this machine by itself, so that
 # only more machines are faster, and those only when the ten seconds that a session takes to start do not matter.
@@ -74,7 +73,7 @@ class TaskRunner:
         )
 
         def work(piece: P) -> Any | OmnigraphError:
-            return _attempt(piece, open_root(*place))
+            return _attempt(piece, LanceRoot.from_uri(*place))
 
         if self._run_on_spark is None:
             raise InvalidInput("no Spark session was given", hint="use engine='local'")

@@ -16,9 +16,9 @@ from omnigraph.merge.merge_tables import TypeSides
 from omnigraph.merge.row_merge import KEEP, PUT, REMOVE, Mask, TableMerge
 from omnigraph.mutate.overlay import ADDRESS
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.addresses import carry_addresses
+from omnigraph.store.tables.row_addresses import Addresses
 from omnigraph.store.tables.tables import StagedTable
-from omnigraph.store.tables.version_diff import Addresses
+from omnigraph.store.tables.version_diff import translate_addresses
 
 # Rows that were inserted, updated and deleted.
 Counts: TypeAlias = dict[str, int]
@@ -95,7 +95,7 @@ def _widen(item: TypeSides, side: Choice, pin: TablePin, schema: pa.Schema) -> T
                 [rows.column(name) for name in sources], schema=pa.schema(copied)
             )
 
-        pin = _pinned(tables.stage_filled(pin, sources, pa.schema(copied), copy), pin)
+        pin = _pinned(tables.stage_computed_columns(pin, sources, pa.schema(copied), copy), pin)
     return pin
 
 
@@ -120,7 +120,9 @@ def _find_rows(item: TypeSides, merge: TableMerge, basis: Choice, pin: TablePin)
     before = item.pin("base")
     lost = rest
     if before is not None and len(rest):
-        carried, found = carry_addresses(item.sides.base.tables, before, pin, upper.before_addresses[rest])
+        carried, found = translate_addresses(
+            item.sides.base.tables, before, pin, upper.before_addresses[rest]
+        )
         known[rest[found]] = True
         addresses[rest[found]] = carried[found]
         lost = rest[~found]

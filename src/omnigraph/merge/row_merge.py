@@ -24,7 +24,7 @@ from omnigraph.engine.diff.table_diff import DELETE, INSERT, ChangeBatch, TableD
 from omnigraph.errors import InvalidInput
 from omnigraph.merge.conflicts import Choice, Given, MergeConflict, Resolutions
 from omnigraph.sources.json.json_values import WRONG, build_array, complaint, converter
-from omnigraph.store.tables.version_diff import Addresses
+from omnigraph.store.tables.row_addresses import Addresses
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Places: TypeAlias = npt.NDArray[np.int64]

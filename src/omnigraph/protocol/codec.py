@@ -263,11 +263,11 @@ def decode_snapshot(found: Mapping[str, Any]) -> Snapshot:
     from omnigraph.catalog.catalog import Catalog
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.store.manifest.records import CommitRecord
-    from omnigraph.store.tables.unreachable import UnreachableTables
+    from omnigraph.store.tables.remote_tables import RemoteTables
 
     return Snapshot(
         found["branch"],
         CommitRecord.from_body(found["commit"]),
         Catalog.from_json(found["catalog"]),
-        UnreachableTables(),
+        RemoteTables(),
     )

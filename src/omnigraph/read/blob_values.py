@@ -21,7 +21,7 @@ from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.engine.memory.table_columns import Frame
 from omnigraph.errors import NotFound, ResourceLimit
 from omnigraph.graph.snapshot import reclaimed
-from omnigraph.store.tables.table_parts import take_rows
+from omnigraph.store.tables.table_fragments import take_positions
 
 RESOURCE = "blob_bytes_in_use"
 _ADDRESS = "_rowaddr"
@@ -120,7 +120,7 @@ def find_blob(frame: Frame, property_: str, id_: str) -> StoredBlob | None:
     physical = frame.table.physical(property_)
     row = _take(frame, position, f"{physical}.{BLOB_URI}", _ADDRESS)
     fragment, offset = divmod(int(row[_ADDRESS][0].as_py()), 1 << _OFFSET_BITS)
-    file = next(part.files for part in frame.parts() if part.fragment_id == fragment)
+    file = next(part.files for part in frame.parts() if part.id == fragment)
     value = row[physical][0]
     uri = value[BLOB_URI].as_py() if value.is_valid else None
     return StoredBlob(frame, physical, position, file, offset, uri)
@@ -128,6 +128,6 @@ def find_blob(frame: Frame, property_: str, id_: str) -> StoredBlob | None:
 
 def _take(frame: Frame, position: int, *columns: str) -> pa.Table:
     try:
-        return take_rows(frame.snapshot.tables, frame.pin, np.array([position], np.int64), columns)
+        return take_positions(frame.snapshot.tables, frame.pin, np.array([position], np.int64), columns)
     except NotFound as error:
         raise reclaimed(frame.snapshot.commit) from error

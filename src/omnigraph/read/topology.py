@@ -23,8 +23,8 @@ from omnigraph.engine.memory.table_columns import Frame, Ordinals, one_array
 from omnigraph.errors import StorageError
 from omnigraph.lang.ir import Direction
 from omnigraph.lang.schema import EdgeType
-from omnigraph.store.tables.lance_io import quote_string
-from omnigraph.store.tables.table_parts import Part
+from omnigraph.store.lance.lance_filters import string_in
+from omnigraph.store.tables.table_fragments import TableFragment
 
 ExpandMode: TypeAlias = Literal["csr", "index"]
 
@@ -43,9 +43,9 @@ _FETCHED = 4_096
 class Endpoints:
     """Where the edges of one version begin and end, by position in the node tables."""
 
-    edges: tuple[Part, ...]
-    source_nodes: tuple[Part, ...]
-    target_nodes: tuple[Part, ...]
+    edges: tuple[TableFragment, ...]
+    source_nodes: tuple[TableFragment, ...]
+    target_nodes: tuple[TableFragment, ...]
     sources: npt.NDArray[np.int32]
     targets: npt.NDArray[np.int32]
 
@@ -190,7 +190,10 @@ class Topology:
         return Endpoints(self.edges.parts(), self.source.parts(), self.target.parts(), sources, targets)
 
     def _positions(
-        self, end: str, nodes: Frame, old: tuple[tuple[Part, ...], tuple[Part, ...], Ordinals] | None
+        self,
+        end: str,
+        nodes: Frame,
+        old: tuple[tuple[TableFragment, ...], tuple[TableFragment, ...], Ordinals] | None,
     ) -> npt.NDArray[np.int32]:
         """The positions of one end of every edge; what an older version knows is carried over."""
         found = np.full(self.edges.num_rows, -1, np.int32)
@@ -261,7 +264,7 @@ class Topology:
         near, far, rows = [], [], []
         for start in range(0, len(ids), _IDS_PER_FILTER):
             chunk = ids.slice(start, _IDS_PER_FILTER)
-            where = f"{end} IN (" + ", ".join(quote_string(item) for item in chunk.to_pylist()) + ")"
+            where = string_in(end, chunk.to_pylist())
             places, found = self.edges.search(where, [end, other])
             near.append(level[_spots(found[end], ids)])
             far.append(others.positions(one_array(found[other])))
@@ -279,7 +282,7 @@ def _continues(ends: Endpoints, old: Endpoints) -> bool:
     )
 
 
-def _starts(frame: Frame, old: tuple[Part, ...]) -> Iterator[tuple[int, slice | Ordinals]]:
+def _starts(frame: Frame, old: tuple[TableFragment, ...]) -> Iterator[tuple[int, slice | Ordinals]]:
     """For each part that an older version had: where it starts now, and where its rows stood then."""
     start = 0
     for part, rows in zip(frame.parts(), frame.shared(old), strict=True):
@@ -288,7 +291,7 @@ def _starts(frame: Frame, old: tuple[Part, ...]) -> Iterator[tuple[int, slice | 
         start += part.rows
 
 
-def _moved(nodes: Frame, before: tuple[Part, ...]) -> Ordinals:
+def _moved(nodes: Frame, before: tuple[TableFragment, ...]) -> Ordinals:
     """The position now of every row of an older version, -1 for those that are gone."""
     moved = np.full(sum(part.rows for part in before), -1, np.int32)
     for start, rows in _starts(nodes, before):

@@ -160,7 +160,7 @@ class _TableChanges:
         if filling is not None:
             if pin.rows:
                 self.transaction.hold()
-            pin = self._pin(tables.stage_filled(pin, filling.reads, filling.schema, filling.fill))
+            pin = self._pin(tables.stage_computed_columns(pin, filling.reads, filling.schema, filling.fill))
         return pin
 
     def _copy(self, table: Table, pin: TablePin) -> TablePin:

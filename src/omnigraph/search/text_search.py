@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 from omnigraph.engine.memory.table_columns import Frame, Ordinals
 from omnigraph.lang import ir
 from omnigraph.search.text_index import TextIndex
-from omnigraph.store.tables.table_parts import Part
+from omnigraph.store.tables.table_fragments import TableFragment
 
 
 @dataclass(frozen=True)
 class Indexed:
     """The index of one version of a column."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[TableFragment, ...]
     index: TextIndex
 
     @property

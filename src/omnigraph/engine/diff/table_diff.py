@@ -23,7 +23,13 @@ from omnigraph.engine.diff.diff_pairs import DELETE, INSERT, KEYS, UPDATE, Addre
 from omnigraph.errors import InvalidInput
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.tables import Tables
-from omnigraph.store.tables.version_diff import Slice, VersionDiff, compare_versions, slice_rows, take_rows
+from omnigraph.store.tables.version_diff import (
+    Slice,
+    VersionDiff,
+    compare_versions,
+    slice_rows,
+    take_addresses,
+)
 
 __all__ = ["DELETE", "INSERT", "IN_MEMORY_ROWS", "UPDATE", "ChangeBatch", "Side", "TableDiff"]
 
@@ -246,7 +252,7 @@ def _images(
     places[np.flatnonzero(there)[order]] = np.arange(count)
     found = pa.table({})
     if side is not None and names:
-        found = take_rows(side.tables, side.pin, wanted[order], [side.columns[name] for name in names])
+        found = take_addresses(side.tables, side.pin, wanted[order], [side.columns[name] for name in names])
         found = found.rename_columns(names).take(pa.array(places, mask=~there))
     ids = pc.if_else(pa.array(there), pairs.ids, pa.scalar(None, pa.string()))
     columns = [

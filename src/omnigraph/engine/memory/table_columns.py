@@ -19,19 +19,19 @@ from omnigraph.engine.memory.id_index import LOOSE_IDS, IdIndex
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.errors import NotFound
 from omnigraph.graph.snapshot import Snapshot, reclaimed
+from omnigraph.store.lance.lance_filters import quote_string, string_in
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.lance_io import quote_string
-from omnigraph.store.tables.table_parts import (
-    Part,
+from omnigraph.store.tables.table_fragments import (
     Positions,
+    TableFragment,
     find_rows,
-    list_indexes,
-    list_parts,
-    live_rows,
-    read_parts,
-    take_rows,
-    written_ids,
+    list_fragments,
+    live_offsets,
+    physical_ids,
+    read_fragments,
+    take_positions,
 )
+from omnigraph.store.tables.table_indexes import list_indexes
 from omnigraph.store.tables.tables import Tables
 
 # A column of a table this small is read whole at its first use; of a larger one when it is used again and again.
@@ -52,7 +52,7 @@ Ordinals = npt.NDArray[Any]
 class ColumnData:
     """A whole column of one version, with the parts that it was put together from."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[TableFragment, ...]
     values: pa.Array
 
     @cached_property
@@ -90,7 +90,7 @@ class LiveRows:
 class Parts:
     """The parts of one version."""
 
-    items: tuple[Part, ...]
+    items: tuple[TableFragment, ...]
 
     @property
     def nbytes(self) -> int:
@@ -106,7 +106,7 @@ class Frame:
         self.table: Table = snapshot.table(key)
         self.pin: TablePin = snapshot.pin(key)
         self.cache = cache
-        self._by_file: dict[str, tuple[Part, int]] | None = None
+        self._by_file: dict[str, tuple[TableFragment, int]] | None = None
 
     @property
     def num_rows(self) -> int:
@@ -191,7 +191,7 @@ class Frame:
     def _take(self, positions: Positions, name: str) -> pa.Array:
         physical = self.table.physical(name)
         try:
-            found = take_rows(self.snapshot.tables, self.pin, positions, [physical])
+            found = take_positions(self.snapshot.tables, self.pin, positions, [physical])
         except NotFound as error:
             raise reclaimed(self.snapshot.commit) from error
         return found[physical].combine_chunks()
@@ -223,7 +223,7 @@ class Frame:
             chunks = [chunk.cast(pa.large_string()) for chunk in chunks]
         return ColumnData(parts, pa.concat_arrays(chunks))
 
-    def shared(self, old: tuple[Part, ...]) -> list[slice | Ordinals | None]:
+    def shared(self, old: tuple[TableFragment, ...]) -> list[slice | Ordinals | None]:
         """Where the rows of each part stood in an older version of the table; None for a part it did not have."""
         starts = np.cumsum([0, *(part.rows for part in old)])
         before = {part.files: (part, int(start)) for part, start in zip(old, starts, strict=False)}
@@ -238,7 +238,7 @@ class Frame:
                 found.append(self._survivors(known, part, start))
         return found
 
-    def _survivors(self, known: Part, part: Part, start: int) -> Ordinals | None:
+    def _survivors(self, known: TableFragment, part: TableFragment, start: int) -> Ordinals | None:
         """Where the rows that more deletions have left stood before."""
         now = self._live(part)
         if known.deletions is None:
@@ -248,28 +248,28 @@ class Frame:
             return None
         return start + np.searchsorted(before.offsets, now)
 
-    def _live(self, part: Part) -> npt.NDArray[np.uint32]:
+    def _live(self, part: TableFragment) -> npt.NDArray[np.uint32]:
         if part.deletions is None:
             return np.arange(part.rows, dtype=np.uint32)
         try:
             return self.cache.make(
                 ("live", part.files),
                 part.deletions,
-                lambda: LiveRows(live_rows(self.snapshot.tables, self.pin, part)),
+                lambda: LiveRows(live_offsets(self.snapshot.tables, self.pin, part)),
             ).offsets
         except NotFound as error:
             raise reclaimed(self.snapshot.commit) from error
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[TableFragment, ...]:
         """The runs of rows that this version consists of."""
         try:
             return parts_of(self.cache, self.snapshot.tables, self.pin)
         except NotFound as error:
             raise reclaimed(self.snapshot.commit) from error
 
-    def _read(self, parts: Sequence[Part], columns: Sequence[str]) -> list[pa.Table]:
+    def _read(self, parts: Sequence[TableFragment], columns: Sequence[str]) -> list[pa.Table]:
         try:
-            return read_parts(self.snapshot.tables, self.pin, parts, columns)
+            return read_fragments(self.snapshot.tables, self.pin, parts, columns)
         except NotFound as error:
             raise reclaimed(self.snapshot.commit) from error
 
@@ -314,14 +314,14 @@ class Frame:
                 continue
             part, start = place
             if part.deletions is None:
-                return start + offset, (part.fragment_id << 32) | offset
+                return start + offset, (part.id << 32) | offset
             live = self._live(part)
             at = int(np.searchsorted(live, offset))
             if at < len(live) and live[at] == offset:
-                return start + at, (part.fragment_id << 32) | offset
+                return start + at, (part.id << 32) | offset
         return -1, -1
 
-    def _places(self) -> dict[str, tuple[Part, int]]:
+    def _places(self) -> dict[str, tuple[TableFragment, int]]:
         """Each part by its file, with the position of its first row."""
         if self._by_file is None:
             parts = self.parts()
@@ -347,7 +347,7 @@ class Frame:
                 return known.extended(self._with_ids(added))
         return IdIndex.build(self._with_ids(parts))
 
-    def _with_ids(self, parts: Sequence[Part]) -> list[tuple[str, npt.NDArray[np.uint32], pa.Array]]:
+    def _with_ids(self, parts: Sequence[TableFragment]) -> list[tuple[str, npt.NDArray[np.uint32], pa.Array]]:
         """Every row that was ever written into the files: other versions have not deleted the same ones."""
         whole = [part for part in parts if part.deletions is None]
         found = {
@@ -357,7 +357,7 @@ class Frame:
         try:
             for part in parts:
                 if part.deletions is not None:
-                    found[part.files] = written_ids(self.snapshot.tables, self.pin, part)
+                    found[part.files] = physical_ids(self.snapshot.tables, self.pin, part)
         except NotFound as error:
             raise reclaimed(self.snapshot.commit) from error
         return [(file, np.arange(len(ids), dtype=np.uint32), ids) for file, ids in found.items()]
@@ -374,7 +374,7 @@ class Frame:
         known, places = [], []
         for start in range(0, len(distinct), _IDS_PER_FILTER):
             chunk = distinct.slice(start, _IDS_PER_FILTER).to_pylist()
-            where = "id IN (" + ", ".join(quote_string(item) for item in chunk) + ")"
+            where = string_in("id", chunk)
             found, rows = self.search(where, ["id"])
             known.append(one_array(rows["id"]))
             places.append(found)
@@ -383,9 +383,9 @@ class Frame:
         )
 
 
-def parts_of(cache: Cache, tables: Tables, pin: TablePin) -> tuple[Part, ...]:
+def parts_of(cache: Cache, tables: Tables, pin: TablePin) -> tuple[TableFragment, ...]:
     """The runs of rows that a version of a table consists of."""
-    return cache.make(("parts", pin.path), pin.version, lambda: Parts(list_parts(tables, pin))).items
+    return cache.make(("parts", pin.path), pin.version, lambda: Parts(list_fragments(tables, pin))).items
 
 
 def _code(values: pa.Array) -> CodedColumn:

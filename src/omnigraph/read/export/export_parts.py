@@ -20,12 +20,13 @@ from omnigraph.errors import NotFound, OmnigraphError, StorageError
 from omnigraph.graph.snapshot import Snapshot, reclaimed
 from omnigraph.read.export.record_export import choose_tables
 from omnigraph.read.export.record_lines import encode_records
+from omnigraph.store.lance.lance_errors import translate_lance_errors
+from omnigraph.store.lance.lance_files import get_fragment
+from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import CommitRecord, TablePin
 from omnigraph.store.objects.objects import ObjectStore, Writable
 from omnigraph.store.storage_options import StorageOptions
-from omnigraph.store.tables.fragments import open_root
-from omnigraph.store.tables.lance_io import fragment_of, translate_lance_errors
-from omnigraph.store.tables.table_parts import list_parts
+from omnigraph.store.tables.table_fragments import list_fragments
 from omnigraph.store.tables.tables import Tables
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def write_part(
     """
     try:
         if tables is None:
-            tables = Tables(open_root(job.graph, job.options, "os"))
+            tables = Tables(LanceRoot.from_uri(job.graph, job.options, "os"))
         store = ObjectStore.open(job.folder, job.options)
         with store.writing(job.prefix + part.name) as file:
             batches = _batches(job, part, tables, progress)
@@ -114,16 +115,16 @@ def write_part(
 
 def _groups(snapshot: Snapshot, pin: TablePin, most: int) -> list[tuple[tuple[int, ...], int]]:
     try:
-        parts = list_parts(snapshot.tables, pin)
+        parts = list_fragments(snapshot.tables, pin)
     except NotFound as error:
         raise reclaimed(snapshot.commit) from error
     groups: list[tuple[tuple[int, ...], int]] = []
     for part in parts:
         if groups and groups[-1][1] + part.rows <= most:
             fragments, rows = groups[-1]
-            groups[-1] = (*fragments, part.fragment_id), rows + part.rows
+            groups[-1] = (*fragments, part.id), rows + part.rows
         else:
-            groups.append(((part.fragment_id,), part.rows))
+            groups.append(((part.id,), part.rows))
     return groups or [((), 0)]
 
 
@@ -145,7 +146,7 @@ def _batches(
             dataset = tables.open(part.pin.path, part.pin.version)
             scanner = dataset.scanner(
                 columns=[column.physical for column in part.table.columns],
-                fragments=[fragment_of(dataset, id_) for id_ in part.fragments],
+                fragments=[get_fragment(dataset, id_) for id_ in part.fragments],
                 batch_size=_BATCH_ROWS,
                 batch_size_bytes=_BATCH_BYTES,
                 io_buffer_size=_READ_AHEAD,

@@ -15,7 +15,7 @@ from omnigraph.graph.snapshot import Snapshot, reclaimed
 from omnigraph.lang.schema import TypeKind
 from omnigraph.lang.source import did_you_mean
 from omnigraph.read.export.record_lines import encode_records
-from omnigraph.store.tables.table_parts import list_parts, read_parts, take_rows
+from omnigraph.store.tables.table_fragments import list_fragments, read_fragments, take_positions
 
 _ROWS_AT_A_TIME = 16_384
 
@@ -57,12 +57,14 @@ def _ordered_rows(snapshot: Snapshot, table: Table) -> Iterator[pa.Table]:
     pin = snapshot.pin(table.key)
     physical = [column.physical for column in table.columns]
     try:
-        parts = list_parts(snapshot.tables, pin)
+        parts = list_fragments(snapshot.tables, pin)
         ids = [
-            chunk for rows in read_parts(snapshot.tables, pin, parts, ["id"]) for chunk in rows["id"].chunks
+            chunk
+            for rows in read_fragments(snapshot.tables, pin, parts, ["id"])
+            for chunk in rows["id"].chunks
         ]
         order = pc.sort_indices(pa.chunked_array(ids, pa.string())).to_numpy().astype(np.int64)
         for start in range(0, len(order), _ROWS_AT_A_TIME):
-            yield take_rows(snapshot.tables, pin, order[start : start + _ROWS_AT_A_TIME], physical)
+            yield take_positions(snapshot.tables, pin, order[start : start + _ROWS_AT_A_TIME], physical)
     except NotFound as error:
         raise reclaimed(snapshot.commit) from error

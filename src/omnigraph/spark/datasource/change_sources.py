@@ -25,9 +25,9 @@ from omnigraph.errors import ChangeFeedGap, Conflict, NotFound
 from omnigraph.graph.history import first_parents, get_commit
 from omnigraph.graph.repository import Repository
 from omnigraph.spark.datasource.change_options import Choice, DiffOptions, FeedOptions
+from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.records import CommitRecord
-from omnigraph.store.tables.lance_io import LanceRoot
 from omnigraph.store.tables.tables import Tables
 
 Offset: TypeAlias = dict[str, str]

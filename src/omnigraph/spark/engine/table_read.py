@@ -77,10 +77,10 @@ class TableRead:
     def partitions(self) -> list[tuple[int, ...]]:
         """The fragments of every partition: neighbours, up to the number of rows that was asked for."""
         from omnigraph.graph.snapshot import reclaimed
-        from omnigraph.store.tables.table_parts import list_parts
+        from omnigraph.store.tables.table_fragments import list_fragments
 
         try:
-            parts = list_parts(self._tables(), self.pin)
+            parts = list_fragments(self._tables(), self.pin)
         except NotFound as error:
             raise reclaimed(self.commit) from error
         groups: list[list[int]] = []
@@ -89,7 +89,7 @@ class TableRead:
             if not groups or part.rows > room:
                 groups.append([])
                 room = self.rows_per_partition
-            groups[-1].append(part.fragment_id)
+            groups[-1].append(part.id)
             room -= part.rows
         return [tuple(group) for group in groups]
 
@@ -98,7 +98,8 @@ class TableRead:
         import pyarrow as pa
 
         from omnigraph.graph.snapshot import reclaimed
-        from omnigraph.store.tables.lance_io import fragment_of, translate_lance_errors
+        from omnigraph.store.lance.lance_errors import translate_lance_errors
+        from omnigraph.store.lance.lance_files import get_fragment
 
         blobs = any(column.type.scalar is Scalar.BLOB for column in self.columns)
         try:
@@ -107,7 +108,7 @@ class TableRead:
                 scanner = dataset.scanner(
                     columns=[column.physical for column in self.columns],
                     filter=self.where,
-                    fragments=[fragment_of(dataset, id_) for id_ in fragments],
+                    fragments=[get_fragment(dataset, id_) for id_ in fragments],
                     batch_size=_BLOBS_PER_BATCH if blobs else None,
                     scan_in_order=False,
                 )
@@ -121,8 +122,8 @@ class TableRead:
             raise reclaimed(self.commit) from error
 
     def _tables(self) -> Tables:
+        from omnigraph.store.lance.lance_root import LanceRoot
         from omnigraph.store.location import Location
-        from omnigraph.store.tables.lance_io import LanceRoot
         from omnigraph.store.tables.tables import Tables
 
         return Tables(LanceRoot.at(Location.parse(self.uri), self.storage, "full"))

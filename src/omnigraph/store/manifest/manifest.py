@@ -25,6 +25,10 @@ from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
 
 from omnigraph.errors import NotFound, OmnigraphError, OutcomeUnknown, StorageError
+from omnigraph.store.lance.lance_errors import storage_error_from_lance, translate_lance_errors
+from omnigraph.store.lance.lance_files import data_files, get_fragment, transaction_file, version_file
+from omnigraph.store.lance.lance_filters import quote_string
+from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.freshness import Sight, is_unchanged, look_at
 from omnigraph.store.manifest.manifest_files import (
     LOG_KINDS,
@@ -38,6 +42,7 @@ from omnigraph.store.manifest.manifest_files import (
     schema_name,
     unfinished_name,
 )
+from omnigraph.store.manifest.manifest_writer import write_named_file
 from omnigraph.store.manifest.records import (
     Body,
     CommitRecord,
@@ -48,17 +53,6 @@ from omnigraph.store.manifest.records import (
 )
 from omnigraph.store.objects.objects import ObjectStore
 from omnigraph.store.request_counts import attribute_requests_to, propagate_context
-from omnigraph.store.tables.lance_io import (
-    LanceRoot,
-    data_files,
-    fragment_of,
-    quote_string,
-    storage_error_from_lance,
-    transaction_file,
-    translate_lance_errors,
-    version_file,
-    write_named_file,
-)
 
 PATH = "__manifest"
 ROW_SCHEMA = pa.schema(
@@ -323,7 +317,7 @@ class Manifest:
         name = log_name(kind, files[0].level + 1, ids)
         new = self._write_rows(name, rows)
         self.root.sync(PATH, data_files([new]))
-        old = [fragment_of(view.dataset, file.fragment).metadata for file in files]
+        old = [get_fragment(view.dataset, file.fragment).metadata for file in files]
         self._commit(view, LanceOperation.Rewrite([LanceOperation.RewriteGroup(old, [new])], []))
 
     def trim(self, objects: ObjectStore) -> bool:
@@ -391,7 +385,7 @@ class Manifest:
         if file.rows <= _WHOLE_FILE:
             return self._read(view, file).get(key)
         with translate_lance_errors(f"search {PATH}/data/{file.name}"):
-            fragment = fragment_of(view.dataset, file.fragment)
+            fragment = get_fragment(view.dataset, file.fragment)
             table = fragment.to_table(columns=["body"], filter=f"key = {quote_string(key)}")
         found = table["body"].to_pylist()
         return found[0] if found else None
@@ -402,7 +396,7 @@ class Manifest:
         if rows is not None:
             return rows
         with translate_lance_errors(f"read {PATH}/data/{file.name}"):
-            table = fragment_of(view.dataset, file.fragment).to_table()
+            table = get_fragment(view.dataset, file.fragment).to_table()
         rows = dict(zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True))
         self._remember(file.name, rows)
         return rows

@@ -15,15 +15,11 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final
 
+from omnigraph.store.lance.lance_errors import translate_lance_errors
+from omnigraph.store.lance.lance_files import data_files, transaction_file, version_file
+from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.objects.backend import ObjectInfo
 from omnigraph.store.objects.objects import ObjectStore
-from omnigraph.store.tables.lance_io import (
-    LanceRoot,
-    data_files,
-    transaction_file,
-    translate_lance_errors,
-    version_file,
-)
 
 # The folders of a graph root that hold tables, each table in a folder of its own.
 TABLE_FOLDERS: Final = ("nodes", "edges")

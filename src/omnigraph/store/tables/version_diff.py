@@ -1,14 +1,13 @@
-"""Two versions of a table compared by what they consist of, and the rows that only one of them has.
+"""Comparison of two versions of a table, and the rows that only one of them has.
 
-Versions are detached, so that two branches give the same number to different fragments: what tells fragments
-apart is the files that they are in, and what tells their rows apart is the file of their deletions.
+Versions are detached, so two branches may give the same id to different fragments. A fragment is therefore
+identified by its data files, and its live rows by its deletion file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import lance
 import numpy as np
@@ -16,25 +15,28 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.errors import StorageError
+from omnigraph.store.lance.lance_errors import translate_lance_errors
+from omnigraph.store.lance.lance_files import get_fragment
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.lance_io import fragment_of, translate_lance_errors
-from omnigraph.store.tables.table_parts import Part, list_parts, live_rows
+from omnigraph.store.tables.row_addresses import (
+    ROW_ADDRESS,
+    Addresses,
+    Offsets,
+    fragments_of,
+    make_addresses,
+    offsets_of,
+)
+from omnigraph.store.tables.table_fragments import TableFragment, list_fragments, live_offsets
 from omnigraph.store.tables.tables import Tables
 
-ADDRESS = "_rowaddr"
-
-Addresses: TypeAlias = npt.NDArray[np.uint64]
-Offsets: TypeAlias = npt.NDArray[np.uint32]
-
-# A row that is taken costs as much as so many that are scanned.
+# Taking one row by address costs about as much as scanning this many rows.
 _SCANNED_PER_TAKEN = 32
 _TAKEN_ROWS = 65_536
-_FRAGMENT_BITS = np.uint64(32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slice:
-    """Rows of one fragment by their places in its files, ascending; without any it is every live row."""
+    """Rows of one fragment by their offsets, ascending; None means every live row."""
 
     fragment: int
     offsets: Offsets | None = None
@@ -42,10 +44,10 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class VersionDiff:
-    """What is in one of two versions alone, in rows that are stored, not in values.
+    """The stored rows that only one of two versions has.
 
-    A row that was written again with equal values is among both, so that the counts are upper bounds of what
-    has changed.
+    Stored rows are compared, not values: a row that was written again with equal values is both removed and added.
+    The counts are therefore upper bounds of the changed rows.
     """
 
     removed: tuple[Slice, ...] = ()
@@ -55,86 +57,114 @@ class VersionDiff:
 
 
 def compare_versions(tables: Tables, before: TablePin | None, after: TablePin | None) -> VersionDiff:
-    """What two versions do not share; `None` is a table that is not there. No data file is read for it."""
+    """Return what two versions do not share; `None` is a table that does not exist. No data file is read."""
     if before is not None and after is not None and before.path == after.path:
         if before.version == after.version:
             return VersionDiff()
         return _compare(tables, before, after)
-    removed, removed_rows = _whole(() if before is None else list_parts(tables, before))
-    added, added_rows = _whole(() if after is None else list_parts(tables, after))
+    removed, removed_rows = _all_rows(() if before is None else list_fragments(tables, before))
+    added, added_rows = _all_rows(() if after is None else list_fragments(tables, after))
     return VersionDiff(removed, added, removed_rows, added_rows)
+
+
+def translate_addresses(
+    tables: Tables, before: TablePin, after: TablePin, addresses: Addresses
+) -> tuple[Addresses, npt.NDArray[np.bool_]]:
+    """Return the addresses in one version of rows with known addresses in another, and a mask of those that exist.
+
+    A row that was stored again in another fragment counts as missing. No data file is read.
+    """
+    translated = np.zeros(len(addresses), np.uint64)
+    exists = np.zeros(len(addresses), bool)
+    if before.path != after.path:
+        return translated, exists
+    new_by_files = {item.files: item for item in list_fragments(tables, after)}
+    fragment_ids = fragments_of(addresses)
+    for old in list_fragments(tables, before):
+        indexes = np.flatnonzero(fragment_ids == np.uint64(old.id))
+        new = new_by_files.get(old.files)
+        if not len(indexes) or new is None:
+            continue
+        offsets = offsets_of(addresses[indexes])
+        if new.deletions != old.deletions and new.deletions is not None:
+            alive = np.isin(offsets, live_offsets(tables, after, new))
+            indexes, offsets = indexes[alive], offsets[alive]
+        translated[indexes] = make_addresses(new.id, offsets)
+        exists[indexes] = True
+    return translated, exists
 
 
 def slice_rows(
     tables: Tables, pin: TablePin, slices: Sequence[Slice], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of slices as a stream, in no order: the columns asked for, and last their addresses."""
+    """Yield the rows of slices in no particular order: the given columns, then the row address."""
     with translate_lance_errors(f"read {pin.path}"):
         dataset = tables.open(pin.path, pin.version)
-        whole = [fragment_of(dataset, item.fragment) for item in slices if item.offsets is None]
+        whole = [get_fragment(dataset, item.fragment) for item in slices if item.offsets is None]
         if whole:
             yield from _scan(dataset, whole, columns)
         sparse: list[Addresses] = []
         for item in slices:
             if item.offsets is None:
                 continue
-            fragment = fragment_of(dataset, item.fragment)
+            fragment = get_fragment(dataset, item.fragment)
             if len(item.offsets) * _SCANNED_PER_TAKEN < fragment.physical_rows:
-                sparse.append(_addresses(item.fragment, item.offsets))
+                sparse.append(make_addresses(item.fragment, item.offsets))
                 continue
-            wanted = np.zeros(fragment.physical_rows, bool)
-            wanted[item.offsets] = True
+            selected = np.zeros(fragment.physical_rows, bool)
+            selected[item.offsets] = True
             for batch in _scan(dataset, [fragment], columns):
-                yield batch.filter(pa.array(wanted[_places(batch.column(ADDRESS).to_numpy())]))
+                yield batch.filter(pa.array(selected[offsets_of(batch.column(ROW_ADDRESS).to_numpy())]))
         if sparse:
             yield from _take_batches(dataset, np.concatenate(sparse), columns)
 
 
-def take_rows(tables: Tables, pin: TablePin, addresses: Addresses, columns: Sequence[str]) -> pa.Table:
-    """Live rows of a version by address, in the order of the addresses; ascending ones are found sooner."""
+def take_addresses(tables: Tables, pin: TablePin, addresses: Addresses, columns: Sequence[str]) -> pa.Table:
+    """Return live rows of a version by address, in the order of the addresses; ascending addresses are faster."""
     with translate_lance_errors(f"read {pin.path}"):
         return _take(tables.open(pin.path, pin.version), addresses, columns)
 
 
 def _compare(tables: Tables, before: TablePin, after: TablePin) -> VersionDiff:
-    old, new = list_parts(tables, before), list_parts(tables, after)
-    old_by_files = {part.files: part for part in old}
-    new_by_files = {part.files: part for part in new}
-    removed, removed_rows = _whole([part for part in old if part.files not in new_by_files])
-    added, added_rows = _whole([part for part in new if part.files not in old_by_files])
-    for part in new:
-        other = old_by_files.get(part.files)
-        if other is None or other.deletions == part.deletions:
+    old, new = list_fragments(tables, before), list_fragments(tables, after)
+    old_by_files = {item.files: item for item in old}
+    new_by_files = {item.files: item for item in new}
+    removed, removed_rows = _all_rows([item for item in old if item.files not in new_by_files])
+    added, added_rows = _all_rows([item for item in new if item.files not in old_by_files])
+    for fragment in new:
+        other = old_by_files.get(fragment.files)
+        if other is None or other.deletions == fragment.deletions:
             continue
-        was, is_ = _live(tables, before, other), _live(tables, after, part)
-        lost, gained = _without(was, is_), _without(is_, was)
+        old_offsets = _live_offsets(tables, before, other)
+        new_offsets = _live_offsets(tables, after, fragment)
+        lost, gained = _difference(old_offsets, new_offsets), _difference(new_offsets, old_offsets)
         if len(lost):
-            removed = (*removed, Slice(other.fragment_id, lost))
+            removed = (*removed, Slice(other.id, lost))
         if len(gained):
-            added = (*added, Slice(part.fragment_id, gained))
+            added = (*added, Slice(fragment.id, gained))
         removed_rows += len(lost)
         added_rows += len(gained)
     return VersionDiff(removed, added, removed_rows, added_rows)
 
 
-def _whole(parts: Sequence[Part]) -> tuple[tuple[Slice, ...], int]:
-    slices = tuple(Slice(part.fragment_id) for part in parts if part.rows)
-    return slices, sum(part.rows for part in parts)
+def _all_rows(fragments: Sequence[TableFragment]) -> tuple[tuple[Slice, ...], int]:
+    slices = tuple(Slice(item.id) for item in fragments if item.rows)
+    return slices, sum(item.rows for item in fragments)
 
 
-def _live(tables: Tables, pin: TablePin, part: Part) -> Offsets:
-    if part.deletions is None:
-        return np.arange(part.rows, dtype=np.uint32)
-    return live_rows(tables, pin, part)
+def _live_offsets(tables: Tables, pin: TablePin, fragment: TableFragment) -> Offsets:
+    if fragment.deletions is None:
+        return np.arange(fragment.rows, dtype=np.uint32)
+    return live_offsets(tables, pin, fragment)
 
 
-def _without(rows: Offsets, others: Offsets) -> Offsets:
-    """The places among the first that are not among the second, in their order."""
-    if not len(rows):
-        return rows
-    there = np.zeros(int(rows[-1]) + 1, bool)
-    there[others[others < len(there)]] = True
-    return rows[~there[rows]]
+def _difference(offsets: Offsets, others: Offsets) -> Offsets:
+    """Return the ascending offsets that are not among the others."""
+    if not len(offsets):
+        return offsets
+    is_other = np.zeros(int(offsets[-1]) + 1, bool)
+    is_other[others[others < len(is_other)]] = True
+    return offsets[~is_other[offsets]]
 
 
 def _scan(
@@ -151,28 +181,20 @@ def _take_batches(
 ) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(addresses), _TAKEN_ROWS):
         part = addresses[start : start + _TAKEN_ROWS]
-        rows = pa.table({ADDRESS: part})
+        rows = pa.table({ROW_ADDRESS: part})
         if columns:
-            # With fields as they are stored: what is taken and what is scanned has to fit into one table.
-            rows = _take(dataset, part, columns).append_column(ADDRESS, rows[ADDRESS])
+            # `_take` returns the fields as they are stored, so that taken and scanned rows have the same schema.
+            rows = _take(dataset, part, columns).append_column(ROW_ADDRESS, rows[ROW_ADDRESS])
         yield from rows.to_batches()
 
 
 def _take(dataset: lance.LanceDataset, addresses: Addresses, columns: Sequence[str]) -> pa.Table:
-    # Tables keep no stable row ids, so that the id of a row is its address. Nothing else that Lance offers takes
-    # addresses: places among live rows would need the deletions of every fragment before.
-    found = dataset._take_rows(pa.array(addresses), columns=list(columns))  # noqa: SLF001
-    if found.num_rows != len(addresses):
-        missing = len(addresses) - found.num_rows
+    # Tables have no stable row ids, so the row id is the address. No public method of Lance takes addresses:
+    # `take` expects positions among live rows, which need the deletions of every earlier fragment.
+    rows = dataset._take_rows(pa.array(addresses), columns=list(columns))  # noqa: SLF001
+    if rows.num_rows != len(addresses):
         raise StorageError(
-            f"{dataset.uri} at version {dataset.version} lacks {missing} rows that it should have"
+            f"{dataset.uri} at version {dataset.version}: expected {len(addresses)} rows by address,"
+            f" got {rows.num_rows}"
         )
-    return found
-
-
-def _addresses(fragment: int, offsets: Offsets) -> Addresses:
-    return (np.uint64(fragment) << _FRAGMENT_BITS) | offsets.astype(np.uint64)
-
-
-def _places(addresses: Addresses) -> npt.NDArray[np.int64]:
-    return (addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    return rows

@@ -61,7 +61,7 @@ def test_filled_columns_stand_beside_the_others(tables: Tables) -> None:
     def again(batch: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([batch.column("id")], schema=wanted)
 
-    filled = tables.stage_filled(table, ["id"], wanted, again)
+    filled = tables.stage_computed_columns(table, ["id"], wanted, again)
     found = tables.scan(pin(filled))
     assert filled.rows == found.num_rows == 1_800
     assert found["again"].to_pylist() == found["id"].to_pylist()
@@ -71,5 +71,5 @@ def test_filled_columns_stand_beside_the_others(tables: Tables) -> None:
 def test_filling_a_table_without_rows_only_adds_the_columns(tables: Tables) -> None:
     table = TablePin("t", tables.create("t", pa.schema([ID])), 0, "content")
     wanted = pa.schema([pa.field("again", pa.string())])
-    filled = tables.stage_filled(table, ["id"], wanted, lambda batch: batch)
+    filled = tables.stage_computed_columns(table, ["id"], wanted, lambda batch: batch)
     assert tables.schema(pin(filled)).names == ["id", "again"]

@@ -8,23 +8,23 @@ import pytest
 
 from omnigraph.errors import NotFound
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.table_parts import (
-    Part,
+from omnigraph.store.tables.table_fragments import (
+    TableFragment,
     find_rows,
-    list_indexes,
-    list_parts,
-    live_rows,
-    read_parts,
-    take_rows,
+    list_fragments,
+    live_offsets,
+    read_fragments,
+    take_positions,
 )
+from omnigraph.store.tables.table_indexes import list_indexes
 from omnigraph.store.tables.tables import Tables
-from tests.support.rows import SCHEMA, make_table, pin_of, stage
+from tests.support.rows import SCHEMA, compact, make_table, pin_of, stage
 
 COLUMNS = ["id", "name"]
 
 
-def rows_of(tables: Tables, pin: TablePin, part: Part) -> list[tuple[str, str | None]]:
-    (found,) = read_parts(tables, pin, [part], COLUMNS)
+def rows_of(tables: Tables, pin: TablePin, part: TableFragment) -> list[tuple[str, str | None]]:
+    (found,) = read_fragments(tables, pin, [part], COLUMNS)
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
@@ -45,13 +45,13 @@ def grown(uri: str) -> tuple[Tables, TablePin]:
 
 def test_an_empty_table_has_no_part(uri: str) -> None:
     tables, pin = make_table(uri)
-    assert list_parts(tables, pin) == ()
-    assert read_parts(tables, pin, (), COLUMNS) == []
+    assert list_fragments(tables, pin) == ()
+    assert read_fragments(tables, pin, (), COLUMNS) == []
 
 
 def test_the_parts_together_are_the_rows_in_order(uri: str) -> None:
     tables, pin = grown(uri)
-    parts = list_parts(tables, pin)
+    parts = list_fragments(tables, pin)
     assert [part.rows for part in parts] == [2, 2, 1]
     together = [row for part in parts for row in rows_of(tables, pin, part)]
     assert together == in_order(tables, pin)
@@ -60,17 +60,17 @@ def test_the_parts_together_are_the_rows_in_order(uri: str) -> None:
 
 def test_some_parts_are_read_in_the_order_asked_for(uri: str) -> None:
     tables, pin = grown(uri)
-    parts = list_parts(tables, pin)
-    first, last = read_parts(tables, pin, [parts[0], parts[2]], COLUMNS)
+    parts = list_fragments(tables, pin)
+    first, last = read_fragments(tables, pin, [parts[0], parts[2]], COLUMNS)
     assert first["id"].to_pylist() == ["a", "b"]
     assert last["id"].to_pylist() == ["f"]
 
 
 def test_parts_that_a_change_does_not_touch_stay_the_same(uri: str) -> None:
     tables, pin = grown(uri)
-    before = list_parts(tables, pin)
+    before = list_fragments(tables, pin)
     later = stage(tables, pin, {"g": "7"}, delete=["a"])
-    after = list_parts(tables, later)
+    after = list_fragments(tables, later)
     assert after[1:3] == before[1:3]
     assert after[0].files == before[0].files
     assert (before[0].deletions, after[0].rows) == (None, 1)
@@ -80,7 +80,7 @@ def test_parts_that_a_change_does_not_touch_stay_the_same(uri: str) -> None:
 def test_more_deletions_in_a_part_are_another_identity(uri: str) -> None:
     tables, pin = grown(uri)
     later = stage(tables, pin, delete=["e"])
-    once, twice = list_parts(tables, pin)[1], list_parts(tables, later)[1]
+    once, twice = list_fragments(tables, pin)[1], list_fragments(tables, later)[1]
     assert once.files == twice.files
     assert once.deletions != twice.deletions
     assert rows_of(tables, pin, once) == [("c", "3"), ("e", "5")]
@@ -89,17 +89,17 @@ def test_more_deletions_in_a_part_are_another_identity(uri: str) -> None:
 
 def test_live_rows_are_the_places_that_deletions_leave(uri: str) -> None:
     tables, pin = grown(uri)
-    parts = list_parts(tables, pin)
-    assert live_rows(tables, pin, parts[1]).tolist() == [0, 2]
+    parts = list_fragments(tables, pin)
+    assert live_offsets(tables, pin, parts[1]).tolist() == [0, 2]
     later = stage(tables, pin, delete=["c"])
-    assert live_rows(tables, later, list_parts(tables, later)[1]).tolist() == [2]
+    assert live_offsets(tables, later, list_fragments(tables, later)[1]).tolist() == [2]
 
 
 def test_two_versions_of_one_base_have_fragments_of_one_number_and_different_files(uri: str) -> None:
     tables, pin = grown(uri)
     left, right = stage(tables, pin, {"x": "left"}), stage(tables, pin, {"x": "right"})
-    one, other = list_parts(tables, left)[-1], list_parts(tables, right)[-1]
-    assert one.fragment_id == other.fragment_id
+    one, other = list_fragments(tables, left)[-1], list_fragments(tables, right)[-1]
+    assert one.id == other.id
     assert one.files != other.files
     assert rows_of(tables, left, one) == [("x", "left")]
     assert rows_of(tables, right, other) == [("x", "right")]
@@ -108,16 +108,16 @@ def test_two_versions_of_one_base_have_fragments_of_one_number_and_different_fil
 def test_two_versions_of_one_base_that_delete_different_rows_are_told_apart(uri: str) -> None:
     tables, pin = grown(uri)
     left, right = stage(tables, pin, delete=["a"]), stage(tables, pin, delete=["b"])
-    one, other = list_parts(tables, left)[0], list_parts(tables, right)[0]
+    one, other = list_fragments(tables, left)[0], list_fragments(tables, right)[0]
     assert one.files == other.files
     assert one.deletions != other.deletions
 
 
 def test_a_rewrite_leaves_other_files_and_the_same_rows(uri: str) -> None:
     tables, pin = grown(uri)
-    later = pin_of(tables.stage_rewrite(pin))
-    assert not {part.files for part in list_parts(tables, pin)} & {
-        part.files for part in list_parts(tables, later)
+    later = pin_of(compact(tables, pin))
+    assert not {part.files for part in list_fragments(tables, pin)} & {
+        part.files for part in list_fragments(tables, later)
     }
     assert sorted(in_order(tables, later)) == sorted(in_order(tables, pin))
 
@@ -128,8 +128,8 @@ def test_a_column_added_later_is_null_in_the_parts_that_were_there(uri: str) -> 
     later = pin_of(tables.stage_columns(pin, wider))
     ages = [
         column
-        for part in list_parts(tables, later)
-        for column in read_parts(tables, later, [part], ["age"])[0]["age"].to_pylist()
+        for part in list_fragments(tables, later)
+        for column in read_fragments(tables, later, [part], ["age"])[0]["age"].to_pylist()
     ]
     assert ages == [None] * pin.rows
 
@@ -138,7 +138,7 @@ def test_rows_are_taken_by_position_in_the_order_asked_for(uri: str) -> None:
     tables, pin = grown(uri)
     rows = in_order(tables, pin)
     wanted = np.array([4, 0, 2], np.int64)
-    found = take_rows(tables, pin, wanted, COLUMNS)
+    found = take_positions(tables, pin, wanted, COLUMNS)
     assert found["id"].to_pylist() == [rows[place][0] for place in wanted]
 
 
@@ -166,6 +166,6 @@ def test_a_version_that_is_not_there_is_not_found(uri: str) -> None:
     tables, pin = grown(uri)
     gone = TablePin(pin.path, pin.version + 1, pin.rows, pin.content)
     with pytest.raises(NotFound):
-        list_parts(tables, gone)
+        list_fragments(tables, gone)
     with pytest.raises(NotFound):
         find_rows(tables, gone, "true")

@@ -13,18 +13,12 @@ import pytest
 from lance import LanceOperation
 
 from omnigraph.errors import Conflict, NotFound, StorageError
+from omnigraph.store.lance.lance_errors import storage_error_from_lance, translate_lance_errors
+from omnigraph.store.lance.lance_files import data_files, get_fragment, transaction_file, version_file
+from omnigraph.store.lance.lance_filters import quote_string
+from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
-from omnigraph.store.tables.lance_io import (
-    LanceRoot,
-    data_files,
-    fragment_of,
-    quote_string,
-    storage_error_from_lance,
-    transaction_file,
-    translate_lance_errors,
-    version_file,
-    write_named_file,
-)
+from omnigraph.store.manifest.manifest_writer import write_named_file
 from tests.support.places import lance_root
 from tests.support.rows import PATH, SCHEMA, arrow, make_table, stage
 
@@ -67,7 +61,7 @@ def test_a_named_file_is_a_fragment_that_lance_reads(uri: str) -> None:
 def test_a_fragment_that_is_not_there_is_a_storage_error(uri: str) -> None:
     tables, pin = make_table(uri)
     with pytest.raises(StorageError, match="has no fragment 7"):
-        fragment_of(tables.open(pin.path, pin.version), 7)
+        get_fragment(tables.open(pin.path, pin.version), 7)
 
 
 def test_syncing_a_file_that_is_missing_is_loud_and_only_where_durability_is_ours(tmp_path: Path) -> None:
@@ -119,7 +113,7 @@ def test_our_own_errors_and_others_defects_pass_untranslated() -> None:
 def test_errors_are_translated_in_a_process_that_imported_nothing_else() -> None:
     code = (
         "from omnigraph.errors import StorageError\n"
-        "from omnigraph.store.tables.lance_io import translate_lance_errors\n"
+        "from omnigraph.store.lance.lance_errors import translate_lance_errors\n"
         "try:\n"
         "    with translate_lance_errors('x'):\n"
         "        raise OSError('y')\n"

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.addresses import carry_addresses
 from omnigraph.store.tables.tables import StagedTable, Tables
-from omnigraph.store.tables.version_diff import take_rows
+from omnigraph.store.tables.version_diff import take_addresses, translate_addresses
 from tests.support.places import fresh_memory, lance_root
+from tests.support.rows import compact
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("name", pa.string())])
 
@@ -47,7 +47,7 @@ def follow(
     tables: Tables, before: TablePin, after: TablePin, ids: str
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
     known = located(tables, before)
-    return carry_addresses(tables, before, after, np.array([known[id_] for id_ in ids], np.uint64))
+    return translate_addresses(tables, before, after, np.array([known[id_] for id_ in ids], np.uint64))
 
 
 def check(tables: Tables, before: TablePin, after: TablePin, ids: str, lost: str = "") -> None:
@@ -57,7 +57,7 @@ def check(tables: Tables, before: TablePin, after: TablePin, ids: str, lost: str
     assert carried[found].tolist() == [located(tables, after)[id_] for id_ in ids if id_ not in lost]
     ordered = np.sort(carried[found])
     if len(ordered):
-        assert set(take_rows(tables, after, ordered, ["id"])["id"].to_pylist()) == set(ids) - set(lost)
+        assert set(take_addresses(tables, after, ordered, ["id"])["id"].to_pylist()) == set(ids) - set(lost)
 
 
 def test_rows_stay_where_they_are_when_others_are_added(tables: Tables) -> None:
@@ -91,7 +91,7 @@ def test_rows_that_are_stored_again_are_not_there(tables: Tables) -> None:
 
 def test_nothing_is_there_after_a_compaction_of_it(tables: Tables) -> None:
     before = grown(tables, ("a",), ("b",))
-    after = pinned(tables.stage_rewrite(before))
+    after = pinned(compact(tables, before))
     assert after.version != before.version
     check(tables, before, after, "ab", lost="ab")
 
@@ -134,6 +134,6 @@ def test_another_table_has_none_of_the_rows(tables: Tables) -> None:
 
 def test_no_rows_are_asked_for(tables: Tables) -> None:
     before = grown(tables, ("a",))
-    carried, found = carry_addresses(tables, before, before, np.zeros(0, np.uint64))
+    carried, found = translate_addresses(tables, before, before, np.zeros(0, np.uint64))
     assert len(carried) == len(found) == 0
     assert carried.dtype == np.uint64

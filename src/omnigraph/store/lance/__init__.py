@@ -1,0 +1,1 @@
+"""Access to Lance datasets: addresses, file names, filters, errors."""

@@ -1,0 +1,57 @@
+"""File names inside a Lance dataset, relative to its directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import lance
+from lance.fragment import FragmentMetadata
+
+from omnigraph.errors import StorageError
+
+# The file format of every graph. It is pinned so that a newer Lance does not change it silently.
+FILE_FORMAT: Final = "2.2"
+
+_U64_MAX = 2**64 - 1
+_DETACHED_BIT = 1 << 63
+
+
+def version_file(version: int) -> str:
+    """Return the manifest file of a version."""
+    if version & _DETACHED_BIT:
+        return f"_versions/d{version}.manifest"
+    return f"_versions/{_U64_MAX - version:020d}.manifest"
+
+
+def transaction_file(transaction: lance.Transaction, parent: int | None = None) -> str:
+    """Return the file in which a commit records its transaction.
+
+    Lance rebases a commit that lost a race and names the file after the version that the commit finally follows.
+    In a HEAD lineage this is `parent`, the version before the committed one.
+    """
+    version = transaction.read_version if parent is None else parent
+    return f"_transactions/{version}-{transaction.uuid}.txn"
+
+
+def data_files(fragments: Iterable[FragmentMetadata]) -> list[str]:
+    """Return the data files of fragments."""
+    return [f"data/{item.path}" for fragment in fragments for item in fragment.files]
+
+
+def deletion_files(fragments: Iterable[FragmentMetadata]) -> list[str]:
+    """Return the deletion files of fragments."""
+    names: list[str] = []
+    for fragment in fragments:
+        file: Any = fragment.deletion_file
+        if file is not None:
+            names.append(file.path(fragment.id))
+    return names
+
+
+def get_fragment(dataset: lance.LanceDataset, id_: int) -> lance.LanceFragment:
+    """Return a fragment of a dataset; `StorageError` when the version does not have it."""
+    fragment = dataset.get_fragment(id_)
+    if fragment is None:
+        raise StorageError(f"{dataset.uri} has no fragment {id_} at version {dataset.version}")
+    return fragment

@@ -1,0 +1,116 @@
+"""The directory of a graph as Lance addresses it: opening, creating and syncing the datasets below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance.file import LanceFileSession
+from lance.lance import _Session as Session
+
+from omnigraph.store.lance.lance_errors import translate_lance_errors
+from omnigraph.store.lance.lance_files import FILE_FORMAT
+from omnigraph.store.location import Location
+from omnigraph.store.request_counts import LanceCall, LanceRequestCounter, attribute_requests_to
+from omnigraph.store.storage_options import StorageOptions, lance_options
+from omnigraph.store.sync import Durability, sync_files, sync_tree
+
+
+@dataclass(frozen=True)
+class LanceRoot:
+    """The root directory of a graph's datasets.
+
+    `local` is the directory on a local disk, where commits must be synced explicitly. An object store makes every
+    put durable.
+    """
+
+    uri: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    local: Path | None = None
+    durable: bool = True
+    session: Session = field(default_factory=Session, compare=False)
+    request_counter: LanceRequestCounter = field(
+        default_factory=LanceRequestCounter, compare=False, repr=False
+    )
+    _durable_folders: set[Path] = field(default_factory=set, compare=False, repr=False)
+
+    @classmethod
+    def at(cls, location: Location, options: StorageOptions, durability: Durability) -> LanceRoot:
+        """Return the root at a location. Storage is not accessed."""
+        return cls(
+            uri=location.lance_uri,
+            options=lance_options(options) if location.scheme == "s3" else {},
+            local=Path(location.path) if location.is_local else None,
+            durable=durability == "full",
+        )
+
+    @classmethod
+    def from_uri(cls, uri: str, options: StorageOptions, durability: Durability) -> LanceRoot:
+        """Return the root at the address of a graph. Storage is not accessed."""
+        return cls.at(Location.parse(uri), options, durability)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Sessions are local to a process, so a pickled root carries the address only.
+        return type(self), (self.uri, dict(self.options), self.local, self.durable)
+
+    def dataset_uri(self, path: str) -> str:
+        """Return the address of a dataset below the root."""
+        return f"{self.uri.rstrip('/')}/{path}"
+
+    def open(self, path: str, version: int | None = None) -> lance.LanceDataset:
+        """Open a dataset, at its latest version unless one is given; `NotFound` when it does not exist."""
+        attribute_requests_to(self.request_counter)
+        with translate_lance_errors(f"open {path}"):
+            dataset = lance.dataset(
+                self.dataset_uri(path),
+                version=version,
+                storage_options=dict(self.options) or None,
+                session=self.session,
+            )
+            self.request_counter.add_source("opened", dataset.io_stats_snapshot)
+            return dataset
+
+    def create(self, path: str, data: pa.Table) -> lance.LanceDataset:
+        """Create a dataset.
+
+        The path must be unique to this caller: of two concurrent creators, one overwrites the dataset of the other.
+        """
+        attribute_requests_to(self.request_counter)
+        with LanceCall():
+            dataset = lance.write_dataset(
+                data,
+                self.dataset_uri(path),
+                mode="create",
+                data_storage_version=FILE_FORMAT,
+                storage_options=dict(self.options) or None,
+                session=self.session,
+            )
+            self.request_counter.add_source("created", dataset.io_stats_snapshot)
+            return dataset
+
+    def file_session(self, path: str) -> LanceFileSession:
+        """Return a session that writes single Lance files into the data directory of a dataset."""
+        return LanceFileSession(self.dataset_uri(f"{path}/data"), storage_options=dict(self.options) or None)
+
+    def sync_all(self, path: str) -> None:
+        """Make all files of a new dataset durable."""
+        if self.local is not None and self.durable:
+            folder = self.local / path
+            self.sync(path, [str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()])
+
+    def sync(self, path: str, names: Iterable[str]) -> None:
+        """Make files of a dataset and their directory entries durable. Only a local disk needs it."""
+        if self.local is None or not self.durable:
+            return
+        files = [self.local / path / name for name in names]
+        folders = {file.parent for file in files}
+        if folders <= self._durable_folders:
+            sync_files(files)
+        else:
+            # A folder that was not synced before may be new. Its own name and those above must be durable too.
+            sync_tree(self.local.parent, files)
+            self._durable_folders.update(folders)
