@@ -37,7 +37,7 @@ from omnigraph.rules.violations import REPORTED
 from omnigraph.sources import splits
 from omnigraph.sources.row_batch import Reject
 from omnigraph.sources.splits import Split, plan_splits
-from omnigraph.store.tables import appending
+from omnigraph.store.tables import fragment_writer
 from omnigraph.store.tables.table_indexes import list_indexes
 from omnigraph.store.tables.uncommitted_fragments import decode_fragments
 from tests.catalog.test_identity import catalog_of
@@ -140,7 +140,7 @@ def test_the_last_record_of_an_id_counts_over_all_splits(shared: Repository, tmp
 def test_superseded_records_are_found_in_every_fragment_of_a_split(
     shared: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split_bytes: int
 ) -> None:
-    monkeypatch.setattr(appending, "write_fragments", partial(write_fragments, max_rows_per_file=2))
+    monkeypatch.setattr(fragment_writer, "write_fragments", partial(write_fragments, max_rows_per_file=2))
     path = tmp_path / "in.jsonl"
     people = [person(f"q{number % 7}", age=number) for number in range(15)]
     path.write_text(text_of(people), encoding="utf-8")
