@@ -15,9 +15,10 @@ from omnigraph.catalog.catalog import accept
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.graph.intents import Intent, OwnedIntent, this_process
 from omnigraph.graph.publish import now_micros
-from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.store.manifest.manifest_files import new_id
 from tests.cli.running import PEOPLE
@@ -35,12 +36,12 @@ def make_graph(uri: str, *, actor: str | None = None) -> str:
 def add_people(uri: str, *names: str, branch: str = "main", actor: str | None = None) -> str:
     """Add people in one commit; gives its id."""
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         transaction.stage(PERSON, insert=_rows(transaction, names))
-        return "insert"
+        return Prepared("insert", None)
 
     with closing(Repository.open(uri, durability="os")) as graph:
-        receipt = graph.write(branch, WriteRequest("mutate", actor=actor), prepare)
+        receipt, _ = graph.write(branch, WriteRequest("mutate", actor=actor), prepare)
     assert receipt is not None
     return receipt.commit.id
 
@@ -48,12 +49,12 @@ def add_people(uri: str, *names: str, branch: str = "main", actor: str | None = 
 def remove_people(uri: str, *names: str) -> str:
     """Remove people in one commit; gives its id."""
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         transaction.stage(PERSON, delete_ids=names)
-        return "strict"
+        return Prepared("strict", None)
 
     with closing(Repository.open(uri, durability="os")) as graph:
-        receipt = graph.write("main", WriteRequest("mutate"), prepare)
+        receipt, _ = graph.write("main", WriteRequest("mutate"), prepare)
     assert receipt is not None
     return receipt.commit.id
 

@@ -13,7 +13,7 @@ import pytest
 import omnigraph as og
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
 from tests.support.rows import compact
 from tests.support.s3 import Bucket
 from tests.support.s3_fixtures import s3, s3_server
@@ -41,10 +41,10 @@ def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     for number in range(request.param):
         write(graph, change(insert={f"row-{number}": number}))
 
-    def rewrite(transaction: Transaction) -> OperationClass:
+    def rewrite(transaction: Transaction) -> Prepared[None]:
         for key in BOTH:
             transaction.write(key, compact(graph.tables, transaction.pin(key)))
-        return "maintenance"
+        return Prepared("maintenance", None)
 
     write(graph, rewrite)
     graph.close()

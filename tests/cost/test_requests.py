@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
 from omnigraph.store.manifest import manifest
 from omnigraph.store.tables import tables
 from tests.support.s3 import Bucket
@@ -51,10 +51,10 @@ def _is_nearly_full(graph: Repository) -> bool:
     return len(log) > manifest.FOLD - 6 or small > tables.COMPACT_AT - 6
 
 
-def _insert(name: str) -> Callable[[Transaction], OperationClass]:
-    def prepare(transaction: Transaction) -> OperationClass:
+def _insert(name: str) -> Callable[[Transaction], Prepared[None]]:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         transaction.stage(PERSON, insert=rows_of(transaction, PERSON, {name: 1}))
-        return "insert"
+        return Prepared("insert", None)
 
     return prepare
 

@@ -16,7 +16,7 @@ import pytest
 import omnigraph as og
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
 from omnigraph.store.manifest import manifest
 from tests.support.rows import compact
 from tests.support.s3 import Bucket
@@ -46,10 +46,10 @@ def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         write(graph, change(insert={f"row-{number}": number}))
         number += 1
 
-    def rewrite(transaction: Transaction) -> OperationClass:
+    def rewrite(transaction: Transaction) -> Prepared[None]:
         for key in BOTH:
             transaction.write(key, compact(graph.tables, transaction.pin(key)))
-        return "maintenance"
+        return Prepared("maintenance", None)
 
     write(graph, rewrite)
     graph.close()

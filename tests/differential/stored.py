@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import arrow_schema
-from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang.ir import Value
 from omnigraph.lang.types import Scalar
 from omnigraph.sources.arrow_values import column_array
@@ -82,7 +83,7 @@ def arrow_rows(table: Table, rows: Sequence[StoredRow]) -> pa.Table:
 
 # --- writes ----------------------------------------------------------------------------------------------
 
-_Write: TypeAlias = Callable[[Transaction], OperationClass]
+_Write: TypeAlias = Callable[[Transaction], Prepared[None]]
 
 
 def _write(repository: Repository, write: _Write) -> None:
@@ -90,19 +91,19 @@ def _write(repository: Repository, write: _Write) -> None:
 
 
 def _staging(table: Table, insert: Sequence[StoredRow], delete: Sequence[str] = ()) -> _Write:
-    def write(transaction: Transaction) -> OperationClass:
+    def write(transaction: Transaction) -> Prepared[None]:
         rows = arrow_rows(table, insert) if insert else None
         transaction.stage(table.key, delete_ids=delete, insert=rows)
-        return "insert"
+        return Prepared("insert", None)
 
     return write
 
 
 def _at_once(graph: NaiveGraph) -> Iterator[_Write]:
-    def write(transaction: Transaction) -> OperationClass:
+    def write(transaction: Transaction) -> Prepared[None]:
         for table in graph.catalog.tables.values():
             _staging(table, rows_of(graph, table))(transaction)
-        return "insert"
+        return Prepared("insert", None)
 
     yield write
 
@@ -118,7 +119,7 @@ def _history(graph: NaiveGraph) -> Iterator[_Write]:
 def _many(table: Table, rows: Sequence[StoredRow], *, stale: bool) -> _Write:
     ids = [str(row["id"]) for row in rows]
 
-    def write(transaction: Transaction) -> OperationClass:
+    def write(transaction: Transaction) -> Prepared[None]:
         for start in range(0, len(rows), _FRAGMENT_ROWS):
             part = rows[start : start + _FRAGMENT_ROWS]
             if stale:
@@ -132,21 +133,21 @@ def _many(table: Table, rows: Sequence[StoredRow], *, stale: bool) -> _Write:
                 _staging(table, part, [*wanted, *(f"{_DOOMED}{id_}" for id_ in wanted)])(transaction)
         if stale and ids:
             _staging(table, (), ids[:1])(transaction)
-        return "strict"
+        return Prepared("strict", None)
 
     return write
 
 
-def _index_everything(transaction: Transaction) -> OperationClass:
+def _index_everything(transaction: Transaction) -> Prepared[None]:
     for key, table in transaction.base.catalog.tables.items():
         for column in table.columns:
             if not column.type.is_list and column.type.scalar not in (Scalar.VECTOR, Scalar.BLOB):
                 pin = transaction.pin(key)
                 transaction.write(key, transaction.base.tables.stage_index(pin, column.physical, "BTREE"))
-    return "maintenance"
+    return Prepared("maintenance", None)
 
 
-def _rewrite_everything(transaction: Transaction) -> OperationClass:
+def _rewrite_everything(transaction: Transaction) -> Prepared[None]:
     for key in transaction.base.catalog.tables:
         transaction.write(key, compact(transaction.base.tables, transaction.pin(key)))
-    return "maintenance"
+    return Prepared("maintenance", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
 from tests.support.repositories import Prepare
 
 
@@ -17,7 +17,7 @@ class Interrupted:
         self._between = between
         self.bases: list[str] = []
 
-    def __call__(self, transaction: Transaction) -> OperationClass | None:
+    def __call__(self, transaction: Transaction) -> Prepared[None]:
         self.bases.append(transaction.base.commit_id)
         found = self._prepare(transaction)
         if len(self.bases) <= len(self._between):

@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import OperationClass, Prepared
 from omnigraph.store.manifest.manifest import FOLD
 from tests.support.places import fresh_memory, together
 from tests.support.repositories import (
@@ -60,9 +60,9 @@ def test_threads_on_branches_of_their_own_do_not_meet(uri: str) -> None:
         assert set(people(graph, f"b{number}")) == {f"{number}-{step}" for step in range(5)}
 
 
-def _insert(rows: dict[str, str | None], transaction: Transaction) -> OperationClass:
+def _insert(rows: dict[str, str | None], transaction: Transaction) -> Prepared[None]:
     stage(transaction, rows)
-    return "insert"
+    return Prepared("insert", None)
 
 
 def test_a_reader_never_sees_half_a_commit(uri: str) -> None:
@@ -72,10 +72,10 @@ def test_a_reader_never_sees_half_a_commit(uri: str) -> None:
     def both(value: int) -> None:
         rows: dict[str, str | None] = {"one": str(value), f"n{value % 3}": str(value)}
 
-        def prepare(transaction: Transaction) -> OperationClass:
+        def prepare(transaction: Transaction) -> Prepared[None]:
             stage(transaction, rows, list(rows))
             stage(transaction, rows, list(rows), CITY)
-            return "insert"
+            return Prepared("insert", None)
 
         write(graph, prepare)
 
@@ -131,9 +131,9 @@ def test_maintenance_and_writers_never_fail_each_other(uri: str) -> None:
         mine = handle(graph)
         key = CITY if as_class == "strict" else "node:Person"
 
-        def prepare(step: int, transaction: Transaction) -> OperationClass:
+        def prepare(step: int, transaction: Transaction) -> Prepared[None]:
             stage(transaction, {f"{number}-{step}": "x"}, key=key)
-            return as_class
+            return Prepared(as_class, None)
 
         return len([write(mine, partial(prepare, step)) for step in range(6)])
 

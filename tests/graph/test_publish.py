@@ -14,9 +14,10 @@ from omnigraph.errors import Conflict, InvalidInput, NotFound, PreconditionFaile
 from omnigraph.graph import publish as publish_module
 from omnigraph.graph import repository as repository_module
 from omnigraph.graph.publish import Receipt, publish
-from omnigraph.graph.repository import MAX_PREPARATIONS, Repository, WriteRequest
+from omnigraph.graph.repository import MAX_PREPARATIONS, Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass, Plan
+from omnigraph.graph.write_plan import OperationClass, Plan, Prepared
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.records import TablePin
 from tests.graph.interrupted import Interrupted
@@ -73,10 +74,10 @@ def test_a_write_makes_one_commit_on_top_of_the_head(uri: str) -> None:
 def test_a_commit_changes_every_touched_table_at_once(uri: str) -> None:
     graph = make_graph(uri)
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         stage(transaction, {"a": "1"})
         stage(transaction, {"b": "1"}, key=CITY)
-        return "insert"
+        return Prepared("insert", None)
 
     before = graph.snapshot()
     write(graph, prepare)
@@ -87,11 +88,11 @@ def test_a_commit_changes_every_touched_table_at_once(uri: str) -> None:
 
 
 def test_a_second_staging_of_a_table_builds_on_the_first(graph: Repository) -> None:
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         stage(transaction, {"a": "1", "b": "1"})
         stage(transaction, {"b": "2"}, delete=["b"])
         stage(transaction, delete=["a"])
-        return "strict"
+        return Prepared("strict", None)
 
     base = graph.snapshot().pin(PERSON).version
     transaction = graph.begin()
@@ -114,15 +115,43 @@ def test_a_version_staged_on_another_base_is_refused(graph: Repository) -> None:
     }
 
 
+def test_write_that_is_prepared_twice_returns_the_result_of_the_commit(
+    graph: Repository, other: Repository
+) -> None:
+    attempts = 0
+
+    def prepare(transaction: Transaction) -> Prepared[int]:
+        nonlocal attempts
+        attempts += 1
+        stage(transaction, {"a": "1"})
+        if attempts == 1:
+            put(other, {"b": "2"})
+        return Prepared("insert", attempts)
+
+    receipt, result = graph.write("main", WriteRequest("load"), prepare)
+    assert receipt is not None
+    assert (receipt.commit.id, result) == (graph.head().commit.id, 2)
+
+
+def test_write_that_is_replayed_by_its_key_has_no_result(graph: Repository) -> None:
+    request = WriteRequest("load", idempotency_key="k", request="r")
+    first = graph.write("main", request, lambda _: Prepared("insert", 1))
+    again = graph.write("main", request, lambda _: Prepared("insert", 2))
+    assert first.receipt is not None
+    assert again.receipt is not None
+    assert (first.receipt.commit, first.result) == (again.receipt.commit, 1)
+    assert (again.receipt.replayed, again.result) == (True, None)
+
+
 def test_nothing_to_commit_gives_no_receipt_and_no_commit(graph: Repository) -> None:
     before = graph.head()
-    assert graph.write("main", WriteRequest("mutate"), lambda _: None) is None
+    assert graph.write("main", WriteRequest("mutate"), lambda _: Prepared(None, 3)) == (None, 3)
     assert graph.head() == before
 
 
 def test_an_empty_write_may_still_be_a_commit(graph: Repository) -> None:
     before = graph.snapshot()
-    commit = write(graph, lambda _: "insert").commit
+    commit = write(graph, lambda _: Prepared("insert", None)).commit
     assert (commit.parent, commit.touched, commit.tables) == (before.commit_id, (), before.commit.tables)
 
 
@@ -258,12 +287,12 @@ def test_an_insert_looks_again_when_a_table_it_only_read_has_changed(
     """Two writers cannot jointly break what each alone respected."""
     put(graph, {"c": "1"}, key=CITY)
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         transaction.read(CITY)
         if "c" not in contents(transaction.base, CITY):
             raise InvalidInput("the city is gone")
         stage(transaction, {"a": "lives in c"})
-        return "insert"
+        return Prepared("insert", None)
 
     def raze() -> None:
         write(other, staging(delete=["c"], key=CITY, as_class="strict"))
@@ -351,7 +380,7 @@ def test_an_expected_head_that_does_not_hold_refuses_before_anything_is_prepared
 
 def test_an_expected_head_refuses_even_a_write_that_would_change_nothing(graph: Repository) -> None:
     with pytest.raises(PreconditionFailed):
-        graph.write("main", WriteRequest("mutate", expected_head="other"), lambda _: None)
+        graph.write("main", WriteRequest("mutate", expected_head="other"), lambda _: Prepared(None, None))
 
 
 @pytest.mark.parametrize("key", [PERSON, CITY])
@@ -422,11 +451,11 @@ def test_a_name_with_spaces_around_it_is_the_same_branch_to_a_key(graph: Reposit
 def test_one_key_from_many_threads_makes_one_commit_and_equal_receipts(bulk: bool) -> None:
     graph = make_graph(fresh_memory())
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         if "a" in contents(transaction.base):
             raise InvalidInput("the row is there already")
         stage(transaction, {"a": "1"})
-        return "insert"
+        return Prepared("insert", None)
 
     handles = [handle(graph) for _ in range(6)]
     outcomes = together([partial(write, item, prepare, key="k", request="r", bulk=bulk) for item in handles])
@@ -443,7 +472,7 @@ def test_a_key_whose_first_attempt_died_before_publishing_is_used_by_the_second(
 
     ids: list[str] = []
 
-    def dies(transaction: Transaction) -> OperationClass:
+    def dies(transaction: Transaction) -> Prepared[None]:
         ids.append(transaction.commit_id)
         stage(transaction, {"a": "lost"})
         raise Died
@@ -496,7 +525,7 @@ def test_an_error_while_preparing_leaves_nothing_and_the_next_write_works(uri: s
     graph = make_graph(uri)
     before = graph.head()
 
-    def breaks(transaction: Transaction) -> OperationClass:
+    def breaks(transaction: Transaction) -> Prepared[None]:
         stage(transaction, {"a": "1"})
         raise ZeroDivisionError
 
@@ -596,10 +625,10 @@ def test_strict_writers_on_one_base_end_in_one_success_and_conflicts(uri: str) -
 # --- versions that others made -----------------------------------------------------------------------------
 
 
-def taking(pin: TablePin) -> Callable[[Transaction], OperationClass]:
-    def prepare(transaction: Transaction) -> OperationClass:
+def taking(pin: TablePin) -> Callable[[Transaction], Prepared[None]]:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         transaction.take(transaction.base.table(PERSON), pin)
-        return "strict"
+        return Prepared("strict", None)
 
     return prepare
 
@@ -635,11 +664,11 @@ def test_a_commit_builds_on_nothing_of_another_branch_that_was_removed_meanwhile
     write(graph, staging({"a": "1"}), branch="side")
     pin, before = graph.snapshot("side").pin(PERSON), graph.head()
 
-    def building(transaction: Transaction) -> OperationClass:
+    def building(transaction: Transaction) -> Prepared[None]:
         staged = graph.tables.stage(pin, delete_ids=["a"])
         transaction.take_staged(transaction.base.table(PERSON), staged, pin.version)
         (tmp_path / "graph" / pin.path / "_versions" / f"d{pin.version}.manifest").unlink()
-        return "strict"
+        return Prepared("strict", None)
 
     with pytest.raises(Conflict, match=f"version {pin.version} .* was removed while"):
         write(graph, building)

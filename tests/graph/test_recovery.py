@@ -20,9 +20,10 @@ from omnigraph.graph import intents as intents_module
 from omnigraph.graph.intents import Intent, Intents, Owner, process_start, this_machine
 from omnigraph.graph.publish import publish
 from omnigraph.graph.recovery import _settle, heal
-from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import OperationClass, Prepared
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.store.manifest.records import RecoveryRecord
 from tests.support.places import fresh_memory, together
 from tests.support.repositories import (
@@ -270,14 +271,14 @@ def test_a_live_writer_of_this_process_is_left_alone(uri: str) -> None:
     graph = make_graph(uri)
     other = handle(graph)
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         stage(transaction, {"a": "1"})
         assert len(leftovers(other)) == 2
         assert other.heal() == []
         put(other, {"c": "1"}, key=CITY)
         handle(graph)
         assert len(leftovers(other)) == 2
-        return "strict"
+        return Prepared("strict", None)
 
     write(graph, prepare, bulk=True)
     assert people(graph) == {"a": "1"}
@@ -404,12 +405,12 @@ def test_an_owner_that_was_discarded_while_staging_gets_a_conflict_and_publishes
     graph = make_graph(uri)
     other = handle(graph)
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         stage(transaction, {"a": "1"})
         (id_,) = other.intents.pending().ids
         presume_dead(id_)
         assert [row.outcome for row in other.heal()] == ["discarded"]
-        return "insert"
+        return Prepared("insert", None)
 
     with pytest.raises(Conflict, match="was discarded by recovery while its process was paused"):
         write(graph, prepare, bulk=True)
@@ -533,12 +534,12 @@ def test_an_intent_that_cannot_be_removed_is_a_warning_and_not_a_failure(tmp_pat
     graph = make_graph(str(tmp_path / "graph"))
     folder = tmp_path / "graph" / "__recovery"
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         stage(transaction, {"a": "1"})
         (lease,) = folder.glob("*.lease")
         lease.unlink()
         lease.mkdir()
-        return "insert"
+        return Prepared("insert", None)
 
     receipt = write(graph, prepare, bulk=True)
     assert receipt.commit == graph.head().commit
@@ -557,9 +558,9 @@ def test_an_intent_that_cannot_be_written_aborts_before_anything_happened(tmp_pa
     (tmp_path / "graph" / "__recovery").write_text("not a folder")
     called: list[Transaction] = []
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         called.append(transaction)
-        return "insert"
+        return Prepared("insert", None)
 
     with pytest.raises(Exception, match="__recovery") as caught:
         write(graph, prepare, bulk=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.graph.repository import Repository, WriteRequest
-from omnigraph.load.load import LoadOutcome, prepare_load
+from omnigraph.graph.repository import Repository
+from omnigraph.graph.write_request import WriteRequest
+from omnigraph.load.load import LoadResult, prepare_load
 from omnigraph.load.spool import LoadLimits, Spool
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.sources.row_batch import InputBatch, Rejecting
@@ -42,15 +44,16 @@ def load(
     branch: str = "main",
     rejecting: Rejecting | None = None,
     source: str | None = None,
-) -> LoadOutcome:
+) -> LoadResult:
     """Load records as the API does."""
     catalog = graph.snapshot(branch).catalog
-    outcome = LoadOutcome(mode)
     batches = input_of(catalog, records, source)
     with Spool.of(iter(batches), catalog, limits=limits, rejecting=rejecting) as spool:
         request = WriteRequest("load", bulk=spool.is_bulk)
-        assert graph.write(branch, request, prepare_load(spool, mode, outcome)) is not None
-    return outcome
+        receipt, result = graph.write(branch, request, partial(prepare_load, spool=spool, mode=mode))
+    assert receipt is not None
+    assert result is not None
+    return result
 
 
 def rows(graph: Repository, key: str, branch: str = "main") -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from ulid import ULID
 
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import Conflict, ConstraintViolation, InvalidInput
-from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
-from omnigraph.load.load import LoadOutcome, prepare_load
+from omnigraph.graph.write_plan import Prepared
+from omnigraph.graph.write_request import WriteRequest
+from omnigraph.load.load import LoadResult, prepare_load
 from omnigraph.load.spool import LoadLimits, Spool
 from omnigraph.mutate.overlay import Overlay
 from omnigraph.rules.violations import REPORTED
@@ -350,23 +352,20 @@ def test_rejects_do_not_excuse_what_is_wrong_between_rows(graph: Repository, lim
 def test_a_merge_is_prepared_again_from_the_spool_and_an_overwrite_is_refused(
     graph: Repository, limits: LoadLimits
 ) -> None:
-    def race(mode: Any, name: str) -> LoadOutcome:
-        outcome = LoadOutcome(mode)
+    def race(mode: Any, name: str) -> None:
         batches = input_of(CATALOG, {"node:Person": [person(item) for item in ("Ann", "Bob", "Cy", name)]})
         with Spool.of(iter(batches), CATALOG, limits=limits) as spool:
-            work = prepare_load(spool, mode, outcome)
             tries: list[int] = []
 
-            def prepare(transaction: Transaction) -> OperationClass | None:
-                done = work(transaction)
+            def prepare(transaction: Transaction) -> Prepared[LoadResult]:
+                done = prepare_load(transaction, spool, mode)
                 if not tries:
                     load(graph, {"node:Person": [person(f"rival of {name}")]}, "append")
-                tries.append(outcome.affected["node:Person"]["updated"])
+                tries.append(done.result.affected["node:Person"]["updated"])
                 return done
 
             graph.write("main", WriteRequest("load", bulk=spool.is_bulk), prepare)
             assert tries == [3, 3]
-        return outcome
 
     race("merge", "Di")
     assert ids(graph, "node:Person") == ["Ann", "Bob", "Cy", "Di", "rival of Di"]
@@ -379,7 +378,7 @@ def test_a_spool_of_another_schema_is_refused(graph: Repository) -> None:
     other = catalog_of("node Person { name: String @key  height: I32? }")
     batches = input_of(other, {"node:Person": [person("Di")]})
     with Spool.of(batches, other) as spool, pytest.raises(Conflict, match="the schema changed"):
-        graph.write("main", WriteRequest("load"), prepare_load(spool, "append", LoadOutcome("append")))
+        graph.write("main", WriteRequest("load"), partial(prepare_load, spool=spool, mode="append"))
 
 
 # --- what is left behind ------------------------------------------------------------------------------------
@@ -397,8 +396,8 @@ def test_a_bulk_load_leaves_no_file_and_no_intent_behind(graph: Repository, scra
     batches = input_of(CATALOG, {"node:Person": [person("Di")]})
     with Spool.of(batches, CATALOG, limits=BULK) as spool:
         seen.append(spool.is_bulk and any(scratch.iterdir()))
-        work = prepare_load(
-            spool, "append", LoadOutcome("append"), progress=lambda *_: seen.append(any(scratch.iterdir()))
+        work = partial(
+            prepare_load, spool=spool, mode="append", progress=lambda *_: seen.append(any(scratch.iterdir()))
         )
         graph.write("main", WriteRequest("load", bulk=True), work)
     assert seen == [True, True, True]

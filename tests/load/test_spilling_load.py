@@ -13,7 +13,7 @@ from sqlglot import parse_one
 
 from omnigraph.errors import ConstraintViolation
 from omnigraph.graph.repository import Repository
-from omnigraph.load.load import LoadOutcome
+from omnigraph.load.load import LoadResult
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.violations import REPORTED
@@ -136,8 +136,8 @@ def test_both_sizes_and_the_specification_agree(
     for mode, records in steps:
         reported = attempt(graph, records, mode, small, bulk=False)
         assert attempt(graph, records, mode, bulk, bulk=True) == reported
-        assert isinstance(reported, LoadOutcome) == is_allowed(state, mode, records)
-        if isinstance(reported, LoadOutcome):
+        assert isinstance(reported, LoadResult) == is_allowed(state, mode, records)
+        if isinstance(reported, LoadResult):
             state = applied(state, mode, records)
         found = image(graph, small)
         assert image(graph, bulk) == found
@@ -183,7 +183,7 @@ def test_values_of_every_type_are_compared_and_told_alike(committed: bool) -> No
     records: Records = {"node:T": [{"id": "one", **VALUES}, {"id": "two", **VALUES}]}
     for branch in ("small", "bulk") if committed else ():
         first = {"node:T": [{"id": "zero", **VALUES}]}
-        assert isinstance(attempt(graph, first, "append", branch, branch == "bulk"), LoadOutcome)
+        assert isinstance(attempt(graph, first, "append", branch, branch == "bulk"), LoadResult)
     told = attempt(graph, records, "merge", "small", bulk=False)
     assert attempt(graph, records, "merge", "bulk", bulk=True) == told
     holders = {item["held_by"] for item in told[1]}

@@ -13,9 +13,10 @@ from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.errors import NotFound
 from omnigraph.graph.publish import Receipt, publish
-from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.store.manifest.records import CommitRecord
 from tests.support.rows import compact
@@ -64,12 +65,12 @@ def change(
 ) -> CommitRecord:
     """One commit that deletes and inserts rows of one type."""
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         rows = rows_of(transaction.base.catalog, key, insert) if insert else None
         transaction.stage(key, delete_ids=list(delete), insert=rows)
-        return "insert"
+        return Prepared("insert", None)
 
-    receipt = graph.write(branch, WriteRequest("change", bulk=bulk), prepare)
+    receipt, _ = graph.write(branch, WriteRequest("change", bulk=bulk), prepare)
     assert receipt is not None
     return receipt.commit
 
@@ -77,13 +78,13 @@ def change(
 def overwrite(graph: Repository, *ids: str, key: str = PERSON, branch: str = "main") -> CommitRecord:
     """One commit that replaces all rows of one type, so that no file is shared with what was before."""
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         rows = rows_of(transaction.base.catalog, key, ids)
         staged = graph.tables.stage_overwrite(transaction.pin(key), rows.to_batches(), rows.schema)
         transaction.write(key, staged)
-        return "insert"
+        return Prepared("insert", None)
 
-    receipt = graph.write(branch, WriteRequest("overwrite"), prepare)
+    receipt, _ = graph.write(branch, WriteRequest("overwrite"), prepare)
     assert receipt is not None
     return receipt.commit
 
@@ -91,15 +92,15 @@ def overwrite(graph: Repository, *ids: str, key: str = PERSON, branch: str = "ma
 def maintain(graph: Repository, key: str = PERSON, branch: str = "main", *, index: bool) -> Receipt | None:
     """One commit that rewrites small fragments or builds an index."""
 
-    def prepare(transaction: Transaction) -> OperationClass | None:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         pin = transaction.pin(key)
         staged = graph.tables.stage_index(pin, "id", "BTREE") if index else compact(graph.tables, pin)
         if staged.version == pin.version:
-            return None
+            return Prepared(None, None)
         transaction.write(key, staged)
-        return "maintenance"
+        return Prepared("maintenance", None)
 
-    return graph.write(branch, WriteRequest("optimize"), prepare)
+    return graph.write(branch, WriteRequest("optimize"), prepare).receipt
 
 
 def merge(graph: Repository, source: str, target: str = "main") -> CommitRecord:

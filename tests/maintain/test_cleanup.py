@@ -18,9 +18,10 @@ from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, RecoveryRequired
 from omnigraph.graph.intents import Intent, Owner, process_start, this_machine
 from omnigraph.graph.publish import now_micros, publish
-from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass, Plan
+from omnigraph.graph.write_plan import Plan, Prepared
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.maintain.cleanup import CleanupReport, TypeCleanup, cleanup
 from tests.maintain.graphs import (
@@ -327,15 +328,15 @@ def test_a_running_bulk_write_keeps_its_base_and_all_that_it_stages(graph: Repos
     overwrite(graph, "a")
     seen: list[int] = []
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         other = reopened_for_writing(graph)
         transaction.stage(PERSON, insert=rows_of(transaction.base.catalog, PERSON, ["bulk"]))
         overwrite(other, "unrelated", key=CITY)
         seen.append(sweep(other).files_removed)
         transaction.stage(KNOWS, insert=rows_of(transaction.base.catalog, KNOWS, ["e"]))
-        return "strict"
+        return Prepared("strict", None)
 
-    receipt = graph.write("main", WriteRequest("load", bulk=True), prepare)
+    receipt, _ = graph.write("main", WriteRequest("load", bulk=True), prepare)
     assert receipt is not None
     assert seen == [0]
     assert rows_at(reopened(graph), receipt.commit) != RECLAIMED
@@ -475,9 +476,9 @@ def test_in_memory_there_is_nothing_to_do() -> None:
 
 
 def test_idempotency_keys_go_with_the_age_limit_only(graph: Repository) -> None:
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         transaction.stage(PERSON, insert=rows_of(transaction.base.catalog, PERSON, ["a"]))
-        return "insert"
+        return Prepared("insert", None)
 
     graph.write("main", WriteRequest("insert", idempotency_key="k"), prepare)
     assert sweep(graph).objects_removed == 0

@@ -10,9 +10,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.maintain.cleanup import cleanup
 from tests.maintain.graphs import KNOWS, PERSON, rows_of
 from tests.support.workers import report, wait_for_start
@@ -29,7 +30,7 @@ def write(graph: Repository, name: str, branch: str, goes_on: Callable[[], bool]
 
         def prepare(
             transaction: Transaction, id_: str = id_, doomed: list[str] = doomed, both: bool = both
-        ) -> OperationClass:
+        ) -> Prepared[None]:
             nonlocal began
             began = time.monotonic()
             transaction.stage(
@@ -37,7 +38,7 @@ def write(graph: Repository, name: str, branch: str, goes_on: Callable[[], bool]
             )
             if both:
                 transaction.stage(KNOWS, insert=rows_of(transaction.base.catalog, KNOWS, [id_]))
-            return "insert"
+            return Prepared("insert", None)
 
         graph.write(branch, WriteRequest("insert", bulk=number % 7 == 0), prepare)
         slowest = max(slowest, time.monotonic() - began)

@@ -27,12 +27,12 @@ import omnigraph as og
 from omnigraph.engine.memory import id_index, row_lookups, table_columns
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import ConstraintViolation
-from omnigraph.graph.repository import WriteRequest
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang import ir
 from omnigraph.mutate import overlay
-from omnigraph.mutate.mutate import MutationOutcome, prepare_mutation
+from omnigraph.mutate.mutate import MutationResult, prepare_mutation
 from omnigraph.store.tables import tables
 from tests.model import people_model as model
 from tests.model.people_model import SCHEMA, Edge, Load, Refused, State, Statement, Verb
@@ -141,7 +141,7 @@ class HandlesMachine(RuleBasedStateMachine):
         graph, other = self.handles[at], self.handles[1 - at]
         preparations = 0
 
-        def prepare(transaction: Transaction) -> OperationClass | None:
+        def prepare(transaction: Transaction) -> Prepared[MutationResult]:
             nonlocal preparations
             preparations += 1
             found = prepare_on(graph, work)(transaction)
@@ -149,7 +149,7 @@ class HandlesMachine(RuleBasedStateMachine):
                 self._wrote(branch, other.mutate(model.mutation(rival), branch=branch), before, between)
             return found
 
-        done = graph._repository.write(branch, WriteRequest("mutate"), prepare)
+        done, _ = graph._repository.write(branch, WriteRequest("mutate"), prepare)
         assert done is not None
         self.heads[branch] = done.commit.id
         self.states[done.commit.id] = after
@@ -168,11 +168,11 @@ class HandlesMachine(RuleBasedStateMachine):
     def rewrite(self, at: int, number: int, key: str) -> None:
         branch = self._branch(number)
 
-        def prepare(transaction: Transaction) -> OperationClass:
+        def prepare(transaction: Transaction) -> Prepared[None]:
             transaction.write(key, compact(transaction.base.tables, transaction.pin(key)))
-            return "maintenance"
+            return Prepared("maintenance", None)
 
-        done = self.handles[at]._repository.write(branch, WriteRequest("optimize"), prepare)
+        done, _ = self.handles[at]._repository.write(branch, WriteRequest("optimize"), prepare)
         assert done is not None
         self.states[done.commit.id] = self._state(branch)
         self.heads[branch] = done.commit.id
@@ -255,13 +255,13 @@ def nonzero(affected: Any) -> dict[str, dict[str, int]]:
     return {name: dict(counts) for name, counts in affected.items() if any(counts.values())}
 
 
-def prepare_on(graph: og.Graph, work: list[Statement]) -> Callable[[Transaction], OperationClass | None]:
+def prepare_on(graph: og.Graph, work: list[Statement]) -> Callable[[Transaction], Prepared[MutationResult]]:
     """The work of a mutation with what a handle has in memory, as `Graph.mutate` runs it."""
 
-    def prepare(transaction: Transaction) -> OperationClass | None:
+    def prepare(transaction: Transaction) -> Prepared[MutationResult]:
         query = graph._checked.get(model.mutation(work), None, transaction.base.catalog)
         assert isinstance(query, ir.MutationQuery)
-        return prepare_mutation(query, Bindings(), MutationOutcome(), graph._reader.ids)(transaction)
+        return prepare_mutation(transaction, query, Bindings(), graph._reader.ids)
 
     return prepare
 

@@ -17,7 +17,7 @@ from omnigraph.errors import Conflict, InvalidInput, NotFound
 from omnigraph.graph.publish import PrepareAgain, Receipt, publish
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass, Plan
+from omnigraph.graph.write_plan import Plan, Prepared
 from omnigraph.store.manifest import manifest as manifest_module
 from omnigraph.store.tables import tables as tables_module
 from tests.model.repository_model import Effect, Model, ModelCommit, Work
@@ -144,7 +144,7 @@ class RepositoryMachine(RuleBasedStateMachine):
             return
         graph = self.handles[at]
 
-        def breaks(transaction: Transaction) -> OperationClass:
+        def breaks(transaction: Transaction) -> Prepared[None]:
             _prepare(effect)(transaction)
             raise InvalidInput("no")
 

@@ -18,10 +18,11 @@ from omnigraph.engine.csr import Adjacency
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.engine.memory.table_columns import Frame
 from omnigraph.graph.publish import publish
-from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.read.topology import Topology
 from tests.support.places import fresh_memory
@@ -70,11 +71,11 @@ def change(
     """One commit that deletes and then inserts rows; its id."""
     rows, doomed = insert or {}, {key: list(ids) for key, ids in (delete or {}).items()}
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         for key in sorted({*rows, *doomed}):
             new = arrow(transaction.base.catalog, key, rows[key]) if rows.get(key) else None
             transaction.stage(key, delete_ids=doomed.get(key, ()), insert=new)
-        return "insert"
+        return Prepared("insert", None)
 
     return _write(graph, prepare, branch)
 
@@ -91,12 +92,12 @@ def drop(graph: Repository, key: str, ids: Iterable[str], branch: str = "main") 
 def rewrite(graph: Repository, key: str, branch: str = "main") -> None:
     """Rearrange the files of a table; nothing is committed when they are in order."""
 
-    def prepare(transaction: Transaction) -> OperationClass | None:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         staged = compact(graph.tables, transaction.pin(key))
         if staged.version == transaction.pin(key).version:
-            return None
+            return Prepared(None, None)
         transaction.write(key, staged)
-        return "maintenance"
+        return Prepared("maintenance", None)
 
     graph.write(branch, WriteRequest("optimize"), prepare)
 
@@ -104,10 +105,10 @@ def rewrite(graph: Repository, key: str, branch: str = "main") -> None:
 def index(graph: Repository, key: str, *columns: str, branch: str = "main") -> None:
     """Index columns of a table."""
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         for column in columns:
             transaction.write(key, graph.tables.stage_index(transaction.pin(key), column, "BTREE"))
-        return "maintenance"
+        return Prepared("maintenance", None)
 
     _write(graph, prepare, branch)
 
@@ -129,8 +130,8 @@ def add_column(graph: Repository, branch: str = "main") -> None:
     publish(graph.manifest, plan)
 
 
-def _write(graph: Repository, prepare: Callable[[Transaction], OperationClass | None], branch: str) -> str:
-    receipt = graph.write(branch, WriteRequest("write"), prepare)
+def _write(graph: Repository, prepare: Callable[[Transaction], Prepared[None]], branch: str) -> str:
+    receipt, _ = graph.write(branch, WriteRequest("write"), prepare)
     assert receipt is not None
     return receipt.commit.id
 

@@ -6,16 +6,18 @@ import json
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from omnigraph.engine.engine_choice import RunTasks
 from omnigraph.errors import OmnigraphError
-from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.scratch_files import Scratch
-from omnigraph.load.distributed import DistributedLoad, staged_splits
-from omnigraph.load.load import LoadOutcome, prepare_load
+from omnigraph.graph.write_request import WriteRequest
+from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks, staged_splits
+from omnigraph.load.load import LoadResult, prepare_load
 from omnigraph.load.spool import Spool
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.sources.mapping.type_mapping import LoadMapping, effective_source
@@ -75,23 +77,23 @@ def backwards_and_twice(items: Sequence[Any], work: Callable[[Any], Any]) -> lis
 class Attempt:
     """What a load said: what it did or why it was refused, and the records that it left out, by place."""
 
-    outcome: LoadOutcome | None = None
+    outcome: LoadResult | None = None
     error: tuple[Any, ...] | None = None
     rejects: list[Any] = field(default_factory=list)
 
 
 def attempted(
-    work: Callable[[LoadOutcome, Callable[[Reject], None] | None], object], mode: LoadMode, rejecting: bool
+    work: Callable[[Callable[[Reject], None] | None], LoadResult | None], rejecting: bool
 ) -> Attempt:
     rejects: list[Reject] = []
-    outcome = LoadOutcome(mode)
     try:
-        work(outcome, rejects.append if rejecting else None)
+        result = work(rejects.append if rejecting else None)
     except OmnigraphError as error:
         violations = getattr(error, "violations", ())
         told = (type(error), error.message, error.args, error.hint, error.details, violations)
         return Attempt(error=told, rejects=_ordered(rejects))
-    done = replace(outcome, seconds={}, rejected=0)
+    assert result is not None
+    done = replace(result, seconds={}, rejected=0)
     return Attempt(done, rejects=_ordered(rejects))
 
 
@@ -109,19 +111,20 @@ def at_once(
 ) -> Attempt:
     """Load the way that one process does."""
 
-    def work(outcome: LoadOutcome, take: Any) -> None:
+    def work(take: Any) -> LoadResult | None:
         catalog = graph.snapshot(branch).catalog
         batches = open_source(source, catalog, rejecting=take, mapping=mapping)
         with Spool.of(batches, catalog, rejecting=take) as spool:
-            graph.write(branch, WriteRequest("load"), prepare_load(spool, mode, outcome))
+            prepare = partial(prepare_load, spool=spool, mode=mode)
+            return graph.write(branch, WriteRequest("load"), prepare).result
 
-    return attempted(work, mode, rejecting)
+    return attempted(work, rejecting)
 
 
 def opened(
     graph: Repository,
     source: Any,
-    outcome: LoadOutcome,
+    mode: LoadMode,
     *,
     split_bytes: int = 40,
     run: RunTasks = one_by_one,
@@ -131,17 +134,14 @@ def opened(
 ) -> DistributedLoad:
     catalog = graph.snapshot(branch).catalog
     source = effective_source(source, mapping)
-    return DistributedLoad(
-        staged_splits(run, plan_splits(source, catalog, {}, split_bytes, mapping)),
-        run,
-        Scratch(graph.location.uri),
-        catalog,
-        outcome.mode,
-        outcome,
-        durability=graph.durability,
+    tasks = LoadTasks(staged_splits(run, plan_splits(source, catalog, {}, split_bytes, mapping)), run)
+    options = DistributedLoadOptions(
+        mode,
+        graph.durability,
         named=[named_key(name, catalog) for name in source] if isinstance(source, dict) else [],
         rejecting=take,
     )
+    return DistributedLoad(tasks, Scratch(graph.location.uri), catalog, options)
 
 
 def apart(
@@ -157,12 +157,12 @@ def apart(
 ) -> Attempt:
     """Load split by split."""
 
-    def work(outcome: LoadOutcome, take: Any) -> None:
+    def work(take: Any) -> LoadResult | None:
         how: dict[str, Any] = {"split_bytes": split_bytes, "run": run, "mapping": mapping}
-        with opened(graph, source, outcome, branch=branch, take=take, **how) as found:
-            graph.write(branch, WriteRequest("load", bulk=True), found.prepare)
+        with opened(graph, source, mode, branch=branch, take=take, **how) as found:
+            return graph.write(branch, WriteRequest("load", bulk=True), found.prepare).result
 
-    return attempted(work, mode, rejecting)
+    return attempted(work, rejecting)
 
 
 def told(graph: Repository, branch: str = "main") -> dict[str, list[Any]]:

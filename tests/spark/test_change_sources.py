@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.changes.change_records import EVERYTHING, ChangeFilter
 from omnigraph.errors import ChangeFeedGap, Conflict, InvalidInput, NotFound
-from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang.ir import Value
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.spark.datasource.change_options import FEED_COLUMNS, Choice, FeedOptions
@@ -259,11 +260,11 @@ class TestShares:
         made = og.init(fresh_memory(), schema="node Day { name: String @key  day: Date?  t: DateTime? }")
         far: dict[str, Value] = {"id": "far", "name": "far", "day": 2_932_897, "t": 253_402_300_800_000}
 
-        def store(transaction: Transaction) -> OperationClass:
+        def store(transaction: Transaction) -> Prepared[None]:
             # No load takes them any more; graphs that have them keep them.
             table = transaction.base.table("node:Day")
             transaction.stage(table.key, insert=arrow_rows(table, [far]))
-            return "insert"
+            return Prepared("insert", None)
 
         with opened(made) as repository:
             repository.write("main", WriteRequest("load"), store)

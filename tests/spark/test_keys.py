@@ -22,7 +22,7 @@ from omnigraph.engine.duckdb import Workspace
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.load import distributed
-from omnigraph.load.distributed import DistributedLoad
+from omnigraph.load.distributed import LoadTasks
 from omnigraph.load.key_checks import KeyTables
 from omnigraph.load.key_reads import KeyFiles
 from omnigraph.rules import set_queries as queries
@@ -289,8 +289,7 @@ def test_keys_that_are_added_are_all_there(spark: SparkSession) -> None:
 @pytest.fixture
 def _checked_by_tasks(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     monkeypatch.setattr(distributed, "KEYS_HERE", -1)
-    load = partial(DistributedLoad, open_keys=partial(SparkKeys, spark))
-    monkeypatch.setattr(loads, "DistributedLoad", load)
+    monkeypatch.setattr(loads, "LoadTasks", partial(LoadTasks, open_keys=partial(SparkKeys, spark)))
 
 
 @pytest.fixture
@@ -444,7 +443,7 @@ def test_keys_are_joined_elsewhere_beyond_a_number_of_them(
         return opened[-1]
 
     monkeypatch.setattr(distributed, "KEYS_HERE", limit)
-    monkeypatch.setattr(loads, "DistributedLoad", partial(DistributedLoad, open_keys=opening))
+    monkeypatch.setattr(loads, "LoadTasks", partial(LoadTasks, open_keys=opening))
     # Three records, and the ids of three people that are there.
     path = saved(tmp_path, [person("x"), person("y"), person("z")])
     assert compared(shared, path, "append").error is None

@@ -23,12 +23,13 @@ from hypothesis import strategies as st
 from lance.fragment import write_fragments
 
 from omnigraph.errors import Conflict, ConstraintViolation, InvalidInput
-from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.scratch_files import PREFIX, Scratch
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.distributed import load_job
-from omnigraph.load.load import LoadOutcome
+from omnigraph.load.load import LoadResult
 from omnigraph.load.split_staging import SPLIT_SHIFT, Indexing, LoadJob, SplitReport, stage_split
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.rules import set_queries as queries
@@ -244,7 +245,7 @@ def test_an_input_without_a_record_is_an_empty_commit(
     path = tmp_path / "in.jsonl"
     path.write_text(text, encoding="utf-8")
     found = compared(shared, path, mode, split_bytes=2)
-    assert found.outcome == LoadOutcome(mode)
+    assert found.outcome == LoadResult()
 
 
 def test_a_type_that_is_named_without_a_row_is_emptied(shared: Repository, tmp_path: Path) -> None:
@@ -359,15 +360,14 @@ def test_a_branch_that_moves_has_everything_checked_again_and_nothing_read_again
         runs.extend([len(items)] if isinstance(items[0], Split) else [])
         return one_by_one(items, work)
 
-    outcome = LoadOutcome("merge")
     updated: list[int] = []
-    with opened(graph, path, outcome, run=counted) as found:
+    with opened(graph, path, "merge", run=counted) as found:
 
-        def prepare(transaction: Transaction) -> OperationClass | None:
+        def prepare(transaction: Transaction) -> Prepared[LoadResult]:
             done = found.prepare(transaction)
             if not updated:
                 load(graph, {"node:Person": [{"id": "new", "name": "new"}]}, "append")
-            updated.append(outcome.affected["node:Person"]["updated"])
+            updated.append(done.result.affected["node:Person"]["updated"])
             return done
 
         graph.write("main", WriteRequest("load", bulk=True), prepare)
@@ -390,9 +390,9 @@ def test_rows_that_tasks_have_written_are_not_cleaned_up_before_they_are_committ
     path.write_text(text_of([person("new", age=8)]), encoding="utf-8")
     uri = graph.location.uri
     tries: list[int] = []
-    with opened(graph, path, LoadOutcome("merge")) as found:
+    with opened(graph, path, "merge") as found:
 
-        def prepare(transaction: Transaction) -> OperationClass | None:
+        def prepare(transaction: Transaction) -> Prepared[LoadResult]:
             done = found.prepare(transaction)
             tries.append(len(tries) + 1)
             if tries[-1] == attempt:
@@ -412,9 +412,9 @@ def test_rows_that_tasks_have_written_are_not_cleaned_up_before_they_are_committ
 def test_an_overwrite_of_a_branch_that_moved_is_refused(graph: Repository, tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text(text_of([knows("k9", "p0", "p0")]), encoding="utf-8")
-    with opened(graph, path, LoadOutcome("overwrite")) as found:
+    with opened(graph, path, "overwrite") as found:
 
-        def prepare(transaction: Transaction) -> OperationClass | None:
+        def prepare(transaction: Transaction) -> Prepared[LoadResult]:
             done = found.prepare(transaction)
             load(graph, {"edge:Knows": [{"id": "rival", "src": "p0", "dst": "p1"}]}, "append")
             return done
@@ -432,7 +432,7 @@ def test_a_schema_that_changed_after_the_rows_were_written_is_a_conflict(
     )
     path = tmp_path / "in.jsonl"
     path.write_text(text_of([person("new")]), encoding="utf-8")
-    with opened(graph, path, LoadOutcome("append")) as found:
+    with opened(graph, path, "append") as found:
         found.prepare(graph.begin())
         with pytest.raises(Conflict, match="the schema changed"):
             found.prepare(other.begin())
@@ -440,12 +440,12 @@ def test_a_schema_that_changed_after_the_rows_were_written_is_a_conflict(
 
 KILLED = """
 import os, signal, sys
-from omnigraph.graph.repository import Repository, WriteRequest
-from omnigraph.load.load import LoadOutcome
+from omnigraph.graph.repository import Repository
+from omnigraph.graph.write_request import WriteRequest
 from tests.spark.loads import opened
 
 graph = Repository.open(sys.argv[1])
-with opened(graph, sys.argv[2], LoadOutcome("merge")) as found:
+with opened(graph, sys.argv[2], "merge") as found:
     def prepare(transaction):
         found.prepare(transaction)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -17,9 +17,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from omnigraph.errors import Conflict
-from omnigraph.graph.repository import Prepare, Repository
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
+from omnigraph.graph.write_request import Prepare
 from tests.support.rows import compact
 from tests.support.workload import BOTH, PAIR, PERSON, change, rows_of, say, write
 
@@ -92,21 +93,21 @@ def act(graph: Repository, churn: Churn, number: int) -> str:
     if step.action == "delete":
         return _write(graph, churn, step, change([step.id], strict=True))
 
-    def prepare(transaction: Transaction) -> OperationClass | None:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         if step.action == "rewrite":
             for key in BOTH:
                 transaction.write(key, compact(transaction.base.tables, transaction.pin(key)))
-            return "maintenance"
+            return Prepared("maintenance", None)
         transaction.read(PERSON)
         found = transaction.base.scan(PERSON, where=f"id = '{step.id}'")
         if step.action == "insert-if-absent":
             if found.num_rows:
-                return None
+                return Prepared(None, None)
             return change(insert={step.id: 0})(transaction)
         value = counted(found.to_pylist()) + 1
         for key in BOTH:
             transaction.stage(key, delete_ids=[step.id], insert=rows_of(transaction, key, {step.id: value}))
-        return "strict"
+        return Prepared("strict", None)
 
     return _write(graph, churn, step, prepare)
 
@@ -117,7 +118,9 @@ def counted(rows: list[dict[str, object]]) -> int:
     return values[0] if values else 0
 
 
-def _write(graph: Repository, churn: Churn, step: Step, prepare: Prepare, key: str | None = None) -> str:
+def _write(
+    graph: Repository, churn: Churn, step: Step, prepare: Prepare[None], key: str | None = None
+) -> str:
     return write(graph, prepare, branch=churn.branch, bulk=churn.bulk, operation=step.action, key=key)
 
 

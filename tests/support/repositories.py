@@ -16,10 +16,11 @@ from omnigraph.catalog.migration.evolve import evolve
 from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.graph.intents import Intent, Owner, this_machine
 from omnigraph.graph.publish import Receipt, now_micros, publish
-from omnigraph.graph.repository import Mode, Repository, WriteRequest
+from omnigraph.graph.repository import Mode, Repository
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass, Plan
+from omnigraph.graph.write_plan import OperationClass, Plan, Prepared
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import CommitRecord
@@ -33,7 +34,7 @@ edge Knows: Person -> Person
 PERSON, CITY, KNOWS = "node:Person", "node:City", "edge:Knows"
 
 Rows = Mapping[str, str | None]
-Prepare = Callable[[Transaction], OperationClass | None]
+Prepare = Callable[[Transaction], Prepared[None]]
 
 # No process has this number, on any system.
 DEAD = 2**22 + 7
@@ -80,11 +81,11 @@ def staging(
     """Work that deletes and inserts rows, having looked at other tables."""
     doomed = list(delete)
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         for table in reads:
             transaction.read(table)
         stage(transaction, insert, doomed, key)
-        return as_class
+        return Prepared(as_class, None)
 
     return prepare
 
@@ -92,9 +93,9 @@ def staging(
 def rewriting(key: str = PERSON) -> Prepare:
     """Maintenance that rearranges a table's files."""
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         transaction.write(key, compact(transaction.base.tables, transaction.pin(key)))
-        return "maintenance"
+        return Prepared("maintenance", None)
 
     return prepare
 
@@ -114,7 +115,7 @@ def write(
 ) -> Receipt:
     """Write something that makes a commit."""
     said = WriteRequest(operation, actor, message, expected_head, key, request, bulk)
-    receipt = graph.write(branch, said, prepare)
+    receipt, _ = graph.write(branch, said, prepare)
     assert receipt is not None
     return receipt
 
@@ -181,7 +182,7 @@ def leave_intent(
     transaction = graph.begin(branch)
     plan: Plan | None = None
     if prepare is not None:
-        operation_class = prepare(transaction)
+        operation_class = prepare(transaction).operation_class
         assert operation_class is not None
         plan = transaction.plan(operation, operation_class, actor=actor, expected_head=expected_head)
     intent = Intent(

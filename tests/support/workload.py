@@ -25,10 +25,11 @@ import pyarrow as pa
 from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.errors import NotFound, OmnigraphError
-from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.store.manifest import manifest
 from omnigraph.store.manifest.records import GENESIS_SEQUENCE, CommitRecord, RecoveryRecord
@@ -81,7 +82,7 @@ def pairs(*numbers: int, value: int = 0) -> Rows:
 
 def write(
     graph: Graph,
-    prepare: Callable[[Transaction], OperationClass | None],
+    prepare: Callable[[Transaction], Prepared[None]],
     *,
     branch: str = "main",
     bulk: bool = False,
@@ -91,21 +92,21 @@ def write(
 ) -> str:
     """One write through the front door; gives the commit's id, or an empty text for nothing to do."""
     request = WriteRequest(operation, actor=actor, bulk=bulk, idempotency_key=key)
-    receipt = graph.write(branch, request, prepare)
+    receipt, _ = graph.write(branch, request, prepare)
     return "" if receipt is None else receipt.commit.id
 
 
 def change(
     delete: Iterable[str] = (), insert: Rows | None = None, *, strict: bool = False
-) -> Callable[[Transaction], OperationClass]:
+) -> Callable[[Transaction], Prepared[None]]:
     """Delete and insert the same ids in both tables."""
     doomed = list(delete)
 
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         for key in BOTH:
             new = None if insert is None else rows_of(transaction, key, insert)
             transaction.stage(key, delete_ids=doomed, insert=new)
-        return "strict" if strict else "insert"
+        return Prepared("strict" if strict else "insert", None)
 
     return prepare
 
@@ -131,24 +132,24 @@ def _mixed(graph: Graph) -> str:
 
 
 def _twice(graph: Graph) -> str:
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         for key in BOTH:
             transaction.stage(key, insert=rows_of(transaction, key, pairs(104)))
             transaction.stage(key, delete_ids=pairs(104, 2), insert=rows_of(transaction, key, pairs(105)))
-        return "strict"
+        return Prepared("strict", None)
 
     return write(graph, prepare)
 
 
 def _overwrite(rows: Rows) -> Act:
     def act(graph: Graph) -> str:
-        def prepare(transaction: Transaction) -> OperationClass:
+        def prepare(transaction: Transaction) -> Prepared[None]:
             for key in BOTH:
                 new = rows_of(transaction, key, rows)
                 batches = new.to_batches() if rows else []
                 staged = transaction.base.tables.stage_overwrite(transaction.pin(key), batches, new.schema)
                 transaction.write(key, staged)
-            return "strict"
+            return Prepared("strict", None)
 
         return write(graph, prepare)
 
@@ -156,31 +157,31 @@ def _overwrite(rows: Rows) -> Act:
 
 
 def _add_column(graph: Graph) -> str:
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         for key in BOTH:
             tables, pin = transaction.base.tables, transaction.pin(key)
             schema = tables.open(pin.path, pin.version).schema.append(pa.field("extra", pa.string()))
             transaction.write(key, tables.stage_columns(pin, schema))
-        return "strict"
+        return Prepared("strict", None)
 
     return write(graph, prepare)
 
 
 def _rewrite(graph: Graph) -> str:
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         for key in BOTH:
             transaction.write(key, compact(transaction.base.tables, transaction.pin(key)))
-        return "maintenance"
+        return Prepared("maintenance", None)
 
     return write(graph, prepare)
 
 
 def _index(graph: Graph) -> str:
-    def prepare(transaction: Transaction) -> OperationClass:
+    def prepare(transaction: Transaction) -> Prepared[None]:
         for key in BOTH:
             tables = transaction.base.tables
             transaction.write(key, tables.stage_index(transaction.pin(key), "id", "BTREE"))
-        return "maintenance"
+        return Prepared("maintenance", None)
 
     return write(graph, prepare)
 

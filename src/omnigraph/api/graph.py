@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.graph.transaction import Transaction
-    from omnigraph.graph.write_plan import OperationClass
+    from omnigraph.graph.write_plan import Prepared
+    from omnigraph.mutate.mutate import MutationResult
     from omnigraph.policy.gate import Gate
     from omnigraph.read.reader import Reader
 
@@ -298,22 +299,19 @@ class Graph(ChangeReads):
         anything fails nothing is visible. `if_commit` refuses unless the branch's head is that commit.
         """
         from omnigraph.engine.parameters import Bindings
-        from omnigraph.graph.repository import WriteRequest
-        from omnigraph.mutate.mutate import MutationOutcome, prepare_mutation
+        from omnigraph.graph.write_request import WriteRequest
+        from omnigraph.mutate.mutate import prepare_mutation
 
         text = read_query(source)
         actor = self._guard.admit("change", branch, actor=actor)
-        outcome = MutationOutcome()
-        ran: list[str] = []
         now = time.time_ns() // 1_000_000
 
-        def prepare(transaction: Transaction) -> OperationClass | None:
+        def prepare(transaction: Transaction) -> Prepared[MutationResult]:
             query = self._checked.get(text, name, transaction.base.catalog)
             if not isinstance(query, ir.MutationQuery):
                 raise InvalidInput(f"query '{query.name}' is a read", hint="run it with `query`")
-            ran[:] = [query.name]
             bindings = Bindings(bind_params(query.params, params), now)
-            return prepare_mutation(query, bindings, outcome, self._reader.ids)(transaction)
+            return prepare_mutation(transaction, query, bindings, self._reader.ids)
 
         request = WriteRequest(
             "mutate",
@@ -323,18 +321,18 @@ class Graph(ChangeReads):
             idempotency_key=idempotency_key,
             request=f"{text}\0{name}\0{params!r}",
         )
-        done = self._repository.write(branch, request, prepare)
-        # A request that was done before has not been looked at again.
-        query_name = ran[0] if ran else name
+        done, result = self._repository.write(branch, request, prepare)
+        # A replayed request is not compiled, so its query is known only by the name in the call.
+        query_name = name if result is None else result.query_name
         if done is None:
             return Receipt(None, query_name=query_name)
-        if done.replayed:
+        if result is None or done.replayed:
             return Receipt(Commit.of(done.commit), replayed=True, query_name=query_name)
         return Receipt(
             Commit.of(done.commit),
-            by_type_name(outcome.affected),
-            outcome.nodes,
-            outcome.edges,
+            by_type_name(result.affected),
+            result.nodes,
+            result.edges,
             query_name=query_name,
         )
 

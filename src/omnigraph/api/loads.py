@@ -18,9 +18,9 @@ from omnigraph.rules.load_mode import LOAD_MODES, LoadMode
 
 if TYPE_CHECKING:
     from omnigraph.api.access import Guard
-    from omnigraph.graph.publish import Receipt as Done
-    from omnigraph.graph.repository import Repository, WriteRequest
-    from omnigraph.load.load import LoadOutcome
+    from omnigraph.graph.repository import Repository
+    from omnigraph.graph.write_request import WriteRequest, WriteResult
+    from omnigraph.load.load import LoadResult
     from omnigraph.sources.row_batch import Reject, Rejecting
 
 
@@ -85,7 +85,7 @@ def run_load(repository: Repository, request: LoadRequest, guard: Guard) -> Load
 
     A branch that was made for the load stays also when the load then fails.
     """
-    from omnigraph.load.load import LoadOutcome
+    from omnigraph.load.load import LoadResult
 
     check_load(request)
     missing = request.branch.strip() not in repository.branches()
@@ -94,27 +94,28 @@ def run_load(repository: Repository, request: LoadRequest, guard: Guard) -> Load
     elif request.create_from is not None:
         request = replace(request, create_from=None)
     request = _mapped(repository, request)
-    outcome = LoadOutcome(request.mode)
     size = _input_bytes(repository, request)
     on_spark = _wants_spark(repository, request, size)
     with ExitStack() as opened:
         rejected = None if request.rejects is None else RejectedRecords(request.rejects, opened)
         take = None if rejected is None else rejected.take
         load = _load_on_spark if on_spark else _load_here
-        done = load(repository, request, outcome, take)
-    if outcome.prepared is not None and done is not None:
-        outcome.seconds["publish"] = time.monotonic() - outcome.prepared
+        done, prepared = load(repository, request, take)
+    result = LoadResult() if prepared is None else prepared
+    seconds = dict(result.seconds)
+    if result.prepared_at is not None and done is not None:
+        seconds["publish"] = time.monotonic() - result.prepared_at
     return LoadReceipt(
         None if done is None else Commit.of(done.commit),
         request.mode,
         request.branch.strip() if done is None else done.commit.branch,
         missing and not request.dry_run,
-        nodes=dict(sorted(outcome.nodes.items())),
-        edges=dict(sorted(outcome.edges.items())),
-        affected=by_type_name(outcome.affected),
+        nodes=dict(sorted(result.nodes.items())),
+        edges=dict(sorted(result.edges.items())),
+        affected=by_type_name(result.affected),
         rejected=0 if rejected is None else rejected.count,
-        superseded=outcome.superseded,
-        seconds=outcome.seconds,
+        superseded=result.superseded,
+        seconds=seconds,
         replayed=done is not None and done.replayed,
         bytes=size,
         engine="spark" if on_spark else "local",
@@ -123,8 +124,8 @@ def run_load(repository: Repository, request: LoadRequest, guard: Guard) -> Load
 
 
 def _load_here(
-    repository: Repository, request: LoadRequest, outcome: LoadOutcome, take: Rejecting | None
-) -> Done | None:
+    repository: Repository, request: LoadRequest, take: Rejecting | None
+) -> WriteResult[LoadResult]:
     from omnigraph.load.load import prepare_load
     from omnigraph.load.spool import Spool
     from omnigraph.sources.readers import open_source
@@ -141,18 +142,23 @@ def _load_here(
     with Spool.of(batches, catalog, rejecting=take, progress=request.progress) as spool:
         content = "" if request.idempotency_key is None else spool.digest()
         write = _write_request(request, content, bulk=spool.is_bulk and not request.dry_run)
-        prepare = prepare_load(spool, request.mode, outcome, progress=request.progress, dry=request.dry_run)
-        return repository.write(request.base, write, prepare)
+        return repository.write(
+            request.base,
+            write,
+            lambda transaction: prepare_load(
+                transaction, spool, request.mode, progress=request.progress, dry=request.dry_run
+            ),
+        )
 
 
 def _load_on_spark(
-    repository: Repository, request: LoadRequest, outcome: LoadOutcome, take: Rejecting | None
-) -> Done | None:
+    repository: Repository, request: LoadRequest, take: Rejecting | None
+) -> WriteResult[LoadResult]:
     from omnigraph.spark.engine.spark_load import load_on_spark
 
     # Also a dry run has an intent, which keeps cleanup away from the keys that it sets down.
     write = _write_request(request, f"{request.source}\0{request.mapping}", bulk=True)
-    return load_on_spark(repository, request, write, outcome, take)
+    return load_on_spark(repository, request, write, take)
 
 
 def _wants_spark(repository: Repository, request: LoadRequest, size: int | None) -> bool:
@@ -207,7 +213,7 @@ def _input_bytes(repository: Repository, request: LoadRequest) -> int | None:
 
 
 def _write_request(request: LoadRequest, content: str, *, bulk: bool) -> WriteRequest:
-    from omnigraph.graph.repository import WriteRequest
+    from omnigraph.graph.write_request import WriteRequest
 
     return WriteRequest(
         "load",

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from omnigraph.api.access import Guard
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
-    from omnigraph.merge.prepare_merge import MergeOutcome
+    from omnigraph.graph.write_request import WriteResult
+    from omnigraph.merge.prepare_merge import MergeResult
 
 # A side, or by the id of a conflict a side or {"value": ...}.
 Resolve: TypeAlias = str | Mapping[str, Any] | None
@@ -57,34 +58,27 @@ def run_merge(
     repository: Repository, source: str, request: MergeRequest, guard: Guard, *, delete_source: bool
 ) -> Merged:
     """Merge a branch into another; delete it afterwards if that is wanted, allowed, and it has not moved on."""
-    from omnigraph.graph.repository import WriteRequest
+    from omnigraph.graph.write_request import WriteRequest
     from omnigraph.merge.conflicts import Resolutions
-    from omnigraph.merge.prepare_merge import MergeOutcome, prepare_merge
+    from omnigraph.merge.prepare_merge import MergeOptions, prepare_merge
 
     source, into = stored_name(source), stored_name(request.into)
     if source == into:
         raise InvalidInput("branch_merge requires distinct source and target branches")
     resolutions = Resolutions.of(request.resolve)
     theirs = repository.snapshot(source)
-    outcome = MergeOutcome()
 
     def base_of(ours: Snapshot) -> Snapshot:
         return repository.merge_base(ours, theirs)
 
-    prepare = prepare_merge(
-        theirs,
-        base_of,
-        resolutions,
-        outcome,
-        repository.reserve_identities,
-        progress=request.progress,
-        dry=request.dry_run,
-    )
+    options = MergeOptions(resolutions, repository.reserve_identities, request.progress, request.dry_run)
     write = WriteRequest(
         "merge", actor=request.actor, message=request.message, expected_head=request.if_commit
     )
-    done = repository.write(into, write, prepare)
-    merged = _merged(outcome, None if done is None else Commit.of(done.commit), request)
+    done = repository.write(
+        into, write, lambda transaction: prepare_merge(transaction, theirs, base_of, options)
+    )
+    merged = _merged(done, request)
     if not delete_source or request.dry_run:
         return merged
     try:
@@ -98,9 +92,9 @@ def run_merge(
 
 def run_revert(repository: Repository, commit_id: str, request: MergeRequest, guard: Guard) -> Merged:
     """Undo one commit with a new one; what it did to the schema, for those who may change that."""
-    from omnigraph.graph.repository import WriteRequest
+    from omnigraph.graph.write_request import WriteRequest
     from omnigraph.merge.conflicts import Resolutions
-    from omnigraph.merge.prepare_merge import MergeOutcome, prepare_revert
+    from omnigraph.merge.prepare_merge import MergeOptions, prepare_revert
 
     resolutions = Resolutions.of(request.resolve)
     undone = repository.snapshot(request.into, commit_id)
@@ -118,33 +112,28 @@ def run_revert(repository: Repository, commit_id: str, request: MergeRequest, gu
     before = repository.snapshot(request.into, undone.commit.parent)
     if undone.commit.schema != before.commit.schema:
         guard.admit("schema_apply", target=request.into, actor=request.actor)
-    outcome = MergeOutcome()
-    prepare = prepare_revert(
-        undone,
-        before,
-        resolutions,
-        outcome,
-        repository.reserve_identities,
-        progress=request.progress,
-        dry=request.dry_run,
-    )
+    options = MergeOptions(resolutions, repository.reserve_identities, request.progress, request.dry_run)
     write = WriteRequest(
         "revert",
         actor=request.actor,
         message=request.message if request.message is not None else f"revert {commit_id}",
         expected_head=request.if_commit,
     )
-    done = repository.write(request.into, write, prepare)
-    return _merged(outcome, None if done is None else Commit.of(done.commit), request)
+    done = repository.write(
+        request.into, write, lambda transaction: prepare_revert(transaction, undone, before, options)
+    )
+    return _merged(done, request)
 
 
-def _merged(outcome: MergeOutcome, commit: Commit | None, request: MergeRequest) -> Merged:
-    result = outcome.result
+def _merged(done: WriteResult[MergeResult], request: MergeRequest) -> Merged:
+    receipt, result = done
+    assert result is not None, "a merge has no idempotency key, so it is always prepared"
+    merged = result.merged
     return Merged(
-        outcome.outcome,
-        commit,
-        by_type_name(result.affected),
-        tuple(key.split(":", 1)[1] for key in result.taken),
-        tuple(item.to_json() for item in result.conflicts),
+        result.outcome,
+        None if receipt is None else Commit.of(receipt.commit),
+        by_type_name(merged.affected),
+        tuple(key.split(":", 1)[1] for key in merged.taken),
+        tuple(item.to_json() for item in merged.conflicts),
         request.dry_run,
     )

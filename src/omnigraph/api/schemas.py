@@ -112,22 +112,24 @@ class SchemaView:
         >>> g.schema.apply(wanted).applied
         False
         """
-        from omnigraph.graph.repository import WriteRequest
-        from omnigraph.schema.apply_schema import SchemaOutcome, prepare_schema
+        from omnigraph.graph.write_request import WriteRequest
+        from omnigraph.schema.apply_schema import prepare_schema
 
         actor = self._guard.admit("schema_apply", target=branch, actor=actor)
         change = read_change(text, allow_data_loss, backfill)
-        outcome = SchemaOutcome()
         request = WriteRequest("schema_apply", actor=actor, message=message, expected_head=if_commit)
         repository = self._repository
-        done = repository.write(
-            branch, request, prepare_schema(change, outcome, repository.reserve_identities)
+        done, result = repository.write(
+            branch,
+            request,
+            lambda transaction: prepare_schema(transaction, change, repository.reserve_identities),
         )
+        assert result is not None, "a schema change has no idempotency key, so it is always prepared"
         if done is None:
-            return SchemaApplied(False, None, outcome.plan, outcome.sequence, outcome.before)
-        if outcome.purged:
-            self._purge(outcome.purged, actor)
-        return SchemaApplied(True, Commit.of(done.commit), outcome.plan, done.commit.sequence, outcome.before)
+            return SchemaApplied(False, None, result.plan, result.sequence, result.before)
+        if result.purged:
+            self._purge(result.purged, actor)
+        return SchemaApplied(True, Commit.of(done.commit), result.plan, done.commit.sequence, result.before)
 
     def _purge(self, paths: frozenset[str], actor: str | None) -> None:
         from omnigraph.maintain.purge import purge

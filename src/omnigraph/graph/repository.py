@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Literal, TypeAlias, TypeVar, get_args
@@ -48,8 +47,9 @@ from omnigraph.graph.publish import PrepareAgain, Receipt, check_expected_head, 
 from omnigraph.graph.recovery import give_up, heal, settle
 from omnigraph.graph.snapshot import Snapshot, reclaimed
 from omnigraph.graph.transaction import Transaction, schema_row
-from omnigraph.graph.write_plan import OperationClass, Plan
+from omnigraph.graph.write_plan import Plan, Prepared
 from omnigraph.graph.write_queue import Turns
+from omnigraph.graph.write_request import Prepare, WriteRequest, WriteResult
 from omnigraph.lang.temporal import last_micros_of
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
@@ -73,34 +73,10 @@ from omnigraph.store.tables.tables import Tables
 Mode: TypeAlias = Literal["rw", "r"]
 At: TypeAlias = str | datetime | Snapshot | None
 T = TypeVar("T")
-Prepare: TypeAlias = Callable[[Transaction], OperationClass | None]
 
 # How often a write that can absorb the changes of others is prepared again before it gives up.
 MAX_PREPARATIONS = 32
 _SWAP_ATTEMPTS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class WriteRequest:
-    """What a write says about itself. `request` is what an idempotency key is checked against.
-
-    A bulk write has an intent; `held` is one that was begun for it by `Repository.hold`.
-    """
-
-    operation: str
-    actor: str | None = None
-    message: str | None = None
-    expected_head: str | None = None
-    idempotency_key: str | None = None
-    request: str = ""
-    bulk: bool = False
-    held: str | None = None
-
-    def __post_init__(self) -> None:
-        check_text("actor", self.actor)
-        check_text("message", self.message)
-        check_text("if_commit", self.expected_head)
-        check_text("idempotency_key", self.idempotency_key)
 
 
 class Repository:
@@ -381,19 +357,20 @@ class Repository:
         """
         self._writable("delete a branch")
         name = check_movable(name, "delete")
-        doomed: list[str] = []
+        attempted: str | None = None
 
         def delete(view: View) -> None:
+            nonlocal attempted
             registry = self.manifest.registry(view)
             entry = registry.branches.get(name)
-            if entry is None or (doomed and entry.incarnation != doomed[0]):
-                if doomed:
+            if entry is None or (attempted is not None and entry.incarnation != attempted):
+                if attempted is not None:
                     # An earlier attempt of this call went through, though its answer was lost.
                     return
                 raise no_branch(name, registry.branches)
             if expected_head is not None:
                 check_expected_head(name, expected_head, self._head(view, name).commit)
-            doomed[:] = [entry.incarnation]
+            attempted = entry.incarnation
             change = Change(registry=registry.without_branch(name))
             self.manifest.replace_registry_if_equals(view, registry, change, remove_head=entry.incarnation)
 
@@ -452,11 +429,12 @@ class Repository:
         head = self._head(view, branch)
         return Transaction(head, self._snapshot(branch, head.commit), commit_id)
 
-    def write(self, branch: str, request: WriteRequest, prepare: Prepare) -> Receipt | None:
-        """Prepare work and publish it as one commit; prepared again when the branch moved in a way it can absorb.
+    def write(self, branch: str, request: WriteRequest, prepare: Prepare[T]) -> WriteResult[T]:
+        """Prepare a write and publish it as one commit.
 
-        `prepare` stages into the transaction and gives its operation class, or None when there is nothing to
-        commit. When anything fails nothing is visible and the next write works.
+        `prepare` stages into the transaction. It is called again with a new transaction when the branch moved and
+        the operation class allows a retry. The result returned is that of the call whose work was committed. After
+        an error nothing is visible, and the next write succeeds.
         """
         self._writable(request.operation)
         branch = check_branch_name(branch, request.operation)
@@ -480,15 +458,17 @@ class Repository:
                     # its own effect could refuse what has in fact succeeded.
                     done = self._claim(transaction, request.idempotency_key, request.request)
                     if done is not None:
-                        return Receipt(done, replayed=True)
+                        return WriteResult(Receipt(done, replayed=True), None)
                 if request.expected_head is not None:
                     check_expected_head(branch, request.expected_head, transaction.head.commit)
                 transaction.hold_by(hold)
                 if request.bulk:
                     hold()
                 try:
-                    plan = self._prepare(transaction, request, prepare)
-                    return None if plan is None else self._confirm_and_publish(plan, intent)
+                    prepared = prepare(transaction)
+                    plan = self._plan(transaction, request, prepared)
+                    receipt = None if plan is None else self._confirm_and_publish(plan, intent)
+                    return WriteResult(receipt, prepared.result)
                 except PrepareAgain:
                     continue
         raise Conflict(
@@ -531,13 +511,13 @@ class Repository:
         intent.confirm(plan)
         return self._publish(plan, before_swap=intent.enter_swap)
 
-    def _prepare(self, transaction: Transaction, request: WriteRequest, prepare: Prepare) -> Plan | None:
-        operation_class = prepare(transaction)
-        if operation_class is None:
+    @staticmethod
+    def _plan(transaction: Transaction, request: WriteRequest, prepared: Prepared[T]) -> Plan | None:
+        if prepared.operation_class is None:
             return None
         return transaction.plan(
             request.operation,
-            operation_class,
+            prepared.operation_class,
             actor=request.actor,
             message=request.message,
             expected_head=request.expected_head,

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from omnigraph.store.manifest.records import Body, CommitRecord, TablePin
 
 # insert: prepared again when others changed what it looked at. strict: refused then. maintenance: changes no
 # rows, and is planned again.
 OperationClass: TypeAlias = Literal["insert", "strict", "maintenance"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared(Generic[T_co]):
+    """The work that one preparation staged into a transaction.
+
+    `operation_class` is None when there is nothing to commit. `result` is what the operation reports to its caller.
+    """
+
+    operation_class: OperationClass | None
+    result: T_co
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
@@ -22,9 +22,9 @@ from omnigraph.graph.progress import Progress
 from omnigraph.graph.scratch_files import Scratch
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
 from omnigraph.load.key_checks import looked_at
-from omnigraph.load.load import LoadOutcome, carry_out, schema_changed
+from omnigraph.load.load import LoadInput, LoadResult, check_and_stage, load_class, schema_changed
 from omnigraph.load.split_staging import Indexing, LoadJob, SplitReport, index_column, rows_done, stage_split
 from omnigraph.load.spool import LoadLimits
 from omnigraph.load.staged_fragments import (
@@ -52,49 +52,64 @@ KEYS_HERE = 100_000_000
 _LOOK_SECONDS = 1.0
 
 
-# Tables of keys for a while.
+# Opens key tables on the tasks' engine.
 OpenKeys: TypeAlias = Callable[[], AbstractContextManager[TaskKeys]]
 
 
-class DistributedLoad:
-    """A load whose splits others do, planned under the given catalog.
+@dataclass(frozen=True)
+class LoadTasks:
+    """The functions that run the parts of a load on tasks.
 
-    `stage` has every split done for a job and gives the reports, `run` runs what comes after. Rows are written
-    once, however often the work has to be prepared; when it is refused, they are removed. Rules between rows are
-    queries in this process or, where there are more keys than `KEYS_HERE`, in tables that `open_keys` opens.
+    `stage` stages every split and returns the reports, `run` builds index segments. Where there are more keys than
+    `KEYS_HERE`, the rules between rows are queries over tables that `open_keys` opens; otherwise, and without
+    `open_keys`, they are queries in this process.
+    """
+
+    stage: Stage
+    run: RunTasks
+    open_keys: OpenKeys | None = None
+
+
+@dataclass(frozen=True)
+class DistributedLoadOptions:
+    """The options of a distributed load. `named` are the tables that the input names, also those without rows."""
+
+    mode: LoadMode
+    durability: Durability
+    named: Sequence[str] = ()
+    rejecting: Rejecting | None = None
+    progress: Progress | None = None
+    limits: LoadLimits = field(default_factory=LoadLimits)
+    dry: bool = False
+
+
+@dataclass(frozen=True)
+class _StagedSplits:
+    """The reports of all splits, the job they were staged for, and the seconds it took."""
+
+    job: LoadJob
+    reports: list[SplitReport]
+    seconds: float
+
+    @property
+    def rejected(self) -> int:
+        return sum(report.rejected for report in self.reports)
+
+
+class DistributedLoad:
+    """A load whose splits are staged by tasks, planned with the given catalog.
+
+    Rows are written once, and used by every preparation. When the load is refused, they are removed.
     """
 
     def __init__(
-        self,
-        stage: Stage,
-        run: RunTasks,
-        scratch: Scratch,
-        catalog: Catalog,
-        mode: LoadMode,
-        outcome: LoadOutcome,
-        *,
-        durability: Durability,
-        named: Sequence[str] = (),
-        rejecting: Rejecting | None = None,
-        progress: Progress | None = None,
-        limits: LoadLimits | None = None,
-        open_keys: OpenKeys | None = None,
-        dry: bool = False,
+        self, tasks: LoadTasks, scratch: Scratch, catalog: Catalog, options: DistributedLoadOptions
     ) -> None:
-        self._stage = stage
-        self._run = run
+        self._tasks = tasks
         self._scratch = scratch
         self._catalog = catalog
-        self._mode = mode
-        self._outcome = outcome
-        self._durability: Durability = durability
-        self._named = named
-        self._rejecting = rejecting
-        self._progress = progress
-        self._limits = limits or LoadLimits()
-        self._open_keys = open_keys
-        self._dry = dry
-        self._done: tuple[LoadJob, list[SplitReport]] | None = None
+        self._options = options
+        self._staged: _StagedSplits | None = None
         self._local: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> DistributedLoad:
@@ -106,69 +121,75 @@ class DistributedLoad:
             self._local.cleanup()
         self._scratch.remove()
 
-    def prepare(self, transaction: Transaction) -> OperationClass | None:
-        """The work of the load on a transaction, again if it must be; None when it is only tried."""
+    def prepare(self, transaction: Transaction) -> Prepared[LoadResult]:
+        """Check the staged rows against a branch and add them to the transaction.
+
+        The first call stages the splits. After an error the rows that were written are removed.
+        """
+        options = self._options
         try:
             if self._is_elsewhere(transaction):
                 raise schema_changed(transaction)
-            job, reports = self._staged(transaction)
-            given = WrittenInput(self._scratch, reports, self._named)
-            opened = self._open(transaction, job, given)
-            carry_out(opened, given.counts, self._outcome, self._progress, dry=self._dry)
+            staged = self._stage(transaction)
+            written = WrittenInput(self._scratch, staged.reports, options.named)
+            result = check_and_stage(
+                self._open(transaction, staged.job, written),
+                LoadInput(written.counts, staged.rejected, staged.seconds),
+                options.progress,
+                dry=options.dry,
+            )
         except OmnigraphError as error:
             self._take_back(error)
             raise
-        if self._dry:
-            return None
-        return "strict" if self._mode == "overwrite" else "insert"
+        return Prepared(load_class(options.mode, dry=options.dry), result)
 
     def _is_elsewhere(self, transaction: Transaction) -> bool:
         """Whether what was written, or is about to be, does not belong to the tables of this state."""
         base = transaction.base
         if base.catalog.fingerprint != self._catalog.fingerprint:
             return True
-        pins = {} if self._done is None else self._done[0].pins
+        pins = {} if self._staged is None else self._staged.job.pins
         return any(base.pin(key).path != pin.path for key, pin in pins.items())
 
     # --- splits ------------------------------------------------------------------------------------------
 
-    def _staged(self, transaction: Transaction) -> tuple[LoadJob, list[SplitReport]]:
+    def _stage(self, transaction: Transaction) -> _StagedSplits:
         """What the splits came to. What was written next to one version of a table fits another just as well."""
-        if self._done is None:
-            job = load_job(
-                transaction.base,
-                self._scratch,
-                self._durability,
-                rejecting=self._rejecting is not None,
-                dry=self._dry,
-            )
-            began = time.monotonic()
-            with _watched(self._scratch, self._progress):
-                reports = self._stage(job)
-            self._done = job, reports
-            self._outcome.seconds["read"] = time.monotonic() - began
-            before = lines_before(reports)
-            _refuse_errors(reports, before)
-            self._outcome.rejected = sum(report.rejected for report in reports)
-            self._hand_over(reports, before)
-        return self._done
+        if self._staged is not None:
+            return self._staged
+        options = self._options
+        job = load_job(
+            transaction.base,
+            self._scratch,
+            options.durability,
+            rejecting=options.rejecting is not None,
+            dry=options.dry,
+        )
+        began = time.monotonic()
+        with _watched(self._scratch, options.progress):
+            reports = self._tasks.stage(job)
+        self._staged = _StagedSplits(job, reports, time.monotonic() - began)
+        before = lines_before(reports)
+        _refuse_errors(reports, before)
+        self._hand_over(reports, before)
+        return self._staged
 
     def _hand_over(self, reports: Sequence[SplitReport], before: Sequence[int]) -> None:
         """Pass on what was rejected, in input order, with places that count from the beginning of the file."""
+        rejecting = self._options.rejecting
         for report, first in zip(reports, before, strict=True):
-            if report.rejects is None or self._rejecting is None:
+            if report.rejects is None or rejecting is None:
                 continue
             with self._scratch.reading(report.rejects) as file:
                 for line in BufferedReader(file):
-                    self._rejecting(Reject.from_state(json.loads(line)).shifted(first))
+                    rejecting(Reject.from_state(json.loads(line)).shifted(first))
 
     def _take_back(self, error: OmnigraphError) -> None:
         """Remove what was written for a load that is refused. What cannot be removed is left to cleanup."""
-        if self._done is None:
+        if self._staged is None:
             return
-        job, reports = self._done
         try:
-            remove_written(job, reports)
+            remove_written(self._staged.job, self._staged.reports)
         except OmnigraphError as failure:
             error.add_note(f"what was written for it could not be removed: {failure.message}")
 
@@ -178,20 +199,21 @@ class DistributedLoad:
     def _open(self, transaction: Transaction, job: LoadJob, given: WrittenInput) -> Iterator[WrittenLoad]:
         assert self._local is not None
         index = partial(self._index, job)
-        committed = looked_at(self._catalog, self._mode, given.counts, given.made)
+        mode, open_keys = self._options.mode, self._tasks.open_keys
+        committed = looked_at(self._catalog, mode, given.counts, given.made)
         keys = sum(given.counts.values()) + sum(transaction.pin(key).rows for key in committed)
-        if self._open_keys is not None and keys > KEYS_HERE:
-            with self._open_keys() as tables:
-                yield TaskCheckedLoad(transaction, self._mode, tables, given, index)
+        if open_keys is not None and keys > KEYS_HERE:
+            with open_keys() as tables:
+                yield TaskCheckedLoad(transaction, mode, tables, given, index)
         else:
-            limits = Limits(memory=f"{self._limits.memory}B")
+            limits = Limits(memory=f"{self._options.limits.memory}B")
             with Workspace(Path(self._local.name), limits) as workspace:
-                yield LocallyCheckedLoad(transaction, self._mode, workspace, given, index)
+                yield LocallyCheckedLoad(transaction, mode, workspace, given, index)
 
     def _index(self, job: LoadJob, wanted: Sequence[Indexing]) -> list[Any]:
-        if self._progress is not None:
-            self._progress("index", 0)
-        return self._run(wanted, partial(index_column, job))
+        if self._options.progress is not None:
+            self._options.progress("index", 0)
+        return self._tasks.run(wanted, partial(index_column, job))
 
 
 def load_job(

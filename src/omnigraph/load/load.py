@@ -7,7 +7,7 @@ queries over keys (`bulk`). Which of the two it is changes the cost, never the g
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
@@ -21,7 +21,7 @@ from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import Conflict
 from omnigraph.graph.progress import Progress
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import OperationClass, Prepared
 from omnigraph.load.spool import Spool, stored
 from omnigraph.mutate.overlay import ADDRESS, Overlay, last_of_each
 from omnigraph.rules.delta import TableDelta, Violation
@@ -37,23 +37,31 @@ Place: TypeAlias = tuple[int, str | None]
 _OF_A_RECORD = ("unique", "key", "endpoint")
 
 
-@dataclass
-class LoadOutcome:
-    """What a load did: records per type, rows per table, records left out, and how long each stage took.
+@dataclass(frozen=True)
+class LoadResult:
+    """The effect of a load: records per type, rows per table, records left out, and the seconds of each stage.
 
-    `nodes` and `edges` count the records that became rows. `superseded` are those of a merge that a later record
-    of the same id replaced, `rejected` those that broke a rule of their own and were handed over. `prepared` is
-    when everything was ready, by the clock that only ever goes forward.
+    `nodes` and `edges` count the records that became rows. `superseded` counts the records of a merge that a later
+    record with the same id replaced, `rejected` the records that broke a row rule and were left out. `prepared_at`
+    is the monotonic time at which staging ended.
     """
 
-    mode: LoadMode
-    nodes: dict[str, int] = field(default_factory=dict)
-    edges: dict[str, int] = field(default_factory=dict)
-    affected: dict[str, dict[str, int]] = field(default_factory=dict)
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    edges: Mapping[str, int] = field(default_factory=dict)
+    affected: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     rejected: int = 0
     superseded: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
-    prepared: float | None = field(default=None, compare=False)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    prepared_at: float | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class LoadInput:
+    """The counts of an input that has been read: records per table, rejected records, and the seconds it took."""
+
+    records: Mapping[str, int]
+    rejected: int
+    seconds: float
 
 
 class Work(Protocol):
@@ -79,32 +87,32 @@ class Work(Protocol):
 
 
 def prepare_load(
+    transaction: Transaction,
     spool: Spool,
     mode: LoadMode,
-    outcome: LoadOutcome,
     *,
     progress: Progress | None = None,
     dry: bool = False,
-) -> Callable[[Transaction], OperationClass | None]:
-    """The work of a load, to be run on a transaction, again if it must be; fills `outcome` each time.
+) -> Prepared[LoadResult]:
+    """Check the rows of a spool against a branch and stage them.
 
-    Append inserts, merge replaces rows by id, overwrite replaces all rows of the types that the input names. It
-    commits also when there are no rows, and never when it is `dry`: then everything is checked and nothing stored.
-    A constraint that fails raises, and nothing has been staged. The spool stays open until the write is done, and
-    is the caller's to close.
+    Append inserts, merge replaces rows by id, overwrite replaces all rows of the types that the input names. A load
+    without rows makes a commit too. A `dry` load checks and counts, and stages nothing. A constraint that fails
+    raises before anything is staged. The caller closes the spool after the write.
     """
+    if transaction.base.catalog.fingerprint != spool.catalog.fingerprint:
+        raise schema_changed(transaction)
+    given = LoadInput(spool.counts, spool.rejected, spool.seconds)
+    result = check_and_stage(_open(transaction, spool, mode), given, progress, dry=dry)
+    return Prepared(load_class(mode, dry=dry), result)
 
-    def prepare(transaction: Transaction) -> OperationClass | None:
-        if transaction.base.catalog.fingerprint != spool.catalog.fingerprint:
-            raise schema_changed(transaction)
-        outcome.rejected, outcome.seconds = spool.rejected, {"read": spool.seconds}
-        carry_out(_open(transaction, spool, mode), spool.counts, outcome, progress, dry=dry)
-        if dry:
-            return None
-        # What replaces everything has decided on what was there; the others can be decided again.
-        return "strict" if mode == "overwrite" else "insert"
 
-    return prepare
+def load_class(mode: LoadMode, *, dry: bool) -> OperationClass | None:
+    """Return the operation class of a load; None for a dry run, which commits nothing."""
+    if dry:
+        return None
+    # An overwrite replaces rows that it has read, so a change of those rows is a conflict.
+    return "strict" if mode == "overwrite" else "insert"
 
 
 def schema_changed(transaction: Transaction) -> Conflict:
@@ -130,17 +138,16 @@ def _open(transaction: Transaction, spool: Spool, mode: LoadMode) -> Iterator[Wo
         yield MemoryLoad(transaction, spool, mode)
 
 
-def carry_out(
+def check_and_stage(
     opened: AbstractContextManager[Work],
-    given: Mapping[str, int],
-    outcome: LoadOutcome,
+    given: LoadInput,
     progress: Progress | None,
     *,
     dry: bool = False,
-) -> None:
-    """Check and stage a load whose records per table are counted in `given`; refuse it by its first broken rule."""
+) -> LoadResult:
+    """Check the rules between rows and stage the rows. A broken rule raises `ConstraintViolation`."""
     began = time.monotonic()
-    total = sum(given.values())
+    total = sum(given.records.values())
     if progress is not None:
         progress("check", total)
     with opened as work:
@@ -149,14 +156,18 @@ def carry_out(
         checked = time.monotonic()
         if progress is not None:
             progress("stage", total)
-        outcome.affected = work.stage(dry=dry)
+        affected = work.stage(dry=dry)
     staging = time.monotonic() - checked - sum(work.seconds.values())
-    outcome.seconds |= {"check": checked - began, "stage": staging, **work.seconds}
-    counts = {key: count - work.superseded[key] for key, count in given.items()}
-    outcome.nodes = _of_kind("node:", counts)
-    outcome.edges = _of_kind("edge:", counts)
-    outcome.superseded = sum(work.superseded.values())
-    outcome.prepared = time.monotonic()
+    counts = {key: count - work.superseded[key] for key, count in given.records.items()}
+    return LoadResult(
+        nodes=_of_kind("node:", counts),
+        edges=_of_kind("edge:", counts),
+        affected=affected,
+        rejected=given.rejected,
+        superseded=sum(work.superseded.values()),
+        seconds={"read": given.seconds, "check": checked - began, "stage": staging, **work.seconds},
+        prepared_at=time.monotonic(),
+    )
 
 
 def _of_kind(prefix: str, counts: Mapping[str, int]) -> dict[str, int]:

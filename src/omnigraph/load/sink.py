@@ -21,10 +21,16 @@ from omnigraph.catalog.table_lookup import find_table
 from omnigraph.errors import Conflict, NotFound, OmnigraphError
 from omnigraph.graph.intents import Intent, Intents, hold_intent
 from omnigraph.graph.publish import Receipt
-from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.scratch_files import PREFIX, Scratch
-from omnigraph.load.distributed import DistributedLoad, load_job, remove_written
-from omnigraph.load.load import LoadOutcome
+from omnigraph.graph.write_request import WriteRequest
+from omnigraph.load.distributed import (
+    DistributedLoad,
+    DistributedLoadOptions,
+    LoadTasks,
+    load_job,
+    remove_written,
+)
 from omnigraph.load.split_staging import LoadJob, SplitReport, stage_partition
 from omnigraph.load.spool import LoadLimits
 from omnigraph.rules.load_mode import LoadMode
@@ -92,21 +98,15 @@ class Sink:
 
         Refused, nothing is visible and what was staged is gone.
         """
-        outcome = LoadOutcome(self.mode)
+        tasks = LoadTasks(
+            stage=lambda job: self._reports(job, parts),
+            run=_run_here if _rows(parts) >= self.index_from else _leave_out,
+        )
+        options = DistributedLoadOptions(self.mode, self.job.durability, named=[self.key])
         with closing(self._open()) as repository:
-            load = DistributedLoad(
-                lambda job: self._reports(job, parts),
-                _run_here if _rows(parts) >= self.index_from else _leave_out,
-                self.job.scratch,
-                self.job.catalog,
-                self.mode,
-                outcome,
-                durability=self.job.durability,
-                named=[self.key],
-            )
             try:
-                with load:
-                    done = repository.write(self.branch, self.request, load.prepare)
+                with DistributedLoad(tasks, self.job.scratch, self.job.catalog, options) as load:
+                    done, _ = repository.write(self.branch, self.request, load.prepare)
             except OmnigraphError as error:
                 self._take_back(repository, parts, error)
                 raise

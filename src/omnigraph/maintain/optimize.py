@@ -7,7 +7,7 @@ opens the graph next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,10 @@ from omnigraph.engine.engine_choice import Engine, RunTasks
 from omnigraph.errors import Conflict, OmnigraphError
 from omnigraph.graph.branch_names import MAIN
 from omnigraph.graph.progress import Progress
-from omnigraph.graph.repository import Repository, WriteRequest
+from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
+from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang.schema import Index, Key, Unique
 from omnigraph.lang.types import Scalar
 from omnigraph.maintain.table_upkeep import Indexing, Rewriting, TableUpkeep
@@ -97,12 +98,13 @@ def optimize(
     work = _Optimize(TaskRunner(repository, engine, run_on_spark, progress))
     request = WriteRequest("optimize", actor=actor, message=message, bulk=True)
     try:
-        done = repository.write(branch, request, work.prepare)
+        done, works = repository.write(branch, request, work.prepare)
     except Conflict as error:
         # Nothing is visible, and nothing is wrong: others were quicker all the time.
         return OptimizeReport(None, work.given_up(error))
+    assert works is not None, "optimize has no idempotency key, so it is always prepared"
     commit = None if done is None else done.commit
-    return OptimizeReport(commit, work.reports(commit))
+    return OptimizeReport(commit, tuple(_report(item, commit) for item in works))
 
 
 @dataclass
@@ -136,12 +138,12 @@ class _Optimize:
         self._seen: dict[str, _Seen] = {}
         self._works: list[_Work] = []
 
-    def prepare(self, transaction: Transaction) -> OperationClass | None:
-        """The work on a transaction, again if it must be."""
+    def prepare(self, transaction: Transaction) -> Prepared[Sequence[_Work]]:
+        """Stage the rewrites and indexes of every type."""
         self._works = [self._begin(transaction, table) for table in transaction.base.catalog.tables.values()]
         self._compact(transaction)
         self._index(transaction)
-        return None if transaction.is_empty else "maintenance"
+        return Prepared(None if transaction.is_empty else "maintenance", self._works)
 
     def _begin(self, transaction: Transaction, table: Table) -> _Work:
         pin = transaction.pin(table.key)
@@ -218,10 +220,6 @@ class _Optimize:
     def _open(self) -> Iterator[_Work]:
         return (work for work in self._works if work.skipped is None)
 
-    def reports(self, commit: CommitRecord | None) -> tuple[TypeOptimization, ...]:
-        """What came of each type."""
-        return tuple(self._report(work, commit) for work in self._works)
-
     def given_up(self, error: Conflict) -> tuple[TypeOptimization, ...]:
         """What is to be said when nothing was committed though there was something to do."""
         return tuple(
@@ -234,27 +232,27 @@ class _Optimize:
             for work in self._works
         )
 
-    @staticmethod
-    def _report(work: _Work, commit: CommitRecord | None) -> TypeOptimization:
-        table, upkeep = work.table, work.upkeep
-        pending = tuple(sorted(work.pending.items()))
-        if work.skipped is not None or commit is None:
-            return TypeOptimization(
-                table.key,
-                skipped=work.skipped,
-                error=work.error,
-                version=work.version,
-                pending_indexes=pending,
-            )
+
+def _report(work: _Work, commit: CommitRecord | None) -> TypeOptimization:
+    table, upkeep = work.table, work.upkeep
+    pending = tuple(sorted(work.pending.items()))
+    if work.skipped is not None or commit is None:
         return TypeOptimization(
             table.key,
-            fragments_removed=sum(len(item.group) for item, _ in upkeep.rewritten),
-            fragments_added=len(upkeep.rewritten),
-            committed=str(table.id) in commit.touched,
-            version=commit.tables[str(table.id)].version,
-            indexes=tuple(work.indexes),
+            skipped=work.skipped,
+            error=work.error,
+            version=work.version,
             pending_indexes=pending,
         )
+    return TypeOptimization(
+        table.key,
+        fragments_removed=sum(len(item.group) for item, _ in upkeep.rewritten),
+        fragments_added=len(upkeep.rewritten),
+        committed=str(table.id) in commit.touched,
+        version=commit.tables[str(table.id)].version,
+        indexes=tuple(work.indexes),
+        pending_indexes=pending,
+    )
 
 
 def _names_to_index(catalog: Catalog, work: _Work) -> list[str]:

@@ -8,6 +8,7 @@ is laid over; tables that cannot have come into contradiction are not read at al
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -33,14 +34,14 @@ from omnigraph.merge.row_merge import KEEP, TableMerge
 from omnigraph.merge.schema_merge import MergedSchema, Reserve, merge_schemas
 
 
-@dataclass
-class MergeResult:
+@dataclass(frozen=True)
+class MergedState:
     """What a merge came to. `affected` counts by table key the rows of ours that changed, of types merged by row.
 
     `taken` are the types that became the other side's version, as a whole or with our own changes on top.
     """
 
-    affected: dict[str, Counts] = field(default_factory=dict)
+    affected: Mapping[str, Counts] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
     conflicts: tuple[MergeConflict, ...] = ()
     total: int = 0
@@ -84,7 +85,7 @@ class Merge:
 
     # --- deciding ----------------------------------------------------------------------------------------
 
-    def decide(self) -> MergeResult:
+    def decide(self) -> MergedState:
         """Find out what the merged state is, or what stands in its way."""
         try:
             return self._decide()
@@ -93,30 +94,30 @@ class Merge:
                 raise
             raise self._unreadable(error) from error
 
-    def _decide(self) -> MergeResult:
+    def _decide(self) -> MergedState:
         if self._schema.conflicts:
-            return MergeResult(conflicts=self._schema.conflicts, total=len(self._schema.conflicts))
+            return MergedState(conflicts=self._schema.conflicts, total=len(self._schema.conflicts))
         self._choose_basis()
         conflicts: list[MergeConflict] = []
         for key in self._to_read():
             conflicts += self._merge(key).decide(self._resolutions)
         if conflicts:
-            return MergeResult(conflicts=tuple(in_order(conflicts)), total=len(conflicts))
+            return MergedState(conflicts=tuple(in_order(conflicts)), total=len(conflicts))
         return self._check()
 
-    def _check(self) -> MergeResult:
+    def _check(self) -> MergedState:
         """Hold the result against the rules of the schema; what is decided about a broken one is carried out."""
         while True:
             self._tell("check", sum(len(item.upper) for item in self._merges.values()))
             found, total = broken_rules(self.catalog, self._types, self._merges, self.basis, self._sides)
             if not found:
-                return MergeResult()
+                return MergedState()
             # What is settled can break another rule. It ends because nothing is settled twice: what comes back has
             # been undone by another decision, so that the two cannot both be had.
             open_ = [item for item in found if not self._settle(item)]
             if open_:
                 settled = len(found) - len(open_)
-                return MergeResult(conflicts=tuple(in_order(open_)), total=total - settled)
+                return MergedState(conflicts=tuple(in_order(open_)), total=total - settled)
 
     def _settle(self, conflict: MergeConflict) -> bool:
         """Give the entities of a conflict the state of the side that was chosen, if one was, for the first time."""
@@ -202,12 +203,12 @@ class Merge:
 
     # --- storing -----------------------------------------------------------------------------------------
 
-    def stage(self, transaction: Transaction, *, dry: bool = False) -> MergeResult:
+    def stage(self, transaction: Transaction, *, dry: bool = False) -> MergedState:
         """Put the merged state, which has been decided, into a transaction on our head.
 
         With `dry` rows are counted and not written, and the transaction is not fit to be published.
         """
-        result = MergeResult()
+        affected: dict[str, Counts] = {}
         taken = []
         for key, item in self._types.items():
             merge = self._merges.get(key)
@@ -215,7 +216,7 @@ class Merge:
             if side is None:
                 counts = self._write(item, self._merge(key), transaction, dry=dry)
                 if self.basis == "ours":
-                    result.affected[key] = counts
+                    affected[key] = counts
                 else:
                     # What was written are our own changes, on top of their version.
                     taken.append(key)
@@ -224,9 +225,8 @@ class Merge:
             if pin is not None and (ours is None or (pin.path, pin.version) != (ours.path, ours.version)):
                 transaction.take(item.table, pin)
                 taken.append(key)
-        result.taken = tuple(taken)
         self._finish(transaction)
-        return result
+        return MergedState(affected, tuple(taken))
 
     def _write(self, item: TypeSides, merge: TableMerge, transaction: Transaction, *, dry: bool) -> Counts:
         if dry:
@@ -312,7 +312,7 @@ def fast_forward(transaction: Transaction, sides: Sides) -> tuple[str, ...]:
     return tuple(taken)
 
 
-def refuse(result: MergeResult, resolutions: Resolutions) -> None:
+def refuse(result: MergedState, resolutions: Resolutions) -> None:
     """Raise `MergeConflicts` when a merge came to any."""
     if result.conflicts:
         raise refuse_conflicts(result.conflicts, result.total, resolutions.idle())

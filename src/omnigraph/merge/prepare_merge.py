@@ -9,89 +9,80 @@ from typing import Literal, TypeAlias
 from omnigraph.graph.progress import Progress
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
 from omnigraph.merge.conflicts import Resolutions
-from omnigraph.merge.merge_states import Merge, MergeResult, fast_forward, refuse
+from omnigraph.merge.merge_states import Merge, MergedState, fast_forward, refuse
 from omnigraph.merge.merge_tables import Sides
 from omnigraph.merge.schema_merge import Reserve
 
 Outcome: TypeAlias = Literal["already_up_to_date", "fast_forward", "merged"]
 
 
-@dataclass
-class MergeOutcome:
-    """What a merge did, or with a dry run would do."""
+@dataclass(frozen=True)
+class MergeOptions:
+    """The options of a merge or a revert.
 
-    outcome: Outcome = "already_up_to_date"
-    result: MergeResult = field(default_factory=MergeResult)
+    `reserve` reserves identities for types and properties that the merged schema adds. A `dry` merge writes nothing
+    and reports its conflicts instead of raising them.
+    """
+
+    resolutions: Resolutions
+    reserve: Reserve
+    progress: Progress | None = None
+    dry: bool = False
+
+
+@dataclass(frozen=True)
+class MergeResult:
+    """The effect of a merge, or with a dry run the effect it would have."""
+
+    outcome: Outcome
+    merged: MergedState = field(default_factory=MergedState)
+
+
+_UP_TO_DATE: Prepared[MergeResult] = Prepared(None, MergeResult("already_up_to_date"))
 
 
 def prepare_merge(
+    transaction: Transaction,
     theirs: Snapshot,
     base_of: Callable[[Snapshot], Snapshot],
-    resolutions: Resolutions,
-    outcome: MergeOutcome,
-    reserve: Reserve,
-    *,
-    progress: Progress | None = None,
-    dry: bool = False,
-) -> Callable[[Transaction], OperationClass | None]:
-    """The work of merging a state into a branch, to be run on a transaction, again if it must be.
+    options: MergeOptions,
+) -> Prepared[MergeResult]:
+    """Stage the merge of a state into the branch of a transaction.
 
-    `base_of` gives the state where the branch's history meets theirs. The commit has their commit as its second
-    parent. A merge is a function of the two states, so one whose branch moved is simply done again on top of
-    that. Conflicts raise `MergeConflicts`, but for a dry run, which leaves them in the outcome.
+    `base_of` returns the merge base of the branch and `theirs`. The commit has their commit as its second parent.
+    A merge depends only on the two states, so a merge whose branch moved is prepared again. Conflicts raise
+    `MergeConflicts`; a dry run returns them.
     """
-
-    def prepare(transaction: Transaction) -> OperationClass | None:
-        sides = Sides(base_of(transaction.base), transaction.base, theirs)
-        outcome.outcome, outcome.result = "already_up_to_date", MergeResult()
-        if sides.base.commit_id == theirs.commit_id:
-            return None
-        transaction.merged_parent = theirs.commit
-        outcome.outcome = "fast_forward" if sides.base.commit_id == sides.ours.commit_id else "merged"
-        if outcome.outcome == "fast_forward":
-            resolutions.check_asked()
-            outcome.result.taken = fast_forward(transaction, sides)
-        else:
-            merge = Merge(sides, resolutions, reserve, progress)
-            _carry_out(merge, transaction, resolutions, outcome, dry=dry)
-        return None if dry else "insert"
-
-    return prepare
+    sides = Sides(base_of(transaction.base), transaction.base, theirs)
+    if sides.base.commit_id == theirs.commit_id:
+        return _UP_TO_DATE
+    transaction.merged_parent = theirs.commit
+    if sides.base.commit_id == sides.ours.commit_id:
+        options.resolutions.check_asked()
+        result = MergeResult("fast_forward", MergedState(taken=fast_forward(transaction, sides)))
+    else:
+        merge = Merge(sides, options.resolutions, options.reserve, options.progress)
+        result = MergeResult("merged", _stage(merge, transaction, options))
+    return Prepared(None if options.dry else "insert", result)
 
 
 def prepare_revert(
-    undone: Snapshot,
-    before: Snapshot,
-    resolutions: Resolutions,
-    outcome: MergeOutcome,
-    reserve: Reserve,
-    *,
-    progress: Progress | None = None,
-    dry: bool = False,
-) -> Callable[[Transaction], OperationClass | None]:
-    """The work of undoing one commit: a merge of the state before it, as if that had been made of it.
+    transaction: Transaction, undone: Snapshot, before: Snapshot, options: MergeOptions
+) -> Prepared[MergeResult]:
+    """Stage the reversal of one commit: a merge of the state before it, with the commit as the merge base.
 
-    What later commits did stays, or is a conflict where it touches the same property.
+    Changes of later commits stay, or are a conflict where they touch the same property.
     """
-
-    def prepare(transaction: Transaction) -> OperationClass | None:
-        sides = Sides(undone, transaction.base, before)
-        outcome.result = MergeResult()
-        outcome.outcome = "merged"
-        if _is_same_state(undone, before):
-            outcome.outcome = "already_up_to_date"
-            return None
-        merge = Merge(sides, resolutions, reserve, progress, theirs_may_go=True)
-        _carry_out(merge, transaction, resolutions, outcome, dry=dry)
-        result = outcome.result
-        if transaction.is_unchanged and not result.affected and not result.conflicts:
-            outcome.outcome = "already_up_to_date"
-            return None
-        return None if dry else "insert"
-
-    return prepare
+    if _is_same_state(undone, before):
+        return _UP_TO_DATE
+    sides = Sides(undone, transaction.base, before)
+    merge = Merge(sides, options.resolutions, options.reserve, options.progress, theirs_may_go=True)
+    merged = _stage(merge, transaction, options)
+    if transaction.is_unchanged and not merged.affected and not merged.conflicts:
+        return _UP_TO_DATE
+    return Prepared(None if options.dry else "insert", MergeResult("merged", merged))
 
 
 def _is_same_state(one: Snapshot, other: Snapshot) -> bool:
@@ -103,12 +94,11 @@ def _is_same_state(one: Snapshot, other: Snapshot) -> bool:
     return states[0] == states[1]
 
 
-def _carry_out(
-    merge: Merge, transaction: Transaction, resolutions: Resolutions, outcome: MergeOutcome, *, dry: bool
-) -> None:
-    outcome.result = merge.decide()
-    if not dry:
-        refuse(outcome.result, resolutions)
-    if not outcome.result.conflicts:
-        resolutions.check_asked()
-        outcome.result = merge.stage(transaction, dry=dry)
+def _stage(merge: Merge, transaction: Transaction, options: MergeOptions) -> MergedState:
+    decided = merge.decide()
+    if not options.dry:
+        refuse(decided, options.resolutions)
+    if decided.conflicts:
+        return decided
+    options.resolutions.check_asked()
+    return merge.stage(transaction, dry=options.dry)

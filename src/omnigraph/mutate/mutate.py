@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 from ulid import ULID
@@ -14,87 +15,88 @@ from omnigraph.catalog.keys import derive_id, node_key
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import OperationClass, Prepared
 from omnigraph.lang import ir
 from omnigraph.mutate.overlay import IdLookup, Overlay
 from omnigraph.rules.validate import validate
 from omnigraph.sources.arrow_values import column_array
 
 
-@dataclass
-class MutationOutcome:
-    """What a mutation did: rows per type, and how many nodes and edges its statements counted."""
+@dataclass(frozen=True, slots=True)
+class MutationResult:
+    """The effect of a mutation.
 
-    affected: dict[str, dict[str, int]] = field(default_factory=dict)
+    `affected` has the inserted, updated and deleted rows of each type. `nodes` and `edges` are the numbers of
+    entities that its statements inserted, updated or deleted, one count for each statement.
+    """
+
+    query_name: str
+    affected: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     nodes: int = 0
     edges: int = 0
 
 
 def prepare_mutation(
-    query: ir.MutationQuery, bindings: Bindings, outcome: MutationOutcome, lookup: IdLookup | None = None
-) -> Callable[[Transaction], OperationClass | None]:
-    """The work of a mutation, to be run on a transaction, again if it must be; fills `outcome` each time.
+    transaction: Transaction, query: ir.MutationQuery, bindings: Bindings, lookup: IdLookup | None = None
+) -> Prepared[MutationResult]:
+    """Apply the statements of a mutation in order, validate the result as a whole, and stage it.
 
-    Gives None when nothing changed. A statement or constraint that fails raises, and nothing has been staged.
+    A statement or a constraint that fails raises before anything is staged.
     """
-
-    def prepare(transaction: Transaction) -> OperationClass | None:
-        overlay = Overlay(transaction, bindings, lookup)
-        outcome.affected, outcome.nodes, outcome.edges = {}, 0, 0
-        for statement in query.statements:
-            _apply(overlay, statement, outcome)
-        deltas = overlay.deltas()
-        if not deltas:
-            return None
-        validate(transaction.base.catalog, deltas, overlay)
-        outcome.affected = overlay.stage()
-        if not any(count for counts in outcome.affected.values() for count in counts.values()):
-            return None
-        return operation_class(query)
-
-    return prepare
+    overlay = Overlay(transaction, bindings, lookup)
+    counts = [_apply(overlay, statement) for statement in query.statements]
+    nodes, edges = sum(count.nodes for count in counts), sum(count.edges for count in counts)
+    deltas = overlay.deltas()
+    if not deltas:
+        return Prepared(None, MutationResult(query.name, {}, nodes, edges))
+    validate(transaction.base.catalog, deltas, overlay)
+    affected = overlay.stage()
+    changed = any(count for of_type in affected.values() for count in of_type.values())
+    return Prepared(
+        operation_class(query) if changed else None, MutationResult(query.name, affected, nodes, edges)
+    )
 
 
 def operation_class(query: ir.MutationQuery) -> OperationClass:
-    """Inserts can be prepared again on a branch that moved; what looked before it wrote cannot."""
+    """Return the operation class of a mutation: `insert` when no statement reads rows before it writes."""
     inserts = all(isinstance(item, ir.InsertNode | ir.InsertEdge) for item in query.statements)
     return "insert" if inserts else "strict"
 
 
-def _apply(overlay: Overlay, statement: ir.Statement, outcome: MutationOutcome) -> None:
+class _Count(NamedTuple):
+    nodes: int = 0
+    edges: int = 0
+
+
+def _apply(overlay: Overlay, statement: ir.Statement) -> _Count:
     match statement:
         case ir.InsertNode():
-            outcome.nodes += _insert_node(overlay, statement)
+            return _insert_node(overlay, statement)
         case ir.InsertEdge():
-            outcome.edges += _insert_edge(overlay, statement)
+            return _insert_edge(overlay, statement)
         case ir.UpdateNode():
-            outcome.nodes += _update_node(overlay, statement)
+            return _update_node(overlay, statement)
         case ir.DeleteNode():
-            nodes, edges = _delete_node(overlay, statement)
-            outcome.nodes += nodes
-            outcome.edges += edges
+            return _delete_node(overlay, statement)
         case ir.DeleteEdge():
-            key = table_key("edge", statement.type_name)
-            doomed = overlay.select(key, statement.where)
-            overlay.remove(key, doomed)
-            outcome.edges += doomed.num_rows
+            return _delete_edge(overlay, statement)
 
 
-def _insert_node(overlay: Overlay, statement: ir.InsertNode) -> int:
+def _insert_node(overlay: Overlay, statement: ir.InsertNode) -> _Count:
     key = table_key("node", statement.type_name)
     values = _values(overlay, statement.assigns)
     row = make_row(overlay.catalog, overlay.catalog.tables[key], values)
     overlay.put(key, row, fresh=node_key(overlay.catalog, statement.type_name) is None)
-    return 1
+    return _Count(nodes=1)
 
 
-def _insert_edge(overlay: Overlay, statement: ir.InsertEdge) -> int:
+def _insert_edge(overlay: Overlay, statement: ir.InsertEdge) -> _Count:
     key = table_key("edge", statement.type_name)
     values = _values(overlay, statement.assigns)
     values["src"] = _endpoint(overlay, statement.source, "from")
     values["dst"] = _endpoint(overlay, statement.target, "to")
     overlay.put(key, make_row(overlay.catalog, overlay.catalog.tables[key], values), fresh=True)
-    return 1
+    return _Count(edges=1)
 
 
 def _endpoint(overlay: Overlay, expr: ir.Expr, name: str) -> ir.Value:
@@ -104,7 +106,7 @@ def _endpoint(overlay: Overlay, expr: ir.Expr, name: str) -> ir.Value:
     return value
 
 
-def _update_node(overlay: Overlay, statement: ir.UpdateNode) -> int:
+def _update_node(overlay: Overlay, statement: ir.UpdateNode) -> _Count:
     key = table_key("node", statement.type_name)
     rows = overlay.select(key, statement.where)
     if rows.num_rows:
@@ -115,14 +117,14 @@ def _update_node(overlay: Overlay, statement: ir.UpdateNode) -> int:
                     repeated = pa.chunked_array([array.take(pa.array([0] * rows.num_rows, pa.int64()))])
                     rows = rows.set_column(rows.column_names.index(column.name), column.name, repeated)
         overlay.put(key, rows)
-    return int(rows.num_rows)
+    return _Count(nodes=rows.num_rows)
 
 
-def _delete_node(overlay: Overlay, statement: ir.DeleteNode) -> tuple[int, int]:
+def _delete_node(overlay: Overlay, statement: ir.DeleteNode) -> _Count:
     key = table_key("node", statement.type_name)
     doomed = overlay.select(key, statement.where)
     if not doomed.num_rows:
-        return 0, 0
+        return _Count()
     ids = doomed["id"].combine_chunks()
     edges = 0
     for name in statement.cascades:
@@ -131,7 +133,14 @@ def _delete_node(overlay: Overlay, statement: ir.DeleteNode) -> tuple[int, int]:
         overlay.remove(edge_key, touching)
         edges += touching.num_rows
     overlay.remove(key, doomed)
-    return int(doomed.num_rows), edges
+    return _Count(doomed.num_rows, edges)
+
+
+def _delete_edge(overlay: Overlay, statement: ir.DeleteEdge) -> _Count:
+    key = table_key("edge", statement.type_name)
+    doomed = overlay.select(key, statement.where)
+    overlay.remove(key, doomed)
+    return _Count(edges=doomed.num_rows)
 
 
 def _touching(overlay: Overlay, edge_key: str, node: str, ids: pa.Array) -> pa.Table:

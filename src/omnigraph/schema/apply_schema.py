@@ -19,7 +19,7 @@ from omnigraph.catalog.migration.evolve import evolve
 from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.catalog.migration.steps import MigrationPlan
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass
+from omnigraph.graph.write_plan import Prepared
 from omnigraph.lang.schema import Schema
 from omnigraph.load.key_checks import INDEXED
 from omnigraph.schema.backfill_rules import check_filled
@@ -60,46 +60,39 @@ class SchemaChange:
         return evolve(accepted, self.desired, self.source, plan, counter=first, backfills=self.backfill)
 
 
-@dataclass
-class SchemaOutcome:
-    """What a change did: its plan, and the paths of tables whose earlier versions are to become unreadable.
+@dataclass(frozen=True)
+class SchemaResult:
+    """The effect of a schema change: its plan, and the paths of tables whose earlier versions are to be purged.
 
-    `before` is the schema that it began from, `sequence` that of the commit it began on.
+    `before` is the schema of the commit that the change was prepared on, `sequence` the number of that commit.
     """
 
-    plan: MigrationPlan = field(default_factory=MigrationPlan)
-    before: Catalog | None = None
-    sequence: int = 0
+    plan: MigrationPlan
+    before: Catalog
+    sequence: int
     purged: frozenset[str] = frozenset()
 
 
 def prepare_schema(
-    change: SchemaChange, outcome: SchemaOutcome, reserve: Callable[[int, int], int]
-) -> Callable[[Transaction], OperationClass | None]:
-    """The work of a schema change, to be run on a transaction, again if it must be; fills `outcome` each time.
+    transaction: Transaction, change: SchemaChange, reserve: Callable[[int, int], int]
+) -> Prepared[SchemaResult]:
+    """Stage a schema change. There is nothing to commit when the branch has the schema already.
 
-    `reserve` gives the first of so many fresh identities. Gives None when the schema is accepted already. A plan
-    that is not supported is `InvalidInput`, a backfill that breaks a rule `ConstraintViolation`: then nothing is
-    visible.
+    `reserve` returns the first of a number of new identities. An unsupported plan raises `InvalidInput`, a backfill
+    that breaks a rule `ConstraintViolation`; nothing is visible then.
     """
-
-    def prepare(transaction: Transaction) -> OperationClass | None:
-        accepted = transaction.base.catalog
-        outcome.sequence = transaction.base.commit.sequence
-        outcome.before = accepted
-        outcome.plan = change.plan(accepted)
-        if not outcome.plan.steps:
-            return None
-        catalog = change.evolve(accepted, outcome.plan, reserve)
-        now = time.time_ns() // 1_000_000
-        fillings = dict(read_fillings(accepted, catalog, change.backfill, now))
-        for filling in fillings.values():
-            check_filled(transaction, catalog, filling)
-        transaction.evolve(catalog)
-        outcome.purged = _TableChanges(transaction, catalog, fillings, change.allow_data_loss).carry_out()
-        return "strict"
-
-    return prepare
+    accepted, sequence = transaction.base.catalog, transaction.base.commit.sequence
+    plan = change.plan(accepted)
+    if not plan.steps:
+        return Prepared(None, SchemaResult(plan, accepted, sequence))
+    catalog = change.evolve(accepted, plan, reserve)
+    now = time.time_ns() // 1_000_000
+    fillings = dict(read_fillings(accepted, catalog, change.backfill, now))
+    for filling in fillings.values():
+        check_filled(transaction, catalog, filling)
+    transaction.evolve(catalog)
+    purged = _TableChanges(transaction, catalog, fillings, change.allow_data_loss).carry_out()
+    return Prepared("strict", SchemaResult(plan, accepted, sequence, purged))
 
 
 @dataclass(frozen=True)

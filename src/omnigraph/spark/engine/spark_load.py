@@ -12,10 +12,10 @@ from omnigraph.errors import InvalidInput
 if TYPE_CHECKING:
     from omnigraph.catalog.catalog import Catalog
     from omnigraph.engine.engine_choice import RunTasks
-    from omnigraph.graph.publish import Receipt as Done
-    from omnigraph.graph.repository import Repository, WriteRequest
+    from omnigraph.graph.repository import Repository
+    from omnigraph.graph.write_request import WriteRequest, WriteResult
     from omnigraph.load.distributed import Stage
-    from omnigraph.load.load import LoadOutcome
+    from omnigraph.load.load import LoadResult
     from omnigraph.load.load_request import LoadRequest
     from omnigraph.load.split_staging import LoadJob, SplitReport
     from omnigraph.sources.mapping.type_mapping import TypeMapping
@@ -42,12 +42,11 @@ def load_on_spark(
     repository: Repository,
     request: LoadRequest,
     write: WriteRequest,
-    outcome: LoadOutcome,
-    take: Rejecting | None,
-) -> Done | None:
+    rejecting: Rejecting | None,
+) -> WriteResult[LoadResult]:
     """Have tasks read, check and write everything, and commit it once."""
     from omnigraph.graph.scratch_files import Scratch
-    from omnigraph.load.distributed import DistributedLoad
+    from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks
     from omnigraph.sources.readers import named_key
     from omnigraph.spark.engine.key_tables import SparkKeys
     from omnigraph.spark.engine.tasks import run_tasks
@@ -59,20 +58,19 @@ def load_on_spark(
     named = [named_key(name, catalog) for name in source] if isinstance(source, Mapping) else []
     spark = session_for(request.spark or _session_of(source))
     run: RunTasks = partial(run_tasks, spark)
-    with DistributedLoad(
-        _stage(request, catalog, options, run, spark),
-        run,
-        Scratch(repository.location.uri, options),
-        catalog,
+    tasks = LoadTasks(
+        stage=_stage(request, catalog, options, run, spark), run=run, open_keys=partial(SparkKeys, spark)
+    )
+    load_options = DistributedLoadOptions(
         request.mode,
-        outcome,
-        durability=repository.durability,
+        repository.durability,
         named=named,
-        rejecting=take,
+        rejecting=rejecting,
         progress=request.progress,
-        open_keys=partial(SparkKeys, spark),
         dry=request.dry_run,
-    ) as load:
+    )
+    scratch = Scratch(repository.location.uri, options)
+    with DistributedLoad(tasks, scratch, catalog, load_options) as load:
         return repository.write(request.base, write, load.prepare)
 
 

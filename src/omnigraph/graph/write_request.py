@@ -1,0 +1,52 @@
+"""The arguments and the return value of `Repository.write`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+from omnigraph.graph.argument_checks import check_text
+from omnigraph.graph.publish import Receipt
+from omnigraph.graph.transaction import Transaction
+from omnigraph.graph.write_plan import Prepared
+
+T = TypeVar("T")
+
+# Stages a write into a transaction. A write whose branch moved calls it again with a new transaction.
+Prepare: TypeAlias = Callable[[Transaction], Prepared[T]]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    """The operation name, the commit metadata and the preconditions of a write.
+
+    `request` is compared when an idempotency key is used again. A `bulk` write has an intent; `held` is the id of
+    one that `Repository.hold` created for it.
+    """
+
+    operation: str
+    actor: str | None = None
+    message: str | None = None
+    expected_head: str | None = None
+    idempotency_key: str | None = None
+    request: str = ""
+    bulk: bool = False
+    held: str | None = None
+
+    def __post_init__(self) -> None:
+        check_text("actor", self.actor)
+        check_text("message", self.message)
+        check_text("if_commit", self.expected_head)
+        check_text("idempotency_key", self.idempotency_key)
+
+
+class WriteResult(NamedTuple, Generic[T]):
+    """The receipt of a write, and the result of the preparation that was committed.
+
+    `receipt` is None when there was nothing to commit. `result` is None when an earlier request with the same
+    idempotency key made the commit: then nothing was prepared.
+    """
+
+    receipt: Receipt | None
+    result: T | None
