@@ -171,7 +171,13 @@ def size(every_cut: bool) -> tuple[int, int]:
     return (6, 30) if every_cut else (4, 15)
 
 
-@pytest.mark.parametrize("branches", [("main",), ("main", "a", "b")], ids=["one-branch", "three-branches"])
+@pytest.mark.parametrize(
+    "branches",
+    [
+        pytest.param(("main",), id="one-branch"),
+        pytest.param(("main", "a", "b"), id="three-branches", marks=pytest.mark.long),
+    ],
+)
 def test_a_history_of_mutations_and_loads_of_the_same_keys_can_be_replayed(
     branches: tuple[str, ...],
     tmp_path: Path,
