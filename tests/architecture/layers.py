@@ -7,33 +7,34 @@ from collections.abc import Callable, Iterator
 
 from tests.architecture.modules import Import, Module, imports
 
-# From the bottom up. A package imports itself and packages of lower rows.
-LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors"}),
-    frozenset({"extras"}),
-    frozenset({"lang"}),
-    frozenset({"catalog"}),
-    frozenset({"store"}),
-    frozenset({"graph"}),
-    frozenset({"sources", "rules"}),
-    frozenset({"engine"}),
-    frozenset({"search"}),
-    frozenset({"read"}),
-    frozenset({"changes", "maintain"}),
-    # Mutations own the staging overlay, which loads, merges and schema changes write through.
-    frozenset({"mutate"}),
-    frozenset({"load"}),
-    frozenset({"merge", "schema"}),
+# From the bottom up, with what each row is for. A package imports itself and packages of lower rows.
+ROWS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("errors",), "one root of all errors, with structured locations"),
+    (("extras",), "optional dependencies and their errors"),
+    (("lang",), ".pg and .gq to typed IR; pure"),
+    (("catalog",), "accepted schema, identities, keys, migration, schema merge; pure"),
+    (("store",), "the only code that touches bytes: Lance tables, objects, manifest"),
+    (("graph",), "branches, commits, snapshots, publish, intents, recovery"),
+    (("sources", "rules"), "where rows come from; what rows must satisfy"),
+    (("engine",), "local kernels: Arrow, DuckDB, CSR, diff"),
+    (("search",), "full-text and vector search, embeddings"),
+    (("read",), "queries: plan, match, project; export"),
+    (("changes", "maintain"), "diff, change feed, baseline; optimize, garbage collection"),
+    # Mutations own the staged rows, which loads, merges and schema changes write through.
+    (("mutate",), "insert, update and delete statements; staged rows"),
+    (("load",), "bulk loads and sinks"),
+    (("merge", "schema"), "three-way merge and revert; schema changes"),
     # Above the local work, because it distributes the same work over tasks.
-    frozenset({"spark"}),
-    frozenset({"policy"}),
-    frozenset({"api"}),
-    frozenset({"protocol"}),
-    frozenset({"client"}),
+    (("spark",), "the same work on Spark, and the data source; the only importer of pyspark"),
+    (("policy",), "access control: one decision per actor, action and branch"),
+    (("api",), "the Graph interface and its local implementation"),
+    (("protocol",), "HTTP requests, responses and encoding, shared by server and client"),
+    (("client",), "the same interface over HTTP"),
     # Not a folder: the files directly below the package, which re-export both kinds of graphs.
-    frozenset({"omnigraph"}),
-    frozenset({"cli", "server", "mcp", "studio", "cluster"}),
+    (("omnigraph",), "the public names, and the asynchronous API"),
+    (("cli", "server", "mcp", "studio", "cluster"), "surfaces: parse, render, authenticate"),
 )
+LAYERS: tuple[frozenset[str], ...] = tuple(frozenset(names) for names, _ in ROWS)
 SURFACES = LAYERS[-1]
 
 # Neighbours in one row that may know each other, in this direction only. The command line is the one

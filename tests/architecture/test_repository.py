@@ -94,7 +94,17 @@ def test_every_target_is_phony() -> None:
     assert set(declared.group(1).split()) == targets()
 
 
-@pytest.mark.parametrize("script", [".ci/run", "scripts/bootstrap", "scripts/demo", "scripts/parser-tables"])
+SCRIPTS = [
+    ".ci/run",
+    "scripts/bootstrap",
+    "scripts/demo",
+    "scripts/layer-diagram",
+    "scripts/parser-tables",
+    "scripts/smoke-wheel",
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_scripts_are_executable_and_stop_at_the_first_failure(script: str) -> None:
     path: Path = ROOT / script
     assert path.stat().st_mode & 0o111

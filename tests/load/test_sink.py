@@ -16,7 +16,8 @@ from omnigraph.errors import Conflict, ConstraintViolation, InvalidInput, NotFou
 from omnigraph.graph.publish import Receipt
 from omnigraph.graph.repository import Repository
 from omnigraph.load import sink as sinks
-from omnigraph.load.sink import Part, Sink, SinkOptions, SinkStream, open_sink, open_stream
+from omnigraph.load.sink import Part, Sink, SinkStream, open_sink, open_stream
+from omnigraph.load.sink_options import SinkOptions
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.spark.datasource.source_options import stream_options, write_options

@@ -13,7 +13,8 @@ import omnigraph as og
 from omnigraph.errors import Conflict, ConstraintViolation, InvalidInput, StorageError
 from omnigraph.graph.transaction import Transaction
 from omnigraph.load import spool
-from omnigraph.load.sink import SinkOptions, open_sink
+from omnigraph.load.sink import open_sink
+from omnigraph.load.sink_options import SinkOptions
 from omnigraph.store.tables.tables import Tables
 from tests.support.places import fresh_memory, together
 from tests.support.schema_changes import CASES, START, count, edited, grown, lines, make, person, stored

@@ -8,10 +8,10 @@ are safe also when the process that made it was killed before it could say so.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -31,6 +31,7 @@ from omnigraph.load.distributed import (
     load_job,
     remove_written,
 )
+from omnigraph.load.sink_options import SinkOptions
 from omnigraph.load.split_staging import LoadJob, SplitReport, stage_partition
 from omnigraph.load.spool import LoadLimits
 from omnigraph.rules.load_mode import LoadMode
@@ -43,22 +44,6 @@ HELD_SECONDS = 24 * 3600.0
 # Fewer rows than a load that is done in memory are left for optimize to index, as those of such a load are.
 _WORTH_AN_INDEX = LoadLimits().rows
 _INDEXES_AT_ONCE = 4
-
-
-@dataclass(frozen=True)
-class SinkOptions:
-    """A write of rows of one type, as the caller asked for it."""
-
-    uri: str
-    type: str
-    branch: str
-    mode: LoadMode
-    storage: Mapping[str, str] = field(repr=False)
-    create_from: str | None = None
-    message: str | None = None
-    actor: str | None = None
-    if_commit: str | None = None
-    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True)

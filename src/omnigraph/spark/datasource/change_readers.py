@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from omnigraph.spark.datasource.change_options import CHANGE_COLUMNS, FEED_COLUMNS, check_schema
-from omnigraph.spark.datasource.change_sources import DiffSource, FeedSource
 from omnigraph.spark.datasource.spark_errors import told_in_words
 
 if TYPE_CHECKING:
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
+
+    from omnigraph.spark.datasource.change_sources import DiffSource, FeedSource
 
 
 def diff_reader(diff: DiffSource, schema: StructType) -> DataSourceReader:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from omnigraph.errors import InvalidInput
-from omnigraph.load.sink import Sink, SinkStream, open_sink, open_stream
 from omnigraph.spark.datasource.change_options import (
     change_ddl,
     content_of,
@@ -25,7 +24,6 @@ from omnigraph.spark.datasource.change_options import (
     feed_options,
 )
 from omnigraph.spark.datasource.change_readers import diff_reader, feed_reader
-from omnigraph.spark.datasource.change_sources import DiffSource, FeedSource, open_diff
 from omnigraph.spark.datasource.source_options import stream_options, write_options
 from omnigraph.spark.datasource.spark_errors import told_in_words
 from omnigraph.spark.engine.table_read import TableRead, plan_read
@@ -36,13 +34,19 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
+    from omnigraph.load.sink import Sink, SinkStream
+    from omnigraph.spark.datasource.change_sources import DiffSource
+
 FORMAT: Final = "omnigraph"
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 
 
 def data_source() -> type[DataSource]:
-    """The class to register with a session. Spark pickles it by value and the functions it calls by name."""
+    """The class to register with a session. Spark pickles it by value and the functions it calls by name.
+
+    Methods import modules that load Lance when they run: Spark starts a Python process only to look the class up.
+    """
     from pyspark.sql.datasource import (
         DataSource,
         DataSourceArrowWriter,
@@ -118,6 +122,8 @@ def data_source() -> type[DataSource]:
                     return change_ddl(feed_options(self.options).columns)
                 case "diff":
                     wanted = diff_options(self.options)
+                    from omnigraph.spark.datasource.change_sources import open_diff
+
                     self._diff = open_diff(wanted)
                     return change_ddl(wanted.columns)
                 case "table":
@@ -132,6 +138,8 @@ def data_source() -> type[DataSource]:
                         hint="for those between two states, use the option 'diff'",
                     )
                 case "diff":
+                    from omnigraph.spark.datasource.change_sources import open_diff
+
                     return diff_reader(self._diff or open_diff(diff_options(self.options)), schema)
                 case "table":
                     plan = self._plan or plan_read(self.options)
@@ -140,15 +148,21 @@ def data_source() -> type[DataSource]:
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
             if content_of(self.options) != "changes":
                 raise InvalidInput("a stream is read from changes", hint="set the option 'changes' to true")
+            from omnigraph.spark.datasource.change_sources import FeedSource
+
             wanted = feed_options(self.options)
             return feed_reader(FeedSource(wanted), schema, wanted.max_commits)
 
         def writer(self, schema: StructType, overwrite: bool) -> GraphWriter:
+            from omnigraph.load.sink import open_sink
+
             with told_in_words():
                 wanted = write_options(self.options, overwrite=overwrite)
                 return GraphWriter(open_sink(wanted, schema.fieldNames()))
 
         def streamWriter(self, schema: StructType, overwrite: bool) -> GraphStreamWriter:  # noqa: N802
+            from omnigraph.load.sink import open_stream
+
             # Spark asks for one before each batch, and for another to commit it.
             with told_in_words():
                 wanted = stream_options(self.options, overwrite=overwrite)

@@ -1,0 +1,24 @@
+"""The options of a sink. The module loads no storage library, so that Spark plans a write cheaply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from omnigraph.rules.load_mode import LoadMode
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """A write of rows of one type, as the caller asked for it."""
+
+    uri: str
+    type: str
+    branch: str
+    mode: LoadMode
+    storage: Mapping[str, str] = field(repr=False)
+    create_from: str | None = None
+    message: str | None = None
+    actor: str | None = None
+    if_commit: str | None = None
+    idempotency_key: str | None = None
