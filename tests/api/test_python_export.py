@@ -115,7 +115,7 @@ def test_a_name_decides_between_a_file_and_a_folder(graph: og.Graph, tmp_path: P
         ("out/", {"format": "csv"}, "unknown format 'csv'"),
         ("out/", {"engine": "abacus"}, "unknown engine 'abacus'"),
         ("out/", {"engine": "spark"}, "out of reach for Spark"),
-        ("out/", {"types": ["Thng"]}, "unknown export type 'Thng', did you mean `Thing`"),
+        ("out/", {"types": ["Thng"]}, "unknown export type 'Thng'; did you mean `Thing`"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_written(

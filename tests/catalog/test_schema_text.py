@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from omnigraph.catalog.schema_text import schema_text
 from omnigraph.catalog.shape import canonical_shape, schema_hash
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.pg.format_schema import format_schema
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.schema import Schema
-from omnigraph.lang.source import LanguageError
 from tests.catalog.compiled import compiled_schemas, legal_schemas
 from tests.catalog.strategies import shuffled
 from tests.golden.corpus import cases, input_text

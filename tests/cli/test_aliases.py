@@ -73,7 +73,7 @@ def test_a_stored_mutation_is_refused_and_not_run(team: Running) -> None:
 @pytest.mark.parametrize(
     ("args", "problem"),
     [
-        (["evrybody"], "no alias is called 'evrybody', did you mean `everybody`?"),
+        (["evrybody"], "no alias is called 'evrybody'; did you mean `everybody`?"),
         (["everybody", "1"], "alias 'everybody' takes 0 values (none), not 1"),
         (["older", "1", "2", "3"], "alias 'older' takes 2 values (a, names), not 3"),
         (["older", "--params", "[1]"], "the parameters are not an object of names and values"),

@@ -47,7 +47,7 @@ def test_types_can_be_chosen() -> None:
     assert both == run("export", "g.omni").stdout
     wrong = run("export", "g.omni", "--type", "Persn")
     assert (wrong.code, wrong.stdout) == (1, "")
-    assert wrong.stderr == "error: unknown export type 'Persn', did you mean `Person`?\n"
+    assert wrong.stderr == "error: unknown export type 'Persn'; did you mean `Person`?\n"
 
 
 def test_a_file_is_there_whole_or_not_at_all() -> None:

@@ -58,7 +58,7 @@ def test_an_entity_is_there_where_it_was_added(commit: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("Persn", "Ann"), 1, "error: unknown type 'Persn', did you mean `Person`?\n"),
+        (("Persn", "Ann"), 1, "error: unknown type 'Persn'; did you mean `Person`?\n"),
         (("Person", "Ann", "--branch", "mian"), 1, "error: branch 'mian' not found\n"),
         (("Person", "Ann", "--branch", "main", "--snapshot", "x"), 2, "Usage: omnigraph get"),
         (("Person",), 2, "Usage: omnigraph get"),

@@ -36,7 +36,7 @@ def test_an_error_shows_its_place_and_the_marked_line(folder: Path) -> None:
     write(folder / "wrong.gq", BROKEN)
     outcome = run("lint", "--schema", "people.pg", "--query", "wrong.gq")
     assert outcome.code == 1
-    message = "type error: T6: node type `Person` has no property `naem`, did you mean `name`?"
+    message = "type error: T6: node type `Person` has no property `naem`; did you mean `name`?"
     assert outcome.stdout.splitlines()[:4] == [
         f"ERROR query `wrong`: {message}",
         "      wrong.gq:5:15",

@@ -151,7 +151,7 @@ class TestExplain:
     def test_an_action_that_there_is_not_is_refused(self) -> None:
         outcome = run("policy", "explain", "--file", "base.json", "--actor", "act-ann", "--action", "reed")
         assert (outcome.code, outcome.stdout) == (1, "")
-        assert outcome.stderr.startswith("error: unknown policy action 'reed', did you mean `read`?\n")
+        assert outcome.stderr.startswith("error: unknown policy action 'reed'; did you mean `read`?\n")
 
 
 class TestOfAConfiguration:

@@ -99,8 +99,8 @@ class TestSettings:
         outcome = run("profile", "list")
         assert outcome.code == 0
         assert sorted(outcome.stderr.splitlines()) == [
-            f"warning: {path}: unknown key 'alias', did you mean `aliases`?",
-            f"warning: {path}: unknown key 'profiles.a.stor', did you mean `store`?",
+            f"warning: {path}: unknown key 'alias'; did you mean `aliases`?",
+            f"warning: {path}: unknown key 'profiles.a.stor'; did you mean `store`?",
             f"warning: {path}: unknown key 'servers.p.tokn'",
         ]
 
@@ -209,4 +209,4 @@ class TestScopes:
     def test_a_server_that_has_no_name_is_refused_with_the_nearest(self) -> None:
         outcome = run("snapshot", "--server", "prd", "--graph", "x")
         assert outcome.code == 1
-        assert outcome.stderr.splitlines()[0] == "error: no server is called 'prd', did you mean `prod`?"
+        assert outcome.stderr.splitlines()[0] == "error: no server is called 'prd'; did you mean `prod`?"

@@ -146,7 +146,7 @@ class TestRequests:
             (("-e", ONE, "--params", "{n: 1}"), "error: the parameters are not JSON"),
             (("-e", ONE, "--params", "[1]"), "error: parameters must be an object or null"),
             (("-e", f"{ALL}\n{ONE}"), "error: the text holds several queries: all, one"),
-            (("onne", "-e", ONE), "error: no query is called `onne`, did you mean `one`?"),
+            (("onne", "-e", ONE), "error: no query is called `onne`; did you mean `one`?"),
             (("-e", 'query q() { insert Person { name: "x" } }'), "error: query 'q' contains mutations"),
             (
                 ("-e", ALL.replace("Person", "Persn")),
@@ -242,7 +242,7 @@ class TestSettings:
         assert (outcome.code, outcome.stdout[:6]) == (0, "2 rows")
         first, second = outcome.stderr.splitlines()
         assert first.endswith("config.yaml: unknown key 'colour'")
-        assert second.endswith("config.yaml: unknown key 'defaults.ouput', did you mean `output`?")
+        assert second.endswith("config.yaml: unknown key 'defaults.ouput'; did you mean `output`?")
 
     @pytest.mark.parametrize(
         ("text", "message"),

@@ -13,7 +13,7 @@ import pytest
 from omnigraph.api.graph import Graph
 from omnigraph.client.graph import RemoteGraph
 from omnigraph.errors import InvalidInput, PermissionDenied, ResourceLimit
-from omnigraph.lang.source import LanguageError
+from omnigraph.lang.diagnostics import LanguageError
 from tests.client.comparing import LABELLED, WIDER, failure, told
 from tests.client.conftest import Served
 from tests.server.running import ADD, ALL

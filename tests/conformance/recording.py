@@ -16,7 +16,7 @@ import omnigraph as og
 from omnigraph.api.changes import Diff
 from omnigraph.catalog.migration.steps import MigrationPlan
 from omnigraph.graph.snapshot import Snapshot
-from omnigraph.lang.source import LanguageError
+from omnigraph.lang.diagnostics import LanguageError
 
 # Ids of commits and of entities without a key, wherever they stand in a text; and versions of tables.
 _ID = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b")

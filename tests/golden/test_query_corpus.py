@@ -10,13 +10,14 @@ from functools import cache
 
 import pytest
 
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.gq.check import check_query
 from omnigraph.lang.gq.query_parser import parse_queries
-from omnigraph.lang.ir_text import render_ir
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.schema import Schema
-from omnigraph.lang.source import LanguageError, Source
+from omnigraph.lang.source import Source
 from tests.golden.corpus import cases, expected_text, input_text
+from tests.golden.ir_rendering import render_ir
 
 CASES = cases("queries", ".gq")
 OTHER_SCHEMA = re.compile(r"// schema: (\S+)\n")

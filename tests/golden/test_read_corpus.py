@@ -10,8 +10,8 @@ from collections import Counter
 
 import pytest
 
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.gq.query_parameters import bind_params
-from omnigraph.lang.source import LanguageError
 from omnigraph.lang.temporal import parse_datetime
 from tests.differential.comparing import explain_difference
 from tests.differential.golden import READS, Case, check_text, expected_result, load_cases, load_graph

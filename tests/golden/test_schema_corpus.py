@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.pg.schema_compiler import load_schema
-from omnigraph.lang.pg.schema_source import render_schema
-from omnigraph.lang.source import LanguageError
 from tests.golden.corpus import cases, expected_text, input_text
+from tests.golden.schema_rendering import render_schema
 
 CASES = cases("schema", ".pg")
 

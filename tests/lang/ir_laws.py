@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from omnigraph.lang import ir
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.lint_rules import describe_operation
-from omnigraph.lang.ir_text import render_ir
+from tests.golden.ir_rendering import render_ir
 
 
 def assert_lawful(query: ast.Query, checked: ir.CheckedQuery) -> None:

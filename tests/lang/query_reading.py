@@ -1,12 +1,20 @@
-"""Short ways to parse a piece of a query, or to see what is wrong with it."""
+"""Helpers to parse and print parts of queries."""
 
 from __future__ import annotations
 
 import pytest
 
+from omnigraph.lang.comments import weave
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.gq import query_ast as ast
+from omnigraph.lang.gq.query_layout import QueryLayout
 from omnigraph.lang.gq.query_parser import parse_queries
-from omnigraph.lang.source import LanguageError, Source
+from omnigraph.lang.source import Source
+
+
+def print_queries(file: ast.QueryFile) -> str:
+    """Return the canonical text of queries that were not parsed from a text."""
+    return weave("", list(QueryLayout("", ()).lines(file)), ())
 
 
 def query(text: str) -> ast.Query:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.lang import ir
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.check import check_query
 from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.pg.schema_compiler import load_schema
-from omnigraph.lang.source import LanguageError, Source
+from omnigraph.lang.source import Source
 from omnigraph.lang.types import I64, STRING, PropType, Scalar
 
 SCHEMA = load_schema(

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.check import check_query
 from omnigraph.lang.gq.lint_rules import lint_queries
 from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.schema import Schema
-from omnigraph.lang.source import LanguageError, Source
+from omnigraph.lang.source import Source
 from tests.catalog.strategies import PROPERTY_NAMES, schemas
 from tests.golden.corpus import cases, input_text
 from tests.lang.ir_laws import assert_lawful

@@ -125,7 +125,7 @@ def test_a_type_error_stands_with_its_query_and_leaves_the_others_alone() -> Non
     bad, good = found["results"]
     assert (found["status"], found["errors"], found["queries_processed"]) == ("error", 1, 2)
     assert bad["status"] == "error"
-    assert bad["error"] == "type error: T1: unknown node type `Persn`, did you mean `Person`?"
+    assert bad["error"] == "type error: T1: unknown node type `Persn`; did you mean `Person`?"
     assert "operation" not in bad
     assert good["status"] == "ok"
     assert "error" not in good

@@ -201,7 +201,7 @@ def compare(quick: Lark, slow: Lark, suffix: str, parse: Callable[[Lark, Source]
 
 def test_queries_read_the_same_with_tables_and_without(tmp_path: Path) -> None:
     def parse(parser: Lark, source: Source) -> Any:
-        return parse_with_recovery(parser, source, query_parser._STARTS, query_parser._WORDS)
+        return parse_with_recovery(parser, source, query_parser._STARTS, query_parser._TERMINAL_NAMES)
 
     compare(make_parser(QUERY_GRAMMAR), built(QUERY_GRAMMAR, tmp_path), ".gq", parse)
 
@@ -209,7 +209,7 @@ def test_queries_read_the_same_with_tables_and_without(tmp_path: Path) -> None:
 def test_schemas_read_the_same_with_tables_and_without(tmp_path: Path) -> None:
     def parse(parser: Lark, source: Source) -> Any:
         return parse_with_recovery(
-            parser, source, schema_parser.STARTS, schema_parser._WORDS, schema_parser._HINTS
+            parser, source, schema_parser.STARTS, schema_parser._TERMINAL_NAMES, schema_parser._HINTS
         )
 
     compare(make_parser(SCHEMA_GRAMMAR), built(SCHEMA_GRAMMAR, tmp_path), ".pg", parse)

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.lang.parsing import (
-    MAX_NESTING,
-    check_nesting,
-    quote,
-    scan_comments,
-    shorten,
-    to_float,
-    to_integer,
-    unescape,
-)
-from omnigraph.lang.source import Diagnostics, Source, Span, diagnose
+from omnigraph.lang.diagnostics import Diagnostics, diagnose
+from omnigraph.lang.literal_syntax import quote, shorten, to_float, to_integer, unescape
+from omnigraph.lang.parsing import MAX_NESTING, check_nesting
+from omnigraph.lang.scanner import scan_comments
+from omnigraph.lang.source import Source, Span
 
 
 def collector(text: str = "") -> Diagnostics:
@@ -24,7 +18,7 @@ def collector(text: str = "") -> Diagnostics:
 def test_every_escape_reads_back_as_its_character() -> None:
     report = collector()
     assert unescape(r'"\"\\\n\r\t"', Span(0, 12), report) == '"\\\n\r\t'
-    assert report.found == []
+    assert report.recorded == []
 
 
 @pytest.mark.parametrize("value", ["", "plain", 'a"b', "a\\b", "\n\r\t", "\\n", "é\U0001f600", '\\"'])
@@ -36,7 +30,7 @@ def test_a_wrong_escape_is_reported_at_its_place() -> None:
     text = r'  "ab\qc\zd"'
     report = collector(text)
     unescape(text[2:], Span(2, len(text)), report)
-    assert [(item.message, item.column) for item in report.found] == [
+    assert [(item.message, item.column) for item in report.recorded] == [
         (r"unsupported escape sequence: \q", 6),
         (r"unsupported escape sequence: \z", 9),
     ]
@@ -45,40 +39,40 @@ def test_a_wrong_escape_is_reported_at_its_place() -> None:
 def test_a_lone_surrogate_in_a_string_is_refused() -> None:
     report = collector('"\ud800"')
     unescape('"\ud800"', Span(0, 3), report)
-    assert [item.message for item in report.found] == ["string holds half a character: <U+D800>"]
+    assert [item.message for item in report.recorded] == ["string contains an unpaired surrogate: <U+D800>"]
 
 
 @pytest.mark.parametrize("text", ["0", "007", "-9223372036854775808", "18446744073709551615"])
 def test_an_integer_within_64_bits_is_read(text: str) -> None:
     report = collector()
     assert to_integer(text, Span(0, 0), report) == int(text)
-    assert report.found == []
+    assert report.recorded == []
 
 
 @pytest.mark.parametrize("text", ["18446744073709551616", "-9223372036854775809", "9" * 5000])
 def test_an_integer_beyond_64_bits_is_reported(text: str) -> None:
     report = collector()
     to_integer(text, Span(0, 0), report)
-    assert "is out of range" in report.found[0].message
+    assert "is out of range" in report.recorded[0].message
 
 
 def test_a_caller_may_narrow_the_range_of_integers() -> None:
     report = collector()
     to_integer("9223372036854775808", Span(0, 0), report, high=2**63 - 1)
-    assert len(report.found) == 1
+    assert len(report.recorded) == 1
 
 
 def test_a_float_that_would_be_infinite_is_reported() -> None:
     report = collector()
     assert to_float("1.5", Span(0, 0), report) == 1.5
     to_float("9" * 400 + ".0", Span(0, 0), report)
-    assert "out of range for a 64-bit float" in report.found[0].message
+    assert "out of range for a 64-bit float" in report.recorded[0].message
 
 
 def test_nesting_at_the_limit_passes_and_one_more_is_refused() -> None:
     assert check_nesting(Source("(" * MAX_NESTING)) == []
     (found,) = check_nesting(Source("(" * (MAX_NESTING + 1)))
-    assert found.message == "nesting deeper than 64 levels"
+    assert found.message == "nesting exceeds 64 levels"
     assert found.column == MAX_NESTING + 1
 
 

@@ -6,9 +6,11 @@ from textwrap import dedent
 
 import pytest
 
-from omnigraph.lang.gq.format_query import format_queries, print_queries
+from omnigraph.lang.diagnostics import LanguageError
+from omnigraph.lang.gq.format_query import format_queries
 from omnigraph.lang.gq.query_parser import parse_queries
-from omnigraph.lang.source import LanguageError, Source
+from omnigraph.lang.source import Source
+from tests.lang.query_reading import print_queries
 
 
 def check(text: str, expected: str) -> None:

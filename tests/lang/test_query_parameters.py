@@ -116,12 +116,12 @@ def test_the_bounds_of_an_integer_are_inclusive(scalar: Scalar) -> None:
 
 @pytest.mark.parametrize("value", [3.0, 1e3, 2.5, "3.0", "1e3", "", "x", "٣", "1_000", " 1", True, [1], {}])
 def test_anything_but_an_integer_is_refused_for_one(value: object) -> None:
-    assert refusal(Scalar.I64, value).startswith("param 'k': expected an integer for I64, got ")
+    assert refusal(Scalar.I64, value).startswith("param 'k': expected I64, got ")
 
 
 @pytest.mark.parametrize("text", ["3.0", "1e2", "1E2"])
 def test_a_json_number_with_a_fraction_or_exponent_is_no_integer(text: str) -> None:
-    assert "expected an integer" in refusal(Scalar.I32, json.loads(text))
+    assert "expected I32" in refusal(Scalar.I32, json.loads(text))
 
 
 def test_an_integer_too_long_to_write_is_refused_with_a_short_message() -> None:
@@ -173,7 +173,7 @@ def test_a_datetime_is_an_iso_text_or_a_python_one() -> None:
 
 @pytest.mark.parametrize("value", ["a", 1, {"a": 1}, True])
 def test_a_list_is_an_array(value: object) -> None:
-    assert "expected an array for [String]" in refusal(PropType(Scalar.STRING, is_list=True), value)
+    assert "expected [String]" in refusal(PropType(Scalar.STRING, is_list=True), value)
 
 
 def test_the_items_of_a_list_are_taken_like_single_values() -> None:
@@ -186,8 +186,8 @@ def test_the_items_of_a_list_are_taken_like_single_values() -> None:
 def test_a_vector_is_an_array_of_exactly_that_many_numbers() -> None:
     assert bind(vector(2), [1, 2.5]) == (1.0, 2.5)
     assert bind(vector(2).optional, None) is None
-    assert refusal(vector(2), [1]) == "param 'k': expected 2 numbers for Vector(2), got 1"
-    assert "got an integer" in refusal(vector(2), 5)
+    assert refusal(vector(2), [1]) == "param 'k': expected Vector(2), got 1 number"
+    assert "expected Vector(2), got 5" in refusal(vector(2), 5)
     assert "expected a number" in refusal(vector(2), ["a", "b"])
     assert "expected a number" in refusal(vector(2), [True, False])
 
@@ -228,7 +228,7 @@ def test_a_missing_time_is_not_a_time(scalar: Scalar, value: object) -> None:
 
 
 def test_a_numpy_float_is_no_integer() -> None:
-    assert refusal(Scalar.I64, np.float64(3.0)) == "param 'k': expected an integer for I64, got 3.0"
+    assert refusal(Scalar.I64, np.float64(3.0)) == "param 'k': expected I64, got 3.0"
 
 
 def test_a_matrix_is_no_vector() -> None:

@@ -58,8 +58,8 @@ def test_a_planted_conflict_is_found(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_messages_have_a_word_for_every_terminal() -> None:
     terminals = {item.name for item in query_parser._parser().terminals}
-    assert terminals - set(query_parser._WORDS) == {"WHITESPACE", "LINE_COMMENT", "BLOCK_COMMENT"}
-    assert set(query_parser._WORDS) - terminals == {"$END"}
+    assert terminals - set(query_parser._TERMINAL_NAMES) == {"WHITESPACE", "LINE_COMMENT", "BLOCK_COMMENT"}
+    assert set(query_parser._TERMINAL_NAMES) - terminals == {"$END"}
 
 
 # --- files, queries, parameters --------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def test_every_word_but_not_may_be_an_edge(word: str) -> None:
 
 @pytest.mark.parametrize("text", ["$a <not> $b", "$a $w:not $b", "$a $w:<not> $b"])
 def test_not_is_no_edge(text: str) -> None:
-    assert match_error(text) == ("`not` cannot be the name of an edge", "not")
+    assert match_error(text) == ("`not` cannot be used as an edge name", "not")
 
 
 def test_not_in_between_two_bare_variables_is_a_filter() -> None:

@@ -8,11 +8,13 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.lang.gq.format_query import format_queries, print_queries
+from omnigraph.lang.diagnostics import LanguageError
+from omnigraph.lang.gq.format_query import format_queries
 from omnigraph.lang.gq.query_ast import QueryFile
 from omnigraph.lang.gq.query_parser import parse_queries
-from omnigraph.lang.parsing import scan_comments
-from omnigraph.lang.source import LanguageError, Source
+from omnigraph.lang.scanner import scan_comments
+from omnigraph.lang.source import Source
+from tests.lang.query_reading import print_queries
 from tests.strategies.queries import KEYWORDS, query_files
 
 PIECES = (

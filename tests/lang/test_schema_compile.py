@@ -6,12 +6,14 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.pg.schema_ast import EdgeDecl, Name, NodeDecl, SchemaFile
 from omnigraph.lang.pg.schema_compiler import compile_schema, load_schema
-from omnigraph.lang.pg.schema_source import literal_text, render_schema
+from omnigraph.lang.pg.schema_notation import literal_text
 from omnigraph.lang.schema import Cardinality, Check, Embed, Index, Key, Range, Schema, Unique
-from omnigraph.lang.source import LanguageError, Source
+from omnigraph.lang.source import Source
 from omnigraph.lang.types import BASE_TYPES, NUMERIC, Scalar
+from tests.golden.schema_rendering import render_schema
 
 
 def problems(text: str) -> list[str]:

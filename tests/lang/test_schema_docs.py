@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.pg.schema_properties import PHYSICAL_COLUMNS, SYSTEM_COLUMNS
-from omnigraph.lang.source import LanguageError
 from omnigraph.lang.types import BASE_TYPES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "schema-language.md").read_text(encoding="utf-8")

@@ -8,11 +8,12 @@ from textwrap import dedent
 
 import pytest
 
-from omnigraph.lang.parsing import scan_comments
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.pg.format_schema import format_schema
 from omnigraph.lang.pg.schema_parser import parse_schema
 from omnigraph.lang.pg.schema_printer import print_schema
-from omnigraph.lang.source import LanguageError, Source
+from omnigraph.lang.scanner import scan_comments
+from omnigraph.lang.source import Source
 
 CORPUS = sorted((Path(__file__).parents[1] / "golden" / "schema").glob("*.pg"))
 

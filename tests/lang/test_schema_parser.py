@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.lang.diagnostics import MAX_DIAGNOSTICS, LanguageError
 from omnigraph.lang.pg.schema_ast import (
     AnnotationDecl,
     BodyConstraint,
@@ -17,7 +18,7 @@ from omnigraph.lang.pg.schema_ast import (
     SchemaFile,
 )
 from omnigraph.lang.pg.schema_parser import parse_schema
-from omnigraph.lang.source import MAX_DIAGNOSTICS, LanguageError, Source, Span
+from omnigraph.lang.source import Source, Span
 from omnigraph.lang.types import STRING, PropType, Scalar, vector
 
 
@@ -277,8 +278,8 @@ HOSTILE = {
     "quotes": '"' * 100_001,
     "backslashes": 'node A @x("' + "\\" * 100_001,
     "nulls": "\x00" * 1000,
-    "half a character": "\ud800",
-    "half a character in a string": 'node A @x("\ud800") {}',
+    "unpaired surrogate": "\ud800",
+    "unpaired surrogate in a string": 'node A @x("\ud800") {}',
     "keywords": "node " * 20_000,
     "at signs": "@" * 100_000,
     "a huge dimension": "node A { x: Vector(" + "9" * 10_000 + ") }",

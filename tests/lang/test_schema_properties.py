@@ -8,14 +8,15 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.lang.parsing import scan_comments
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.pg.format_schema import format_schema
 from omnigraph.lang.pg.schema_ast import SchemaFile
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.pg.schema_parser import parse_schema
 from omnigraph.lang.pg.schema_printer import print_schema
-from omnigraph.lang.pg.schema_source import render_schema
-from omnigraph.lang.source import LanguageError, Source
+from omnigraph.lang.scanner import scan_comments
+from omnigraph.lang.source import Source
+from tests.golden.schema_rendering import render_schema
 from tests.strategies.schemas import KEYWORDS, schema_files
 
 PIECES = (

@@ -15,7 +15,7 @@ from omnigraph import errors
 from omnigraph.api.commits import Optimized
 from omnigraph.changes.change_pages import ChangePage
 from omnigraph.changes.feed import FeedPage
-from omnigraph.lang.source import LanguageError
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.protocol.codec import (
     decode,
     decode_error,

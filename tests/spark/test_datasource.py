@@ -202,7 +202,7 @@ def test_a_commit_a_snapshot_and_a_time_name_earlier_states(spark: SparkSession,
 
 
 def test_an_unknown_type_is_an_error_that_names_it(spark: SparkSession, graph: og.Graph) -> None:
-    with pytest.raises(Exception, match="unknown type 'Persn', did you mean `Person`"):
+    with pytest.raises(Exception, match="unknown type 'Persn'; did you mean `Person`"):
         source(spark, graph, "Persn")
 
 

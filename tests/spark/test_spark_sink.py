@@ -195,7 +195,7 @@ def test_what_is_asked_for_in_vain_is_told_in_words(graph: og.Graph, spark: Spar
     files = leftovers(graph)
     frame = people(spark, 0, 2)
     for message, options in {
-        "unknown option 'brnach', did you mean `branch`": {"brnach": "x"},
+        "unknown option 'brnach'; did you mean `branch`": {"brnach": "x"},
         "branch 'etl' not found": {"branch": "etl"},
         "Spark's own mode is append": {"mode": "overwrite"},
     }.items():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from omnigraph.lang.gq import query_ast as ast
-from omnigraph.lang.parsing import MAX_INTEGER, MIN_INTEGER
+from omnigraph.lang.literal_syntax import MAX_INTEGER, MIN_INTEGER
 from omnigraph.lang.types import BASE_TYPES, PropType, vector
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from omnigraph.lang.parsing import MAX_INTEGER, MIN_INTEGER
+from omnigraph.lang.literal_syntax import MAX_INTEGER, MIN_INTEGER
 from omnigraph.lang.pg.schema_ast import (
     AnnotationDecl,
     BodyConstraint,
@@ -16,12 +16,12 @@ from omnigraph.lang.pg.schema_ast import (
     Declaration,
     EdgeDecl,
     InterfaceDecl,
-    LiteralValue,
     Name,
     NodeDecl,
     PropertyDecl,
     SchemaFile,
 )
+from omnigraph.lang.schema import LiteralValue
 from omnigraph.lang.types import BASE_TYPES, PropType, Scalar, vector
 
 T = TypeVar("T")

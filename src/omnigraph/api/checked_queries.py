@@ -10,7 +10,8 @@ from cachetools import LRUCache
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.gq.check import check_query
 from omnigraph.lang.gq.query_parser import parse_queries
-from omnigraph.lang.source import Source, did_you_mean
+from omnigraph.lang.source import Source
+from omnigraph.lang.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from omnigraph.catalog.catalog import Catalog

@@ -97,7 +97,7 @@ def file_error(action: str, path: str, error: OSError) -> OmnigraphError:
 
 
 def _near(path: str) -> str | None:
-    from omnigraph.lang.source import nearest_name
+    from omnigraph.lang.suggestions import nearest_name
 
     wanted = Path(path)
     try:

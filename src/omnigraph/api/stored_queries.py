@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.gq.check import check_query
 from omnigraph.lang.gq.query_parser import parse_queries
-from omnigraph.lang.source import LanguageError, Source
+from omnigraph.lang.source import Source
 from omnigraph.lang.types import TYPE_NAMES, Scalar
 from omnigraph.store.location import Location
 from omnigraph.store.objects.objects import ObjectStore

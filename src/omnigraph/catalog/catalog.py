@@ -27,10 +27,10 @@ from omnigraph.catalog.shape import schema_hash, sha256_name
 from omnigraph.errors import NotFound, StorageError, UnsupportedFormat
 from omnigraph.lang.schema import (
     Cardinality,
-    Declared,
     EdgeType,
     InterfaceType,
     NodeType,
+    PickledByFields,
     Property,
     Schema,
     TypeKind,
@@ -83,7 +83,7 @@ def table_key(kind: TypeKind, name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Catalog(Declared):
+class Catalog(PickledByFields):
     """An accepted schema. Make one with `accept`, its successor with `evolve.evolve`."""
 
     source: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from omnigraph.catalog.migration.renames import AnyType, all_types
-from omnigraph.catalog.notation import constraint_name
 from omnigraph.catalog.shape import annotation_keys, canonical_type, constraint_keys
 from omnigraph.lang.pg.schema_ast import (
     AnnotationDecl,
@@ -20,6 +19,7 @@ from omnigraph.lang.pg.schema_ast import (
     PropertyDecl,
     SchemaFile,
 )
+from omnigraph.lang.pg.schema_notation import constraint_name
 from omnigraph.lang.pg.schema_printer import member_text, print_schema
 from omnigraph.lang.schema import Annotation, Check, Constraint, EdgeType, NodeType, Property, Range, Schema
 

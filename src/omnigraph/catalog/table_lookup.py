@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.catalog.catalog import Catalog, Table, table_key
 from omnigraph.errors import InvalidInput, NotFound
-from omnigraph.lang.source import did_you_mean
+from omnigraph.lang.suggestions import did_you_mean
 
 
 def find_table(catalog: Catalog, name: str) -> Table:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.source import did_you_mean
+from omnigraph.lang.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from omnigraph.store.manifest.records import CommitRecord

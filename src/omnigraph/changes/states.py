@@ -9,7 +9,7 @@ from omnigraph.changes.change_records import ChangeFilter
 from omnigraph.errors import NotFound
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot
-from omnigraph.lang.source import suggestion
+from omnigraph.lang.suggestions import suggestion
 
 
 @dataclass(frozen=True)

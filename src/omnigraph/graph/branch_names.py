@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.graph.argument_checks import require_text
-from omnigraph.lang.source import suggestion
+from omnigraph.lang.suggestions import suggestion
 
 MAIN = "main"
 INTERNAL = frozenset({"__schema_apply_lock__"})

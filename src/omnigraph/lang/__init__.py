@@ -1,1 +1,1 @@
-"""The two languages, `.pg` schemas and `.gq` queries, down to a typed IR. Pure: no storage, no engine."""
+"""Compilers of the two languages: `.pg` schemas and `.gq` queries. Pure functions without I/O."""

@@ -1,4 +1,4 @@
-"""Puts the comments of a source back between the lines of its canonical layout."""
+"""Reinsertion of comments into the canonical layout of a source."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from omnigraph.lang.parsing import Comment
+from omnigraph.lang.scanner import Comment
 from omnigraph.lang.source import Span
 
 INDENT = "  "
@@ -14,9 +14,9 @@ INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One construct of the layout, on one row or several, and the piece of source that it stands for.
+    """One construct of the layout, on one or more rows, and the span of its source.
 
-    `opens` and `closes` tell the first and the last line of a block. `apart` asks for a blank line before it.
+    `opens` and `closes` mark the first and the last line of a block. `apart` requests a blank line before it.
     """
 
     depth: int
@@ -34,20 +34,20 @@ class _Attached:
 
 
 def weave(text: str, lines: Sequence[Line], comments: Sequence[Comment]) -> str:
-    """The final text: every line with the comments that belong to it.
+    """Return the formatted text: the lines, each with its comments.
 
-    A comment stays at the end of its line if it was there in the source, otherwise it goes on a row of its
-    own above the line that follows it; one inside a construct goes above that construct. Blank lines inside
-    a block are kept, at most one at a time.
+    A comment at the end of a line stays there. Any other comment goes on a row of its own above the line that
+    follows it; a comment inside a construct goes above that construct. Blank lines inside a block are kept,
+    at most one in a row.
     """
     attached, rest = _attach(text, lines, comments)
     page = _Page(text)
-    for line, found in zip(lines, attached, strict=True):
+    for line, own in zip(lines, attached, strict=True):
         apart = line.apart
-        for comment in found.before:
+        for comment in own.before:
             page.comment(comment, line.depth + line.closes, apart=apart)
             apart = False
-        page.line(line, found.after, apart=apart)
+        page.line(line, own.after, apart=apart)
     for comment in rest:
         page.comment(comment, 0, apart=False)
     return page.text()
@@ -56,9 +56,9 @@ def weave(text: str, lines: Sequence[Line], comments: Sequence[Comment]) -> str:
 def _attach(
     text: str, lines: Sequence[Line], comments: Iterable[Comment]
 ) -> tuple[list[_Attached], list[Comment]]:
-    """Decide for each comment to which line it belongs; what comes after the last line is left over."""
+    """Assign each comment to a line; return the comments after the last line separately."""
     attached = [_Attached() for _ in lines]
-    # The layout may change the order of two lines, so the source order is found by position.
+    # The layout may reorder lines, so that source order must be computed from positions.
     order = sorted(range(len(lines)), key=lambda index: lines[index].span.start)
     starts = [lines[index].span.start for index in order]
     rest = []
@@ -80,7 +80,7 @@ def _attach(
 
 
 class _Page:
-    """Collects rows, and keeps the blank lines of the source."""
+    """Collects rows and preserves blank lines of the source."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -113,7 +113,7 @@ class _Page:
 
     def _space(self, start: int, *, apart: bool) -> None:
         gap = self._source[self._end : start]
-        # Commas are all that may be left out of the lines; anything else means that lines changed places.
+        # Lines omit nothing but commas; any other text in between means that lines were reordered.
         kept = gap.count("\n") > 1 and not gap.strip(" \t\r\n,")
         if (apart or kept) and not self._fresh:
             self._rows.append("")

@@ -1,10 +1,12 @@
-"""The typed IR of a checked query: frozen data, every semantic a node, every name resolved.
+"""The typed intermediate representation (IR) of a checked query: immutable nodes, all names resolved.
 
-Invariants that a consumer may rely on:
+Node classes share names with the AST (`lang.gq.query_ast`). Import both as modules, `ir` and `ast`.
 
-- steps of a pattern stand in an order in which every step's inputs are bound by earlier steps;
-- an `Expand` starts from a bound variable; its target is either new or, with `target_bound`, a filter;
-- `type` on an expression is its exact type, nullable when any row may lack the value;
+Consumers can rely on these invariants:
+
+- the steps of a pattern are ordered so that earlier steps bind the inputs of every step;
+- an `Expand` starts from a bound variable; its target is new, or with `target_bound` the step is a filter;
+- `type` of an expression is its exact type, nullable when the value may be missing in any row;
 - dates are days and datetimes milliseconds since the epoch, as `int`;
 - `Output` names are unique and in projection order.
 """
@@ -28,7 +30,7 @@ TextFn: TypeAlias = Literal["search", "fuzzy", "match_text"]
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A literal, already in the form of its type."""
+    """A literal, converted to its type."""
 
     value: Value
     type: PropType
@@ -36,7 +38,7 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class ParamRef:
-    """A parameter. Where it meets an enum property its type carries the enum: the value is checked on use."""
+    """A parameter. When it is used with an enum property, its type has the enum values and its value is checked."""
 
     name: str
     type: PropType
@@ -44,7 +46,7 @@ class ParamRef:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The operation's one point in time."""
+    """The timestamp of the operation, the same for all rows."""
 
     type: PropType = DATETIME
 
@@ -60,7 +62,7 @@ class PropertyRef:
 
 @dataclass(frozen=True, slots=True)
 class EntityRef:
-    """A bound node as a value: its id. Nullable when bound inside an optional pattern."""
+    """The id of a bound node. Nullable when the node is bound in an optional pattern."""
 
     variable: str
     type_name: str
@@ -69,7 +71,7 @@ class EntityRef:
 
 @dataclass(frozen=True, slots=True)
 class OutputRef:
-    """A column of the result, by name."""
+    """A result column, by name."""
 
     name: str
     type: PropType
@@ -77,7 +79,7 @@ class OutputRef:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """A column of the row that a mutation's predicate looks at; `from` and `to` are an edge's endpoints."""
+    """A column of the row that a mutation predicate tests; `from` and `to` are the endpoints of an edge."""
 
     name: str
     type: PropType
@@ -85,7 +87,7 @@ class ColumnRef:
 
 @dataclass(frozen=True, slots=True)
 class EmbedText:
-    """A text turned into a vector by the graph's embedding provider when the query runs."""
+    """A text that the embedding provider of the graph converts to a vector when the query runs."""
 
     text: Expr
     model: str | None
@@ -103,7 +105,7 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Bm25:
-    """BM25 score of a text property; rows without any term are out."""
+    """BM25 score of a text property; rows without any of the terms are excluded."""
 
     field: PropertyRef
     query: Expr
@@ -122,7 +124,7 @@ class Rrf:
 
 @dataclass(frozen=True, slots=True)
 class TextMatch:
-    """True when the text property matches the query's tokens."""
+    """True when the text property matches the tokens of the query."""
 
     fn: TextFn
     field: PropertyRef
@@ -133,7 +135,7 @@ class TextMatch:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A value over the rows of a group. ``count`` of an entity counts rows."""
+    """An aggregate over the rows of a group. ``count`` of an entity counts rows."""
 
     fn: AggregateFn
     argument: Expr
@@ -158,12 +160,12 @@ Expr: TypeAlias = (
     | Aggregate
 )
 
-# --- predicates: three-valued, a row passes on true alone ------------------------------------------------
+# --- predicates: three-valued logic, only true keeps a row -----------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A comparison by value across numeric widths; strings by code point; false before true."""
+    """A comparison: numbers by value across widths, strings by code point, false before true."""
 
     op: CompareOp
     left: Expr
@@ -172,7 +174,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class ListContains:
-    """The list has the item among its elements."""
+    """True when the list contains the item."""
 
     items: Expr
     item: Expr
@@ -180,7 +182,7 @@ class ListContains:
 
 @dataclass(frozen=True, slots=True)
 class Substring:
-    """The text has the part in it, case-sensitively and literally."""
+    """True when the text contains the part; case-sensitive, without wildcards."""
 
     text: Expr
     part: Expr
@@ -188,7 +190,7 @@ class Substring:
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """The text begins with the prefix, case-sensitively and literally."""
+    """True when the text starts with the prefix; case-sensitive, without wildcards."""
 
     text: Expr
     prefix: Expr
@@ -196,7 +198,7 @@ class StartsWith:
 
 @dataclass(frozen=True, slots=True)
 class InSet:
-    """The operand equals one of the items: constants, or one list-valued parameter or property."""
+    """True when the operand equals one of the items: a list of constants, a list parameter or a list property."""
 
     operand: Expr
     items: Expr
@@ -205,7 +207,7 @@ class InSet:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """The operand is null; never unknown itself."""
+    """True when the operand is null; never unknown."""
 
     operand: Expr
     negated: bool = False
@@ -213,21 +215,21 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All items are true."""
+    """True when all items are true."""
 
     items: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """At least one item is true."""
+    """True when at least one item is true."""
 
     items: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The item is false."""
+    """True when the item is false."""
 
     item: Predicate
 
@@ -243,8 +245,8 @@ Predicate: TypeAlias = (
 class NodeScan:
     """Bind a variable to every node of a type that satisfies `where`.
 
-    `bound` is true when an earlier step bound the variable: the step then only filters.
-    `implicit` is true when no binding was written and the type follows from a traversal.
+    `bound` is true when an earlier step binds the variable; the step then only filters.
+    `implicit` is true when the query has no binding and the type is inferred from a traversal.
     """
 
     variable: str
@@ -258,8 +260,9 @@ class NodeScan:
 class Expand:
     """Follow an edge type from a bound node.
 
-    Without `edge_variable` each target appears at most once per incoming row, at a shortest distance within
-    `min` to `max`, the source counting as visited at distance 0. With it there is one row per edge.
+    Without `edge_variable` each target occurs at most once per incoming row, when its shortest distance is
+    within `min` to `max`; the source counts as visited at distance 0. With `edge_variable` there is one row per
+    edge.
     """
 
     source: str
@@ -275,21 +278,21 @@ class Expand:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Keep the rows on which the predicate is true."""
+    """Keep the rows for which the predicate is true."""
 
     predicate: Predicate
 
 
 @dataclass(frozen=True, slots=True)
 class AntiJoin:
-    """Keep the rows for which the pattern, with the outer bindings fixed, has no match."""
+    """Keep the rows for which the pattern has no match with the outer bindings fixed."""
 
     pattern: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OptionalMatch:
-    """Extend each row by the matches of the pattern, or by nulls for `introduces` when it has none."""
+    """Left join: extend each row by the matches of the pattern, or by nulls for `introduces` without a match."""
 
     pattern: tuple[Step, ...]
     introduces: tuple[str, ...]
@@ -310,7 +313,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of the pattern with what it ranges over."""
+    """A variable of the pattern and the type it is bound to."""
 
     name: str
     kind: EntityKind
@@ -320,7 +323,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One result column. `kind` and `label` are what a descriptor says of it."""
+    """A result column. `label` and `kind` are its name and value kind in operation descriptors."""
 
     name: str
     expr: Expr
@@ -329,13 +332,13 @@ class Output:
 
     @property
     def type(self) -> PropType:
-        """The column's type."""
+        """Type of the column."""
         return self.expr.type
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One ordering item: nulls first ascending, last descending."""
+    """A sort key; nulls come first ascending, last descending."""
 
     expr: Expr
     descending: bool = False
@@ -343,7 +346,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class EntityType:
-    """A type that an operation touches."""
+    """A type that an operation reads or writes."""
 
     kind: EntityKind
     type_name: str
@@ -351,10 +354,10 @@ class EntityType:
 
 @dataclass(frozen=True, slots=True)
 class ReadQuery:
-    """A checked read.
+    """A checked read query.
 
-    `aggregated` says that rows are grouped by the outputs that are not aggregates. Ordering is made total by the
-    ids of `variables` in alphabetical order when the read is neither aggregated nor distinct.
+    `aggregated` is true when rows are grouped by the outputs that are not aggregates. When the read is neither
+    aggregated nor distinct, ties in the ordering are broken by the ids of `variables` in alphabetical order.
     """
 
     name: str
@@ -374,7 +377,7 @@ class ReadQuery:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """A property gets a value that must fit `type`, the property's own."""
+    """Assignment of a value to a property of type `type`."""
 
     property: str
     value: Expr
@@ -383,7 +386,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class InsertNode:
-    """Insert a node; with a key an upsert of the whole row, unassigned properties null."""
+    """Insert a node. With a key this is an upsert of the whole row; unassigned properties become null."""
 
     type_name: str
     assigns: tuple[Assign, ...]
@@ -401,7 +404,7 @@ class InsertEdge:
 
 @dataclass(frozen=True, slots=True)
 class UpdateNode:
-    """Set properties on every node that matches."""
+    """Set properties of every matching node."""
 
     type_name: str
     assigns: tuple[Assign, ...]
@@ -410,7 +413,7 @@ class UpdateNode:
 
 @dataclass(frozen=True, slots=True)
 class DeleteNode:
-    """Delete every node that matches, and all edges of `cascades` that touch one of them."""
+    """Delete every matching node and all edges of the types in `cascades` that are incident to one."""
 
     type_name: str
     where: Predicate
@@ -419,7 +422,7 @@ class DeleteNode:
 
 @dataclass(frozen=True, slots=True)
 class DeleteEdge:
-    """Delete every edge that matches."""
+    """Delete every matching edge."""
 
     type_name: str
     where: Predicate
@@ -430,7 +433,7 @@ Statement: TypeAlias = InsertNode | InsertEdge | UpdateNode | DeleteNode | Delet
 
 @dataclass(frozen=True, slots=True)
 class MutationQuery:
-    """A checked mutation: statements in order, one commit."""
+    """A checked mutation query; its statements run in order and form one commit."""
 
     name: str
     params: tuple[Param, ...]

@@ -1,10 +1,10 @@
-"""The parsers of the two languages, from tables computed ahead of time.
+"""Precomputed LALR tables of the two grammars.
 
-Computing the LALR tables of a grammar takes longer than a point query in all, so they lie beside the grammar in
-a `.tables` file: a line of JSON that says what they were computed from, then compressed JSON. Tables of another
-grammar, of other options or of another lark are passed over, and the parser is built from its grammar.
+Computing the LALR tables of a grammar takes longer than a whole point query. They are therefore stored beside
+the grammar in a `.tables` file: a JSON header that identifies their inputs, then compressed JSON. Tables of
+another grammar, other options or another version of lark are ignored, and the parser is built from the grammar.
 
-After a change of a grammar or of the pinned lark, renew them with ``scripts/parser-tables``.
+Run ``scripts/parser-tables`` after a change of a grammar or of the pinned version of lark.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from lark.parsers.lalr_parser import LALR_Parser
 FOLDER = Path(__file__).parent
 
 _Json: TypeAlias = dict[str, Any]
-# How wide a pattern without an upper bound is depends on the Python; lark only sorts by it.
+# The width of a pattern without an upper bound depends on the Python version; lark only sorts by it.
 _WIDEST = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """A grammar file of this folder, and what lark is told about it."""
+    """A grammar file of this folder and the lark options for it."""
 
     name: str
     start: str
@@ -55,13 +55,13 @@ SCHEMA_GRAMMAR = Grammar("pg", start="file", maybe_placeholders=False)
 
 
 def make_parser(grammar: Grammar, folder: Path = FOLDER) -> Lark:
-    """The parser of a grammar: from its tables if they belong to it, otherwise built, which takes longer."""
+    """Load the parser of a grammar from its tables, or build it when they are missing or outdated."""
     text = _read_grammar(grammar, folder)
     return _load_parser(grammar, text, folder) or _build_parser(grammar, text)
 
 
 def write_tables(grammar: Grammar, folder: Path = FOLDER) -> None:
-    """Compute a grammar's tables and put them beside it; the same grammar gives the same file."""
+    """Compute the tables of a grammar and write them beside it. The output is deterministic."""
     text = _read_grammar(grammar, folder)
     content = json.dumps(_pack(_build_parser(grammar, text)), separators=(",", ":"), sort_keys=True)
     header = json.dumps(_describe(grammar, text), sort_keys=True)
@@ -79,7 +79,7 @@ def _tables_file(grammar: Grammar, folder: Path) -> Path:
 
 
 def _describe(grammar: Grammar, text: str) -> _Json:
-    """All that the tables depend on."""
+    """Return everything that the tables depend on."""
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {"grammar": digest, "lark": lark.__version__, "options": grammar.options}
 
@@ -95,17 +95,17 @@ def _load_parser(grammar: Grammar, text: str, folder: Path) -> Lark | None:
             return None
         packed = json.loads(zlib.decompress(content))
     except (FileNotFoundError, ValueError, zlib.error):
-        # Without its tables, or with a file that was cut or changed, a parser is still what its grammar says.
+        # A missing or damaged file only costs time: the caller builds the parser from the grammar.
         return None
-    # Given a dictionary, lark unpickles nothing.
+    # Loading from a dictionary involves no pickle.
     return Lark.load(_unpack(packed))
 
 
-# --- lark's own form of a parser, as JSON ----------------------------------------------------------------
+# --- lark's serialized parser as JSON --------------------------------------------------------------------
 #
-# Lark turns a parser into dictionaries, some of which have numbers as keys and are numbered in an order that
-# changes from run to run. Here they become lists in a fixed order. An action of the parse table becomes one
-# number: twice the state to go to, or twice the rule to reduce by plus one.
+# Lark serializes a parser to dictionaries, some of them with integer keys whose order changes from run to run.
+# Here they become lists in a fixed order. An action of the parse table becomes one integer: twice the target
+# state of a shift, or twice the rule of a reduction plus one.
 
 
 def _pack(parser: Lark) -> _Json:
@@ -136,7 +136,7 @@ def _pack(parser: Lark) -> _Json:
 
 
 def _unpack(packed: _Json) -> _Json:
-    """What lark loads a parser from."""
+    """Return the dictionary that lark loads a parser from."""
     data = packed["data"]
     data["options"]["_plugins"] = {"LALR_Parser": _PackedTable}
     data["parser"]["parser"]["tokens"] = dict(enumerate(data["parser"]["parser"]["tokens"]))
@@ -144,7 +144,7 @@ def _unpack(packed: _Json) -> _Json:
 
 
 class _PackedTable:
-    """Reads the parse table for lark, which would make an object of its own of each of its thousands of actions."""
+    """Loads the parse table for lark. Lark itself would create one object for each of thousands of actions."""
 
     @staticmethod
     def deserialize(
@@ -165,14 +165,14 @@ class _PackedTable:
 
 
 def _breadth_first(table: _Json) -> list[int]:
-    """The states in the order in which they are met from the start, which depends on the grammar alone."""
-    found = dict.fromkeys(state for _, state in sorted(table["start_states"].items()))
-    left = list(found)
-    for state in left:
+    """Return the states in breadth-first order from the start, an order that depends on the grammar alone."""
+    visited = dict.fromkeys(state for _, state in sorted(table["start_states"].items()))
+    queue = list(visited)
+    for state in queue:
         row = table["states"][state]
         for token in sorted(row, key=table["tokens"].__getitem__):
             is_reduce, argument = row[token]
-            if not is_reduce and argument not in found:
-                found[argument] = None
-                left.append(argument)
-    return left
+            if not is_reduce and argument not in visited:
+                visited[argument] = None
+                queue.append(argument)
+    return queue

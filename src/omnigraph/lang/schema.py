@@ -1,4 +1,4 @@
-"""The compiled schema: what a `.pg` text means once interfaces are applied and every rule is checked."""
+"""The compiled schema: types, properties and constraints after interfaces are applied and all rules checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LiteralValue: TypeAlias = str | int | float | bool
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """An annotation that was accepted; an identifier argument has become its text."""
+    """An accepted annotation. An identifier argument is stored as its text."""
 
     name: str
     value: LiteralValue | None = None
@@ -28,28 +28,28 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The identity of a node."""
+    """Columns that determine the id of a node."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """No two rows share this tuple; a tuple with a null member is exempt."""
+    """Columns whose values are unique as a tuple; a tuple with a null member is exempt."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A hint to build a lookup index; never changes results."""
+    """Columns to build a lookup index on; an index never changes results."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Inclusive numeric bounds, either side open."""
+    """Inclusive numeric bounds; None leaves a side unbounded."""
 
     property: str
     min: int | float | None
@@ -58,7 +58,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A String must contain a match of the pattern."""
+    """A pattern that a String property must contain a match of."""
 
     property: str
     pattern: str
@@ -77,20 +77,20 @@ class Embed:
 
 @dataclass(frozen=True, slots=True)
 class Cardinality:
-    """How many out-edges a source node may have."""
+    """Minimum and maximum number of out-edges per source node."""
 
     min: int = 0
     max: int | None = None
 
     @property
     def is_default(self) -> bool:
-        """Whether it allows anything."""
+        """Whether any number of out-edges is allowed."""
         return self.min == 0 and self.max is None
 
 
 @dataclass(frozen=True)
 class Property:
-    """A property with the annotations it carries, its own or its interface's.
+    """A property with its annotations, declared or inherited from an interface.
 
     `inherited` is true when the node does not declare the property itself.
     """
@@ -101,28 +101,28 @@ class Property:
     inherited: bool = False
 
     def annotation(self, name: str) -> Annotation | None:
-        """The first annotation of that name."""
+        """Return the first annotation of that name, or None."""
         return next((item for item in self.annotations if item.name == name), None)
 
     @cached_property
     def embed(self) -> Embed | None:
-        """What the property is the embedding of, if it is one."""
-        found = self.annotation("embed")
-        if found is None:
+        """Source property and model of an embedding; None for other properties."""
+        annotation = self.annotation("embed")
+        if annotation is None:
             return None
-        model = dict(found.kwargs).get("model")
-        return Embed(str(found.value), None if model is None else str(model))
+        model = dict(annotation.kwargs).get("model")
+        return Embed(str(annotation.value), None if model is None else str(model))
 
 
-class Declared:
-    """Pickles to what was declared: derived views are made again where they are needed."""
+class PickledByFields:
+    """Pickles dataclass fields only; cached properties are computed again after unpickling."""
 
     def __getstate__(self) -> dict[str, object]:
         return {item.name: getattr(self, item.name) for item in fields(cast("DataclassInstance", self))}
 
 
 @dataclass(frozen=True)
-class _Entity(Declared):
+class _Entity(PickledByFields):
     name: str
     properties: tuple[Property, ...] = ()
     constraints: tuple[Constraint, ...] = ()
@@ -134,51 +134,51 @@ class _Entity(Declared):
         return MappingProxyType({item.name: item for item in self.properties})
 
     def annotation(self, name: str) -> Annotation | None:
-        """The first annotation of that name on the type itself."""
+        """Return the first annotation of that name on the type itself, or None."""
         return next((item for item in self.annotations if item.name == name), None)
 
     @cached_property
     def effective_constraints(self) -> tuple[Constraint, ...]:
-        """Body constraints and the one-column ones that property annotations stand for, without repeats."""
-        makers: dict[str, type[Key | Unique | Index]] = {"key": Key, "unique": Unique, "index": Index}
-        found: dict[Constraint, None] = {}
+        """Constraints of property annotations, each over one column, and body constraints, without duplicates."""
+        classes: dict[str, type[Key | Unique | Index]] = {"key": Key, "unique": Unique, "index": Index}
+        constraints: dict[Constraint, None] = {}
         for prop in self.properties:
             for item in prop.annotations:
-                if item.name in makers:
-                    found[makers[item.name]((prop.name,))] = None
+                if item.name in classes:
+                    constraints[classes[item.name]((prop.name,))] = None
         for constraint in self.constraints:
-            found[constraint] = None
-        return tuple(found)
+            constraints[constraint] = None
+        return tuple(constraints)
 
     @cached_property
     def uniques(self) -> tuple[tuple[str, ...], ...]:
-        """Column tuples that must be unique, the key not among them."""
+        """Column tuples of the unique constraints, without the key."""
         return tuple(item.columns for item in self.effective_constraints if isinstance(item, Unique))
 
     @cached_property
     def indexes(self) -> tuple[tuple[str, ...], ...]:
-        """Column tuples that an index is wanted for; a key implies one."""
-        wanted = (item for item in self.effective_constraints if isinstance(item, Index | Key))
-        return tuple(dict.fromkeys(item.columns for item in wanted))
+        """Column tuples to index; a key implies an index."""
+        indexed = (item for item in self.effective_constraints if isinstance(item, Index | Key))
+        return tuple(dict.fromkeys(item.columns for item in indexed))
 
 
 @dataclass(frozen=True)
 class InterfaceType(_Entity):
-    """A contract that nodes implement; not queryable."""
+    """An interface that node types implement; it has no rows and cannot be queried."""
 
     kind: TypeKind = field(default="interface", init=False)
 
 
 @dataclass(frozen=True)
 class NodeType(_Entity):
-    """A node type; its properties include those its interfaces gave it, sorted by name."""
+    """A node type; its properties include the inherited ones and are sorted by name."""
 
     implements: tuple[str, ...] = ()
     kind: TypeKind = field(default="node", init=False)
 
     @cached_property
     def key(self) -> tuple[str, ...] | None:
-        """The key columns as the schema wrote them, or None for a keyless node."""
+        """Key columns in source order, or None for a keyless node."""
         return next((item.columns for item in self.effective_constraints if isinstance(item, Key)), None)
 
 
@@ -193,12 +193,12 @@ class EdgeType(_Entity):
 
     @property
     def is_loop(self) -> bool:
-        """Whether both ends are of one type, so that direction cannot follow from the types."""
+        """Whether both endpoints have the same type, so that types do not determine the direction."""
         return self.source == self.target
 
 
 @dataclass(frozen=True)
-class Schema(Declared):
+class Schema(PickledByFields):
     """All types, each group sorted by name."""
 
     interfaces: tuple[InterfaceType, ...] = ()
@@ -218,13 +218,13 @@ class Schema(Declared):
         return {item.name.lower(): item for item in self.edges}
 
     def node(self, name: str) -> NodeType | None:
-        """The node type of exactly that name."""
+        """Return the node type of exactly that name, or None."""
         return self._nodes.get(name)
 
     def edge(self, name: str) -> EdgeType | None:
-        """The edge type of that name, whatever its case: names that agree when folded cannot coexist."""
+        """Return the edge type of that name, or None; edge names are case-insensitive."""
         return self._edges.get(name) or self._folded_edges.get(name.lower())
 
     def edges_of(self, node: str) -> Iterator[EdgeType]:
-        """Every edge type that starts or ends at a node type."""
+        """Yield every edge type with the node type as source or target."""
         return (item for item in self.edges if node in (item.source, item.target))

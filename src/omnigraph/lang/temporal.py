@@ -1,4 +1,4 @@
-"""Dates and datetimes as the integers they are stored as, and their ISO forms."""
+"""Conversion of dates and datetimes between stored integers and ISO 8601 text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 MIN_MILLIS = (datetime.min.replace(tzinfo=UTC) - EPOCH_TIME) // _MILLISECOND
 MAX_MILLIS = (datetime.max.replace(tzinfo=UTC) - EPOCH_TIME) // _MILLISECOND
-# The numbers that stand for the years 1 to 9999. Others have no ISO form, and Python no value for them.
+# Stored values of the years 1 to 9999. Other years have no ISO form and no Python value.
 TEMPORAL_RANGES = {
     Scalar.DATE: ((date.min - EPOCH).days, (date.max - EPOCH).days),
     Scalar.DATETIME: (MIN_MILLIS, MAX_MILLIS),
@@ -27,57 +27,57 @@ _DATETIME = re.compile(
 
 
 def parse_date(text: str) -> int | None:
-    """Days since the epoch of ``YYYY-MM-DD``, or None when the text is no date.
+    """Parse ``YYYY-MM-DD`` to days since the epoch; return None when the text is not a date.
 
     >>> parse_date("1970-01-31"), parse_date("1969-12-31"), parse_date("2023-02-29")
     (30, -1, None)
     """
-    found = _DATE.match(text)
-    if found is None:
+    match = _DATE.match(text)
+    if match is None:
         return None
     try:
-        return days_of(date(int(found[1]), int(found[2]), int(found[3])))
+        return days_of(date(int(match[1]), int(match[2]), int(match[3])))
     except ValueError:
         return None
 
 
 def parse_datetime(text: str) -> int | None:
-    """Milliseconds since the epoch of an ISO-8601 text, or None when it is none.
+    """Parse an ISO 8601 datetime to milliseconds since the epoch; return None when the text is not one.
 
-    Without an offset the time is UTC; a date alone is its midnight; digits below a millisecond are cut off.
-
-    What an offset moves out of the years 1 to 9999 is none either, because it could not be written again.
+    Without an offset the time is UTC. A date without a time is midnight. Digits below a millisecond are
+    truncated. A datetime that its offset moves out of the years 1 to 9999 is rejected, because it has no ISO
+    form in UTC.
 
     >>> parse_datetime("1970-01-01T00:00:01.5Z"), parse_datetime("1970-01-01T01:00+01:00")
     (1500, 0)
     """
-    found = _DATETIME.match(text)
-    if found is None:
+    match = _DATETIME.match(text)
+    if match is None:
         return None
-    day = parse_date(found[1])
+    day = parse_date(match[1])
     if day is None:
         return None
-    hour, minute, second = (int(found[i] or 0) for i in (2, 3, 4))
+    hour, minute, second = (int(match[i] or 0) for i in (2, 3, 4))
     if hour > 23 or minute > 59 or second > 59:
         return None
-    millis = int((found[5] or "0").ljust(3, "0")[:3])
-    offset = _offset_minutes(found[6])
+    millis = int((match[5] or "0").ljust(3, "0")[:3])
+    offset = _offset_minutes(match[6])
     if offset is None:
         return None
-    found_millis = day * 86_400_000 + ((hour * 60 + minute - offset) * 60 + second) * 1000 + millis
-    return found_millis if MIN_MILLIS <= found_millis <= MAX_MILLIS else None
+    total = day * 86_400_000 + ((hour * 60 + minute - offset) * 60 + second) * 1000 + millis
+    return total if MIN_MILLIS <= total <= MAX_MILLIS else None
 
 
 def parse_moment(text: str) -> datetime | None:
-    """The same to the microsecond, as a moment in UTC, or None.
+    """Parse an ISO 8601 datetime to a UTC `datetime` with microseconds; return None when the text is not one.
 
     >>> parse_moment("1970-01-01T01:00:01.500002+01:00").isoformat()
     '1970-01-01T00:00:01.500002+00:00'
     """
-    millis, found = parse_datetime(text), _DATETIME.match(text)
-    if millis is None or found is None:
+    millis, match = parse_datetime(text), _DATETIME.match(text)
+    if millis is None or match is None:
         return None
-    micros = (found[5] or "").ljust(6, "0")[3:6]
+    micros = (match[5] or "").ljust(6, "0")[3:6]
     return EPOCH_TIME + timedelta(milliseconds=millis, microseconds=int(micros))
 
 
@@ -93,20 +93,21 @@ def _offset_minutes(text: str | None) -> int | None:
 
 
 def days_of(day: date) -> int:
-    """Days since the epoch of a date."""
+    """Return the days since the epoch of a date."""
     return (day - EPOCH).days
 
 
 def millis_of(moment: datetime) -> int:
-    """Milliseconds since the epoch; a naive datetime is taken as UTC."""
+    """Return the milliseconds since the epoch of a datetime; a naive one is UTC."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return (aware - EPOCH_TIME) // _MILLISECOND
 
 
 def last_micros_of(moment: datetime) -> int:
-    """The last microsecond since the epoch that a moment covers; a naive datetime is taken as UTC.
+    """Return the last microsecond since the epoch that a datetime covers; a naive one is UTC.
 
-    One with microseconds is taken exactly. Without them the whole millisecond counts: callers rarely know more.
+    A datetime with microseconds is exact. Without them it covers its whole millisecond, because most callers
+    have timestamps with milliseconds only.
 
     >>> last_micros_of(datetime(1970, 1, 1, 0, 0, 0, 1_500)), last_micros_of(datetime(1970, 1, 1, 0, 0, 0, 2_000))
     (1500, 2999)
@@ -116,7 +117,7 @@ def last_micros_of(moment: datetime) -> int:
 
 
 def format_date(days: int) -> str:
-    """``YYYY-MM-DD``; a day outside the years 1 to 9999 as its number of days.
+    """Format days since the epoch as ``YYYY-MM-DD``; outside the years 1 to 9999 return the number itself.
 
     >>> format_date(30)
     '1970-01-31'
@@ -128,7 +129,9 @@ def format_date(days: int) -> str:
 
 
 def format_datetime(millis: int) -> str:
-    """``YYYY-MM-DDTHH:MM:SS.mmmZ``; outside the years 1 to 9999 the number of milliseconds.
+    """Format milliseconds since the epoch as ``YYYY-MM-DDTHH:MM:SS.mmmZ``.
+
+    Outside the years 1 to 9999 return the number itself.
 
     >>> format_datetime(1500)
     '1970-01-01T00:00:01.500Z'

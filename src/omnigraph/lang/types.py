@@ -1,4 +1,4 @@
-"""The value types of both languages, and what each is in Arrow, Spark, JSON and descriptors: one table."""
+"""Value types of both languages and their names in Arrow, Spark, JSON and descriptors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_VECTOR_DIM = 2_147_483_647
 
 
 class Scalar(Enum):
-    """A base type; the value is its name in source."""
+    """A base type; the value is its name in source text."""
 
     STRING = "String"
     BLOB = "Blob"
@@ -27,10 +27,11 @@ class Scalar(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TypeNames:
-    """What a scalar is outside the languages.
+    """Names of a scalar type outside the languages.
 
-    `arrow` is a pyarrow type name, `spark` a DDL type, `json` the JSON type accepted, `kind` the value kind of a
-    descriptor. Spark has no unsigned types: a U32 needs a BIGINT and a U64 a DECIMAL(20,0) to keep every value.
+    `arrow` is a pyarrow type name, `spark` a DDL type, `json` the accepted JSON type, `kind` the value kind in
+    operation descriptors. Spark has no unsigned types: U32 maps to BIGINT and U64 to DECIMAL(20,0), which hold
+    every value.
     """
 
     arrow: str
@@ -64,7 +65,7 @@ F32_MAX = (2 - 2**-23) * 2.0**127
 FLOATS = frozenset({Scalar.F32, Scalar.F64})
 NUMERIC = frozenset(INT_RANGES) | FLOATS
 
-# The types that a source text may name; a vector is written with its dimension.
+# Types that a source text can name without arguments; a vector needs its dimension.
 BASE_TYPES: dict[str, Scalar] = {scalar.value: scalar for scalar in Scalar if scalar is not Scalar.VECTOR}
 
 
@@ -80,7 +81,7 @@ class PropType:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether it is one number."""
+        """Whether values are single numbers."""
         return self.scalar in NUMERIC and not self.is_list
 
     @property
@@ -90,26 +91,26 @@ class PropType:
 
     @property
     def kind(self) -> str:
-        """The value kind in operation descriptors."""
+        """Value kind in operation descriptors."""
         return "list" if self.is_list else TYPE_NAMES[self.scalar].kind
 
     @property
     def core(self) -> PropType:
-        """The same type, not nullable."""
+        """The same type without `?`."""
         return replace(self, nullable=False) if self.nullable else self
 
     @property
     def optional(self) -> PropType:
-        """The same type, nullable."""
+        """The same type with `?`."""
         return self if self.nullable else replace(self, nullable=True)
 
     @property
     def item(self) -> PropType:
-        """The element type of a list."""
+        """Element type of a list."""
         return PropType(self.scalar)
 
     def __str__(self) -> str:
-        """The display form of messages.
+        """Return the display form used in messages.
 
         >>> str(PropType(Scalar.I32, is_list=True, nullable=True))
         '[I32]?'
@@ -135,12 +136,12 @@ DATETIME = PropType(Scalar.DATETIME)
 
 
 def vector(dim: int) -> PropType:
-    """The type of vectors of one dimension."""
+    """Return the vector type with `dim` dimensions."""
     return PropType(Scalar.VECTOR, dim=dim)
 
 
 def compatible(left: PropType, right: PropType) -> bool:
-    """Whether two types may meet in a comparison: list flags agree and scalars are equal or both numeric."""
+    """Return whether two types are comparable: list flags agree, and scalars are equal or both numeric."""
     if left.is_list != right.is_list:
         return False
     if left.scalar is right.scalar:

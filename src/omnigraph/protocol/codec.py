@@ -24,7 +24,7 @@ from omnigraph.errors import (
     OmnigraphError,
     StorageError,
 )
-from omnigraph.lang.source import Diagnostic, LanguageError
+from omnigraph.lang.diagnostics import Diagnostic, LanguageError
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

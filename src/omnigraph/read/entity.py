@@ -10,7 +10,7 @@ from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.catalog.entity_images import ENDS
 from omnigraph.catalog.row_json import json_values
 from omnigraph.errors import NotFound
-from omnigraph.lang.source import did_you_mean
+from omnigraph.lang.suggestions import did_you_mean
 from omnigraph.read.session import ReadSession
 
 

@@ -13,7 +13,7 @@ from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.api.stored_queries import StoredQuery, read_stored
 from omnigraph.engine.memory.memory_cache import Memory
 from omnigraph.errors import InvalidInput, OmnigraphError
-from omnigraph.lang.source import LanguageError
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.policy.bundle import PolicyBundle, Rule
 from omnigraph.policy.gate import Gate
 from omnigraph.read.blob_values import BlobsInUse

@@ -18,7 +18,7 @@ from omnigraph.catalog.key_arrays import derive_ids
 from omnigraph.catalog.keys import NodeKey, derive_id, missing_key, node_key
 from omnigraph.errors import ErrorLocation, InvalidInput, OmnigraphError
 from omnigraph.lang.pg.schema_properties import SYSTEM_COLUMNS, TOMBSTONE
-from omnigraph.lang.source import suggestion
+from omnigraph.lang.suggestions import suggestion
 from omnigraph.sources.json.json_values import WRONG, build_array, check_unicode, complaint, converter, shown
 from omnigraph.sources.row_batch import InputBatch, Reject, Rejecting
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from omnigraph.errors import InvalidInput, NotFound, StorageError
-from omnigraph.lang.source import suggestion
+from omnigraph.lang.suggestions import suggestion
 from omnigraph.sources.mapping.type_mapping import FORMATS, Format
 from omnigraph.store.location import Location
 from omnigraph.store.objects.objects import ObjectInfo, ObjectStore

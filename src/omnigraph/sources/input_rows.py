@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.source import suggestion
+from omnigraph.lang.suggestions import suggestion
 from omnigraph.sources.json.json_values import shown
 from omnigraph.sources.python_records import plain
 from omnigraph.sources.table_values import Faults, Values, plain_array, python_items

@@ -13,7 +13,7 @@ import pyarrow as pa
 from omnigraph.catalog.catalog import Catalog, table_key
 from omnigraph.catalog.columns import logical_schema
 from omnigraph.errors import InvalidInput, NotFound
-from omnigraph.lang.source import suggestion
+from omnigraph.lang.suggestions import suggestion
 from omnigraph.sources.dataframes import TypedRows, table_of
 from omnigraph.sources.input_files import (
     RECORD_SUFFIXES,

@@ -23,7 +23,7 @@ from omnigraph.catalog.columns import ENDPOINTS, logical_schema
 from omnigraph.catalog.key_arrays import derive_ids
 from omnigraph.catalog.keys import missing_key
 from omnigraph.errors import ErrorLocation, InvalidInput, NotFound, StorageError
-from omnigraph.lang.source import suggestion
+from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.types import FLOATS
 from omnigraph.sources.graph_records import BATCH_ROWS, Places, Sheet, Unit, wrong_id
 from omnigraph.sources.input_rows import ArrowRows, DictRows, GivenRows

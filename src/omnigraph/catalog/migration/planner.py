@@ -31,8 +31,8 @@ from omnigraph.catalog.migration.steps import (
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
 )
-from omnigraph.catalog.notation import constraint_text
 from omnigraph.catalog.shape import annotation_keys, canonical_type, constrained_columns, constraint_keys
+from omnigraph.lang.pg.schema_notation import constraint_text
 from omnigraph.lang.schema import (
     Annotation,
     Constraint,

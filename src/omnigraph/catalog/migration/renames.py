@@ -9,7 +9,7 @@ from typing import TypeAlias
 from omnigraph.catalog.shape import RENAME_HINT
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.schema import Annotation, EdgeType, InterfaceType, NodeType, Schema, TypeKind
-from omnigraph.lang.source import nearest_name
+from omnigraph.lang.suggestions import nearest_name
 
 AnyType: TypeAlias = InterfaceType | NodeType | EdgeType
 TypeName: TypeAlias = tuple[TypeKind, str]

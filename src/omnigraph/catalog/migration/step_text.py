@@ -1,4 +1,4 @@
-"""Migration steps for people to read."""
+"""Migration plans as text."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from omnigraph.catalog.migration.steps import (
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
 )
-from omnigraph.catalog.notation import annotation_text, constraint_text, plan_type_text
+from omnigraph.lang.pg.schema_notation import annotation_text, constraint_text
 from omnigraph.lang.schema import Annotation, TypeKind
+from omnigraph.lang.types import PropType
 
 
 def render_plan(plan: MigrationPlan) -> str:
-    """One line a step, each after ``- ``; no steps are said in words."""
+    """Render one line per step, each after ``- ``, or ``no schema changes`` for an empty plan."""
     return "\n".join(f"- {step_text(step)}" for step in plan.steps) or "no schema changes"
 
 
 def step_text(step: MigrationStep) -> str:
-    """A step in one line.
+    """Render a step on one line.
 
     >>> step_text(AddType("node", "Person"))
     "add node type 'Person'"
@@ -42,7 +43,7 @@ def step_text(step: MigrationStep) -> str:
             return f"rename {_type_noun(kind)} '{old}' -> '{new}'"
         case AddProperty(kind, owner, name, prop_type, backfill):
             suffix = " with backfill" if backfill else ""
-            return f"add property '{owner}.{name}' ({plan_type_text(prop_type)}) on {kind} '{owner}'{suffix}"
+            return f"add property '{owner}.{name}' ({_type_text(prop_type)}) on {kind} '{owner}'{suffix}"
         case RenameProperty(kind, owner, old, new):
             return f"rename property '{owner}.{old}' -> '{owner}.{new}' on {kind} '{owner}'"
         case AddConstraint(kind, owner, constraint):
@@ -63,6 +64,13 @@ def step_text(step: MigrationStep) -> str:
         case UnsupportedChange(entity, reason, code):
             tier = "" if code is None else f" [{code}, {CODES[code].tier}]"
             return f"unsupported change on {entity}{tier}: {reason}"
+
+
+def _type_text(prop_type: PropType) -> str:
+    # Enums have a form of their own in plans.
+    if prop_type.enum_values is None:
+        return str(prop_type)
+    return f"Enum({'|'.join(prop_type.enum_values)}){'?' if prop_type.nullable else ''}"
 
 
 def _type_noun(kind: TypeKind) -> str:

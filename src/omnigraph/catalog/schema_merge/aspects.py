@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from omnigraph.catalog.notation import annotation_text, constraint_text
 from omnigraph.catalog.schema_merge.schema_conflicts import Decisions
 from omnigraph.catalog.schema_merge.three_way import ThreeWay
 from omnigraph.catalog.shape import (
@@ -20,6 +19,7 @@ from omnigraph.catalog.shape import (
     canonical_type,
     constraint_keys,
 )
+from omnigraph.lang.pg.schema_notation import annotation_text, constraint_text
 from omnigraph.lang.schema import Annotation, Check, Constraint, Key, Range
 from omnigraph.lang.types import PropType
 

@@ -20,8 +20,8 @@ from omnigraph.catalog.schema_merge.three_way import (
     match_catalogs,
 )
 from omnigraph.catalog.schema_text import schema_text
+from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.pg.schema_compiler import load_schema
-from omnigraph.lang.source import LanguageError
 
 __all__ = ["MergedCatalog", "MergedColumn", "MergedDrop", "MergedTable", "SchemaConflict", "merge_catalogs"]
 

@@ -56,7 +56,7 @@ def alias(
 def _find(name: str, aliases: Mapping[str, Alias]) -> Alias:
     if name in aliases:
         return aliases[name]
-    from omnigraph.lang.source import did_you_mean
+    from omnigraph.lang.suggestions import did_you_mean
 
     raise InvalidInput(
         f"no alias is called '{name}'{did_you_mean(name, list(aliases))}",

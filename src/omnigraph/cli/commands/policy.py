@@ -95,7 +95,7 @@ def explain(
     cluster_scope: ClusterScopeOption = False,
 ) -> None:
     """Tell what a bundle decides, and by which rule. With --graph ID about that graph."""
-    from omnigraph.lang.source import did_you_mean
+    from omnigraph.lang.suggestions import did_you_mean
     from omnigraph.policy.bundle import ACTIONS
     from omnigraph.policy.gate import Access, Gate
 

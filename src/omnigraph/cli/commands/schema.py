@@ -37,8 +37,8 @@ from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
     from omnigraph.catalog.migration.steps import MigrationPlan
+    from omnigraph.lang.diagnostics import Diagnostic
     from omnigraph.lang.schema import Schema
-    from omnigraph.lang.source import Diagnostic
 
 SUFFIX = ".pg"
 
@@ -99,8 +99,8 @@ def check(
     Each file is a schema of its own. One file gives one JSON document; several files, or a directory, give an
     array of them.
     """
+    from omnigraph.lang.diagnostics import LanguageError
     from omnigraph.lang.pg.schema_compiler import load_schema
-    from omnigraph.lang.source import LanguageError
 
     documents: list[dict[str, Any]] = []
     for path in find_sources(paths, (SUFFIX,)):

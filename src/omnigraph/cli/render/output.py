@@ -14,7 +14,7 @@ from omnigraph.errors import ConstraintViolation, violation_text
 
 if TYPE_CHECKING:
     from omnigraph.errors import OmnigraphError
-    from omnigraph.lang.source import Diagnostic
+    from omnigraph.lang.diagnostics import Diagnostic
 
 STYLES = {"OK": "green", "ERROR": "bold red", "WARN": "yellow", "INFO": "cyan", "FILE": "bold"}
 SHOWN_VIOLATIONS = 10
@@ -151,7 +151,7 @@ def count(number: int, noun: str) -> str:
 
 
 def _problems(error: OmnigraphError) -> list[str]:
-    from omnigraph.lang.source import LanguageError
+    from omnigraph.lang.diagnostics import LanguageError
 
     if isinstance(error, LanguageError):
         return [item.render() for item in error.diagnostics]

@@ -70,7 +70,7 @@ def find_profile(config: Config, name: str) -> Profile:
     """The profile of a name, or `InvalidInput` when there is none or it cannot be used."""
     found = config.profiles.get(name)
     if found is None:
-        from omnigraph.lang.source import did_you_mean
+        from omnigraph.lang.suggestions import did_you_mean
 
         raise InvalidInput(
             f"no profile is called '{name}'{did_you_mean(name, list(config.profiles))}",

@@ -45,7 +45,7 @@ def find_source(hosting: Hosting, scope: Scope) -> GraphSource:
     found = {item.id: item for item in hosting.graphs}
     if scope.graph is not None:
         if scope.graph not in found:
-            from omnigraph.lang.source import did_you_mean
+            from omnigraph.lang.suggestions import did_you_mean
 
             raise InvalidInput(
                 f"{scope.origin} has no graph '{scope.graph}'{did_you_mean(scope.graph, list(found))}",

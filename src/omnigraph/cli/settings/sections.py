@@ -38,7 +38,7 @@ class Section:
 
     def warn_of_others(self, known: Sequence[str]) -> None:
         """Warn of every name that means nothing here."""
-        from omnigraph.lang.source import did_you_mean
+        from omnigraph.lang.suggestions import did_you_mean
 
         for key in self.members:
             if key not in known:

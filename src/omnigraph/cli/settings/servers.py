@@ -37,7 +37,7 @@ def find_server(config: Config, named: str) -> Server:
         url = check_url(named)
         return Server(url, name_of(config, url))
     from omnigraph.cli.settings.config import settings_name
-    from omnigraph.lang.source import did_you_mean
+    from omnigraph.lang.suggestions import did_you_mean
 
     raise InvalidInput(
         f"no server is called '{named}'{did_you_mean(named, list(config.servers))}",

@@ -1,4 +1,4 @@
-"""Lint: every query of a file against a schema, with what each operation returns, reads and writes."""
+"""Linter of query files: errors and warnings of every query, and descriptors of its result, reads and writes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.lang import ir
+from omnigraph.lang.diagnostics import Diagnostic, LanguageError, Severity
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.check import check_query
 from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.schema import NodeType, Schema
-from omnigraph.lang.source import Diagnostic, LanguageError, Severity, Source
+from omnigraph.lang.source import Source
 from omnigraph.lang.types import TYPE_NAMES, Scalar
 
 NO_PARAMS = "mutation declares no params; hardcoded mutations are easy to miss"
@@ -18,7 +19,7 @@ NO_PARAMS = "mutation declares no params; hardcoded mutations are easy to miss"
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """What lint found out about one query."""
+    """Lint result of one query; `checked` is None when the query has errors."""
 
     name: str
     kind: str
@@ -27,23 +28,23 @@ class QueryResult:
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The wire shape of one result."""
-        found: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        """Return the JSON form of the result."""
+        encoded: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.checked is None:
-            found["status"] = "error"
-            found["error"] = self.diagnostics[0].text
-            found["diagnostics"] = [item.to_json() for item in self.diagnostics]
-            found["warnings"] = list(self.warnings)
+            encoded["status"] = "error"
+            encoded["error"] = self.diagnostics[0].text
+            encoded["diagnostics"] = [item.to_json() for item in self.diagnostics]
+            encoded["warnings"] = list(self.warnings)
         else:
-            found["status"] = "ok"
-            found["warnings"] = list(self.warnings)
-            found["operation"] = describe_operation(self.checked)
-        return found
+            encoded["status"] = "ok"
+            encoded["warnings"] = list(self.warnings)
+            encoded["operation"] = describe_operation(self.checked)
+        return encoded
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something about the file as a whole."""
+    """An error or warning about the whole file."""
 
     severity: Severity
     code: str
@@ -54,29 +55,29 @@ class Finding:
     diagnostic: Diagnostic | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The wire shape of one finding."""
-        found: dict[str, Any] = {"severity": self.severity, "code": self.code, "message": self.message}
+        """Return the JSON form of the finding."""
+        encoded: dict[str, Any] = {"severity": self.severity, "code": self.code, "message": self.message}
         if self.type_name is not None:
-            found["type_name"] = self.type_name
+            encoded["type_name"] = self.type_name
         if self.property is not None:
-            found["property"] = self.property
+            encoded["property"] = self.property
         if self.query_names:
-            found["query_names"] = list(self.query_names)
+            encoded["query_names"] = list(self.query_names)
         if self.diagnostic is not None:
-            found["diagnostic"] = self.diagnostic.to_json()
-        return found
+            encoded["diagnostic"] = self.diagnostic.to_json()
+        return encoded
 
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """Everything lint says about one file."""
+    """Lint results of one file."""
 
     query_path: str
     results: tuple[QueryResult, ...]
     findings: tuple[Finding, ...]
 
     def count(self, severity: Severity) -> int:
-        """How many errors, warnings or infos there are, per-query ones included."""
+        """Return the number of errors, warnings or infos, including those of single queries."""
         count = sum(item.severity == severity for item in self.findings)
         if severity == "error":
             count += sum(item.checked is None for item in self.results)
@@ -86,11 +87,11 @@ class LintReport:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error."""
+        """Whether there are no errors."""
         return self.count("error") == 0
 
     def to_json(self, schema_source: dict[str, Any]) -> dict[str, Any]:
-        """The wire shape of the whole report."""
+        """Return the JSON form of the report."""
         return {
             "status": "ok" if self.ok else "error",
             "schema_source": schema_source,
@@ -105,7 +106,7 @@ class LintReport:
 
 
 def lint_queries(source: Source, schema: Schema) -> LintReport:
-    """Check every query of a text. Nothing is raised: what is wrong is in the report."""
+    """Check every query of a text. Errors are listed in the report, not raised."""
     try:
         file = parse_queries(source)
     except LanguageError as error:
@@ -126,7 +127,7 @@ def _lint_query(query: ast.Query, schema: Schema, source: Source) -> QueryResult
 
 
 def _never_updated(file: ast.QueryFile, schema: Schema) -> list[Finding]:
-    """L201: a property that no update of the file sets, though others of its type are updated."""
+    """Return the L201 warnings: properties that no update sets, of types that an update of the file changes."""
     updates: dict[str, set[str]] = {}
     queries: dict[str, list[str]] = {}
     for query in file.queries:
@@ -161,7 +162,7 @@ def _updatable(node: NodeType) -> list[str]:
 
 
 def describe_operation(query: ir.CheckedQuery) -> dict[str, Any]:
-    """The operation descriptor: result columns, types read, types written."""
+    """Return the operation descriptor: result columns, types read, types written."""
     result = [_describe_output(item) for item in query.outputs] if isinstance(query, ir.ReadQuery) else []
     writes = query.writes if isinstance(query, ir.MutationQuery) else ()
     return {
@@ -173,10 +174,10 @@ def describe_operation(query: ir.CheckedQuery) -> dict[str, Any]:
 
 def _describe_output(item: ir.Output) -> dict[str, Any]:
     type_ = item.type
-    found: dict[str, Any] = {"name": item.label, "kind": item.kind}
+    column: dict[str, Any] = {"name": item.label, "kind": item.kind}
     if type_.is_list:
-        found["item_kind"] = TYPE_NAMES[type_.scalar].kind
+        column["item_kind"] = TYPE_NAMES[type_.scalar].kind
     if type_.scalar is Scalar.VECTOR:
-        found["vector_dim"] = type_.dim
-    found["nullable"] = type_.nullable
-    return found
+        column["vector_dim"] = type_.dim
+    column["nullable"] = type_.nullable
+    return column

@@ -1,4 +1,7 @@
-"""What a `.gq` text says, before any name is resolved. Spans do not take part in equality."""
+"""The abstract syntax tree (AST) of a `.gq` text, before names are resolved. Equality ignores spans.
+
+Node classes share names with the IR (`lang.ir`). Import both as modules, `ast` and `ir`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Literal as OneOf
 from typing import TypeAlias
 
+from omnigraph.lang.ir import AggregateFn, TextFn
 from omnigraph.lang.source import NOWHERE, Span
 from omnigraph.lang.types import PropType
 
 CompareOp: TypeAlias = OneOf["=", "!=", "<", "<=", ">", ">=", "contains", "starts_with"]
-AggregateFn: TypeAlias = OneOf["count", "sum", "avg", "min", "max", "collect"]
-TextFn: TypeAlias = OneOf["search", "fuzzy", "match_text"]
 ANONYMOUS = "_"
 
 
@@ -26,7 +28,7 @@ def _span() -> Span:
 class Literal:
     """A literal. `value` is a str, int, float, bool, None, or for a list a tuple of literals.
 
-    A date or datetime keeps its text in `value`; whether it is one is checked with the types.
+    A date or datetime keeps its text in `value`; the type checker validates it.
     """
 
     kind: OneOf["string", "integer", "float", "bool", "date", "datetime", "list", "null"]
@@ -36,7 +38,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """``$name``, a binding or a parameter; the name is without ``$`` and ``_`` is anonymous."""
+    """``$name``, a bound variable or a parameter. `name` omits the ``$``; ``_`` is anonymous."""
 
     name: str
     span: Span = _span()
@@ -69,7 +71,7 @@ class AliasRef:
 
 @dataclass(frozen=True, slots=True)
 class ColumnName:
-    """A bare property name inside a mutation's ``where``: that property of the row looked at."""
+    """A bare property name in the ``where`` of a mutation."""
 
     name: str
     span: Span = _span()
@@ -106,7 +108,7 @@ class Bm25:
 
 @dataclass(frozen=True, slots=True)
 class Rrf:
-    """``rrf(rank, rank[, k])`` where each rank is `nearest` or `bm25`."""
+    """``rrf(rank, rank[, k])``; each rank is `nearest` or `bm25`."""
 
     first: Nearest | Bm25
     second: Nearest | Bm25
@@ -143,7 +145,7 @@ Expr: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """``left op right``; in a mutation's ``where`` the left side is a `ColumnName` and the right a value."""
+    """``left op right``. In the ``where`` of a mutation `left` is a `ColumnName` and `right` a value."""
 
     left: Expr
     op: CompareOp
@@ -153,7 +155,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class InList:
-    """``x in [a, b]``, ``x in $list`` or with ``not in``."""
+    """``x in [a, b]`` or ``x in $list``; `negated` for ``not in``."""
 
     operand: Expr
     items: Expr
@@ -163,7 +165,7 @@ class InList:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """``x is null`` or ``x is not null``."""
+    """``x is null``; `negated` for ``x is not null``."""
 
     operand: Expr
     negated: bool = False
@@ -194,7 +196,7 @@ class Not:
     span: Span = _span()
 
 
-# A text call alone means that the call is true.
+# A text call used as a predicate tests that the call is true.
 Predicate: TypeAlias = Compare | InList | IsNull | And | Or | Not | TextCall
 
 # --- clauses of a match ----------------------------------------------------------------------------------
@@ -202,7 +204,7 @@ Predicate: TypeAlias = Compare | InList | IsNull | And | Or | Not | TextCall
 
 @dataclass(frozen=True, slots=True)
 class InlineMatch:
-    """``name: value`` inside a binding."""
+    """``name: value`` in a binding."""
 
     name: str
     value: Literal | Variable | Now
@@ -224,7 +226,7 @@ class Binding:
 class Traversal:
     """``$a $w:edge{min,max} $b``, undirected with ``<edge>``.
 
-    Without bounds `min` and `max` are None; ``{2,}`` has a `min` alone.
+    Without bounds `min` and `max` are None; ``{2,}`` has only a `min`.
     """
 
     source: Variable
@@ -256,7 +258,7 @@ class Negation:
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """``optional { … }``: a left join; what it binds may be null outside."""
+    """``optional { … }``: a left join; variables bound in it are nullable outside."""
 
     clauses: tuple[Clause, ...]
     span: Span = _span()
@@ -269,7 +271,7 @@ Clause: TypeAlias = Binding | Traversal | Filter | Negation | Optional
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """``$name: Type``; the type is nullable when written with ``?``."""
+    """``$name: Type`` or ``$name: Type?``."""
 
     name: str
     type: PropType
@@ -287,7 +289,7 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """``expr asc|desc``; `descending` is None when no direction is written."""
+    """``expr asc|desc``; `descending` is None without a direction."""
 
     expr: Expr
     descending: bool | None = None
@@ -352,7 +354,7 @@ Statement: TypeAlias = Insert | Update | Delete
 
 @dataclass(frozen=True, slots=True)
 class MutationBody:
-    """Statements that apply in order as one commit."""
+    """Statements that run in order and form one commit."""
 
     statements: tuple[Statement, ...]
     span: Span = _span()
@@ -360,7 +362,7 @@ class MutationBody:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """``query name(params) @description("…") { … }``; the span is that of the name."""
+    """``query name(params) @description("…") { … }``; `span` covers the name only."""
 
     name: str
     params: tuple[Param, ...]

@@ -1,4 +1,4 @@
-"""Turns the parse tree of a `.gq` text into its AST: one method for each rule of the grammar."""
+"""Construction of the AST from the parse tree of a `.gq` text: one method per rule of the grammar."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import Any, TypeVar, cast
 from lark import Token, Transformer_NonRecursive, v_args
 from lark.tree import Meta
 
+from omnigraph.lang import ir
+from omnigraph.lang.diagnostics import Diagnostics
 from omnigraph.lang.gq import query_ast as ast
-from omnigraph.lang.parsing import meta_span, shorten, to_float, to_integer, token_span, unescape
-from omnigraph.lang.source import Diagnostics, Span, did_you_mean
+from omnigraph.lang.literal_syntax import shorten, to_float, to_integer, unescape
+from omnigraph.lang.parsing import meta_span, token_span
+from omnigraph.lang.source import Span
+from omnigraph.lang.suggestions import did_you_mean
 from omnigraph.lang.types import BASE_TYPES, MAX_VECTOR_DIM, STRING, PropType, vector
 
 _MAX_COUNT = 2**63 - 1
@@ -23,7 +27,7 @@ def _variable(token: Token) -> ast.Variable:
 
 
 def _operand(item: ast.Expr | Token) -> ast.Expr:
-    """An operand, where the grammar may leave a bare token: a variable, or the column called `not`."""
+    """Return an operand; the grammar leaves a variable and the column name `not` as bare tokens."""
     if not isinstance(item, Token):
         return item
     return _variable(item) if item.type == "VARIABLE" else ast.ColumnName(str(item), token_span(item))
@@ -35,7 +39,7 @@ def _of(kind: type[Node], children: list[Any]) -> tuple[Node, ...]:
 
 @v_args(meta=True)
 class QueryBuilder(Transformer_NonRecursive[Token, Any]):
-    """Builds the AST bottom-up and without recursion; what cannot stand is added to the diagnostics."""
+    """Builds the AST bottom-up and without recursion; errors are added to the diagnostics."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         super().__init__(visit_tokens=False)
@@ -56,7 +60,7 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
                 near = did_you_mean(str(annotation), known)
                 self._report(annotation, f"unknown query annotation `{shorten(annotation)}`{near}")
             elif kind in texts:
-                self._report(annotation, f"`@{kind}` is given more than once")
+                self._report(annotation, f"duplicate query annotation `@{kind}`")
             else:
                 texts[kind] = text
         return ast.Query(
@@ -87,7 +91,7 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
         digits = token.lstrip("0")
         if not digits or digits.startswith("-"):
             self._report(token, "Vector dimension must be greater than zero")
-        # Only a text of few digits is turned into a number: Python refuses very long ones.
+        # The length is checked first, because Python refuses to convert very long texts.
         elif len(digits) > len(str(MAX_VECTOR_DIM)) or int(digits) > MAX_VECTOR_DIM:
             limit = f"exceeds maximum supported {MAX_VECTOR_DIM}"
             self._report(token, f"Vector dimension {shorten(digits)} {limit}")
@@ -119,7 +123,7 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
 
     def projection(self, meta: Meta, children: list[Any]) -> ast.Projection:
         expr, alias = children
-        # The comma belongs to the rule but not to the projection.
+        # The comma is part of the rule but not of the projection.
         end = expr.span if alias is None else token_span(alias)
         return ast.Projection(expr, alias and str(alias), Span(meta.start_pos, end.end))
 
@@ -270,13 +274,13 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
     def aggregate(self, meta: Meta, children: list[Any]) -> ast.Aggregate:
         fn, argument = children
         if isinstance(argument, Token):
-            # `count(distinct)` counts the alias of that name.
+            # In `count(distinct)`, `distinct` is the name of an alias.
             argument = ast.AliasRef(str(argument), token_span(argument))
-        return ast.Aggregate(cast(ast.AggregateFn, str(fn)), argument, span=meta_span(meta))
+        return ast.Aggregate(cast(ir.AggregateFn, str(fn)), argument, span=meta_span(meta))
 
     def aggregate_distinct(self, meta: Meta, children: list[Any]) -> ast.Aggregate:
         fn, _, argument = children
-        return ast.Aggregate(cast(ast.AggregateFn, str(fn)), argument, distinct=True, span=meta_span(meta))
+        return ast.Aggregate(cast(ir.AggregateFn, str(fn)), argument, distinct=True, span=meta_span(meta))
 
     # --- literals ----------------------------------------------------------------------------------------
 
@@ -319,7 +323,7 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
         undirected: bool = False,
     ) -> ast.Traversal:
         if edge == "not":
-            self._report(edge, "`not` cannot be the name of an edge")
+            self._report(edge, "`not` cannot be used as an edge name")
         low, high = hops or (None, None)
         return ast.Traversal(
             source=_variable(source),
@@ -344,10 +348,8 @@ class QueryBuilder(Transformer_NonRecursive[Token, Any]):
 
     def _refuse_null(self, value: object) -> None:
         if isinstance(value, ast.Literal) and value.kind == "null":
-            hint = "test for null with `is null` or `is not null`"
-            self._diagnostics.add(
-                value.span, "`null` is not equal to anything and cannot be compared", hint=hint
-            )
+            hint = "use `is null` or `is not null`"
+            self._diagnostics.add(value.span, "`null` cannot be compared", hint=hint)
 
     def _base(self, token: Token) -> PropType:
         scalar = BASE_TYPES.get(token)

@@ -1,4 +1,4 @@
-"""The canonical layout of queries: which constructs share a line, and where lines break."""
+"""Canonical layout of queries: which constructs share a line, and where lines break."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from omnigraph.lang.gq.query_printer import (
     print_traversal,
     split_predicate,
 )
-from omnigraph.lang.parsing import Comment, quote, scan
+from omnigraph.lang.literal_syntax import quote
+from omnigraph.lang.scanner import Comment, blank_out, scan
 from omnigraph.lang.source import NOWHERE, Span
 
 WIDTH = 100
 
 _WORD = re.compile(r"[a-z]+")
 _PAGE = {word: re.compile(rf"\b{word}\s*-?[0-9]+") for word in ("skip", "limit")}
-_NOT_NEWLINE = re.compile(r"[^\n]")
 
 
 class QueryLayout:
-    """Lays out the queries of one text, or of none: then there are no comments and no positions."""
+    """Lays out the queries of a text; spans of the AST and of the comments are offsets in it."""
 
-    def __init__(self, text: str = "", comments: Sequence[Comment] = ()) -> None:
+    def __init__(self, text: str, comments: Sequence[Comment]) -> None:
         self._comments = [comment.span.start for comment in comments]
         self._text, self._blocks = _skeleton(text)
         self._opens = sorted(self._blocks)
 
     def lines(self, file: ast.QueryFile) -> Iterator[Line]:
-        """All lines of a file, in the order of the layout."""
+        """Yield all lines of a file in layout order."""
         for query in file.queries:
             yield from self._query(query)
 
@@ -132,7 +132,7 @@ class QueryLayout:
         span: Span,
         where: ast.Predicate | None = None,
     ) -> Iterator[Line]:
-        """A list in braces: on one line if it fits and holds no comment, else one item a line."""
+        """Lay out a list in braces: on one line if it fits and contains no comment, else one item per line."""
         tail = "" if where is None else f" where {print_predicate(where)}"
         row = f"{head} {{ {', '.join(text for text, _ in items)} }}{tail}"
         if _fits(row, depth) and not self._commented(block):
@@ -182,7 +182,7 @@ def _head(query: ast.Query) -> tuple[str, ...]:
 
 
 def _rows(lead: str, predicate: ast.Predicate, depth: int) -> tuple[str, ...]:
-    """A predicate after its lead: on one row if it fits, else a row for each part of the outer operator."""
+    """Lay out a predicate after `lead`: on one row if it fits, else one row per operand of the outer operator."""
     row = lead + print_predicate(predicate)
     if _fits(row, depth):
         return (row,)
@@ -195,18 +195,18 @@ def _fits(row: str, depth: int) -> bool:
 
 
 def _last(block: Span) -> Span:
-    """The closing brace of a block."""
+    """Return the span of the closing brace of a block."""
     return Span(max(block.start, block.end - 1), block.end)
 
 
 def _skeleton(text: str) -> tuple[str, dict[int, int]]:
-    """The text with strings and comments blanked out, and where each brace block of it begins and ends."""
+    """Return the text with strings and comments blanked out, and the end of each brace block by its start."""
     pieces, done = [], 0
     blocks: dict[int, int] = {}
     opened: list[int] = []
     for lexeme in scan(text):
         if lexeme.kind in ("line", "block", "string"):
-            pieces += [text[done : lexeme.start], _NOT_NEWLINE.sub(" ", text[lexeme.start : lexeme.end])]
+            pieces += [text[done : lexeme.start], blank_out(text[lexeme.start : lexeme.end])]
             done = lexeme.end
         elif text[lexeme.start] == "{":
             opened.append(lexeme.start)

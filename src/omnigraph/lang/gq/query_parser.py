@@ -1,4 +1,4 @@
-"""From `.gq` text to its AST. All syntax errors of a text are reported together."""
+"""Parser of `.gq` texts. It reports all syntax errors of a text together."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from functools import cache
 
 from lark import Lark, Tree
 
+from omnigraph.lang.diagnostics import Diagnostics
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.query_builder import QueryBuilder
 from omnigraph.lang.parser_tables import QUERY_GRAMMAR, make_parser
-from omnigraph.lang.parsing import MAX_NESTING, ParseTree, meta_span, parse_with_recovery
-from omnigraph.lang.source import Diagnostics, Source
+from omnigraph.lang.parsing import MAX_NESTING, ParseTree, meta_span, nesting_message, parse_with_recovery
+from omnigraph.lang.source import Source
 
 _STARTS = frozenset({"query"})
 
-# What each terminal is called in messages, in the order in which a message lists them.
-_WORDS = {
+# Names of the terminals in messages, in the order in which messages list them.
+_TERMINAL_NAMES = {
     "QUERY": "`query`",
     "MATCH": "`match`",
     "RETURN": "`return`",
@@ -84,9 +85,9 @@ _WORDS = {
     "$END": "the end of the file",
 }
 
-# Every rule through which the AST gets deeper. Brackets are counted in the text already, but a chain of `not`
-# needs none, and two of these may share one pair.
-_DEEPENING = frozenset(
+# Rules that add a level to the AST. `check_nesting` counts brackets, but a chain of `not` has none, and two of
+# these rules may share one pair.
+_NESTING_RULES = frozenset(
     {
         "aggregate",
         "aggregate_distinct",
@@ -105,20 +106,19 @@ _DEEPENING = frozenset(
 
 
 def parse_queries(source: Source) -> ast.QueryFile:
-    """Parse a text of any number of queries; no name is resolved yet.
+    """Parse a text with any number of queries, without resolving names.
 
-    Raises `LanguageError` with everything that is wrong: one syntax error for each query that has any, and
-    every literal, parameter type or annotation that cannot stand. Time is linear in the length of the text;
-    no input raises anything else.
+    Raises `LanguageError` with all errors: at most one syntax error per query, and every invalid literal,
+    parameter type and annotation. No input raises another exception. Time is linear in the length of the text.
 
     >>> parse_queries(Source("query all() { match { $p: Person } return { $p.name } }")).queries[0].name
     'all'
     """
-    tree, found = parse_with_recovery(_parser(), source, _STARTS, _WORDS)
+    tree, errors = parse_with_recovery(_parser(), source, _STARTS, _TERMINAL_NAMES)
     diagnostics = Diagnostics(source, "parse")
-    diagnostics.found.extend(found)
+    diagnostics.recorded.extend(errors)
     parsed = ast.QueryFile()
-    if tree is not None and not _too_deep(tree, diagnostics):
+    if tree is not None and not _is_too_deep(tree, diagnostics):
         parsed = QueryBuilder(diagnostics).transform(tree)
     diagnostics.raise_if_any()
     return parsed
@@ -129,15 +129,15 @@ def _parser() -> Lark:
     return make_parser(QUERY_GRAMMAR)
 
 
-def _too_deep(tree: ParseTree, diagnostics: Diagnostics) -> bool:
-    """Report the first construct that is nested too deep; later phases may then recurse over the AST."""
-    left = [(tree, 0)]
-    while left:
-        node, depth = left.pop()
-        if node.data in _DEEPENING:
+def _is_too_deep(tree: ParseTree, diagnostics: Diagnostics) -> bool:
+    """Report the first construct that is nested too deeply, so that later phases can recurse over the AST."""
+    stack = [(tree, 0)]
+    while stack:
+        node, depth = stack.pop()
+        if node.data in _NESTING_RULES:
             depth += 1
             if depth > MAX_NESTING:
-                diagnostics.add(meta_span(node.meta), f"nesting deeper than {MAX_NESTING} levels")
+                diagnostics.add(meta_span(node.meta), nesting_message(MAX_NESTING))
                 return True
-        left.extend((child, depth) for child in reversed(node.children) if isinstance(child, Tree))
+        stack.extend((child, depth) for child in reversed(node.children) if isinstance(child, Tree))
     return False

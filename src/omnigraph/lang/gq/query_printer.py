@@ -1,28 +1,16 @@
-"""Prints the parts of a query that stand on one line: values, expressions, predicates, traversals."""
+"""Source form of the parts of a query that fit on one line: values, expressions, predicates, traversals."""
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 from omnigraph.lang.gq import query_ast as ast
-from omnigraph.lang.parsing import quote
+from omnigraph.lang.literal_syntax import float_literal, quote
 
-# How tightly a predicate binds; one that binds less tightly than its place asks for needs parentheses.
+# Precedence of predicates, loosest first. A predicate needs parentheses where a tighter one is required.
 _OR, _AND, _NOT = range(3)
 
 
-def print_float(value: float) -> str:
-    """A float as the shortest literal that reads back the same; the language has no exponents.
-
-    >>> print_float(1e21), print_float(-2.5e-7)
-    ('1000000000000000000000.0', '-0.00000025')
-    """
-    text = format(Decimal(repr(value)), "f")
-    return text if "." in text else f"{text}.0"
-
-
 def print_literal(literal: ast.Literal) -> str:
-    """A literal in source form."""
+    """Return a literal in source form."""
     match literal.value:
         case None:
             return "null"
@@ -31,7 +19,7 @@ def print_literal(literal: ast.Literal) -> str:
         case int():
             return str(literal.value)
         case float():
-            return print_float(literal.value)
+            return float_literal(literal.value)
         case tuple():
             return f"[{', '.join(print_literal(item) for item in literal.value)}]"
         case str():
@@ -40,7 +28,7 @@ def print_literal(literal: ast.Literal) -> str:
 
 
 def print_expr(expr: ast.Expr) -> str:
-    """An expression in source form."""
+    """Return an expression in source form."""
     match expr:
         case ast.Literal():
             return print_literal(expr)
@@ -65,7 +53,7 @@ def print_expr(expr: ast.Expr) -> str:
 
 
 def print_predicate(predicate: ast.Predicate, place: int = _OR) -> str:
-    """A predicate in source form, with parentheses only where precedence asks for them.
+    """Return a predicate in source form, with parentheses only where precedence requires them.
 
     >>> test = ast.IsNull(ast.ColumnName("a"))
     >>> print_predicate(ast.And((ast.Or((test, test)), ast.Not(test))))
@@ -92,7 +80,7 @@ def print_predicate(predicate: ast.Predicate, place: int = _OR) -> str:
 
 
 def split_predicate(predicate: ast.Predicate) -> list[str]:
-    """The parts of the outermost `or` or `and`, each after the first with its operator before it."""
+    """Return the operands of the outermost `or` or `and`; all but the first start with the operator."""
     match predicate:
         case ast.Or():
             word, place = "or", _AND
@@ -105,7 +93,7 @@ def split_predicate(predicate: ast.Predicate) -> list[str]:
 
 
 def print_traversal(traversal: ast.Traversal) -> str:
-    """A traversal in source form."""
+    """Return a traversal in source form."""
     edge = f"<{traversal.edge}>" if traversal.undirected else traversal.edge
     if traversal.edge_variable is not None:
         edge = f"${traversal.edge_variable.name}:{edge}"
@@ -115,27 +103,27 @@ def print_traversal(traversal: ast.Traversal) -> str:
 
 
 def print_param(param: ast.Param) -> str:
-    """A declared parameter in source form."""
+    """Return a declared parameter in source form."""
     return f"${param.name}: {param.type}"
 
 
 def print_projection(projection: ast.Projection) -> str:
-    """One column of a `return` in source form."""
+    """Return a column of a `return` in source form."""
     alias = "" if projection.alias is None else f" as {projection.alias}"
     return f"{print_expr(projection.expr)}{alias}"
 
 
 def print_ordering(ordering: ast.Ordering) -> str:
-    """One item of an `order` in source form."""
+    """Return an item of an `order` in source form."""
     direction = {None: "", True: " desc", False: " asc"}[ordering.descending]
     return f"{print_expr(ordering.expr)}{direction}"
 
 
 def print_assign(assign: ast.Assign | ast.InlineMatch) -> str:
-    """One `name: value` in source form."""
+    """Return a `name: value` pair in source form."""
     return f"{assign.name}: {print_expr(assign.value)}"
 
 
 def _call(name: str, *arguments: ast.Expr | None) -> str:
-    given = ", ".join(print_expr(argument) for argument in arguments if argument is not None)
-    return f"{name}({given})"
+    printed = ", ".join(print_expr(argument) for argument in arguments if argument is not None)
+    return f"{name}({printed})"

@@ -1,4 +1,4 @@
-"""The canonical layout of a `.pg` text, comments kept."""
+"""Formatter of `.pg` texts."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from omnigraph.lang.parsing import Comment, scan, scan_comments
 from omnigraph.lang.pg.schema_ast import BodyConstraint, Declaration, PropertyDecl, SchemaFile
 from omnigraph.lang.pg.schema_parser import parse_schema
 from omnigraph.lang.pg.schema_printer import INDENT, empty_body_text, header_text, member_text, members_of
+from omnigraph.lang.scanner import Comment, scan, scan_comments
 from omnigraph.lang.source import Source, Span
 
 _Kind: TypeAlias = Literal["bare", "open", "member", "close", "end"]
 
 
 def format_schema(text: str, name: str = "<schema>") -> str:
-    """Lay a schema out: two blanks of indent, a member a line, a blank line between declarations.
+    """Format a text: two spaces of indent, one member per line, a blank line between declarations.
 
-    The result says the same, and formatting it again changes nothing. Comments stay with what they stand
-    before or behind; one in the middle of a header or member moves above it. A blank line that sets members
-    or comments apart stays.
+    The result parses to an equal schema. Formatting is idempotent. Comments stay with the construct that they
+    precede or follow; a comment inside a header or member moves above it. Blank lines between members and
+    comments are kept.
 
-    Raises `LanguageError` if the text does not parse. Rules are not checked: an unfinished schema can be
-    formatted too.
+    Raises `LanguageError` if the text does not parse. Rules are not checked, so that an incomplete schema can be
+    formatted.
 
     >>> print(format_schema("node A{x:I32 // count\\n}"), end="")
     node A {
@@ -33,16 +33,16 @@ def format_schema(text: str, name: str = "<schema>") -> str:
     """
     source = Source(text, name)
     pieces = _cut(source, parse_schema(source))
-    _attach(source, pieces)
+    _attach_comments(source, pieces)
     return "".join(f"{line}\n" for line in _lines(_without_empty_bodies(pieces)))
 
 
 @dataclass
 class _Piece:
-    """A part of the text that gets its own line, with the comments that go with it.
+    """A part of the text that has its own line, with its comments.
 
     A declaration is a ``bare`` piece without braces, or an ``open`` piece, its ``member`` pieces and a
-    ``close`` piece. `apart` tells whether a blank line stands before it.
+    ``close`` piece. `apart` is true when a blank line precedes it.
     """
 
     kind: _Kind
@@ -53,11 +53,11 @@ class _Piece:
     behind: list[str] = field(default_factory=list)
 
 
-# --- taking apart ----------------------------------------------------------------------------------------
+# --- splitting -------------------------------------------------------------------------------------------
 
 
 def _cut(source: Source, file: SchemaFile) -> list[_Piece]:
-    """All pieces in source order, with an empty one at the end that holds the last comments."""
+    """Return all pieces in source order, with an empty last one for the comments at the end."""
     text = source.text
     keywords, braces = _outline(text)
     pieces: list[_Piece] = []
@@ -81,12 +81,12 @@ def _cut_declaration(text: str, item: Declaration, start: int, body: Span | None
     for member in members_of(item):
         span = _member_span(member)
         yield _Piece("member", span, member_text(member), _apart(text, span.start))
-    # The text of a closing brace is that of the whole declaration, for the case that nothing is inside.
+    # The text of a closing brace is that of the whole declaration, for an empty body.
     yield _Piece("close", Span(body.end - 1, body.end), f"{header}{empty_body_text(item)}", apart=False)
 
 
 def _outline(text: str) -> tuple[dict[int, int], list[Span]]:
-    """For each word where the word before it starts, and the pairs of braces, the first one last."""
+    """Return the start of the previous word for each word, and the pairs of braces in reverse order."""
     before: dict[int, int] = {}
     braces: list[Span] = []
     previous = 0
@@ -105,9 +105,9 @@ def _outline(text: str) -> tuple[dict[int, int], list[Span]]:
 def _header_end(item: Declaration) -> int:
     ends = [item.span.end]
     for part in ("target", "card"):
-        found = getattr(item, part, None)
-        if found is not None:
-            ends.append(found.span.end)
+        value = getattr(item, part, None)
+        if value is not None:
+            ends.append(value.span.end)
     ends.extend(note.span.end for note in getattr(item, "annotations", ()))
     return max(ends)
 
@@ -120,7 +120,7 @@ def _member_span(item: PropertyDecl | BodyConstraint) -> Span:
 
 
 def _apart(text: str, offset: int) -> bool:
-    """Whether a blank line stands directly before the offset."""
+    """Return whether a blank line directly precedes the offset."""
     start = offset
     while start > 0 and text[start - 1] in " \t\r\n":
         start -= 1
@@ -130,8 +130,8 @@ def _apart(text: str, offset: int) -> bool:
 # --- comments --------------------------------------------------------------------------------------------
 
 
-def _attach(source: Source, pieces: list[_Piece]) -> None:
-    """Give each comment to a piece: behind the one before it on its line, else above the one after it."""
+def _attach_comments(source: Source, pieces: list[_Piece]) -> None:
+    """Add each comment to a piece: behind the previous piece on the same line, else above the next piece."""
     text = source.text
     starts = [piece.span.start for piece in pieces]
     moved: set[int] = set()
@@ -139,7 +139,7 @@ def _attach(source: Source, pieces: list[_Piece]) -> None:
         position = bisect_right(starts, comment.span.start) - 1
         piece = pieces[position] if position >= 0 else None
         if piece is not None and comment.span.start < piece.span.end:
-            # It stands inside the piece. The first such comment takes the blank line above the piece along.
+            # The comment is inside the piece. The first such comment takes over the blank line above the piece.
             piece.above.append((_body(comment), piece.apart and position not in moved))
             moved.add(position)
         elif piece is not None and text.find("\n", piece.span.end, comment.span.start) < 0:
@@ -154,11 +154,11 @@ def _body(comment: Comment) -> str:
     return comment.text.replace("\r\n", "\n")
 
 
-# --- putting together ------------------------------------------------------------------------------------
+# --- joining ---------------------------------------------------------------------------------------------
 
 
 def _without_empty_bodies(pieces: list[_Piece]) -> Iterator[_Piece]:
-    """Join the braces of each body that holds neither members nor comments."""
+    """Join the braces of each body without members and comments."""
     position = 0
     while position < len(pieces):
         piece = pieces[position]
@@ -172,7 +172,7 @@ def _without_empty_bodies(pieces: list[_Piece]) -> Iterator[_Piece]:
 
 
 def _lines(pieces: Iterator[_Piece]) -> Iterator[str]:
-    # Nothing stands apart from the start of the file or from an opening brace.
+    # No blank line follows the start of the file or an opening brace.
     fresh = True
     for piece in pieces:
         top = piece.kind in ("bare", "open", "end")

@@ -1,14 +1,13 @@
-"""What a `.pg` text says, before any rule is applied. Spans do not take part in equality."""
+"""The abstract syntax tree (AST) of a `.pg` text, before rules are applied. Equality ignores spans."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from omnigraph.lang.schema import LiteralValue
 from omnigraph.lang.source import NOWHERE, Span
 from omnigraph.lang.types import PropType
-
-LiteralValue: TypeAlias = str | int | float | bool
 
 
 def _span() -> Span:
@@ -35,7 +34,7 @@ class AnnotationDecl:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """``lo..hi`` of a ``@range``; a missing side is open."""
+    """``low..high`` of a ``@range``; None for a missing side."""
 
     low: int | float | None
     high: int | float | None
@@ -47,7 +46,7 @@ Argument: TypeAlias = Bounds | Name | LiteralValue
 
 @dataclass(frozen=True, slots=True)
 class BodyConstraint:
-    """``@key(…)``, ``@unique(…)``, ``@index(…)``, ``@range(…)`` or ``@check(…)`` as a member of a body."""
+    """``@key(…)``, ``@unique(…)``, ``@index(…)``, ``@range(…)`` or ``@check(…)`` in a body."""
 
     name: str
     arguments: tuple[Argument, ...]
@@ -56,7 +55,7 @@ class BodyConstraint:
 
 @dataclass(frozen=True, slots=True)
 class PropertyDecl:
-    """``name: Type @annotation …``. Enum values stand as written; sorting them is the compiler's business."""
+    """``name: Type @annotation …``. Enum values are in source order; the compiler sorts them."""
 
     name: str
     type: PropType
@@ -112,6 +111,6 @@ Declaration: TypeAlias = InterfaceDecl | NodeDecl | EdgeDecl
 
 @dataclass(frozen=True, slots=True)
 class SchemaFile:
-    """All declarations of a text, in source order. The span of a declaration is that of its name."""
+    """All declarations of a text, in source order. The span of a declaration covers its name only."""
 
     declarations: tuple[Declaration, ...] = ()

@@ -1,10 +1,11 @@
-"""From what a `.pg` text says to what it means: the compiled schema, or everything that is wrong with it."""
+"""Compiler of `.pg` texts: from the AST to the compiled schema."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TypeVar
 
+from omnigraph.lang.diagnostics import Diagnostics
 from omnigraph.lang.pg.schema_ast import (
     BodyConstraint,
     Declaration,
@@ -20,15 +21,16 @@ from omnigraph.lang.pg.schema_interfaces import inherit
 from omnigraph.lang.pg.schema_parser import parse_schema
 from omnigraph.lang.pg.schema_properties import DeclaringType, compile_property, compile_type_annotations
 from omnigraph.lang.schema import Cardinality, EdgeType, InterfaceType, NodeType, Property, Schema
-from omnigraph.lang.source import Diagnostics, Source, suggestion
+from omnigraph.lang.source import Source
+from omnigraph.lang.suggestions import suggestion
 
 _Decl = TypeVar("_Decl", InterfaceDecl, NodeDecl, EdgeDecl)
 
 
 def load_schema(text: str, name: str = "<schema>") -> Schema:
-    """Parse and compile a schema text; `name` is for messages.
+    """Parse and compile a schema text; `name` is its name in messages.
 
-    Raises `LanguageError` with all syntax errors, or if there is none with everything else that is wrong.
+    Raises `LanguageError` with all syntax errors, or when there are none with all other errors.
 
     >>> [node.name for node in load_schema("node Person { name: String @key }").nodes]
     ['Person']
@@ -38,14 +40,13 @@ def load_schema(text: str, name: str = "<schema>") -> Schema:
 
 
 def compile_schema(file: SchemaFile, source: Source) -> Schema:
-    """Apply every rule of the language to a parsed schema.
+    """Check all rules of the language and return the compiled schema.
 
-    Raises `LanguageError` with all errors of the text in source order. What is wrong inside one declaration,
-    or between a node and its interfaces, is a ``parse error``. What is wrong between the names of the schema
-    is a ``catalog error``: duplicate types and properties, unknown endpoints, edge names that collide.
+    Raises `LanguageError` with all errors of the text in source order. Errors inside a declaration, or between
+    a node and its interfaces, are ``parse error``. Errors between the names of the schema are ``catalog
+    error``: duplicate types and properties, unknown endpoints, edge names that collide.
 
-    In the result types and properties are sorted by name, enum values are sorted, and the columns of a
-    constraint stand as written.
+    In the result types, properties and enum values are sorted. The columns of a constraint are in source order.
     """
     report = Diagnostics(source, "parse")
     schema = _Compiler(file, report).compile()
@@ -135,7 +136,7 @@ class _Compiler:
     # --- names of the whole schema -----------------------------------------------------------------------
 
     def _distinct(self, declarations: Iterable[Declaration], kind: type[_Decl], word: str) -> list[_Decl]:
-        """The declarations of one kind, the first of each name."""
+        """Return the declarations of a kind, only the first of each name."""
         found: dict[str, _Decl] = {}
         for decl in declarations:
             if not isinstance(decl, kind):

@@ -1,27 +1,28 @@
-"""The rules of body constraints, and those between the properties of one type."""
+"""Rules for body constraints and between the properties of a type."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from omnigraph.lang.diagnostics import Diagnostics
 from omnigraph.lang.pg.schema_ast import BodyConstraint, Bounds, Name, NodeDecl, PropertyDecl
 from omnigraph.lang.pg.schema_patterns import pattern_problem
 from omnigraph.lang.pg.schema_properties import DeclaringType, unsupported_shape
 from omnigraph.lang.schema import Check, Constraint, Index, Key, Property, Range, Unique
-from omnigraph.lang.source import Diagnostics, Span, suggestion
+from omnigraph.lang.source import Span
+from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.types import STRING, PropType, Scalar
 
 _ON_COLUMNS: dict[str, type[Key | Unique | Index]] = {"key": Key, "unique": Unique, "index": Index}
 _NODES_ONLY = ("key", "range", "check")
-# An edge may name its physical ends; they are never null.
+# Constraints of an edge may name its endpoint columns, which are never null.
 _ENDS: dict[str, PropType] = {"src": STRING, "dst": STRING}
 
 
 class ConstraintCompiler:
-    """Checks the body constraints of one type against its properties.
+    """Compiles the body constraints of a type.
 
-    `complete` is false when properties may be missing because of another error; then a reference to an
-    unknown property is not reported on top of it.
+    `complete` is false when an error may have removed properties; unknown properties are then not reported.
     """
 
     def __init__(
@@ -40,9 +41,9 @@ class ConstraintCompiler:
             self._types = {**_ENDS, **self._types}
 
     def compile(self, declared: Iterable[BodyConstraint]) -> tuple[Constraint, ...]:
-        """The constraints that pass, in source order and without repeats."""
-        found = (self._constraint(item) for item in declared)
-        return tuple(dict.fromkeys(item for item in found if item is not None))
+        """Return the valid constraints in source order, without duplicates."""
+        compiled = (self._constraint(item) for item in declared)
+        return tuple(dict.fromkeys(item for item in compiled if item is not None))
 
     def _constraint(self, decl: BodyConstraint) -> Constraint | None:
         if self._owner.kind == "edge" and decl.name in _NODES_ONLY:
@@ -57,11 +58,11 @@ class ConstraintCompiler:
 
     def _on_columns(self, decl: BodyConstraint) -> Constraint | None:
         columns: list[str] = []
-        fine = True
+        valid = True
         for argument in decl.arguments:
             kind = self._lookup(decl, argument)
             if kind is None or not isinstance(argument, Name):
-                fine = False
+                valid = False
                 continue
             place = f"{self._owner.name}.{argument.text}"
             shape = unsupported_shape(decl.name, kind)
@@ -74,9 +75,9 @@ class ConstraintCompiler:
                 problem = f"@key property {place} cannot be nullable"
             if problem:
                 self._report.add(argument.span, problem)
-                fine = False
+                valid = False
             columns.append(argument.text)
-        return _ON_COLUMNS[decl.name](tuple(columns)) if fine else None
+        return _ON_COLUMNS[decl.name](tuple(columns)) if valid else None
 
     def _range(self, decl: BodyConstraint) -> Range | None:
         if len(decl.arguments) != 2:
@@ -96,7 +97,7 @@ class ConstraintCompiler:
             self._report.add(name.span, f"@range on {place} requires a numeric type, got {kind}")
             return None
         if bounds.low is not None and bounds.high is not None and bounds.low > bounds.high:
-            message = f"@range on {place} has min ({bounds.low}) above max ({bounds.high})"
+            message = f"@range on {place}: min ({bounds.low}) exceeds max ({bounds.high})"
             self._report.add(bounds.span, message)
             return None
         return Range(name.text, bounds.low, bounds.high)
@@ -122,7 +123,7 @@ class ConstraintCompiler:
         return Check(name.text, pattern)
 
     def _lookup(self, decl: BodyConstraint, argument: object) -> PropType | None:
-        """The type of the property that an argument names; what is wrong with it is reported."""
+        """Return the type of the property that an argument names; report an invalid argument and return None."""
         if not isinstance(argument, Name):
             span = argument.span if isinstance(argument, Bounds) else decl.span
             self._report.add(span, "expected property name in constraint")
@@ -138,7 +139,7 @@ class ConstraintCompiler:
 
 
 def check_single_key(node: NodeDecl, properties: Iterable[Property], report: Diagnostics) -> None:
-    """Refuse a node with more than one key, wherever its keys come from, at the second one."""
+    """Reject a second key of a node, declared or inherited."""
     keys = [node.span for item in properties if item.inherited and item.annotation("key")]
     for member in node.members:
         if isinstance(member, PropertyDecl):
@@ -151,7 +152,7 @@ def check_single_key(node: NodeDecl, properties: Iterable[Property], report: Dia
 
 
 def check_embeds(node: NodeDecl, properties: Iterable[Property], report: Diagnostics) -> None:
-    """Check that each embedding of a node is that of one of its String properties."""
+    """Check that the source of each embedding is a String property of the node."""
     types = {item.name: item.type for item in properties}
     for item in properties:
         if item.embed is None:
@@ -170,7 +171,7 @@ def check_embeds(node: NodeDecl, properties: Iterable[Property], report: Diagnos
 
 
 def _embed_span(node: NodeDecl, name: str) -> Span:
-    """Where the node says that a property is an embedding; its own name if an interface says so."""
+    """Return the span of the ``@embed`` of a property, or of the node name when the property is inherited."""
     for member in node.members:
         if isinstance(member, PropertyDecl) and member.name == name:
             return next((item.span for item in member.annotations if item.name == "embed"), member.span)

@@ -1,16 +1,17 @@
-"""What a node gets from the interfaces that it implements."""
+"""Inheritance of properties from interfaces."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
+from omnigraph.lang.diagnostics import Diagnostics
 from omnigraph.lang.pg.schema_ast import NodeDecl, PropertyDecl
 from omnigraph.lang.schema import InterfaceType, Property
-from omnigraph.lang.source import Diagnostics, suggestion
+from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.types import PropType
 
-# What changes the meaning of a property; documentation and migration hints do not.
+# Annotations that change the meaning of a property; descriptions and migration hints do not.
 _SEMANTIC = frozenset({"key", "unique", "index", "embed"})
 
 
@@ -21,10 +22,11 @@ def inherit(
     node_names: frozenset[str],
     report: Diagnostics,
 ) -> tuple[list[Property], bool]:
-    """The properties that a node does not declare itself, and whether every interface was found.
+    """Return the inherited properties of a node, and whether all its interfaces are known.
 
-    A property that the node declares stays as the node says it; its type must be the interface's. If several
-    interfaces contribute a property they must agree, and the first one in the list of interfaces gives it.
+    A property that the node declares itself is not inherited; its type must be that of the interface. If
+    several interfaces have a property, they must agree on its type and semantics, and the first one in the list
+    of interfaces provides it.
     """
     inherited: dict[str, Property] = {}
     complete = True
@@ -56,7 +58,7 @@ def inherit(
                     )
             elif prop.name not in inherited:
                 inherited[prop.name] = replace(prop, inherited=True)
-            elif _meaning(inherited[prop.name]) != _meaning(prop):
+            elif _semantics(inherited[prop.name]) != _semantics(prop):
                 message = (
                     f"interfaces contributing '{node.name}.{prop.name}' have incompatible property semantics"
                 )
@@ -64,5 +66,5 @@ def inherit(
     return list(inherited.values()), complete
 
 
-def _meaning(prop: Property) -> tuple[PropType, frozenset[object]]:
+def _semantics(prop: Property) -> tuple[PropType, frozenset[object]]:
     return prop.type, frozenset(item for item in prop.annotations if item.name in _SEMANTIC)

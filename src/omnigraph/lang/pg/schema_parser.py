@@ -1,4 +1,4 @@
-"""From `.pg` text to what it says: syntax, literals, and the shapes that the syntax tree cannot hold."""
+"""Parser of `.pg` texts: syntax, literals, and constructs that the AST cannot represent."""
 
 from __future__ import annotations
 
@@ -11,16 +11,10 @@ from lark import Lark, Token
 from lark.tree import Meta
 from lark.visitors import Transformer_NonRecursive, v_args
 
+from omnigraph.lang.diagnostics import Diagnostics
+from omnigraph.lang.literal_syntax import shorten, to_float, to_integer, unescape
 from omnigraph.lang.parser_tables import SCHEMA_GRAMMAR, make_parser
-from omnigraph.lang.parsing import (
-    meta_span,
-    parse_with_recovery,
-    shorten,
-    to_float,
-    to_integer,
-    token_span,
-    unescape,
-)
+from omnigraph.lang.parsing import meta_span, parse_with_recovery, token_span
 from omnigraph.lang.pg.schema_ast import (
     AnnotationDecl,
     BodyConstraint,
@@ -29,21 +23,22 @@ from omnigraph.lang.pg.schema_ast import (
     Declaration,
     EdgeDecl,
     InterfaceDecl,
-    LiteralValue,
     Name,
     NodeDecl,
     PropertyDecl,
     SchemaFile,
 )
-from omnigraph.lang.source import Diagnostics, Source, Span, nearest_name, suggestion
+from omnigraph.lang.schema import LiteralValue
+from omnigraph.lang.source import Source, Span
+from omnigraph.lang.suggestions import nearest_name, suggestion
 from omnigraph.lang.types import BASE_TYPES, MAX_VECTOR_DIM, STRING, PropType, Scalar, vector
 
 STARTS = frozenset({"interface", "node", "edge"})
 MAX_VECTOR_DIGITS = 19
 CONSTRAINT_NAMES = ("key", "unique", "index", "range", "check")
 
-# The terminals in human words, in the order in which a message lists them.
-_WORDS = {
+# Names of the terminals in messages, in the order in which messages list them.
+_TERMINAL_NAMES = {
     "_INTERFACE": "`interface`",
     "_NODE": "`node`",
     "_EDGE": "`edge`",
@@ -78,28 +73,27 @@ _WORDS = {
     "$END": "the end of the file",
 }
 
-# What people coming from other languages write, and what to write instead.
+# Syntax of other languages that is a common mistake here.
 _HINTS = {
-    (",", "RBRACE"): "nothing separates properties",
-    (";", "RBRACE"): "nothing separates properties",
-    (",", "_NODE"): "nothing separates declarations",
-    (";", "_NODE"): "nothing separates declarations",
-    ("#", "RBRACE"): "a comment begins with //",
-    ("#", "_NODE"): "a comment begins with //",
-    ("@", "LBRACE"): "annotations stand before `implements`; an interface takes none",
+    (",", "RBRACE"): "properties need no separator",
+    (";", "RBRACE"): "properties need no separator",
+    (",", "_NODE"): "declarations need no separator",
+    (";", "_NODE"): "declarations need no separator",
+    ("#", "RBRACE"): "comments start with //",
+    ("#", "_NODE"): "comments start with //",
+    ("@", "LBRACE"): "annotations go before `implements`; interfaces take no annotations",
 }
-_INTO_THE_BODY = "write it between the braces"
+_MOVE_TO_BODY = "move it into the body, between the braces"
 
 
 def parse_schema(source: Source) -> SchemaFile:
-    """Parse a schema text.
+    """Parse a schema text, without resolving names or applying rules; `compile_schema` does that.
 
-    Raises `LanguageError` with every syntax error found, at most one for each declaration. Names are not
-    resolved and rules are not applied: that is `compile_schema`.
+    Raises `LanguageError` with all syntax errors, at most one per declaration.
     """
-    tree, found = parse_with_recovery(_parser(), source, STARTS, _WORDS, _HINTS)
+    tree, errors = parse_with_recovery(_parser(), source, STARTS, _TERMINAL_NAMES, _HINTS)
     diagnostics = Diagnostics(source, "parse")
-    diagnostics.found.extend(found)
+    diagnostics.recorded.extend(errors)
     declarations = [] if tree is None else _Build(diagnostics).transform(tree)
     diagnostics.raise_if_any()
     return SchemaFile(tuple(declarations))
@@ -112,27 +106,27 @@ def _parser() -> Lark:
 
 @dataclass(frozen=True, slots=True)
 class _Type:
-    """A type where it stands in the text."""
+    """A type and its span."""
 
     type: PropType
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
-class _Stray:
-    """An annotation that follows no property."""
+class _StrayAnnotation:
+    """An annotation in a body that does not follow a property."""
 
     name: str
     span: Span
 
 
 _HeaderItem: TypeAlias = AnnotationDecl | BodyConstraint | CardDecl
-_Member: TypeAlias = PropertyDecl | BodyConstraint | _Stray
+_Member: TypeAlias = PropertyDecl | BodyConstraint | _StrayAnnotation
 
 
 @v_args(meta=True)
 class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
-    """Turns the parse tree into declarations, bottom-up and without recursion."""
+    """Builds declarations from the parse tree, bottom-up and without recursion."""
 
     def __init__(self, report: Diagnostics) -> None:
         super().__init__(visit_tokens=False)
@@ -150,7 +144,7 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
             if isinstance(member, PropertyDecl):
                 properties.append(member)
             else:
-                self._refuse_in_interface(name, member, properties[-1].name if properties else None)
+                self._reject_in_interface(name, member, properties[-1].name if properties else None)
         return InterfaceDecl(str(name), tuple(properties), token_span(name))
 
     def node(self, _meta: Meta, children: list[Any]) -> NodeDecl:
@@ -165,7 +159,7 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
             else:
                 place = "" if item.name in ("range", "check") else "on node properties or "
                 message = f"@{item.name} is only supported {place}as body constraint (node {name})"
-                self._report.add(item.span, message, hint=_INTO_THE_BODY)
+                self._report.add(item.span, message, hint=_MOVE_TO_BODY)
         return NodeDecl(str(name), tuple(annotations), implements, self._members(body), token_span(name))
 
     def edge(self, _meta: Meta, children: list[Any]) -> EdgeDecl:
@@ -178,14 +172,14 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
                 annotations.append(item)
             elif isinstance(item, BodyConstraint):
                 kind = "" if item.name in ("key", "unique", "index") else " constraint"
-                hint = _INTO_THE_BODY if item.name in ("unique", "index") else None
+                hint = _MOVE_TO_BODY if item.name in ("unique", "index") else None
                 message = f"@{item.name}{kind} is not supported on edges (edge {name})"
                 self._report.add(item.span, message, hint=hint)
             elif position == 0:
                 card = item
             else:
                 self._report.add(
-                    item.span, f"@card must come once, before every other annotation (edge {name})"
+                    item.span, f"@card must be the first annotation and occur only once (edge {name})"
                 )
         return EdgeDecl(
             str(name),
@@ -209,7 +203,7 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
     def body(self, _meta: Meta, children: list[Any]) -> list[_Member]:
         members: list[_Member] = []
         for child in children:
-            # The grammar lets an annotation stand only where a property precedes it.
+            # The grammar allows an annotation only after a property.
             if isinstance(child, AnnotationDecl) and isinstance(members[-1], PropertyDecl):
                 members[-1] = replace(members[-1], annotations=(*members[-1].annotations, child))
             else:
@@ -224,8 +218,8 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
         name, *arguments = children
         return BodyConstraint(str(name), tuple(arguments), meta_span(meta))
 
-    def stray(self, meta: Meta, children: list[Any]) -> _Stray:
-        return _Stray(str(children[0]), meta_span(meta))
+    def stray(self, meta: Meta, children: list[Any]) -> _StrayAnnotation:
+        return _StrayAnnotation(str(children[0]), meta_span(meta))
 
     def annotation(self, meta: Meta, children: list[Any]) -> AnnotationDecl:
         name, *arguments = children
@@ -244,9 +238,9 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
 
     def list_type(self, meta: Meta, children: list[_Type]) -> PropType:
         (item,) = children
-        problem = _no_item_type(item.type)
-        if problem:
-            self._report.add(meta_span(meta), problem)
+        message = _unsupported_item(item.type)
+        if message:
+            self._report.add(meta_span(meta), message)
             return replace(STRING, is_list=True)
         return replace(item.type, is_list=True)
 
@@ -257,7 +251,7 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
         (token,) = children
         digits = token.lstrip("0") or "0"
         if len(digits) > MAX_VECTOR_DIGITS:
-            # Too long for a number that could be kept until the rules are applied.
+            # Python refuses to convert very long texts; shorter ones are checked with the other rules.
             message = f"Vector dimension {shorten(digits)} exceeds maximum supported {MAX_VECTOR_DIM}"
             self._report.add(token_span(token), message)
             return vector(1)
@@ -302,7 +296,7 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
             case _:
                 return bool(token == "true")
 
-    # --- refusals ----------------------------------------------------------------------------------------
+    # --- rejected constructs -----------------------------------------------------------------------------
 
     def _integer(self, token: Token) -> int:
         return to_integer(token, token_span(token), self._report)
@@ -310,27 +304,27 @@ class _Build(Transformer_NonRecursive[Token, list[Declaration]]):
     def _members(self, body: Sequence[_Member]) -> tuple[PropertyDecl | BodyConstraint, ...]:
         members: list[PropertyDecl | BodyConstraint] = []
         for member in body:
-            if isinstance(member, _Stray):
-                self._refuse_stray(member)
+            if isinstance(member, _StrayAnnotation):
+                self._reject_stray(member)
             else:
                 members.append(member)
         return tuple(members)
 
-    def _refuse_stray(self, stray: _Stray) -> None:
-        near = nearest_name(stray.name, CONSTRAINT_NAMES)
-        hint = f"did you mean `@{near}`?" if near else "an annotation stands directly after its property"
+    def _reject_stray(self, stray: _StrayAnnotation) -> None:
+        nearest = nearest_name(stray.name, CONSTRAINT_NAMES)
+        hint = f"did you mean `@{nearest}`?" if nearest else "an annotation must directly follow its property"
         self._report.add(stray.span, f"unknown constraint: @{shorten(stray.name)}", hint=hint)
 
-    def _refuse_in_interface(
-        self, interface: str, member: BodyConstraint | _Stray, after: str | None
+    def _reject_in_interface(
+        self, interface: str, member: BodyConstraint | _StrayAnnotation, after: str | None
     ) -> None:
-        if isinstance(member, _Stray):
-            self._refuse_stray(member)
+        if isinstance(member, _StrayAnnotation):
+            self._reject_stray(member)
         elif after is not None and member.name in ("key", "unique", "index"):
             self._report.add(
                 member.span,
                 f"@{member.name} on {interface}.{after} does not accept a value",
-                hint=f"write plain @{member.name}: an interface has no body constraints",
+                hint=f"write @{member.name} without arguments; interfaces have no body constraints",
             )
         else:
             self._report.add(
@@ -344,8 +338,8 @@ def _name(token: Token) -> Name:
     return Name(str(token), token_span(token))
 
 
-def _no_item_type(item: PropType) -> str | None:
-    """Why a list of this type does not exist, or None when it does or another rule speaks about it."""
+def _unsupported_item(item: PropType) -> str | None:
+    """Return why the type cannot be the item type of a list, or None; the compiler rejects lists of Blob."""
     if item.is_list:
         return "list of lists is not supported"
     if item.is_enum:

@@ -1,7 +1,7 @@
-"""Which regular expressions a ``@check`` may use: those that mean the same in Python and in RE2.
+"""Validation of the regular expressions of ``@check``: they must have the same meaning in Python and in RE2.
 
-Rows are checked by Python in one engine and by RE2 in another. A pattern that only one of them knows, or that
-the two read differently, is refused when the schema is compiled. Classes such as ``\\d`` are ASCII sets.
+One engine checks rows with Python's `re`, another with RE2. A pattern that only one of them supports, or that
+they interpret differently, is rejected when the schema is compiled. Classes such as ``\\d`` are ASCII sets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GROUPS = {
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """Why a pattern cannot be used, or None when it can.
+    """Return why a pattern is not supported, or None when it is.
 
     >>> pattern_problem("^[a-z]+$")
     >>> pattern_problem("(a)\\\\1")
@@ -45,9 +45,9 @@ def pattern_problem(pattern: str) -> str | None:
 
 
 def _scan(pattern: str) -> str | None:
-    """Find what RE2 does not know or reads differently; what is malformed in both is left to Python."""
-    # For each open group the largest product of nested repetition counts, the outermost level first. RE2
-    # expands counted repetition, so it bounds that product.
+    """Find constructs that RE2 does not support or interprets differently; Python reports malformed patterns."""
+    # The largest product of nested repetition counts for each open group, outermost group first. RE2 expands
+    # counted repetition and limits that product.
     repeats = [1]
     last = 1
     at = 0
@@ -65,7 +65,7 @@ def _scan(pattern: str) -> str | None:
             repeats.append(1)
             problem = _group_problem(pattern, at)
             if len(repeats) > MAX_GROUP_DEPTH:
-                problem = f"groups nested deeper than {MAX_GROUP_DEPTH} levels"
+                problem = f"group nesting exceeds {MAX_GROUP_DEPTH} levels"
         elif char == ")" and len(repeats) > 1:
             last = repeats.pop()
             repeats[-1] = max(repeats[-1], last)
@@ -75,9 +75,9 @@ def _scan(pattern: str) -> str | None:
             repeats[-1] = max(repeats[-1], last)
             step = count.end() - at
             if not low:
-                problem = "a repetition needs its minimum: {0,n}"
+                problem = "a repetition requires a minimum: {0,n}"
             elif max(last, _number(low)) > MAX_REPEAT:
-                problem = f"repetition above {MAX_REPEAT} times"
+                problem = f"repetition exceeds {MAX_REPEAT} times"
             elif pattern.startswith("+", at + step):
                 problem = _POSSESSIVE
         elif char in "*+?" and pattern.startswith("+", at + 1):
@@ -91,7 +91,7 @@ def _scan(pattern: str) -> str | None:
 
 
 def _number(digits: str | None) -> int:
-    # Longer texts are above every bound, and Python refuses to convert very long ones.
+    # Longer texts exceed every bound, and Python refuses to convert very long ones.
     return int(digits[:9]) if digits else 1
 
 
@@ -119,7 +119,7 @@ def _group_problem(pattern: str, at: int) -> str | None:
 
 
 def _scan_class(pattern: str, at: int) -> tuple[int, str | None]:
-    """The length of a character class, and what is wrong with it."""
+    """Return the length of a character class, and why it is not supported, or None."""
     start = at
     at += 2 if pattern.startswith("[^", at) else 1
     first = True

@@ -1,4 +1,4 @@
-"""A parsed schema as `.pg` text: the canonical layout, which `format_schema` adds the comments to."""
+"""Canonical `.pg` text of a parsed schema, without comments; `format_schema` adds those."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from omnigraph.lang.pg.schema_ast import (
     PropertyDecl,
     SchemaFile,
 )
-from omnigraph.lang.pg.schema_source import bounds_text, literal_text
+from omnigraph.lang.pg.schema_notation import bounds_text, literal_text
 
 INDENT = "  "
 
 
 def print_schema(file: SchemaFile) -> str:
-    """The text of a parsed schema. Parsing it again gives the same.
+    """Return the text of a parsed schema; parsing it gives an equal schema.
 
     >>> print_schema(SchemaFile((EdgeDecl("Knows", Name("Person"), Name("Person")),)))
     'edge Knows: Person -> Person\\n'
@@ -30,12 +30,12 @@ def print_schema(file: SchemaFile) -> str:
 
 
 def members_of(item: Declaration) -> tuple[PropertyDecl | BodyConstraint, ...]:
-    """What stands between the braces of a declaration."""
+    """Return the members in the body of a declaration."""
     return item.properties if isinstance(item, InterfaceDecl) else item.members
 
 
 def header_text(item: Declaration) -> str:
-    """A declaration up to its opening brace."""
+    """Return the text of a declaration up to its opening brace."""
     if isinstance(item, InterfaceDecl):
         return f"interface {item.name}"
     annotations = [_annotation(note) for note in item.annotations]
@@ -49,12 +49,12 @@ def header_text(item: Declaration) -> str:
 
 
 def empty_body_text(item: Declaration) -> str:
-    """What follows the header when nothing stands between the braces: an edge needs none."""
+    """Return the text after the header of a declaration with an empty body; an edge needs no braces."""
     return "" if isinstance(item, EdgeDecl) else " {}"
 
 
 def member_text(item: PropertyDecl | BodyConstraint) -> str:
-    """A member of a body on one line."""
+    """Return the text of a member, on one line."""
     if isinstance(item, PropertyDecl):
         return " ".join([f"{item.name}: {item.type}", *map(_annotation, item.annotations)])
     return f"@{item.name}({', '.join(map(_argument, item.arguments))})"

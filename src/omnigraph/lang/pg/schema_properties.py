@@ -1,13 +1,13 @@
-"""The rules of a property on its own: its name, its type, the annotations that it or its type may carry."""
+"""Rules for single properties and annotations: names, types, and which annotations are allowed where."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from omnigraph.lang.pg.schema_ast import AnnotationDecl, LiteralValue, Name, PropertyDecl
-from omnigraph.lang.schema import Annotation, Property, TypeKind
-from omnigraph.lang.source import Diagnostics
+from omnigraph.lang.diagnostics import Diagnostics
+from omnigraph.lang.pg.schema_ast import AnnotationDecl, Name, PropertyDecl
+from omnigraph.lang.schema import Annotation, LiteralValue, Property, TypeKind
 from omnigraph.lang.types import MAX_VECTOR_DIM, PropType, Scalar
 
 SYSTEM_COLUMNS = frozenset(
@@ -19,7 +19,7 @@ PHYSICAL_COLUMNS: dict[TypeKind, frozenset[str]] = {
     "node": frozenset({"id"}),
     "edge": frozenset({"id", "src", "dst"}),
 }
-# A mutation names the ends of an edge with these, so it could never set a property of that name.
+# Mutations use these names for the endpoints of an edge, so that they could never set such a property.
 ENDPOINT_WORDS = frozenset({"from", "to"})
 
 _PROPERTY_ONLY = ("key", "unique", "index", "embed")
@@ -34,19 +34,19 @@ _NEEDS_BODY = {
 
 @dataclass(frozen=True, slots=True)
 class DeclaringType:
-    """The type that a rule speaks about."""
+    """Kind and name of the type whose declaration is compiled."""
 
     kind: TypeKind
     name: str
 
     @property
     def subject(self) -> str:
-        """How messages name the type: ``node Person``."""
+        """Name of the type in messages: ``node Person``."""
         return f"{self.kind} {self.name}"
 
 
 def compile_property(owner: DeclaringType, decl: PropertyDecl, report: Diagnostics) -> Property:
-    """Check one declared property; what is refused is left out of the result."""
+    """Compile a declared property; rejected annotations are omitted from the result."""
     _check_name(owner, decl, report)
     _check_type(decl, report)
     values = decl.type.enum_values
@@ -57,7 +57,7 @@ def compile_property(owner: DeclaringType, decl: PropertyDecl, report: Diagnosti
 def compile_type_annotations(
     owner: DeclaringType, annotations: Iterable[AnnotationDecl], report: Diagnostics
 ) -> tuple[Annotation, ...]:
-    """Check the annotations of a node or edge header."""
+    """Compile the annotations of a node or edge header."""
     accepted = []
     seen: set[str] = set()
     for item in annotations:
@@ -79,7 +79,7 @@ def compile_type_annotations(
 
 
 def unsupported_shape(name: str, kind: PropType) -> str | None:
-    """The shape of type that a key, unique, index or embed cannot apply to, if it is of one.
+    """Return the kind of type, list, blob or vector, that a key, unique, index or embed does not support, or None.
 
     >>> unsupported_shape("key", PropType(Scalar.BLOB))
     'blob'
@@ -94,7 +94,7 @@ def unsupported_shape(name: str, kind: PropType) -> str | None:
 
 
 def to_annotation(decl: AnnotationDecl) -> Annotation:
-    """The stored form: an identifier argument becomes its text."""
+    """Return the stored form of an annotation; an identifier argument becomes its text."""
     return Annotation(decl.name, _text(decl.value), decl.kwargs)
 
 
@@ -107,7 +107,7 @@ def _check_name(owner: DeclaringType, decl: PropertyDecl, report: Diagnostics) -
     if name in SYSTEM_COLUMNS:
         why = "is reserved for a virtual storage system column"
     elif name == TOMBSTONE:
-        why = "is reserved for the deletion marker of storage"
+        why = "is reserved for the deletion marker in storage"
     elif name in PHYSICAL_COLUMNS[owner.kind]:
         why = f"is reserved for the physical column '{name}'"
     elif owner.kind == "edge" and name in ENDPOINT_WORDS:
@@ -171,7 +171,7 @@ def _check_column(item: AnnotationDecl, place: str, kind: PropType, report: Diag
 
 
 def _check_embed(item: AnnotationDecl, place: str, kind: PropType, report: Diagnostics) -> bool:
-    before = len(report.found)
+    before = len(report.recorded)
     shape = unsupported_shape("embed", kind)
     source = _text(item.value)
     if shape:
@@ -189,11 +189,11 @@ def _check_embed(item: AnnotationDecl, place: str, kind: PropType, report: Diagn
             report.add(item.span, f"@embed on {place} requires a non-empty string for 'model='")
     if keys.count("model") > 1:
         report.add(item.span, f"@embed on {place} declares 'model=' multiple times")
-    return len(report.found) == before
+    return len(report.recorded) == before
 
 
 def _has_text(item: AnnotationDecl, subject: str, report: Diagnostics) -> bool:
-    """Whether an annotation that must say something does; others need not."""
+    """Report an annotation without its required text; return whether the annotation is valid."""
     if item.name not in _ONCE_ON_TYPE:
         return True
     value = _text(item.value)

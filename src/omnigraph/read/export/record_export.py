@@ -13,7 +13,7 @@ from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.graph.progress import Progress
 from omnigraph.graph.snapshot import Snapshot, reclaimed
 from omnigraph.lang.schema import TypeKind
-from omnigraph.lang.source import did_you_mean
+from omnigraph.lang.suggestions import did_you_mean
 from omnigraph.read.export.record_lines import encode_records
 from omnigraph.store.tables.table_fragments import list_fragments, read_fragments, take_positions
 

@@ -22,7 +22,7 @@ from omnigraph.errors import (
     ResourceLimit,
     StorageError,
 )
-from omnigraph.lang.source import LanguageError
+from omnigraph.lang.diagnostics import LanguageError
 
 CODES: Mapping[int, str] = {
     400: "bad_request",

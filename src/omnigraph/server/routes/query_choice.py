@@ -7,7 +7,8 @@ from functools import lru_cache
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.query_parser import parse_queries
-from omnigraph.lang.source import Source, did_you_mean
+from omnigraph.lang.source import Source
+from omnigraph.lang.suggestions import did_you_mean
 
 SEVERAL = "query file contains multiple queries; pass --name"
 IS_READ = "mutation execution called on a read query; use query instead"

@@ -23,7 +23,7 @@ from omnigraph.catalog.catalog import Column
 from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
 from omnigraph.catalog.keys import float_text
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.source import suggestion
+from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.temporal import MIN_MILLIS, TEMPORAL_RANGES, days_of, format_datetime, millis_of
 from omnigraph.lang.types import Scalar
 from omnigraph.sources.json.json_values import WRONG, Convert, converter, in_range, out_of_range

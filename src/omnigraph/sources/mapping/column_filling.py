@@ -16,7 +16,7 @@ from omnigraph.catalog.columns import ENDPOINTS, arrow_type
 from omnigraph.catalog.key_arrays import derive_ids
 from omnigraph.catalog.keys import NodeKey, end_key, integer_key
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.source import suggestion
+from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.types import FLOATS, STRING
 from omnigraph.sources.input_rows import Given, GivenRows
 from omnigraph.sources.json.json_values import build_array, converter

@@ -24,7 +24,7 @@ from omnigraph.catalog.catalog import Catalog, Column, Table
 from omnigraph.catalog.columns import ENDPOINTS
 from omnigraph.catalog.keys import node_key
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.source import suggestion
+from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.types import STRING
 from omnigraph.sources.json.json_values import WRONG, complaint, converter
 from omnigraph.sources.mapping.casts import read_cast

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from omnigraph.errors import InvalidInput, NotFound
-from omnigraph.lang.source import did_you_mean
+from omnigraph.lang.suggestions import did_you_mean
 from omnigraph.spark.datasource.source_options import (
     graph_location,
     known_options,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.source import did_you_mean
+from omnigraph.lang.suggestions import did_you_mean
 from omnigraph.load.sink_options import SinkOptions
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.store.location import Location

@@ -14,7 +14,8 @@ from omnigraph.engine.parameters import Bindings
 from omnigraph.engine.pushdown import push_down
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.lang import ir
-from omnigraph.lang.source import Source, did_you_mean
+from omnigraph.lang.source import Source
+from omnigraph.lang.suggestions import did_you_mean
 from omnigraph.lang.temporal import parse_moment
 from omnigraph.lang.types import Scalar
 from omnigraph.spark.datasource.source_options import (

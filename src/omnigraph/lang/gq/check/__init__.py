@@ -1,4 +1,4 @@
-"""The typechecker: a query's syntax and a schema in, typed IR or coded diagnostics out."""
+"""Type checker of queries: AST and schema to typed IR, or to diagnostics with codes."""
 
 from omnigraph.lang.gq.check.checker import check_query
 

@@ -1,4 +1,4 @@
-"""One query against one schema."""
+"""Entry point of the type checker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from omnigraph.lang.source import Source
 
 
 def check_query(query: ast.Query, schema: Schema, source: Source) -> ir.CheckedQuery:
-    """The typed IR of a query; every error in it is raised at once, in source order."""
+    """Check a query against a schema and return its typed IR.
+
+    Raises `LanguageError` with all errors of the query in source order.
+    """
     ctx = Context(schema, source)
     checked: ir.CheckedQuery
     if isinstance(query.body, ast.ReadBody):

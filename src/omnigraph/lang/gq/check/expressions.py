@@ -1,4 +1,4 @@
-"""Expressions of a read: properties, variables, calls."""
+"""Checks of the expressions of a read: properties, variables, function calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT_MAX_EDITS = ir.Const(2, I64)
 
 
 def check_expr(ctx: Context, scope: Scope, expr: ast.Expr) -> ir.Expr:
-    """An expression that yields one value per row."""
+    """Check an expression with one value per row."""
     match expr:
         case ast.Literal():
             return check_literal(ctx, expr)
@@ -33,46 +33,48 @@ def check_expr(ctx: Context, scope: Scope, expr: ast.Expr) -> ir.Expr:
         case ast.Rrf():
             return check_rrf(ctx, scope, expr)
         case ast.Aggregate():
-            hint = "give it an alias there and use that in `order`"
-            ctx.reject(expr.span, "T9", f"`{expr.fn}` stands only in `return`", hint)
+            hint = "return it with an alias and use the alias in `order`"
+            ctx.reject(expr.span, "T9", f"aggregate `{expr.fn}` is only allowed in `return`", hint)
         case ast.AliasRef() | ast.ColumnName():
-            hint = "a property is written `$variable.name`"
+            hint = "refer to a property as `$variable.name`"
             ctx.reject(expr.span, "T6", f"`{expr.name}` is not bound", hint)
 
 
 def check_property(ctx: Context, scope: Scope, expr: ast.PropertyAccess) -> ir.PropertyRef:
-    """``$v.name``; nullable when the property is, or the variable may be missing."""
+    """Check ``$v.name``; it is nullable when the property or the variable is."""
     bound = ctx.variable(scope, expr.variable, expr.span)
-    found = ctx.property_of(bound, expr.name, expr.name_span, "T6")
-    type_ = found.type.optional if bound.nullable else found.type
+    prop = ctx.property_of(bound, expr.name, expr.name_span, "T6")
+    type_ = prop.type.optional if bound.nullable else prop.type
     return ir.PropertyRef(expr.variable, expr.name, type_)
 
 
 def check_variable(ctx: Context, scope: Scope, expr: ast.Variable) -> ir.EntityRef | ir.ParamRef:
-    """A bare ``$v``: a bound node, else a parameter."""
-    found = scope.find(expr.name)
-    if found is not None:
-        if found.kind == "edge":
-            hint = f"name one of its properties: `${expr.name}.<property>`"
-            ctx.reject(expr.span, "T23", f"edge binding `${expr.name}` cannot be used bare", hint)
-        type_ = STRING.optional if found.nullable else STRING
-        return ir.EntityRef(expr.name, found.type_name, type_)
+    """Check a bare ``$v``: a bound node, else a parameter."""
+    bound = scope.find(expr.name)
+    if bound is not None:
+        if bound.kind == "edge":
+            hint = f"use one of its properties: `${expr.name}.<property>`"
+            ctx.reject(
+                expr.span, "T23", f"edge binding `${expr.name}` cannot be used without a property", hint
+            )
+        type_ = STRING.optional if bound.nullable else STRING
+        return ir.EntityRef(expr.name, bound.type_name, type_)
     return check_param(ctx, scope, expr)
 
 
 def check_param(ctx: Context, scope: Scope, expr: ast.Variable) -> ir.ParamRef:
-    """A parameter, or a rejection."""
+    """Return a parameter, or reject the variable."""
     type_ = ctx.params.get(expr.name)
     if type_ is None:
         if scope.is_poisoned(expr.name):
-            ctx.give_up()
+            ctx.abandon()
         tail = did_you_mean_variable(expr.name, [*scope.names(), *ctx.params])
         ctx.reject(expr.span, None, f"variable `${expr.name}` is not bound{tail}")
     return ir.ParamRef(expr.name, type_)
 
 
-def refuse_blob(ctx: Context, expr: ir.Expr, span: Span) -> None:
-    """A Blob is never a read value."""
+def reject_blob(ctx: Context, expr: ir.Expr, span: Span) -> None:
+    """Reject a Blob, which queries cannot read."""
     if expr.type.scalar is not Scalar.BLOB:
         return
     if isinstance(expr, ir.PropertyRef):
@@ -82,26 +84,26 @@ def refuse_blob(ctx: Context, expr: ir.Expr, span: Span) -> None:
 
 
 def is_string(type_: PropType) -> bool:
-    """Whether it is one text."""
+    """Return whether the type is a single String."""
     return type_.scalar is Scalar.STRING and not type_.is_list
 
 
-def shown(expr: ir.Expr) -> str:
-    """What an operand is, for messages: a node, or the type of a value."""
+def display_type(expr: ir.Expr) -> str:
+    """Return the type of an operand for messages: a node type or the type of a value."""
     return f"node `{expr.type_name}`" if isinstance(expr, ir.EntityRef) else str(expr.type.core)
 
 
 def _text_field(ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str) -> ir.PropertyRef:
     if not isinstance(expr, ast.PropertyAccess):
         ctx.reject(expr.span, code, f"the field of `{fn}` must be a String property `$v.name`")
-    _refuse_edge_target(ctx, scope, fn, expr)
+    _reject_edge_field(ctx, scope, fn, expr)
     field = check_property(ctx, scope, expr)
     if not is_string(field.type):
-        ctx.reject(expr.span, code, f"the field of `{fn}` must be String, `{expr.name}` is {shown(field)}")
+        ctx.reject(expr.span, code, f"the field of `{fn}` must be String, got {display_type(field)}")
     return field
 
 
-def _refuse_edge_target(ctx: Context, scope: Scope, fn: str, expr: ast.PropertyAccess) -> None:
+def _reject_edge_field(ctx: Context, scope: Scope, fn: str, expr: ast.PropertyAccess) -> None:
     bound = scope.find(expr.variable)
     if bound is not None and bound.kind == "edge":
         ctx.reject(expr.span, "T23", f"edge binding `${expr.variable}` cannot be the target of `{fn}`")
@@ -110,76 +112,76 @@ def _refuse_edge_target(ctx: Context, scope: Scope, fn: str, expr: ast.PropertyA
 def _text_query(ctx: Context, scope: Scope, fn: str, expr: ast.Expr, code: str) -> ir.Expr:
     query = check_expr(ctx, scope, expr)
     if isinstance(query, ir.EntityRef) or not is_string(query.type):
-        ctx.reject(expr.span, code, f"the query of `{fn}` must be String, got {shown(query)}")
+        ctx.reject(expr.span, code, f"the query of `{fn}` must be String, got {display_type(query)}")
     return query
 
 
 def check_text_call(ctx: Context, scope: Scope, call: ast.TextCall) -> ir.TextMatch:
-    """``search``, ``fuzzy`` or ``match_text``."""
+    """Check ``search``, ``fuzzy`` or ``match_text``."""
     code = "T20" if call.fn == "match_text" else "T19"
     field = _text_field(ctx, scope, call.fn, call.field, code)
     query = _text_query(ctx, scope, call.fn, call.query, code)
-    type_ = _like(BOOL, field, query)
+    type_ = _propagate_null(BOOL, field, query)
     if call.fn != "fuzzy":
         return ir.TextMatch(call.fn, field, query, type=type_)
     if call.max_edits is None:
         return ir.TextMatch(call.fn, field, query, DEFAULT_MAX_EDITS, type_)
     edits = check_expr(ctx, scope, call.max_edits)
     if not _is_integer(edits) or (isinstance(edits, ir.Const) and _below(edits, 0)):
-        ctx.reject(call.max_edits.span, "T19", "max_edits of `fuzzy` must be an integer of 0 or more")
+        ctx.reject(call.max_edits.span, "T19", "max_edits of `fuzzy` must be a non-negative integer")
     return ir.TextMatch(call.fn, field, query, edits, type_)
 
 
 def check_bm25(ctx: Context, scope: Scope, call: ast.Bm25) -> ir.Bm25:
-    """``bm25(field, query)``."""
+    """Check ``bm25(field, query)``."""
     field = _text_field(ctx, scope, "bm25", call.field, "T20")
     query = _text_query(ctx, scope, "bm25", call.query, "T20")
-    return ir.Bm25(field, query, _like(F64, field, query))
+    return ir.Bm25(field, query, _propagate_null(F64, field, query))
 
 
 def check_nearest(ctx: Context, scope: Scope, call: ast.Nearest) -> ir.Nearest:
-    """``nearest($v.vector, query)``; a text query is embedded when it runs."""
-    _refuse_edge_target(ctx, scope, "nearest", call.field)
+    """Check ``nearest($v.vector, query)``; a text query is embedded when the query runs."""
+    _reject_edge_field(ctx, scope, "nearest", call.field)
     bound = ctx.variable(scope, call.field.variable, call.field.span, "T15")
     prop = ctx.property_of(bound, call.field.name, call.field.name_span, "T15")
     if prop.type.scalar is not Scalar.VECTOR or prop.type.dim is None:
-        ctx.reject(call.field.span, "T15", f"`nearest` needs a Vector property, `{prop.name}` is {prop.type}")
+        ctx.reject(call.field.span, "T15", f"`nearest` requires a Vector property, got {prop.type}")
     field = check_property(ctx, scope, call.field)
     query = check_expr(ctx, scope, call.query)
-    wanted = vector(prop.type.dim)
+    expected = vector(prop.type.dim)
     if not isinstance(query, ir.EntityRef) and is_string(query.type):
         model = prop.embed.model if prop.embed else None
-        type_ = wanted.optional if query.type.nullable else wanted
+        type_ = expected.optional if query.type.nullable else expected
         query = ir.EmbedText(query, model, type_)
     else:
-        query = _query_vector(ctx, call, query, wanted)
-    return ir.Nearest(field, query, _like(F64, field, query))
+        query = _query_vector(ctx, call, query, expected)
+    return ir.Nearest(field, query, _propagate_null(F64, field, query))
 
 
-def _like(result: PropType, *operands: ir.Expr) -> PropType:
-    """The type of a call that is null when any operand is."""
+def _propagate_null(result: PropType, *operands: ir.Expr) -> PropType:
+    """Return the type of a call that is null when an operand is null."""
     return result.optional if any(item.type.nullable for item in operands) else result
 
 
-def _query_vector(ctx: Context, call: ast.Nearest, query: ir.Expr, wanted: PropType) -> ir.Expr:
+def _query_vector(ctx: Context, call: ast.Nearest, query: ir.Expr, expected: PropType) -> ir.Expr:
     if query.type.scalar is Scalar.VECTOR:
-        if query.type.dim != wanted.dim:
-            message = f"`{call.field.name}` has {wanted.dim} dimensions, the query has {query.type.dim}"
+        if query.type.dim != expected.dim:
+            message = f"`{call.field.name}` expects {expected.dim} dimensions, got {query.type.dim}"
             ctx.reject(call.query.span, "T15", message)
         return query
     if isinstance(query, ir.Const) and isinstance(query.value, tuple):
         if query.value and not query.type.item.is_numeric:
-            ctx.reject(call.query.span, "T15", "a query vector must hold numbers")
-        if len(query.value) != wanted.dim:
-            message = f"`{call.field.name}` has {wanted.dim} dimensions, the query has {len(query.value)}"
+            ctx.reject(call.query.span, "T15", "a query vector must contain only numbers")
+        if len(query.value) != expected.dim:
+            message = f"`{call.field.name}` expects {expected.dim} dimensions, got {len(query.value)}"
             ctx.reject(call.query.span, "T15", message)
-        return ir.Const(tuple(float(item) for item in query.value if isinstance(item, int | float)), wanted)
-    message = f"the query of `nearest` must be {wanted} or String, got {shown(query)}"
+        return ir.Const(tuple(float(item) for item in query.value if isinstance(item, int | float)), expected)
+    message = f"the query of `nearest` must be {expected} or String, got {display_type(query)}"
     ctx.reject(call.query.span, "T15", message)
 
 
 def check_rrf(ctx: Context, scope: Scope, call: ast.Rrf) -> ir.Rrf:
-    """``rrf(rank, rank, k)``."""
+    """Check ``rrf(rank, rank, k)``."""
     ranks = [
         check_nearest(ctx, scope, item) if isinstance(item, ast.Nearest) else check_bm25(ctx, scope, item)
         for item in (call.first, call.second)
@@ -188,7 +190,7 @@ def check_rrf(ctx: Context, scope: Scope, call: ast.Rrf) -> ir.Rrf:
         return ir.Rrf(ranks[0], ranks[1], DEFAULT_RRF_K)
     k = check_expr(ctx, scope, call.k)
     if not _is_integer(k) or (isinstance(k, ir.Const) and _below(k, 1)):
-        ctx.reject(call.k.span, "T21", "k of `rrf` must be an integer above 0")
+        ctx.reject(call.k.span, "T21", "k of `rrf` must be a positive integer")
     return ir.Rrf(ranks[0], ranks[1], k)
 
 

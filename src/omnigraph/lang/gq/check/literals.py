@@ -1,4 +1,4 @@
-"""Literals: their own type, and whether they fit the type of a property."""
+"""Checks of literals: their own type, and whether they match the type of a property."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NoReturn
 from omnigraph.lang import ir
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.check.scope import Context
+from omnigraph.lang.literal_syntax import quote, shorten
 from omnigraph.lang.temporal import parse_date, parse_datetime
 from omnigraph.lang.types import (
     BOOL,
@@ -28,7 +29,7 @@ _I64_MAX = INT_RANGES[Scalar.I64][1]
 
 
 def check_literal(ctx: Context, literal: ast.Literal) -> ir.Const:
-    """A literal with its natural type: an integer is I64 (U64 beyond), a float F64."""
+    """Return a literal with its own type; an integer is I64, or U64 beyond its range, and a float F64."""
     value = literal.value
     match literal.kind:
         case "string":
@@ -44,16 +45,17 @@ def check_literal(ctx: Context, literal: ast.Literal) -> ir.Const:
         case "date":
             days = parse_date(str(value))
             if days is None:
-                ctx.reject(literal.span, "T3", f"`{value}` is not a date", 'write `date("YYYY-MM-DD")`')
+                hint = 'write `date("YYYY-MM-DD")`'
+                ctx.reject(literal.span, "T3", f"invalid date {quote(shorten(str(value)))}", hint)
             return ir.Const(days, DATE)
         case "datetime":
             millis = parse_datetime(str(value))
             if millis is None:
                 hint = 'write `datetime("YYYY-MM-DDTHH:MM:SSZ")`'
-                ctx.reject(literal.span, "T3", f"`{value}` is not a datetime", hint)
+                ctx.reject(literal.span, "T3", f"invalid datetime {quote(shorten(str(value)))}", hint)
             return ir.Const(millis, DATETIME)
         case "null":
-            ctx.reject(literal.span, "T3", "null fits no comparison", "use `is null` or `is not null`")
+            ctx.reject(literal.span, "T3", "`null` cannot be compared", "use `is null` or `is not null`")
         case "list":
             return _check_list(ctx, literal)
 
@@ -73,7 +75,7 @@ def _check_list(ctx: Context, literal: ast.Literal) -> ir.Const:
 
 
 def _common_scalar(items: list[ir.Const]) -> Scalar:
-    """The scalar of a list whose items are of one kind. Numbers meet in the narrowest type that holds all."""
+    """Return the scalar of a list of one kind; for numbers the narrowest type that holds all of them."""
     scalars = {item.type.scalar for item in items}
     if not scalars:
         return Scalar.STRING
@@ -85,12 +87,12 @@ def _common_scalar(items: list[ir.Const]) -> Scalar:
 
 
 def is_empty_list(const: ir.Expr) -> bool:
-    """Whether it is ``[]``, which is a list of any type."""
+    """Return whether the expression is ``[]``, which matches every list type."""
     return isinstance(const, ir.Const) and const.value == ()
 
 
 def check_enum_literal(ctx: Context, literal: ast.Literal, owner: str, target: PropType) -> None:
-    """Refuse a string outside the set of an enum property."""
+    """Reject a string that is not a value of an enum property."""
     allowed = target.enum_values
     if allowed is not None and literal.kind == "string" and literal.value not in allowed:
         message = f"{owner} expects one of [{', '.join(allowed)}], got '{literal.value}'"
@@ -98,44 +100,44 @@ def check_enum_literal(ctx: Context, literal: ast.Literal, owner: str, target: P
 
 
 def comparable_literal(ctx: Context, literal: ast.Literal, owner: str, target: PropType) -> ir.Const:
-    """A literal that is matched against a property: any number meets a number, by value.
+    """Check a literal that is compared with a property; numbers of all widths are comparable.
 
-    `owner` names the property in messages.
+    `owner` is the name of the property in messages.
     """
     const = check_literal(ctx, literal)
     if not compatible(const.type, target):
-        _reject_misfit(ctx, literal, const, owner, target)
+        _reject_mismatch(ctx, literal, const, owner, target)
     check_enum_literal(ctx, literal, owner, target)
     return const
 
 
 def assigned_literal(ctx: Context, literal: ast.Literal, owner: str, target: PropType) -> ir.Const:
-    """A literal that is stored in a property: it must be exactly representable.
+    """Check a literal that is assigned to a property; the type of the property must represent it exactly.
 
-    `owner` names the property in messages.
+    `owner` is the name of the property in messages.
     """
     if literal.kind == "null":
         if not target.nullable:
-            ctx.reject(literal.span, "T3", f"{owner} is {target} and cannot be null")
+            ctx.reject(literal.span, "T3", f"{owner} expects {target}, got null")
         return ir.Const(None, target)
     const = check_literal(ctx, literal)
     if target.scalar is Scalar.BLOB:
         if const.type != STRING:
-            hint = "give a URI or a `base64:` payload as a string"
-            ctx.reject(literal.span, "T3", f"{owner} is Blob, the literal is {const.type}", hint)
+            hint = "use a string with a URI or a `base64:` payload"
+            ctx.reject(literal.span, "T3", f"{owner} expects Blob, got {const.type}", hint)
         return ir.Const(const.value, target.core)
     if target.scalar is Scalar.VECTOR:
         _check_vector(ctx, literal, const, owner, target)
     elif not (target.is_list and is_empty_list(const)):
         if not compatible(const.type, target):
-            _reject_misfit(ctx, literal, const, owner, target)
+            _reject_mismatch(ctx, literal, const, owner, target)
         check_enum_literal(ctx, literal, owner, target)
     for item in literal.value if isinstance(literal.value, tuple) else (literal,):
         _check_representable(ctx, item, owner, target)
     return ir.Const(_stored(const.value, target.scalar), target.core)
 
 
-def _reject_misfit(
+def _reject_mismatch(
     ctx: Context, literal: ast.Literal, const: ir.Const, owner: str, target: PropType
 ) -> NoReturn:
     hint = None
@@ -143,13 +145,13 @@ def _reject_misfit(
         hint = f'write `{target.scalar.value.lower()}("{literal.value}")`'
     elif target.is_list and not const.type.is_list and compatible(const.type, target.item):
         hint = "write a list: `[…]`"
-    ctx.reject(literal.span, "T3", f"{owner} is {target.core}, the literal is {const.type}", hint)
+    ctx.reject(literal.span, "T3", f"{owner} expects {target.core}, got {const.type}", hint)
 
 
 def _check_vector(ctx: Context, literal: ast.Literal, const: ir.Const, owner: str, target: PropType) -> None:
     numeric = const.type.is_list and (const.value == () or const.type.item.is_numeric)
     if not numeric or not isinstance(const.value, tuple):
-        ctx.reject(literal.span, "T3", f"{owner} is {target.core}, the literal is {const.type}")
+        ctx.reject(literal.span, "T3", f"{owner} expects {target.core}, got {const.type}")
     if len(const.value) != target.dim:
         ctx.reject(literal.span, "T3", f"{owner} expects {target.dim} dimensions, got {len(const.value)}")
 
@@ -166,8 +168,7 @@ def _check_representable(ctx: Context, literal: ast.Literal, owner: str, target:
     if bounds is None:
         return
     if isinstance(value, float):
-        message = f"{owner} is {target.core}, the literal {value} is not an integer"
-        ctx.reject(literal.span, "T3", message)
+        ctx.reject(literal.span, "T3", f"{owner} expects {target.core}, got {value}")
     if not bounds[0] <= value <= bounds[1]:
         ctx.reject(literal.span, "T3", f"{owner}: value {value} exceeds {target.scalar.value}")
 

@@ -1,4 +1,4 @@
-"""Mutations: inserts, updates and deletes, in any mix, in statement order."""
+"""Checks of mutation queries: any mix of inserts, updates and deletes."""
 
 from __future__ import annotations
 
@@ -9,95 +9,93 @@ from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.check.literals import assigned_literal, check_literal
 from omnigraph.lang.gq.check.predicates import check_predicate
 from omnigraph.lang.gq.check.scope import Context, Scope, did_you_mean_variable, sorted_entities
-from omnigraph.lang.gq.check.values import fit_now, fit_parameter
+from omnigraph.lang.gq.check.values import check_now_value, check_param_value
 from omnigraph.lang.schema import EdgeType, NodeType, Property
-from omnigraph.lang.source import Span, did_you_mean
+from omnigraph.lang.source import Span
+from omnigraph.lang.suggestions import did_you_mean
 from omnigraph.lang.types import STRING, PropType, Scalar
 
 ENDPOINTS = ("from", "to")
 
 
 def check_mutation(ctx: Context, query: ast.Query, body: ast.MutationBody) -> ir.MutationQuery:
-    """A mutation query; what is wrong with it is in the context's diagnostics."""
+    """Check a mutation query; errors are recorded in the diagnostics of the context."""
     params = ctx.declare_params(query.params)
-    writes: set[ir.EntityType] = set()
     statements: list[ir.Statement] = []
     for item in body.statements:
         with ctx.recovering():
             match item:
                 case ast.Insert():
-                    statements.append(_check_insert(ctx, item, writes))
+                    statements.append(_check_insert(ctx, item))
                 case ast.Update():
-                    statements.append(_check_update(ctx, item, writes))
+                    statements.append(_check_update(ctx, item))
                 case ast.Delete():
-                    statements.append(_check_delete(ctx, item, writes))
+                    statements.append(_check_delete(ctx, item))
     return ir.MutationQuery(
         name=query.name,
         params=params,
         statements=tuple(statements),
         reads=sorted_entities(ctx.reads),
-        writes=sorted_entities(writes),
+        writes=sorted_entities(ctx.writes),
         description=query.description,
         instruction=query.instruction,
     )
 
 
 def _target(ctx: Context, name: str, span: Span, names_ends: bool) -> NodeType | EdgeType:
-    """The type a statement is about; where a node and an edge share a name, naming an end means the edge."""
+    """Return the target type of a statement; if a node and an edge share the name, an endpoint selects the edge."""
     node = ctx.schema.node(name)
     edge = next((item for item in ctx.schema.edges if item.name == name), None)
-    found = (edge or node) if names_ends else (node or edge)
-    if found is None:
+    target = (edge or node) if names_ends else (node or edge)
+    if target is None:
         known = [item.name for item in (*ctx.schema.nodes, *ctx.schema.edges)]
         hint = ctx.not_a_node_type(name)
         ctx.reject(span, "T10", f"unknown type `{name}`{'' if hint else did_you_mean(name, known)}", hint)
-    return found
+    return target
 
 
-def _written(ctx: Context, writes: set[ir.EntityType], target: NodeType | EdgeType) -> None:
+def _record_write(ctx: Context, target: NodeType | EdgeType) -> None:
     kind: ir.EntityKind = "node" if isinstance(target, NodeType) else "edge"
-    ctx.touch(kind, target.name)
-    writes.add(ir.EntityType(kind, target.name))
+    ctx.record_read(kind, target.name)
+    ctx.writes.add(ir.EntityType(kind, target.name))
 
 
-def _check_insert(
-    ctx: Context, item: ast.Insert, writes: set[ir.EntityType]
-) -> ir.InsertNode | ir.InsertEdge:
+def _check_insert(ctx: Context, item: ast.Insert) -> ir.InsertNode | ir.InsertEdge:
     names_ends = any(assign.name in ENDPOINTS for assign in item.assigns)
     target = _target(ctx, item.type_name, item.type_span, names_ends)
-    _written(ctx, writes, target)
+    _record_write(ctx, target)
     ends, assigns = _check_assigns(ctx, target, item.assigns, item.type_span)
     _check_complete(ctx, target, item)
     if isinstance(target, NodeType):
         return ir.InsertNode(target.name, assigns)
-    ctx.touch("node", target.source)
-    ctx.touch("node", target.target)
+    ctx.record_read("node", target.source)
+    ctx.record_read("node", target.target)
     if len(ends) < len(ENDPOINTS):
-        ctx.give_up()
+        ctx.abandon()
     return ir.InsertEdge(target.name, ends["from"], ends["to"], assigns)
 
 
 def _check_complete(ctx: Context, target: NodeType | EdgeType, item: ast.Insert) -> None:
-    given = {assign.name for assign in item.assigns}
-    missing = [prop.name for prop in target.properties if _is_missing(prop, given)]
+    assigned = {assign.name for assign in item.assigns}
+    missing = [prop.name for prop in target.properties if _is_missing(prop, assigned)]
     if isinstance(target, EdgeType):
-        missing = [name for name in ENDPOINTS if name not in given] + missing
+        missing = [name for name in ENDPOINTS if name not in assigned] + missing
     if missing:
         names = ", ".join(f"`{name}`" for name in missing)
-        ctx.report(item.type_span, "T12", f"insert of `{target.name}` lacks required {names}")
+        ctx.report(item.type_span, "T12", f"insert of `{target.name}` is missing required {names}")
 
 
-def _is_missing(prop: Property, given: set[str]) -> bool:
-    embedded = prop.embed is not None and prop.embed.source in given
-    return not prop.type.nullable and prop.name not in given and not embedded
+def _is_missing(prop: Property, assigned: set[str]) -> bool:
+    embedded = prop.embed is not None and prop.embed.source in assigned
+    return not prop.type.nullable and prop.name not in assigned and not embedded
 
 
-def _check_update(ctx: Context, item: ast.Update, writes: set[ir.EntityType]) -> ir.UpdateNode:
+def _check_update(ctx: Context, item: ast.Update) -> ir.UpdateNode:
     target = _target(ctx, item.type_name, item.type_span, names_ends=False)
     if isinstance(target, EdgeType):
-        hint = "delete the edge and insert it again"
+        hint = "delete the edge and insert a new one"
         ctx.reject(item.type_span, "T16", f"edge type `{target.name}` cannot be updated", hint)
-    _written(ctx, writes, target)
+    _record_write(ctx, target)
     _, assigns = _check_assigns(ctx, target, item.assigns, item.type_span)
     for assign in item.assigns:
         if target.key and assign.name in target.key:
@@ -106,17 +104,15 @@ def _check_update(ctx: Context, item: ast.Update, writes: set[ir.EntityType]) ->
     return ir.UpdateNode(target.name, assigns, _check_where(ctx, target, item.where))
 
 
-def _check_delete(
-    ctx: Context, item: ast.Delete, writes: set[ir.EntityType]
-) -> ir.DeleteNode | ir.DeleteEdge:
+def _check_delete(ctx: Context, item: ast.Delete) -> ir.DeleteNode | ir.DeleteEdge:
     target = _target(ctx, item.type_name, item.type_span, _names_ends(item.where))
-    _written(ctx, writes, target)
+    _record_write(ctx, target)
     where = _check_where(ctx, target, item.where)
     if isinstance(target, EdgeType):
         return ir.DeleteEdge(target.name, where)
     cascades = tuple(ctx.schema.edges_of(target.name))
     for edge in cascades:
-        _written(ctx, writes, edge)
+        _record_write(ctx, edge)
     return ir.DeleteNode(target.name, where, tuple(edge.name for edge in cascades))
 
 
@@ -137,16 +133,16 @@ def _names_ends(where: ast.Predicate) -> bool:
 def _check_assigns(
     ctx: Context, target: NodeType | EdgeType, assigns: tuple[ast.Assign, ...], span: Span
 ) -> tuple[dict[str, ir.Expr], tuple[ir.Assign, ...]]:
-    """The endpoints and the properties that a statement assigns; a wrong one is reported and left out."""
+    """Check the assignments of a statement; return the endpoints and the properties, without rejected ones."""
     ends: dict[str, ir.Expr] = {}
-    found: list[ir.Assign] = []
+    checked: list[ir.Assign] = []
     seen: set[str] = set()
     if not assigns:
         ctx.report(span, "T10", f"no property of `{target.name}` is assigned")
     for assign in assigns:
         with ctx.recovering():
             if assign.name in seen:
-                ctx.reject(assign.span, "T13", f"`{assign.name}` is assigned twice")
+                ctx.reject(assign.span, "T13", f"`{assign.name}` is assigned more than once")
             seen.add(assign.name)
             if isinstance(target, EdgeType) and assign.name in ENDPOINTS:
                 ends[assign.name] = _check_value(ctx, assign, STRING)
@@ -154,8 +150,8 @@ def _check_assigns(
             prop = target.by_name.get(assign.name)
             if prop is None:
                 _unknown_property(ctx, target, assign.name, assign.span)
-            found.append(ir.Assign(prop.name, _check_value(ctx, assign, prop.type), prop.type))
-    return ends, tuple(found)
+            checked.append(ir.Assign(prop.name, _check_value(ctx, assign, prop.type), prop.type))
+    return ends, tuple(checked)
 
 
 def _unknown_property(ctx: Context, target: NodeType | EdgeType, name: str, span: Span) -> NoReturn:
@@ -163,19 +159,19 @@ def _unknown_property(ctx: Context, target: NodeType | EdgeType, name: str, span
     ctx.reject(span, "T11", f"type `{target.name}` has no property `{name}`{did_you_mean(name, known)}")
 
 
-def _check_value(ctx: Context, assign: ast.Assign, wanted: PropType) -> ir.Expr:
+def _check_value(ctx: Context, assign: ast.Assign, expected: PropType) -> ir.Expr:
     owner = f"`{assign.name}`"
     match assign.value:
         case ast.Literal() as literal:
-            return assigned_literal(ctx, literal, owner, wanted)
+            return assigned_literal(ctx, literal, owner, expected)
         case ast.Now() as now:
-            return fit_now(ctx, owner, wanted, now.span)
+            return check_now_value(ctx, owner, expected, now.span)
         case ast.Variable() as variable:
             param = _check_param(ctx, variable)
-            if wanted.scalar is Scalar.BLOB and param.type.core == STRING:
+            if expected.scalar is Scalar.BLOB and param.type.core == STRING:
                 # A String assigned to a Blob is a URI or a `base64:` payload.
                 return param
-            return fit_parameter(ctx, param, owner, wanted, variable.span)
+            return check_param_value(ctx, param, owner, expected, variable.span)
 
 
 def _check_param(ctx: Context, variable: ast.Variable) -> ir.ParamRef:
@@ -198,7 +194,7 @@ def _check_where(ctx: Context, target: NodeType | EdgeType, where: ast.Predicate
             case ast.Now():
                 return ir.Now()
             case _:
-                ctx.reject(expr.span, "T11", "`where` compares properties of the type with values")
+                ctx.reject(expr.span, "T11", "`where` can only compare properties of the type with values")
 
     return check_predicate(ctx, Scope(), where, resolve)
 
@@ -210,5 +206,5 @@ def _check_column(ctx: Context, target: NodeType | EdgeType, column: ast.ColumnN
     if prop is None:
         _unknown_property(ctx, target, column.name, column.span)
     if prop.type.scalar is Scalar.BLOB:
-        ctx.reject(column.span, "T11", f"Blob property `{column.name}` cannot stand in `where`")
+        ctx.reject(column.span, "T11", f"Blob property `{column.name}` cannot be used in `where`")
     return ir.ColumnRef(prop.name, prop.type)

@@ -1,4 +1,4 @@
-"""The match block: bindings, traversals, filters, negation and optional parts, in source order."""
+"""Checks of patterns: bindings, traversals, filters, negations and optional parts, in source order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from omnigraph.lang.gq.check.expressions import check_expr, check_param
 from omnigraph.lang.gq.check.literals import comparable_literal
 from omnigraph.lang.gq.check.predicates import check_predicate
 from omnigraph.lang.gq.check.scope import Context, Scope, VariableType, as_nullable
-from omnigraph.lang.gq.check.values import fit_now, fit_parameter
+from omnigraph.lang.gq.check.values import check_now_value, check_param_value
 from omnigraph.lang.schema import EdgeType, Property
 from omnigraph.lang.types import PropType, Scalar
 
@@ -18,7 +18,7 @@ _FLIPPED: dict[ir.Direction, ir.Direction] = {"out": "in", "in": "out", "both": 
 
 
 def check_pattern(ctx: Context, scope: Scope, clauses: tuple[ast.Clause, ...]) -> tuple[ir.Step, ...]:
-    """The steps of a pattern; a clause in error is reported and left out."""
+    """Return the steps of a pattern, without rejected clauses."""
     steps: list[ir.Step] = []
     for clause in clauses:
         with ctx.recovering():
@@ -40,21 +40,21 @@ def check_pattern(ctx: Context, scope: Scope, clauses: tuple[ast.Clause, ...]) -
 
 
 def _check_operand(ctx: Context, scope: Scope, expr: ast.Expr) -> ir.Expr:
-    found = check_expr(ctx, scope, expr)
-    if isinstance(found, ir.Rank):
-        # It ranks the rows that the pattern leaves, so that a condition of the pattern cannot ask for it.
-        name = type(found).__name__.lower()
-        hint = "order by it, with `limit`, or return it as a column"
-        ctx.reject(expr.span, "T7", f"`{name}` ranks the rows of the match and cannot filter them", hint)
-    return found
+    operand = check_expr(ctx, scope, expr)
+    if isinstance(operand, ir.Rank):
+        # A ranking is computed over the rows that match the pattern, so that it cannot be part of the pattern.
+        name = type(operand).__name__.lower()
+        hint = "use it in `order` with `limit`, or return it as a column"
+        ctx.reject(expr.span, "T7", f"ranking function `{name}` cannot be used in a filter", hint)
+    return operand
 
 
 def _check_negation(ctx: Context, scope: Scope, clause: ast.Negation) -> ir.AntiJoin:
     inner = Scope(scope)
-    before = len(ctx.diagnostics.found)
+    before = len(ctx.diagnostics.recorded)
     steps = check_pattern(ctx, inner, clause.clauses)
-    if not inner.used_outer and len(ctx.diagnostics.found) == before:
-        hint = "without one the block would decide for all rows at once"
+    if not inner.used_outer and len(ctx.diagnostics.recorded) == before:
+        hint = "without such a variable the block has the same result for every row"
         ctx.reject(clause.span, "T9", "`not { }` must use a variable bound outside", hint)
     return ir.AntiJoin(steps)
 
@@ -71,12 +71,12 @@ def _check_binding(ctx: Context, scope: Scope, clause: ast.Binding) -> ir.NodeSc
     name = clause.variable.name
     poison = name != ast.ANONYMOUS and name not in scope.names()
     if poison:
-        # Poisoned until the binding holds, so that its uses do not add errors of their own.
+        # Poisoned until the binding is checked, so that uses of the variable cause no further errors.
         scope.poisoned.add(name)
     node = ctx.node_type(clause.type_name, clause.type_span)
     if poison:
         scope.poisoned.discard(name)
-    ctx.touch("node", node.name)
+    ctx.record_read("node", node.name)
     was_bound = False
     if name == ast.ANONYMOUS:
         name = ctx.fresh_variable()
@@ -91,16 +91,16 @@ def _check_binding(ctx: Context, scope: Scope, clause: ast.Binding) -> ir.NodeSc
 
 
 def _bind(ctx: Context, scope: Scope, variable: ast.Variable, type_name: str) -> bool:
-    """Bind a variable to a node type; whether it was bound to it before."""
-    found = scope.find(variable.name)
-    if found is None:
+    """Bind a variable to a node type; return whether it is already bound to that type."""
+    bound = scope.find(variable.name)
+    if bound is None:
         scope.own[variable.name] = VariableType("node", type_name)
         return False
-    if found.kind == "edge":
-        ctx.reject(variable.span, "T23", f"edge binding `${variable.name}` cannot be bound as a node")
-    if found.type_name != type_name:
+    if bound.kind == "edge":
+        ctx.reject(variable.span, "T23", f"edge binding `${variable.name}` cannot be rebound as a node")
+    if bound.type_name != type_name:
         message = (
-            f"variable `${variable.name}` already bound to type `{found.type_name}`,"
+            f"variable `${variable.name}` already bound to type `{bound.type_name}`,"
             f" cannot rebind to `{type_name}`"
         )
         ctx.reject(variable.span, None, message)
@@ -113,32 +113,34 @@ def _check_inline(
     target = prop.type
     ref = ir.PropertyRef(variable, prop.name, target)
     if target.scalar is Scalar.BLOB:
-        ctx.reject(item.span, "T3", f"Blob property `{prop.name}` cannot be matched")
+        ctx.reject(item.span, "T3", f"Blob property `{prop.name}` cannot be used in a match pattern")
     if target.scalar is Scalar.VECTOR:
-        hint = "rank by `nearest` instead"
-        ctx.reject(item.span, "T3", f"vector property `{prop.name}` cannot be matched by equality", hint)
+        hint = "order by `nearest` instead"
+        ctx.reject(item.span, "T3", f"vector property `{prop.name}` cannot be used in a match pattern", hint)
     if target.is_list:
-        # A list property is matched by one of its elements.
-        owner = f"an element of `{prop.name}`"
+        # An inline match on a list property tests membership.
+        owner = f"element of `{prop.name}`"
         return ir.ListContains(ref, _inline_value(ctx, scope, owner, target.item, item))
     return ir.Compare("=", ref, _inline_value(ctx, scope, f"`{prop.name}`", target, item))
 
 
-def _inline_value(ctx: Context, scope: Scope, owner: str, wanted: PropType, item: ast.InlineMatch) -> ir.Expr:
+def _inline_value(
+    ctx: Context, scope: Scope, owner: str, expected: PropType, item: ast.InlineMatch
+) -> ir.Expr:
     match item.value:
         case ast.Literal() as literal:
             if literal.kind == "list":
                 hint = "use a filter: `in` for one of several values, `contains` for an element of a list"
-                ctx.reject(literal.span, "T3", f"{owner} cannot be matched against a list", hint)
-            return comparable_literal(ctx, literal, owner, wanted)
+                ctx.reject(literal.span, "T3", f"{owner} cannot be compared with a list", hint)
+            return comparable_literal(ctx, literal, owner, expected)
         case ast.Now() as now:
-            return fit_now(ctx, owner, wanted, now.span)
+            return check_now_value(ctx, owner, expected, now.span)
         case ast.Variable() as variable:
             if variable.name not in ctx.params and scope.find(variable.name) is not None:
-                message = f"{owner} is {wanted.core}, `${variable.name}` is not a value"
+                message = f"{owner} expects {expected.core}, got variable `${variable.name}`"
                 ctx.reject(variable.span, "T7", message, "compare two properties in a filter")
             param = check_param(ctx, scope, variable)
-            return fit_parameter(ctx, param, owner, wanted, variable.span)
+            return check_param_value(ctx, param, owner, expected, variable.span)
 
 
 def _check_traversal(ctx: Context, scope: Scope, clause: ast.Traversal) -> list[ir.Step]:
@@ -148,20 +150,21 @@ def _check_traversal(ctx: Context, scope: Scope, clause: ast.Traversal) -> list[
     edge = ctx.edge_type(clause.edge, clause.edge_span)
     low, high = _check_bounds(ctx, clause)
     if clause.undirected and not edge.is_loop:
-        message = f"`<{clause.edge}>` needs both ends of one type, `{edge.name}` {_run(edge)}"
-        ctx.reject(clause.edge_span, "T22", message, f"write `{clause.edge}`: the types give the direction")
+        message = f"`<{clause.edge}>` requires endpoints of the same type, but {_endpoints(edge)}"
+        hint = f"write `{clause.edge}`; the direction follows from the types"
+        ctx.reject(clause.edge_span, "T22", message, hint)
     direction = _direction(ctx, clause, edge, left_bound, right_bound)
     left_type, right_type = (edge.target, edge.source) if direction == "in" else (edge.source, edge.target)
     same = right.name == left.name and right.name != ast.ANONYMOUS
     if same and left_bound is None and left_type != right_type:
-        message = f"`${left.name}` cannot be both ends: edge `{edge.name}` {_run(edge)}"
+        message = f"variable `${left.name}` cannot be both endpoints, because {_endpoints(edge)}"
         ctx.reject(right.span, "T5", message)
-    for variable, bound, wanted in ((left, left_bound, left_type), (right, right_bound, right_type)):
-        if bound is not None and bound.type_name != wanted:
-            _wrong_endpoint(ctx, variable, bound, edge)
-    ctx.touch("edge", edge.name)
-    ctx.touch("node", left_type)
-    ctx.touch("node", right_type)
+    for variable, bound, expected in ((left, left_bound, left_type), (right, right_bound, right_type)):
+        if bound is not None and bound.type_name != expected:
+            _reject_endpoint(ctx, variable, bound, edge)
+    ctx.record_read("edge", edge.name)
+    ctx.record_read("node", left_type)
+    ctx.record_read("node", right_type)
 
     left_name = _bind_endpoint(ctx, scope, left, left_type)
     right_name = left_name if same else _bind_endpoint(ctx, scope, right, right_type)
@@ -193,10 +196,10 @@ def _check_traversal(ctx: Context, scope: Scope, clause: ast.Traversal) -> list[
 
 
 def _poison_fresh(scope: Scope, clause: ast.Traversal) -> set[str]:
-    """Poison what the clause would bind until it is known to hold; gives the names."""
-    written = {item.name for item in (clause.source, clause.target, clause.edge_variable) if item is not None}
+    """Poison the variables that the clause binds until it is checked; return their names."""
+    used = {item.name for item in (clause.source, clause.target, clause.edge_variable) if item is not None}
     known = {ast.ANONYMOUS, *scope.names()}
-    fresh = {name for name in written - known if not scope.is_poisoned(name)}
+    fresh = {name for name in used - known if not scope.is_poisoned(name)}
     scope.poisoned |= fresh
     return fresh
 
@@ -208,10 +211,10 @@ def _check_bounds(ctx: Context, clause: ast.Traversal) -> tuple[int, int]:
         message = "unbounded traversal is disabled; use bounded traversal {min,max}"
         ctx.reject(clause.span, "T15", message)
     if clause.min < 1:
-        message = f"hop bounds start at 1, got {{{clause.min},{clause.max}}}"
+        message = f"minimum hops must be at least 1, got {{{clause.min},{clause.max}}}"
         ctx.reject(clause.span, "T15", message)
     if clause.max < clause.min:
-        message = f"hop bounds {{{clause.min},{clause.max}}} are reversed: max must be at least min"
+        message = f"maximum hops must be at least the minimum, got {{{clause.min},{clause.max}}}"
         ctx.reject(clause.span, "T15", message)
     return clause.min, clause.max
 
@@ -219,39 +222,40 @@ def _check_bounds(ctx: Context, clause: ast.Traversal) -> tuple[int, int]:
 def _endpoint(ctx: Context, scope: Scope, variable: ast.Variable, fresh: set[str]) -> VariableType | None:
     if variable.name == ast.ANONYMOUS or variable.name in fresh:
         return None
-    found = scope.find(variable.name)
-    if found is None:
-        # It is in sight without a type: an error that has been reported left it so.
-        ctx.give_up()
-    if found.kind == "edge":
-        ctx.reject(variable.span, "T23", f"edge binding `${variable.name}` cannot be the end of a traversal")
-    return found
+    bound = scope.find(variable.name)
+    if bound is None:
+        # The variable is poisoned: an error in its binding is already reported.
+        ctx.abandon()
+    if bound.kind == "edge":
+        message = f"edge binding `${variable.name}` cannot be used as a traversal endpoint"
+        ctx.reject(variable.span, "T23", message)
+    return bound
 
 
 def _direction(
     ctx: Context, clause: ast.Traversal, edge: EdgeType, left: VariableType | None, right: VariableType | None
 ) -> ir.Direction:
-    """The way the edge runs, seen from the left: as written for one type, else as the bound types say."""
+    """Return the direction from the left endpoint: as written for a same-type edge, else from the bound types."""
     if edge.is_loop:
         return "both" if clause.undirected else "out"
     if left is not None:
         if left.type_name not in (edge.source, edge.target):
-            _wrong_endpoint(ctx, clause.source, left, edge)
+            _reject_endpoint(ctx, clause.source, left, edge)
         return "out" if left.type_name == edge.source else "in"
     if right is not None:
         if right.type_name not in (edge.source, edge.target):
-            _wrong_endpoint(ctx, clause.target, right, edge)
+            _reject_endpoint(ctx, clause.target, right, edge)
         return "out" if right.type_name == edge.target else "in"
     return "out"
 
 
-def _wrong_endpoint(ctx: Context, variable: ast.Variable, bound: VariableType, edge: EdgeType) -> NoReturn:
-    message = f"variable `${variable.name}` has type `{bound.type_name}`, edge `{edge.name}` {_run(edge)}"
+def _reject_endpoint(ctx: Context, variable: ast.Variable, bound: VariableType, edge: EdgeType) -> NoReturn:
+    message = f"variable `${variable.name}` has type `{bound.type_name}`, but {_endpoints(edge)}"
     ctx.reject(variable.span, "T5", message)
 
 
-def _run(edge: EdgeType) -> str:
-    return f"runs {edge.source} -> {edge.target}"
+def _endpoints(edge: EdgeType) -> str:
+    return f"edge `{edge.name}` is {edge.source} -> {edge.target}"
 
 
 def _bind_endpoint(ctx: Context, scope: Scope, variable: ast.Variable, type_name: str) -> str:
@@ -267,7 +271,7 @@ def _check_edge_variable(ctx: Context, scope: Scope, clause: ast.Traversal, edge
         return None
     name = variable.name
     if (clause.min, clause.max) not in ((None, None), (1, 1)):
-        message = f"edge binding `${name}` needs a single hop, not {{{clause.min},{clause.max}}}"
+        message = f"edge binding `${name}` requires a single hop, got {{{clause.min},{clause.max}}}"
         ctx.reject(variable.span, "T23", message)
     if name in (clause.source.name, clause.target.name):
         ctx.reject(variable.span, "T23", f"edge binding `${name}` reuses the name of an endpoint")

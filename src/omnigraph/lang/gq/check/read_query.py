@@ -1,4 +1,4 @@
-"""The read tail: projections, aggregates, ordering, distinct, skip and limit."""
+"""Checks of read queries: projections, aggregates, ordering, distinct, skip and limit."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 from omnigraph.lang import ir
 from omnigraph.lang.gq import query_ast as ast
-from omnigraph.lang.gq.check.expressions import check_expr, is_string, refuse_blob, shown
+from omnigraph.lang.gq.check.expressions import check_expr, display_type, is_string, reject_blob
 from omnigraph.lang.gq.check.patterns import check_pattern
 from omnigraph.lang.gq.check.scope import Context, Scope, sorted_entities
-from omnigraph.lang.source import did_you_mean
+from omnigraph.lang.suggestions import did_you_mean
 from omnigraph.lang.types import F64, I64, PropType, Scalar
 
 
 def check_read(ctx: Context, query: ast.Query, body: ast.ReadBody) -> ir.ReadQuery:
-    """A read query; what is wrong with it is in the context's diagnostics."""
+    """Check a read query; errors are recorded in the diagnostics of the context."""
     params = ctx.declare_params(query.params)
     scope = Scope()
     pattern = check_pattern(ctx, scope, body.clauses)
@@ -46,13 +46,13 @@ def check_read(ctx: Context, query: ast.Query, body: ast.ReadBody) -> ir.ReadQue
 def _check_outputs(
     ctx: Context, scope: Scope, projections: tuple[ast.Projection, ...]
 ) -> dict[str, ir.Output | None]:
-    """The result columns by name; one whose projection was rejected is None."""
+    """Return the result columns by name; None for a rejected projection."""
     outputs: dict[str, ir.Output | None] = {}
     for item in projections:
         name = item.alias or _names(item.expr)[0]
         if name in outputs:
             hint = "give one of them an alias: `… as other_name`"
-            ctx.report(item.span, None, f"two result columns are called `{name}`", hint)
+            ctx.report(item.span, None, f"duplicate result column `{name}`", hint)
             continue
         output = None
         with ctx.recovering():
@@ -71,14 +71,14 @@ def _check_output(
         expr = _find_alias(ctx, item.expr, before).expr
     else:
         expr = check_expr(ctx, scope, item.expr)
-    refuse_blob(ctx, expr, item.expr.span)
+    reject_blob(ctx, expr, item.expr.span)
     kind = "object" if isinstance(expr, ir.EntityRef) else expr.type.kind
     name, label = _names(item.expr)
     return ir.Output(item.alias or name, expr, item.alias or label, kind)
 
 
 def _names(expr: ast.Expr) -> tuple[str, str]:
-    """The column name of an expression without an alias, and what its descriptor calls it."""
+    """Return the column name of an expression without an alias, and its name in descriptors."""
     match expr:
         case ast.PropertyAccess():
             return f"{expr.variable}.{expr.name}", expr.name
@@ -98,27 +98,27 @@ def _names(expr: ast.Expr) -> tuple[str, str]:
 def _find_alias(ctx: Context, ref: ast.AliasRef, outputs: Mapping[str, ir.Output | None]) -> ir.Output:
     if ref.name not in outputs:
         tail = did_you_mean(ref.name, outputs)
-        hint = "an alias is given with `as` in `return`; a property is written `$variable.name`"
-        ctx.reject(ref.span, "T6", f"no result column is called `{ref.name}`{tail}", hint)
-    found = outputs[ref.name]
-    if found is None:
-        ctx.give_up()
-    return found
+        hint = "define an alias with `as` in `return`, or refer to a property as `$variable.name`"
+        ctx.reject(ref.span, "T6", f"unknown result column `{ref.name}`{tail}", hint)
+    output = outputs[ref.name]
+    if output is None:
+        ctx.abandon()
+    return output
 
 
 def _check_aggregate(ctx: Context, scope: Scope, node: ast.Aggregate) -> ir.Aggregate:
     if isinstance(node.argument, ast.Aggregate):
-        ctx.reject(node.argument.span, "T9", "an aggregate cannot hold another")
+        ctx.reject(node.argument.span, "T9", "aggregates cannot be nested")
     argument = check_expr(ctx, scope, node.argument)
-    refuse_blob(ctx, argument, node.argument.span)
+    reject_blob(ctx, argument, node.argument.span)
     result = _aggregate_type(node.fn, argument)
     if isinstance(result, str):
-        ctx.reject(node.argument.span, "T8", f"`{node.fn}` needs {result}, got {shown(argument)}")
+        ctx.reject(node.argument.span, "T8", f"`{node.fn}` expects {result}, got {display_type(argument)}")
     return ir.Aggregate(node.fn, argument, node.distinct, result)
 
 
 def _aggregate_type(fn: ir.AggregateFn, argument: ir.Expr) -> PropType | str:
-    """The type of an aggregate, or in words what it needs instead of the argument."""
+    """Return the type of an aggregate, or a description of the expected argument when the argument is invalid."""
     type_ = argument.type
     is_node = isinstance(argument, ir.EntityRef)
     match fn:
@@ -141,7 +141,7 @@ def _check_group_keys(
         output = outputs[item.alias or _names(item.expr)[0]]
         if output is not None and not isinstance(output.expr, ir.Aggregate | ir.PropertyRef | ir.EntityRef):
             message = "in an aggregate query every other projection must be `$v.p` or `$v`"
-            ctx.report(item.span, "T9", message, "aggregate it too, or return it from a query of its own")
+            ctx.report(item.span, "T9", message, "aggregate it, or return it in a separate query")
 
 
 def _check_order(
@@ -156,8 +156,8 @@ def _check_order(
         with ctx.recovering():
             key = _check_order_key(ctx, scope, body, item, outputs, aggregated)
             if key.type.is_list or key.type.scalar is Scalar.VECTOR:
-                ctx.reject(item.expr.span, "T7", f"a {key.type.core} has no order")
-            # A distance is best when small and a score when large, whatever direction is written.
+                ctx.reject(item.expr.span, "T7", f"cannot order by {key.type.core}")
+            # A ranking always puts the best rows first: small distances, large scores.
             descending = bool(item.descending)
             if isinstance(key, ir.Rank):
                 descending = not isinstance(key, ir.Nearest)
@@ -175,24 +175,24 @@ def _check_order_key(
     aggregated: bool,
 ) -> ir.Expr:
     if isinstance(item.expr, ast.AliasRef):
-        found = _find_alias(ctx, item.expr, outputs)
-        return ir.OutputRef(found.name, found.type)
+        output = _find_alias(ctx, item.expr, outputs)
+        return ir.OutputRef(output.name, output.type)
     if isinstance(item.expr, ast.Aggregate):
         key: ir.Expr = _check_aggregate(ctx, scope, item.expr)
     else:
         key = check_expr(ctx, scope, item.expr)
-    refuse_blob(ctx, key, item.expr.span)
+    reject_blob(ctx, key, item.expr.span)
     if not isinstance(key, ir.PropertyRef | ir.EntityRef | ir.Aggregate | ir.Rank):
-        ctx.reject(item.expr.span, "T6", "order by `$v.property`, an alias, or one ranking call")
+        ctx.reject(item.expr.span, "T6", "`order` accepts `$v.property`, an alias, or one ranking call")
     if aggregated or isinstance(key, ir.Aggregate):
-        return _returned(ctx, item, key, outputs, "an aggregated", "rank in a query that aggregates nothing")
+        return _find_output(ctx, item, key, outputs, "an aggregated", "rank in a query without aggregates")
     if body.distinct:
-        hint = "return the score under an alias and order by that"
-        return _returned(ctx, item, key, outputs, "a distinct", hint)
+        hint = "return the score with an alias and order by the alias"
+        return _find_output(ctx, item, key, outputs, "a distinct", hint)
     return key
 
 
-def _returned(
+def _find_output(
     ctx: Context,
     item: ast.Ordering,
     key: ir.Expr,
@@ -200,8 +200,8 @@ def _returned(
     read: str,
     ranking_hint: str,
 ) -> ir.OutputRef:
-    """The result column that is the key; rows are no longer bindings, so nothing else can order them."""
-    message = f"{read} read is ordered by what it returns"
+    """Return the result column that equals the key. Grouped and distinct rows have no bindings to order by."""
+    message = f"{read} read can only be ordered by its result columns"
     if isinstance(key, ir.Rank):
         ctx.reject(item.expr.span, "T25", message, ranking_hint)
     same = next((output for output in outputs.values() if output is not None and output.expr == key), None)
@@ -213,13 +213,15 @@ def _returned(
 def _check_rankings(ctx: Context, body: ast.ReadBody) -> None:
     rankings = [item for item in body.order if isinstance(item.expr, ast.Nearest | ast.Bm25 | ast.Rrf)]
     for item in rankings[1:]:
-        ctx.report(item.span, "T18", "a read is ordered by one ranking", "fuse two with `rrf`")
+        ctx.report(item.span, "T18", "a read can be ordered by one ranking only", "combine two with `rrf`")
     for item in rankings:
         if isinstance(item.expr, ast.Nearest):
             if body.limit is None:
-                ctx.report(item.span, "T17", "`nearest` ordering needs `limit`", "add `limit n` at the end")
+                ctx.report(
+                    item.span, "T17", "`nearest` ordering requires `limit`", "add `limit n` at the end"
+                )
             if any(isinstance(other.expr, ast.AliasRef) for other in body.order):
-                message = "alias ordering cannot stand together with a standalone `nearest`"
+                message = "alias ordering cannot be combined with a standalone `nearest`"
                 ctx.report(item.span, "T18", message, "order by `$v.property` instead of the alias")
         if isinstance(item.expr, ast.Rrf) and body.limit is None:
-            ctx.report(item.span, "T21", "`rrf` ordering needs `limit`", "add `limit n` at the end")
+            ctx.report(item.span, "T21", "`rrf` ordering requires `limit`", "add `limit n` at the end")

@@ -1,4 +1,4 @@
-"""What a checker knows while it walks a query: names in scope, parameters, and where to report."""
+"""State of the type checker: variables in scope, parameters and diagnostics."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from omnigraph.lang import ir
+from omnigraph.lang.diagnostics import Diagnostics
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.schema import EdgeType, NodeType, Property, Schema
-from omnigraph.lang.source import Diagnostics, Source, Span, did_you_mean, nearest_name
+from omnigraph.lang.source import Source, Span
+from omnigraph.lang.suggestions import did_you_mean, nearest_name
 from omnigraph.lang.types import PropType
 
 RESERVED_PARAM = "__nanograph_now"
 
 
 class Rejected(Exception):
-    """The construct at hand is wrong and has been reported; the checker goes on with the next one."""
+    """The current construct has an error that is already reported; the checker continues with the next one."""
 
 
 @dataclass(frozen=True, slots=True)
 class VariableType:
-    """What a variable stands for."""
+    """The node or edge type that a variable is bound to."""
 
     kind: ir.EntityKind
     type_name: str
@@ -29,7 +31,7 @@ class VariableType:
 
 
 class Scope:
-    """The variables of a pattern. An inner scope sees the outer one; what it binds stays inside."""
+    """Variables of a pattern. An inner scope sees the outer one; its own variables are not visible outside."""
 
     def __init__(self, outer: Scope | None = None) -> None:
         self.outer = outer
@@ -38,18 +40,18 @@ class Scope:
         self.used_outer = False
 
     def find(self, name: str) -> VariableType | None:
-        """The variable of that name, noting when it comes from outside."""
+        """Return the type of a variable, or None; record whether it is bound in the outer scope."""
         if name in self.own:
             return self.own[name]
         if self.outer is None:
             return None
-        found = self.outer.find(name)
-        if found is not None:
+        outer = self.outer.find(name)
+        if outer is not None:
             self.used_outer = True
-        return found
+        return outer
 
     def is_poisoned(self, name: str) -> bool:
-        """Whether an error already reported left the variable without a type."""
+        """Return whether the variable has no type because of an error that is already reported."""
         if name in self.poisoned:
             return True
         poisoned_outside = self.outer is not None and self.outer.is_poisoned(name)
@@ -57,59 +59,60 @@ class Scope:
         return poisoned_outside
 
     def names(self) -> list[str]:
-        """Every name in sight."""
+        """Return all names in scope."""
         return [*self.own, *(self.outer.names() if self.outer else [])]
 
 
 class Context:
-    """One query being checked."""
+    """State of the check of one query."""
 
     def __init__(self, schema: Schema, source: Source) -> None:
         self.schema = schema
         self.diagnostics = Diagnostics(source, "type")
         self.params: dict[str, PropType] = {}
         self.reads: set[ir.EntityType] = set()
+        self.writes: set[ir.EntityType] = set()
         self._anonymous = 0
 
     def reject(self, span: Span, code: str | None, message: str, hint: str | None = None) -> NoReturn:
-        """Report an error and leave the construct at hand."""
+        """Report an error and abandon the current construct."""
         self.report(span, code, message, hint)
         raise Rejected
 
-    def give_up(self) -> NoReturn:
-        """Leave the construct at hand because a part of it has been rejected."""
+    def abandon(self) -> NoReturn:
+        """Abandon the current construct because a part of it was rejected."""
         raise Rejected
 
     def report(self, span: Span, code: str | None, message: str, hint: str | None = None) -> None:
-        """Report an error and go on."""
+        """Report an error and continue with the current construct."""
         self.diagnostics.add(span, message, code=code, hint=hint)
 
     def recovering(self) -> AbstractContextManager[None]:
-        """Confine a rejection, which has been reported, to the construct inside."""
+        """Return a context manager that ends a rejection, so that checking continues after its block."""
         return suppress(Rejected)
 
     def fresh_variable(self) -> str:
-        """A name no source can write, because it begins with a digit, for ``$_``."""
+        """Return a new name for ``$_``; it starts with a digit, so that it cannot occur in a source text."""
         self._anonymous += 1
         return str(self._anonymous)
 
     def declare_params(self, params: tuple[ast.Param, ...]) -> tuple[ir.Param, ...]:
-        """Take the query's parameters into scope."""
+        """Add the parameters of the query to the scope."""
         for param in params:
             if param.name == RESERVED_PARAM:
                 self.report(param.span, None, f"parameter name `${param.name}` is reserved")
             elif param.name == ast.ANONYMOUS:
-                self.report(param.span, None, "`$_` stands for nothing and cannot be a parameter")
+                self.report(param.span, None, "`$_` is anonymous and cannot be a parameter")
             elif param.name in self.params:
-                self.report(param.span, None, f"parameter `${param.name}` is declared twice")
+                self.report(param.span, None, f"duplicate parameter `${param.name}`")
             self.params[param.name] = param.type
         return tuple(ir.Param(name, type_) for name, type_ in self.params.items())
 
     def node_type(self, name: str, span: Span) -> NodeType:
-        """The node type of that name, or a rejection."""
-        found = self.schema.node(name)
-        if found is not None:
-            return found
+        """Return the node type of that name, or reject it."""
+        node = self.schema.node(name)
+        if node is not None:
+            return node
         known = [item.name for item in self.schema.nodes]
         hint = self.not_a_node_type(name)
         self.reject(
@@ -117,67 +120,68 @@ class Context:
         )
 
     def not_a_node_type(self, name: str) -> str | None:
-        """What to do with a name that the schema has, but not for a node type."""
+        """Return a hint for the name of an interface or edge type that is used as a node type, or None."""
         if any(item.name == name for item in self.schema.interfaces):
             names = ", ".join(f"`{item.name}`" for item in self.schema.nodes if name in item.implements)
-            what = f"`{name}` is an interface"
-            return f"{what}; name one of its node types: {names}" if names else f"{what} and no node has it"
+            if not names:
+                return f"`{name}` is an interface that no node type implements"
+            return f"`{name}` is an interface; use a node type that implements it: {names}"
         if any(item.name == name for item in self.schema.edges):
             edge = name[:1].lower() + name[1:]
             return f"`{name}` is an edge type; bind it in a traversal: `$a $w:{edge} $b`"
         return None
 
     def edge_type(self, name: str, span: Span) -> EdgeType:
-        """The edge type of that name in any case, or a rejection."""
-        found = self.schema.edge(name)
-        if found is None:
+        """Return the edge type of that name, which is case-insensitive, or reject it."""
+        edge = self.schema.edge(name)
+        if edge is None:
             known = [item.name[:1].lower() + item.name[1:] for item in self.schema.edges]
             self.reject(span, "T4", f"unknown edge type `{name}`{did_you_mean(name, known)}")
-        return found
+        return edge
 
     def property_of(self, bound: VariableType, name: str, span: Span, code: str) -> Property:
-        """A property of what a variable stands for, or a rejection."""
+        """Return a property of the type of a variable, or reject it."""
         is_node = bound.kind == "node"
         owner = self.schema.node(bound.type_name) if is_node else self.schema.edge(bound.type_name)
         assert owner is not None
-        found = owner.by_name.get(name)
-        if found is None:
+        prop = owner.by_name.get(name)
+        if prop is None:
             hint = None
             if is_node and name == "id" and code == "T6":
-                hint = "a bare variable in `return` gives the id"
+                hint = "return the variable itself to get the id"
             elif not is_node and name in ("src", "dst"):
-                hint = "the variable at that end of the traversal is the node"
+                hint = "use the variable at that end of the traversal"
             tail = did_you_mean(name, owner.by_name)
             self.reject(span, code, f"{bound.kind} type `{owner.name}` has no property `{name}`{tail}", hint)
-        return found
+        return prop
 
     def variable(self, scope: Scope, name: str, span: Span, code: str | None = "T6") -> VariableType:
-        """What a variable stands for, or a rejection; silent when its binding was already rejected."""
-        found = scope.find(name)
-        if found is not None:
-            return found
+        """Return the type of a variable, or reject it; without a report when its binding was rejected."""
+        bound = scope.find(name)
+        if bound is not None:
+            return bound
         if scope.is_poisoned(name):
-            self.give_up()
+            self.abandon()
         hint = f"`${name}` is a parameter and has no properties" if name in self.params else None
         tail = did_you_mean_variable(name, scope.names())
         self.reject(span, code, f"variable `${name}` is not bound{tail}", hint)
 
-    def touch(self, kind: ir.EntityKind, type_name: str) -> None:
-        """Note that the query reads a type."""
+    def record_read(self, kind: ir.EntityKind, type_name: str) -> None:
+        """Record that the query reads a type."""
         self.reads.add(ir.EntityType(kind, type_name))
 
 
-def did_you_mean_variable(wanted: str, known: list[str]) -> str:
-    """The tail ``, did you mean `$x`?`` of a message, or nothing."""
-    name = nearest_name(wanted, known)
-    return f", did you mean `${name}`?" if name else ""
+def did_you_mean_variable(name: str, known: list[str]) -> str:
+    """Return ``; did you mean `$x`?`` to end a message with, or an empty string."""
+    nearest = nearest_name(name, known)
+    return f"; did you mean `${nearest}`?" if nearest else ""
 
 
 def as_nullable(bound: VariableType) -> VariableType:
-    """The same variable seen from outside the optional pattern that bound it."""
+    """Return the type of a variable outside the optional pattern that binds it."""
     return replace(bound, nullable=True)
 
 
-def sorted_entities(found: set[ir.EntityType]) -> tuple[ir.EntityType, ...]:
-    """Nodes before edges, each by name: the one order of descriptors."""
-    return tuple(sorted(found, key=lambda item: (item.kind != "node", item.type_name)))
+def sorted_entities(entities: set[ir.EntityType]) -> tuple[ir.EntityType, ...]:
+    """Return entity types in the order of descriptors: nodes before edges, each by name."""
+    return tuple(sorted(entities, key=lambda item: (item.kind != "node", item.type_name)))

@@ -1,4 +1,4 @@
-"""What an inline match and an assignment share: a parameter or `now()` given for a property."""
+"""Checks of parameters and `now()` as values of a property, in inline matches and assignments."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from omnigraph.lang.types import DATETIME, PropType, Scalar, compatible
 _Expr = TypeVar("_Expr", bound=ir.Expr)
 
 
-def fit_parameter(ctx: Context, param: ir.ParamRef, owner: str, wanted: PropType, span: Span) -> ir.ParamRef:
-    """A parameter given for a property; whether its value fits a narrower type shows when it has one."""
-    if not compatible(param.type, wanted):
-        message = f"{owner} is {wanted.core}, parameter `${param.name}` is {param.type.core}"
-        ctx.reject(span, "T7", message, f"declare it as `${param.name}: {declared(wanted)}`")
-    return carry_enum(param, wanted)
+def check_param_value(
+    ctx: Context, param: ir.ParamRef, owner: str, expected: PropType, span: Span
+) -> ir.ParamRef:
+    """Check a parameter as the value of a property. The range of its value is checked when the query runs."""
+    if not compatible(param.type, expected):
+        message = f"{owner} expects {expected.core}, got {param.type.core} parameter `${param.name}`"
+        ctx.reject(span, "T7", message, f"declare it as `${param.name}: {parameter_type(expected)}`")
+    return with_enum_values(param, expected)
 
 
-def declared(wanted: PropType) -> PropType:
-    """How a parameter for such a property is declared: an enum's values come in as strings."""
-    return replace(wanted, enum_values=None, nullable=False)
+def parameter_type(prop_type: PropType) -> PropType:
+    """Return the type to declare for a parameter of a property; enum values are passed as strings."""
+    return replace(prop_type, enum_values=None, nullable=False)
 
 
-def carry_enum(expr: _Expr, wanted: PropType) -> _Expr:
-    """What meets an enum property: a parameter takes the enum along, so that its value is checked on use."""
-    if wanted.enum_values is not None and isinstance(expr, ir.ParamRef):
-        return replace(expr, type=replace(expr.type, enum_values=wanted.enum_values))
+def with_enum_values(expr: _Expr, prop_type: PropType) -> _Expr:
+    """Add the values of an enum property to the type of a parameter, so that its value is checked on use."""
+    if prop_type.enum_values is not None and isinstance(expr, ir.ParamRef):
+        return replace(expr, type=replace(expr.type, enum_values=prop_type.enum_values))
     return expr
 
 
-def fit_now(ctx: Context, owner: str, wanted: PropType, span: Span) -> ir.Now:
-    """``now()`` given for a property: it only fits a DateTime."""
-    if wanted.scalar is not Scalar.DATETIME or wanted.is_list:
-        ctx.reject(span, "T3", f"{owner} is {wanted.core}, now() is {DATETIME}")
+def check_now_value(ctx: Context, owner: str, expected: PropType, span: Span) -> ir.Now:
+    """Check ``now()`` as the value of a property, which must be DateTime."""
+    if expected.scalar is not Scalar.DATETIME or expected.is_list:
+        ctx.reject(span, "T3", f"{owner} expects {expected.core}, got {DATETIME} from `now()`")
     return ir.Now()
