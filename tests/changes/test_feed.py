@@ -114,9 +114,9 @@ class TestWhereToBegin:
 
     def test_only_one_place_can_be_named(self, graph: Repository) -> None:
         cursor = api(graph).feed().cursor
-        with pytest.raises(InvalidInput, match="exclude one another"):
+        with pytest.raises(InvalidInput, match="mutually exclusive"):
             api(graph).feed(cursor=cursor, start="beginning")
-        with pytest.raises(InvalidInput, match="exclude one another"):
+        with pytest.raises(InvalidInput, match="mutually exclusive"):
             api(graph).feed(cursor=cursor, page_token=cursor)
 
     def test_a_missing_branch_is_not_found(self, graph: Repository) -> None:

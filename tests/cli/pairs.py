@@ -16,14 +16,14 @@ from omnigraph.api.stored_queries import QueryPlaces, read_stored
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.gate import Gate
 from omnigraph.server.hosted_graphs import HostedGraph
-from omnigraph.server.http.authentication import Identities
+from omnigraph.server.http.authentication import TokenRegistry
 from tests.cli.console import Names
 from tests.cli.graphs import abandon_load, heal
 from tests.cli.running import Outcome, run
 from tests.server.running import Running, everything
 
 ACTOR, TOKEN = "ann", "token-of-ann"
-IDENTITIES = Identities.of({ACTOR: TOKEN})
+IDENTITIES = TokenRegistry.of({ACTOR: TOKEN})
 ALLOWED = everything(ACTOR)
 
 SCHEMA = """\

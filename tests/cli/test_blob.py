@@ -12,8 +12,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.server.hosted_graphs import open_hosted
-from omnigraph.server.http.authentication import Identities
+from omnigraph.server.hosted_graphs import open_graphs
+from omnigraph.server.http.authentication import TokenRegistry
 from tests.cli.running import Outcome, run, run_process
 from tests.server.running import running
 
@@ -61,7 +61,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place
         commit = graph.snapshot().commit_id
         graph.load({"Photo": [{"name": "late", "data": "base64:AA=="}]})
         graph.branches.create("文 5%")
-    with running(open_hosted(Hosting((GraphSource("g", uri),)), Identities())) as server:
+    with running(open_graphs(Hosting((GraphSource("g", uri),)), TokenRegistry())) as server:
         yield {
             "direct": Place(["--store", uri], commit),
             "served": Place(["--server", server.url, "--graph", "g"], commit),

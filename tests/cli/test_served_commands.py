@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.policy.bundle import read_bundle
-from omnigraph.server.hosted_graphs import open_hosted
+from omnigraph.server.hosted_graphs import open_graphs
 from tests.cli.pairs import ALLOWED, IDENTITIES, SCHEMA, STORED, TOKEN, Origin, Pair, hosted_pair, make_origin
 from tests.cli.running import run, write
 from tests.cli.served_table import ADD, ALL, READS, REFUSED
@@ -38,7 +38,7 @@ def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(origin: Origin) -> Iterator[Running]:
     source = GraphSource("origin", str(origin.path), None, read_bundle(ALLOWED))
-    with running(open_hosted(Hosting((source,)), IDENTITIES)) as found:
+    with running(open_graphs(Hosting((source,)), IDENTITIES)) as found:
         yield found
 
 

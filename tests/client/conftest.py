@@ -68,7 +68,7 @@ def served(server: Running, stored_queries: Path) -> Iterator[Served]:
     id_ = uuid4().hex
     graphs = server.hosted.graphs
     assert isinstance(graphs, dict)
-    graphs[id_] = host_graph(id_, POLICY, server.hosted.identities, stored_queries)
+    graphs[id_] = host_graph(id_, POLICY, server.hosted.tokens, stored_queries)
     yield Served(server.url, id_, graphs[id_].graph.acting_as("ann"))
     del graphs[id_]
 

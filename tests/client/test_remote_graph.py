@@ -250,11 +250,11 @@ class TestStoredQueries:
     def test_mistakes_are_refused(self, remote_team: RemoteGraph, team: Served) -> None:
         with pytest.raises(NotFound, match="stored query not found"):
             remote_team.invoke("nothing/at all")
-        with pytest.raises(InvalidInput, match="no condition"):
+        with pytest.raises(InvalidInput, match="cannot be conditional"):
             remote_team.invoke("everybody", if_commit="x")
         with pytest.raises(InvalidInput, match="parameters must be an object"):
             remote_team.invoke("everybody", ["x"])  # type: ignore[arg-type]
-        with pytest.raises(InvalidInput, match="takes no snapshot"):
+        with pytest.raises(InvalidInput, match="does not take `snapshot`"):
             remote_team.invoke("hire", {"n": "x"}, at="x")
         with pytest.raises(InvalidInput, match="is a mutation"):
             remote_team.invoke("hire", {"n": "x"}, expect_mutation=False)

@@ -14,7 +14,7 @@ from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.api.loads import LoadReceipt
 from omnigraph.client.graph import RemoteGraph
 from omnigraph.errors import ConstraintViolation, OmnigraphError, StorageError
-from omnigraph.server.hosted_graphs import open_hosted
+from omnigraph.server.hosted_graphs import open_graphs
 from tests.server.running import TOKENS, Running, bundle, everything
 from tests.support.waiting import HANG
 
@@ -64,7 +64,7 @@ def make_twins(server: Running, schema: str = SCHEMA) -> Twins:
     source = GraphSource(id_, uri, None, bundle(everything("ann")))
     graphs = server.hosted.graphs
     assert isinstance(graphs, dict)
-    graphs[id_] = open_hosted(Hosting((source,)), server.hosted.identities).graphs[id_]
+    graphs[id_] = open_graphs(Hosting((source,)), server.hosted.tokens).graphs[id_]
     remote = og.connect(server.url, id_, token=TOKENS["ann"], timeout=HANG)
     return Twins(remote, og.init(f"memory://twins-{uuid4().hex}", schema))
 

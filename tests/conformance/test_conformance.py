@@ -11,8 +11,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.server.hosted_graphs import open_hosted
-from omnigraph.server.http.authentication import Identities
+from omnigraph.server.hosted_graphs import open_graphs
+from omnigraph.server.http.authentication import TokenRegistry
 from tests.conformance.recording import Recorder
 from tests.conformance.scenarios import SCENARIOS, SCHEMA, fill
 from tests.server.running import Running, bundle, everything, running
@@ -31,7 +31,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         uri = str(tmp_path_factory.mktemp("served") / f"{name}.omni")
         og.init(uri, SCHEMA, actor="ann").close()
         sources.append(GraphSource(name, uri, policy=policy))
-    with running(open_hosted(Hosting(tuple(sources)), Identities.of(TOKENS))) as found:
+    with running(open_graphs(Hosting(tuple(sources)), TokenRegistry.of(TOKENS))) as found:
         yield found
 
 

@@ -15,9 +15,9 @@ from omnigraph.api.entry import open_with
 from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.engine.memory.memory_cache import Cache, Memory
 from omnigraph.read.reader import Reader
-from omnigraph.server.hosted_graphs import open_hosted
-from omnigraph.server.http.authentication import Identities
-from omnigraph.server.limits import Limits
+from omnigraph.server.hosted_graphs import open_graphs
+from omnigraph.server.http.authentication import TokenRegistry
+from omnigraph.server.limits import ServerLimits
 from tests.engine.test_memory_cache import Value, making
 from tests.support.places import together
 
@@ -128,7 +128,7 @@ def test_what_one_server_serves_shares_one_memory(twins: tuple[str, str]) -> Non
     # More than one graph wants, and less than two do.
     budget = alone + alone // 2
     sources = tuple(GraphSource(id_, uri) for id_, uri in zip(("one", "two"), twins, strict=True))
-    hosted = open_hosted(Hosting(sources), Identities(), limits=Limits(cache=budget))
+    hosted = open_graphs(Hosting(sources), TokenRegistry(), limits=ServerLimits(cache_bytes=budget))
     readers = [item.reader for item in hosted.graphs.values()]
     for _ in range(2):
         for id_, mood in (("one", "first-a"), ("two", "other-a")):

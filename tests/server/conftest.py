@@ -9,7 +9,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from omnigraph.server.http.authentication import Identities
+from omnigraph.server.http.authentication import TokenRegistry
 from tests.server.running import LISTING, POLICY, STORED, TOKENS, Running, host, host_graph, running
 
 
@@ -42,7 +42,7 @@ def client(open_server: Running, queries: Path) -> Iterator[httpx.Client]:
     id_ = uuid4().hex
     graphs = open_server.hosted.graphs
     assert isinstance(graphs, dict)
-    graphs[id_] = host_graph(id_, None, Identities(), queries)
+    graphs[id_] = host_graph(id_, None, TokenRegistry(), queries)
     with open_server.client(prefix=f"/graphs/{id_}") as found:
         yield found
     del graphs[id_]

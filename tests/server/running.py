@@ -19,12 +19,12 @@ import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.api.stored_queries import QueryPlaces
 from omnigraph.policy.bundle import PolicyBundle, read_bundle
-from omnigraph.protocol.responses import Failure
+from omnigraph.protocol.error_output import ErrorOutput
 from omnigraph.server.app import create_app
-from omnigraph.server.hosted_graphs import Hosted, HostedGraph, open_hosted
-from omnigraph.server.http.authentication import Identities
-from omnigraph.server.limits import Limits
-from omnigraph.server.run import listening, make_server
+from omnigraph.server.hosted_graphs import HostedGraph, ServerResources, open_graphs
+from omnigraph.server.http.authentication import TokenRegistry
+from omnigraph.server.limits import ServerLimits
+from omnigraph.server.run import create_server, listening
 from tests.support.waiting import HANG
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"
@@ -88,7 +88,7 @@ class Running:
     """A server that is running, and clients of it."""
 
     url: str
-    hosted: Hosted
+    hosted: ServerResources
     app: FastAPI
 
     def client(self, actor: str | None = None, prefix: str = "/graphs/team") -> httpx.Client:
@@ -98,10 +98,10 @@ class Running:
 
 
 @contextmanager
-def running(hosted: Hosted, *, is_local: bool = False) -> Iterator[Running]:
+def running(hosted: ServerResources, *, is_local: bool = False) -> Iterator[Running]:
     """Serve what is hosted for as long as the context lasts."""
     app = create_app(hosted, is_local=is_local)
-    server = make_server(app)
+    server = create_server(app)
     with listening("127.0.0.1", 0) as bound:
         thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
         thread.start()
@@ -127,19 +127,19 @@ def host(
     tokens: Mapping[str, str] | None = None,
     server_policy: Mapping[str, Any] | None = None,
     queries: Path | None = None,
-    limits: Limits | None = None,
-) -> Hosted:
+    limits: ServerLimits | None = None,
+) -> ServerResources:
     """One graph of people, called `team`, in memory."""
-    identities = Identities.of(tokens or {})
+    registry = TokenRegistry.of(tokens or {})
     hosting = Hosting((people_graph("team", policy, queries),), bundle(server_policy))
-    return open_hosted(hosting, identities, limits=limits)
+    return open_graphs(hosting, registry, limits=limits)
 
 
 def host_graph(
-    id_: str, policy: Mapping[str, Any] | None, identities: Identities, queries: Path | None = None
+    id_: str, policy: Mapping[str, Any] | None, registry: TokenRegistry, queries: Path | None = None
 ) -> HostedGraph:
     """One more graph of people."""
-    return open_hosted(Hosting((people_graph(id_, policy, queries),)), identities).graphs[id_]
+    return open_graphs(Hosting((people_graph(id_, policy, queries),)), registry).graphs[id_]
 
 
 def people_graph(id_: str, policy: Mapping[str, Any] | None, queries: Path | None = None) -> GraphSource:
@@ -176,6 +176,6 @@ def refusal(response: httpx.Response, status: int) -> dict[str, Any]:
     """The body of a refusal, which has the one shape."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
-    Failure.model_validate(response.json())
+    ErrorOutput.model_validate(response.json())
     found: dict[str, Any] = response.json()
     return found

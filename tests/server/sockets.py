@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from omnigraph.protocol.responses import Failure
+from omnigraph.protocol.error_output import ErrorOutput
 from tests.support.waiting import HANG
 
 
@@ -27,7 +27,7 @@ class Raw:
         assert self.status == status, self
         assert ("content-type", "application/json") in self.headers
         found: dict[str, Any] = json.loads(self.body)
-        Failure.model_validate(found)
+        ErrorOutput.model_validate(found)
         return found
 
 

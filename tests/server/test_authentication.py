@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph.errors import InvalidInput
 from omnigraph.protocol import responses
-from omnigraph.server.http.authentication import PREFIX, Identities, read_identities
+from omnigraph.server.http.authentication import PREFIX, TokenRegistry, read_tokens
 from tests.server.running import ADD, ALL, TOKENS, Running, answer, host, names, refusal, running
 from tests.support.waiting import HANG
 
@@ -134,7 +134,7 @@ def test_nothing_but_the_token_says_who_calls(guarded: Running, headers: dict[st
 
 def test_graphs_are_listed_to_those_whom_the_policy_of_the_server_names(guarded: Running) -> None:
     with guarded.client("ann", prefix="") as client:
-        found = answer(client.get("/graphs"), responses.Graphs)["graphs"]
+        found = answer(client.get("/graphs"), responses.GraphListResponse)["graphs"]
     assert [item["graph_id"] for item in found] == ["team"]
     with guarded.client("bob", prefix="") as client:
         refusal(client.get("/graphs"), 403)
@@ -142,8 +142,8 @@ def test_graphs_are_listed_to_those_whom_the_policy_of_the_server_names(guarded:
 
 def test_health_needs_no_token_and_metrics_do(guarded: Running) -> None:
     with guarded.client(prefix="") as client:
-        assert answer(client.get("/healthz"), responses.Health)["internal_schema_version"] == 6
-        answer(client.get("/readyz"), responses.Ready)
+        assert answer(client.get("/healthz"), responses.HealthOutput)["internal_schema_version"] == 6
+        answer(client.get("/readyz"), responses.ReadyOutput)
         assert client.get("/openapi.json").status_code == 200
         refusal(client.get("/metrics"), 401)
 
@@ -171,9 +171,7 @@ def test_an_open_server_allows_everything_but_the_list_of_graphs(open_server: Ru
 def test_a_file_wins_over_an_object_and_a_single_token_is_added(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     path.write_text(json.dumps({" ann ": " one "}), encoding="utf-8")
-    found = read_identities(
-        {f"{PREFIX}S_FILE": str(path), f"{PREFIX}S_JSON": '{"bo":"two"}', PREFIX: "three"}
-    )
+    found = read_tokens({f"{PREFIX}S_FILE": str(path), f"{PREFIX}S_JSON": '{"bo":"two"}', PREFIX: "three"})
     assert found.actors == {"ann", "default"}
     assert [found.identify(token) for token in ("one", "two", "three", " one ")] == [
         "ann",
@@ -207,24 +205,24 @@ def test_a_file_wins_over_an_object_and_a_single_token_is_added(tmp_path: Path) 
 )
 def test_tokens_that_do_not_name_one_actor_each_are_refused(environment: dict[str, str]) -> None:
     with pytest.raises(InvalidInput) as caught:
-        read_identities(environment)
+        read_tokens(environment)
     assert "sEcReT" not in str(caught.value)
 
 
 def test_a_token_that_no_client_can_send_is_told_by_its_actor() -> None:
     with pytest.raises(InvalidInput) as caught:
-        Identities.of({"ann": "fine", "bob": "päss"})
-    assert caught.value.message == "bearer tokens: the token of actor 'bob' cannot be sent"
+        TokenRegistry.of({"ann": "fine", "bob": "päss"})
+    assert caught.value.message == "bearer tokens: the token of actor 'bob' cannot be sent in a header"
     assert caught.value.hint == "a token is a text of letters, digits and signs of ASCII without spaces"
 
 
 def test_a_file_of_tokens_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     path.write_text('{"ann": "one"}', encoding="utf-8-sig")
-    assert read_identities({f"{PREFIX}S_FILE": str(path)}).identify("one") == "ann"
+    assert read_tokens({f"{PREFIX}S_FILE": str(path)}).identify("one") == "ann"
 
 
 def test_no_token_can_be_read_out_of_what_is_kept() -> None:
-    known = Identities.of({"ann": "plain-text-token"})
+    known = TokenRegistry.of({"ann": "plain-text-token"})
     assert "plain-text-token" not in repr(known)
     assert b"plain-text-token" not in b"".join(digest for digest, _ in known._digests)

@@ -19,9 +19,9 @@ import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.errors import ResourceLimit
 from omnigraph.read.blob_values import BlobsInUse
-from omnigraph.server.hosted_graphs import open_hosted
-from omnigraph.server.http.authentication import Identities
-from omnigraph.server.http.byte_ranges import Span, Unsatisfiable, parse_range
+from omnigraph.server.hosted_graphs import open_graphs
+from omnigraph.server.http.authentication import TokenRegistry
+from omnigraph.server.http.byte_ranges import ByteRange, RangeNotSatisfiable, parse_range
 from tests.server.running import Running, refusal, running
 
 SCHEMA = "node Doc { name: String @key  body: Blob?  size: I32? }\nedge Cites: Doc -> Doc { note: Blob? }\n"
@@ -40,7 +40,7 @@ def server() -> Iterator[Running]:
     uri = f"memory://blobs-{uuid4().hex}"
     with og.init(uri, SCHEMA) as graph:
         graph.load(RECORDS)
-    with running(open_hosted(Hosting((GraphSource("team", uri),)), Identities())) as found:
+    with running(open_graphs(Hosting((GraphSource("team", uri),)), TokenRegistry())) as found:
         yield found
 
 
@@ -249,7 +249,7 @@ def test_a_range_is_what_slicing_gives(length: int, start: int, end: int | None)
         return
     wanted = data[start:] if end is None else data[start : end + 1]
     if not wanted:
-        with pytest.raises(Unsatisfiable):
+        with pytest.raises(RangeNotSatisfiable):
             parse_range([text], length)
         return
     span = parse_range([text], length)
@@ -260,8 +260,8 @@ def test_a_range_is_what_slicing_gives(length: int, start: int, end: int | None)
 @pytest.mark.parametrize("digits", [19, 20, 10_000])
 def test_a_number_of_any_length_is_only_very_large(digits: int) -> None:
     many = "9" * digits
-    assert parse_range([f"bytes=3-{many}"], 10) == Span(3, 9)
-    assert parse_range([f"bytes=-{many}"], 10) == Span(0, 9)
-    assert parse_range([f"bytes={'0' * digits}3-{'0' * digits}5"], 10) == Span(3, 5)
-    with pytest.raises(Unsatisfiable):
+    assert parse_range([f"bytes=3-{many}"], 10) == ByteRange(3, 9)
+    assert parse_range([f"bytes=-{many}"], 10) == ByteRange(0, 9)
+    assert parse_range([f"bytes={'0' * digits}3-{'0' * digits}5"], 10) == ByteRange(3, 5)
+    with pytest.raises(RangeNotSatisfiable):
         parse_range([f"bytes={many}-"], 10)

@@ -17,10 +17,10 @@ def add(client: httpx.Client, name: str, age: int | None = None, branch: str = "
 
 
 def test_a_branch_is_made_listed_and_deleted(client: httpx.Client) -> None:
-    found = answer(client.post("/branches", json={"name": " review/x "}), responses.BranchCreated)
+    found = answer(client.post("/branches", json={"name": " review/x "}), responses.BranchCreateOutput)
     assert (found["from"], found["name"], found["actor_id"]) == ("main", "review/x", None)
-    assert answer(client.get("/branches"), responses.Branches) == {"branches": ["main", "review/x"]}
-    gone = answer(client.delete("/branches/review%2Fx"), responses.BranchDeleted)
+    assert answer(client.get("/branches"), responses.BranchListOutput) == {"branches": ["main", "review/x"]}
+    gone = answer(client.delete("/branches/review%2Fx"), responses.BranchDeleteOutput)
     assert gone["name"] == "review/x"
     assert client.get("/branches").json() == {"branches": ["main"]}
 
@@ -33,9 +33,9 @@ def test_any_name_travels_in_a_path_when_it_is_encoded(client: httpx.Client, nam
     if made.status_code == 400:
         assert name == "a//"
         return
-    answer(made, responses.BranchCreated)
+    answer(made, responses.BranchCreateOutput)
     raw = quote(name, safe="").replace(".", "%2E")
-    assert answer(client.delete(f"/branches/{raw}"), responses.BranchDeleted)["name"] == name
+    assert answer(client.delete(f"/branches/{raw}"), responses.BranchDeleteOutput)["name"] == name
     assert client.get("/branches").json() == {"branches": ["main"]}
 
 
@@ -64,11 +64,11 @@ def test_refusals_of_branches_have_their_statuses(client: httpx.Client) -> None:
 def test_a_merge_brings_a_branch_in_and_may_delete_it(client: httpx.Client) -> None:
     client.post("/branches", json={"name": "dev"})
     add(client, "Cid", branch="dev")
-    found = answer(client.post("/branches/merge", json={"source": "dev"}), responses.Merge)
+    found = answer(client.post("/branches/merge", json={"source": "dev"}), responses.BranchMergeOutput)
     assert found == {"source": "dev", "target": "main", "outcome": "fast_forward", "actor_id": None}
     assert names(client) == ["Ann", "Bob", "Cid"]
     body = {"source": "dev", "delete_branch": True}
-    again = answer(client.post("/branches/merge", json=body), responses.Merge)
+    again = answer(client.post("/branches/merge", json=body), responses.BranchMergeOutput)
     assert (again["outcome"], again["branch_deleted"]) == ("already_up_to_date", True)
     assert client.get("/branches").json() == {"branches": ["main"]}
 
@@ -90,7 +90,7 @@ def test_a_branch_begins_at_a_commit_or_a_moment(client: httpx.Client) -> None:
     then = client.get("/commits").json()["commits"][0]
     add(client, "Cid")
     made = {"name": "old", "snapshot": then["graph_commit_id"]}
-    assert answer(client.post("/branches", json=made), responses.BranchCreated)["from"] == "main"
+    assert answer(client.post("/branches", json=made), responses.BranchCreateOutput)["from"] == "main"
     assert names(client, branch="old") == ["Ann", "Bob"]
     refusal(client.post("/branches", json={**made, "name": "x", "at": "2026-05-04T12:00:00Z"}), 400)
     refusal(client.post("/branches", json={"name": "x", "snapshot": "nope"}), 404)
@@ -103,7 +103,7 @@ def test_a_merge_is_tried_and_settled(client: httpx.Client) -> None:
     add(client, "Cid", 2, "dev")
     head = client.get("/commits").json()["commits"][0]["graph_commit_id"]
     body = {"source": "dev", "dry_run": True}
-    tried = answer(client.post("/branches/merge", json=body), responses.Merge)
+    tried = answer(client.post("/branches/merge", json=body), responses.BranchMergeOutput)
     assert tried["dry_run"] is True
     assert [item["entity_id"] for item in tried["conflicts"]] == ["Cid"]
     assert client.get("/commits").json()["commits"][0]["graph_commit_id"] == head
@@ -111,7 +111,7 @@ def test_a_merge_is_tried_and_settled(client: httpx.Client) -> None:
     refusal(client.post("/branches/merge", json={"source": "dev", "if_commit": "other"}), 412)
     chosen = {tried["conflicts"][0]["id"]: "theirs"}
     settled = {"source": "dev", "resolve": chosen, "message": "settled", "if_commit": head}
-    found = answer(client.post("/branches/merge", json=settled), responses.Merge)
+    found = answer(client.post("/branches/merge", json=settled), responses.BranchMergeOutput)
     assert found == {"source": "dev", "target": "main", "outcome": "merged", "actor_id": None}
     assert client.get("/entity?type=Person&id=Cid").json()["entity"]["age"] == 2
 
@@ -121,10 +121,10 @@ def test_a_commit_is_undone_by_a_new_one(client: httpx.Client) -> None:
     made = client.get("/commits").json()["commits"][0]["graph_commit_id"]
     add(client, "Dan")
     path = f"/commits/{made}/revert"
-    tried = answer(client.post(path, json={"dry_run": True}), responses.Reverted)
+    tried = answer(client.post(path, json={"dry_run": True}), responses.CommitRevertOutput)
     assert (tried["commit"], tried["dry_run"], tried["conflicts"]) == (None, True, [])
     assert names(client) == ["Ann", "Bob", "Cid", "Dan"]
-    found = answer(client.post(path), responses.Reverted)
+    found = answer(client.post(path), responses.CommitRevertOutput)
     assert list(found) == ["outcome", "branch", "actor_id", "commit"]
     assert found["commit"] == client.get("/commits").json()["commits"][0]
     assert names(client) == ["Ann", "Bob", "Dan"]
@@ -144,7 +144,7 @@ def test_undoing_a_commit_takes_the_right_to_change_the_branch(guarded: Running)
 def test_undoing_a_change_of_the_schema_takes_the_right_to_change_that(guarded: Running) -> None:
     graphs = guarded.hosted.graphs
     assert isinstance(graphs, dict)
-    graphs["evolving"] = host_graph("evolving", POLICY, guarded.hosted.identities)
+    graphs["evolving"] = host_graph("evolving", POLICY, guarded.hosted.tokens)
     with (
         guarded.client("ann", prefix="/graphs/evolving") as ann,
         guarded.client("bob", prefix="/graphs/evolving") as bob,
@@ -157,6 +157,6 @@ def test_undoing_a_change_of_the_schema_takes_the_right_to_change_that(guarded: 
         path, body = f"/commits/{applied}/revert", {"branch": "dev"}
         assert "'schema_apply'" in refusal(bob.post(path, json=body), 403)["error"]
         assert "City" in ann.get("/schema?branch=dev").text
-        answer(ann.post(path, json=body), responses.Reverted)
+        answer(ann.post(path, json=body), responses.CommitRevertOutput)
         assert "City" not in ann.get("/schema?branch=dev").text
     del graphs["evolving"]

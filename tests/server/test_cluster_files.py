@@ -11,11 +11,11 @@ import yaml
 import omnigraph as og
 from omnigraph.api.hosting import read_hosting
 from omnigraph.errors import InvalidInput
-from omnigraph.server.hosted_graphs import Hosted, open_hosted
-from omnigraph.server.http.authentication import Identities
+from omnigraph.server.hosted_graphs import ServerResources, open_graphs
+from omnigraph.server.http.authentication import TokenRegistry
 from tests.server.running import LISTING, POLICY, SCHEMA, STORED, TOKENS, names, running
 
-KNOWN = Identities.of(TOKENS)
+KNOWN = TokenRegistry.of(TOKENS)
 CLUSTER: dict[str, Any] = {
     "version": 1,
     "metadata": {"name": "company"},
@@ -40,9 +40,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def host(folder: Path, document: Any, name: str = "serve.yaml") -> Hosted:
+def host(folder: Path, document: Any, name: str = "serve.yaml") -> ServerResources:
     (folder / name).write_text(yaml.safe_dump(document))
-    return open_hosted(read_hosting(folder / name), KNOWN)
+    return open_graphs(read_hosting(folder / name), KNOWN)
 
 
 def test_a_graph_that_is_not_there_is_made_with_its_schema_and_kept_from_then_on(folder: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_name_without_its_query_keeps_the_graph_from_being_served(folder: Path
 
 def test_a_cluster_is_served_from_its_folder(folder: Path) -> None:
     (folder / "cluster.yaml").write_text(yaml.safe_dump(CLUSTER))
-    hosted = open_hosted(read_hosting(folder), KNOWN)
+    hosted = open_graphs(read_hosting(folder), KNOWN)
     assert (folder / "graphs" / "team.omni").is_dir()
     with running(hosted) as server:
         with server.client("bob") as client:

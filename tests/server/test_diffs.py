@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from omnigraph.protocol import responses
+from omnigraph.protocol import change_responses, responses
 from omnigraph.protocol.codec import EXACT
 from tests.server.running import ADD, TOKENS, Running, answer, everything, host, refusal, running
 
@@ -27,12 +27,12 @@ def lines(client: httpx.Client, **params: Any) -> list[dict[str, Any]]:
     assert response.headers["content-type"] == "application/x-ndjson; charset=utf-8"
     found = [json.loads(line) for line in response.text.splitlines()]
     for item in found:
-        responses.EntityChange.model_validate(item)
+        change_responses.EntityChangeOutput.model_validate(item)
     return found
 
 
 def state(client: httpx.Client, name: str) -> dict[str, Any]:
-    return answer(client.get("/state", params={"name": name}), responses.State)
+    return answer(client.get("/state", params={"name": name}), responses.StateOutput)
 
 
 def test_a_state_is_a_branch_a_commit_or_a_moment(client: httpx.Client) -> None:
@@ -42,7 +42,7 @@ def test_a_state_is_a_branch_a_commit_or_a_moment(client: httpx.Client) -> None:
     # No name could mean both.
     refusal(client.post("/branches", json={"name": made}), 400)
     moment = client.get("/state", params={"at": "2999-01-01T00:00:00Z"})
-    assert answer(moment, responses.State) == {"branch": None, "graph_commit_id": made}
+    assert answer(moment, responses.StateOutput) == {"branch": None, "graph_commit_id": made}
     refusal(client.get("/state", params={"name": "nowhere"}), 404)
     refusal(client.get("/state"), 400)
     refusal(client.get("/state", params={"name": "main", "at": "2999-01-01T00:00:00Z"}), 400)
@@ -57,7 +57,7 @@ def test_a_difference_is_a_line_for_each_change(client: httpx.Client) -> None:
     assert [(item["op"], item["id"], item["type"]["name"]) for item in found] == [("insert", "Cid", "Person")]
     assert [item["op"] for item in lines(client, before="dev", after=base)] == ["delete"]
     assert lines(client, **SIDES, op=["update", "delete"]) == lines(client, **SIDES, kind="edge") == []
-    stats = answer(client.get("/diff/stats", params=SIDES), responses.DiffStats)
+    stats = answer(client.get("/diff/stats", params=SIDES), responses.DiffStatsOutput)
     assert (stats["before"], stats["after"], stats["branch"]) == (base, made, "dev")
     assert stats["stats"] == {"Person": {"insert": 1, "update": 0, "delete": 0}}
 
@@ -66,10 +66,10 @@ def test_a_state_that_was_found_stays_that_commit(client: httpx.Client) -> None:
     client.post("/branches", json={"name": "dev"})
     then = add(client, "Cid", "dev")
     found = {**SIDES, "after_commit": then}
-    assert answer(client.get("/diff/stats", params=found), responses.DiffStats)["branch"] == "dev"
+    assert answer(client.get("/diff/stats", params=found), responses.DiffStatsOutput)["branch"] == "dev"
     add(client, "Dan", "dev")
     assert [item["id"] for item in lines(client, **found)] == ["Cid"]
-    stats = answer(client.get("/diff/stats", params=found), responses.DiffStats)
+    stats = answer(client.get("/diff/stats", params=found), responses.DiffStatsOutput)
     assert (stats["after"], stats["branch"]) == (then, None)
     assert client.delete("/branches/dev").status_code == 200
     assert [item["id"] for item in lines(client, **found)] == ["Cid"]

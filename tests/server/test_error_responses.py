@@ -11,9 +11,9 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors
-from omnigraph.protocol.responses import Failure
+from omnigraph.protocol.error_output import ErrorOutput
 from omnigraph.server.hosted_graphs import HostedGraph
-from omnigraph.server.http.error_responses import failure
+from omnigraph.server.http.error_responses import render_error
 from tests.server.running import Running, refusal
 
 CASES: list[tuple[errors.OmnigraphError, int, dict[str, Any]]] = [
@@ -80,13 +80,13 @@ CASES: list[tuple[errors.OmnigraphError, int, dict[str, Any]]] = [
 def test_an_error_has_its_status_and_its_members(
     error: errors.OmnigraphError, status: int, members: dict[str, Any]
 ) -> None:
-    assert failure(error) == (status, {"error": "no", **members})
-    Failure.model_validate(failure(error)[1])
+    assert render_error(error) == (status, {"error": "no", **members})
+    ErrorOutput.model_validate(render_error(error)[1])
 
 
 @pytest.mark.parametrize("kind", [errors.StorageError, errors.UnsupportedFormat])
 def test_what_storage_says_is_for_the_log(kind: type[errors.OmnigraphError]) -> None:
-    status, body = failure(kind("bucket of ours: key secret"))
+    status, body = render_error(kind("bucket of ours: key secret"))
     assert (status, body["code"]) == (500, "internal")
     assert "secret" not in str(body)
 
@@ -189,7 +189,7 @@ def test_what_is_wrong_with_a_text_is_told_with_its_place_and_what_to_try(client
 
 
 def test_a_hint_is_told_and_none_is_no_member(client: httpx.Client) -> None:
-    assert "known are" in refusal(client.get("/changes?odd=1"), 400)["hint"]
+    assert "expected one of" in refusal(client.get("/changes?odd=1"), 400)["hint"]
     assert refusal(client.get("/commits/nothing"), 404) == {
         "error": "commit 'nothing' not found",
         "code": "not_found",

@@ -32,7 +32,7 @@ from omnigraph.protocol.codec import (
     read_result,
 )
 from omnigraph.server.hosted_graphs import HostedGraph
-from omnigraph.server.http.error_responses import STORAGE_FAILED, failure, shown
+from omnigraph.server.http.error_responses import STORAGE_FAILURE, redact, render_error
 from tests.server.running import ADD, ALL, SCHEMA, Running, refusal
 from tests.support.waiting import HANG
 
@@ -54,7 +54,7 @@ class Both:
         return response.json()
 
     def fail(self, method: str, path: str, **request: Any) -> errors.OmnigraphError:
-        """The exact failure, which is otherwise the plain one."""
+        """The exact render_error, which is otherwise the plain one."""
         plain = self.client.request(method, path, **request)
         exact = self.client.request(method, path, headers={"Accept": EXACT}, **request)
         body = refusal(exact, plain.status_code)
@@ -224,10 +224,10 @@ def facts(error: errors.OmnigraphError) -> dict[str, Any]:
     ],
 )
 def test_of_storage_no_more_is_told_than_in_the_plain_body(error: errors.OmnigraphError) -> None:
-    body = encode_error(shown(error))
+    body = encode_error(redact(error))
     found = decode_error(body)
     assert type(found) is type(error)
-    assert found.message == failure(error)[1]["error"]
+    assert found.message == render_error(error)[1]["error"]
     assert "secret" not in str(body)
     assert getattr(found, "transient", None) == getattr(error, "transient", None)
     assert set(found.details.values()) <= {"x"}
@@ -251,7 +251,7 @@ def test_storage_that_fails_is_told_and_not_where_it_is(
             del graphs["rubbish"]
     body = refusal(response, 500)
     assert isinstance(decode_error(body["exception"]), errors.StorageError)
-    assert body["error"] == body["exception"]["message"] == STORAGE_FAILED
+    assert body["error"] == body["exception"]["message"] == STORAGE_FAILURE
     assert "kept.omni" not in response.text
     assert "could not open" not in response.text
     # That is for those who keep the server.

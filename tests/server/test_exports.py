@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from omnigraph.errors import ResourceLimit, StorageError
-from omnigraph.server.http.streaming import PipedResponse, Streams
+from omnigraph.server.http.streaming import PipeResponse, StreamPool
 from tests.server.running import Running, refusal
 from tests.support.waiting import HANG, wait_until
 
@@ -50,9 +50,9 @@ def test_who_may_read_may_not_export(guarded: Running) -> None:
         assert client.post("/export").status_code == 200
 
 
-def run(test: Callable[[Streams], object]) -> None:
+def run(test: Callable[[StreamPool], object]) -> None:
     async def body() -> None:
-        streams = Streams(1)
+        streams = StreamPool(1)
         try:
             await test(streams)  # type: ignore[misc]
         finally:
@@ -70,8 +70,8 @@ def test_a_writer_waits_for_its_reader() -> None:
             file.write(LINE)
             written += 1
 
-    async def test(streams: Streams) -> None:
-        response = await streams.begin(produce, "text/plain")
+    async def test(streams: StreamPool) -> None:
+        response = await streams.start(produce, "text/plain")
         await asyncio.to_thread(wait_until, lambda: written)
         # A writer that did not wait would be done in this time.
         await asyncio.sleep(0.2)
@@ -92,7 +92,7 @@ def test_a_writer_stops_when_its_reader_leaves_and_its_place_is_free() -> None:
         finally:
             ended.set()
 
-    async def leave(response: PipedResponse) -> None:
+    async def leave(response: PipeResponse) -> None:
         async def receive() -> dict[str, str]:
             return {"type": "http.disconnect"}
 
@@ -103,16 +103,16 @@ def test_a_writer_stops_when_its_reader_leaves_and_its_place_is_free() -> None:
         with pytest.raises(Exception):  # noqa: B017, PT011 - whichever way the library says it
             await response(scope, receive, send)
 
-    async def test(streams: Streams) -> None:
-        response = await streams.begin(produce, "text/plain")
+    async def test(streams: StreamPool) -> None:
+        response = await streams.start(produce, "text/plain")
         with pytest.raises(ResourceLimit):
-            await streams.begin(produce, "text/plain")
+            await streams.start(produce, "text/plain")
         await leave(response)
         assert await asyncio.to_thread(ended.wait, HANG)
         ended.clear()
         while True:
             try:
-                await leave(await streams.begin(produce, "text/plain"))
+                await leave(await streams.start(produce, "text/plain"))
                 break
             except ResourceLimit:
                 await asyncio.sleep(0.01)
@@ -127,8 +127,8 @@ def test_a_failure_in_the_middle_breaks_the_stream() -> None:
             file.write(LINE)
         raise StorageError("the disk is gone")
 
-    async def test(streams: Streams) -> None:
-        response = await streams.begin(produce, "text/plain")
+    async def test(streams: StreamPool) -> None:
+        response = await streams.start(produce, "text/plain")
         with pytest.raises(StorageError):
             _ = [chunk async for chunk in response.body_iterator]
 

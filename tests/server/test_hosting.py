@@ -13,13 +13,13 @@ import omnigraph as og
 from omnigraph.api.hosting import read_hosting
 from omnigraph.errors import InvalidInput, OmnigraphError
 from omnigraph.policy.bundle import PolicyBundle
-from omnigraph.server.hosted_graphs import open_hosted
-from omnigraph.server.http.authentication import Identities
+from omnigraph.server.hosted_graphs import open_graphs
+from omnigraph.server.http.authentication import TokenRegistry
 from omnigraph.server.limits import read_limits
-from omnigraph.server.run import check_start, parse_bind
+from omnigraph.server.run import check_authentication, parse_bind
 from tests.server.running import LISTING, POLICY, SCHEMA, STORED, TOKENS, names, refusal, running
 
-KNOWN = Identities.of(TOKENS)
+KNOWN = TokenRegistry.of(TOKENS)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def write(folder: Path, document: Any) -> Path:
 
 
 def test_a_graph_that_cannot_be_served_is_left_out_and_the_rest_is_served(config: Path) -> None:
-    hosted = open_hosted(read_hosting(config), KNOWN)
+    hosted = open_graphs(read_hosting(config), KNOWN)
     assert set(hosted.graphs) == {"team"}
     assert set(hosted.quarantined) == {"odd", "gone"}
     with running(hosted) as server:
@@ -73,7 +73,7 @@ def test_a_name_in_a_folder_that_cannot_be_served_keeps_no_other_graph_from_it(t
         (tmp_path / name).mkdir()
     (tmp_path / "circle.omni").symlink_to(tmp_path / "circle.omni")
     hosting = read_hosting(tmp_path)
-    hosted = open_hosted(hosting, KNOWN)
+    hosted = open_graphs(hosting, KNOWN)
     hosted.close()
     assert set(hosted.graphs) == {"good"}
     assert set(hosted.quarantined) == {"my_graph", "sp ace", ".omni", "circle"}
@@ -81,7 +81,7 @@ def test_a_name_in_a_folder_that_cannot_be_served_keeps_no_other_graph_from_it(t
         "'my_graph' is not a graph id (1 to 64 letters, digits and hyphens)"
     )
     with pytest.raises(InvalidInput, match="my_graph"):
-        open_hosted(hosting, KNOWN, require_all=True)
+        open_graphs(hosting, KNOWN, require_all=True)
 
 
 @pytest.mark.parametrize("policy", ["nowhere.yaml", "bad.yaml", "server.policy.yaml"])
@@ -95,16 +95,16 @@ def test_a_graph_whose_policy_is_not_acceptable_is_not_served_at_all(config: Pat
     # It has a policy, so that a server without tokens does not start, and nobody may do anything.
     assert hosting.has_policy
     assert hosting.graphs[0].policy == PolicyBundle()
-    hosted = open_hosted(hosting, KNOWN)
+    hosted = open_graphs(hosting, KNOWN)
     hosted.close()
     assert set(hosted.graphs) == {"team"}
     assert policy in hosted.quarantined["closed"]
     with pytest.raises(InvalidInput, match="not every graph can be served"):
-        open_hosted(hosting, KNOWN, require_all=True)
+        open_graphs(hosting, KNOWN, require_all=True)
 
 
 def test_what_decides_is_made_when_a_graph_is_opened(config: Path) -> None:
-    hosted = open_hosted(read_hosting(config), KNOWN)
+    hosted = open_graphs(read_hosting(config), KNOWN)
     hosted.close()
     served = hosted.graphs["team"]
     assert served.gate is not None
@@ -116,7 +116,7 @@ def test_what_decides_is_made_when_a_graph_is_opened(config: Path) -> None:
 
 def test_when_all_graphs_are_required_one_is_enough_to_stop(config: Path) -> None:
     with pytest.raises(InvalidInput) as caught:
-        open_hosted(read_hosting(config), KNOWN, require_all=True)
+        open_graphs(read_hosting(config), KNOWN, require_all=True)
     assert "odd" in str(caught.value)
     assert "gone" in str(caught.value)
 
@@ -125,7 +125,7 @@ def test_without_a_graph_that_can_be_served_there_is_no_server(tmp_path: Path) -
     documents: list[Any] = [{"graphs": {"gone": {"uri": "gone.omni"}}}, {"graphs": {}}]
     for document in documents:
         with pytest.raises(InvalidInput, match="no graph"):
-            open_hosted(read_hosting(write(tmp_path, document)), KNOWN)
+            open_graphs(read_hosting(write(tmp_path, document)), KNOWN)
 
 
 def test_a_folder_serves_the_graphs_in_it(tmp_path: Path) -> None:
@@ -186,13 +186,13 @@ def test_a_name_that_two_stored_queries_have_is_told_with_both_places(config: Pa
     queries = config.parent / "queries"
     (queries / "more.gq").write_text("// again\nquery " + STORED.partition("query ")[2], encoding="utf-8")
     with pytest.raises(InvalidInput) as caught:
-        open_hosted(read_hosting(config), KNOWN)
+        open_graphs(read_hosting(config), KNOWN)
     assert caught.value.hint is not None
     assert f"is there twice: {queries / 'more.gq'}:2:7 and {queries / 'people.gq'}:" in caught.value.hint
 
 
 def test_why_a_stored_query_keeps_its_graph_from_being_served_is_told_with_its_place(config: Path) -> None:
-    hosted = open_hosted(read_hosting(config), KNOWN)
+    hosted = open_graphs(read_hosting(config), KNOWN)
     hosted.close()
     reason = hosted.quarantined["odd"]
     assert re.match(
@@ -216,12 +216,12 @@ def test_nothing_is_open_by_accident(
     config: Path, tokens: bool, policy: bool, unauthenticated: bool, starts: bool
 ) -> None:
     hosting = read_hosting(config if policy else config.parent / "data")
-    identities = KNOWN if tokens else Identities()
+    registry = KNOWN if tokens else TokenRegistry()
     if starts:
-        check_start(hosting, identities, unauthenticated=unauthenticated)
+        check_authentication(hosting, registry, unauthenticated=unauthenticated)
         return
     with pytest.raises(InvalidInput):
-        check_start(hosting, identities, unauthenticated=unauthenticated)
+        check_authentication(hosting, registry, unauthenticated=unauthenticated)
 
 
 @pytest.mark.parametrize("text", ["", "8080", ":8080", "host:", "host:x", "host:70000", "host:-1"])
@@ -232,6 +232,6 @@ def test_an_address_is_a_host_and_a_port(text: str) -> None:
 
 def test_caps_come_from_the_environment() -> None:
     found = read_limits({"OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "3", "OMNIGRAPH_PER_ACTOR_BYTES_MAX": ""})
-    assert (found.requests, found.bytes) == (3, 4 << 30)
+    assert (found.actor_requests, found.actor_bytes) == (3, 4 << 30)
     with pytest.raises(InvalidInput):
         read_limits({"OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "0"})

@@ -14,9 +14,9 @@ import pytest
 
 from omnigraph.errors import InvalidInput
 from omnigraph.server.http.admission import Admission
-from omnigraph.server.http.error_responses import Refused
-from omnigraph.server.http.request_context import BATCH_BYTES, BODY_BYTES
-from omnigraph.server.limits import Limits, read_limits, variables
+from omnigraph.server.http.error_responses import HttpError
+from omnigraph.server.http.request_body import BATCH_BYTES, BODY_BYTES
+from omnigraph.server.limits import ServerLimits, read_limits, variables
 from tests.server.running import ADD, ALL, TOKENS, Running, everything, host, names, refusal, running
 from tests.server.sockets import connected, exchange, head, is_open, rest
 from tests.support.waiting import HANG, wait_until
@@ -79,7 +79,9 @@ def test_a_load_may_be_larger_and_has_a_limit_too(client: httpx.Client, chunked:
 
 
 def test_one_actor_may_have_so_many_writes_in_flight() -> None:
-    hosted = host(everything("ann", "bob"), tokens=TOKENS, limits=Limits(requests=1, bytes=1000))
+    hosted = host(
+        everything("ann", "bob"), tokens=TOKENS, limits=ServerLimits(actor_requests=1, actor_bytes=1000)
+    )
     write = {"query": ADD, "params": {"n": "Cid"}}
     with running(hosted) as server, ExitStack() as stack:
         ann, bob = (stack.enter_context(server.client(actor)) for actor in ("ann", "bob"))
@@ -112,14 +114,14 @@ def test_one_actor_may_have_so_many_writes_in_flight() -> None:
 
 
 def test_places_are_given_back_and_counted_by_actor() -> None:
-    admission = Admission(Limits(requests=2, bytes=10))
+    admission = Admission(ServerLimits(actor_requests=2, actor_bytes=10))
     with admission.admit("ann", 4), admission.admit("ann", 6):
-        with pytest.raises(Refused, match="count cap 2"), admission.admit("ann", 0):
+        with pytest.raises(HttpError, match="count cap 2"), admission.admit("ann", 0):
             pass
         with admission.admit("bob", 10):
             assert admission.in_flight == 3
     assert admission.in_flight == 0
-    with pytest.raises(Refused, match="byte budget 10"), admission.admit("ann", 11):
+    with pytest.raises(HttpError, match="byte budget 10"), admission.admit("ann", 11):
         pass
     assert admission.in_flight == 0
 
@@ -128,41 +130,41 @@ def test_places_are_given_back_and_counted_by_actor() -> None:
 
 
 def test_requests_that_are_too_many_are_refused_and_the_others_answered() -> None:
-    with running(host(limits=Limits(waiting=2))) as server, server.client() as client:
+    with running(host(limits=ServerLimits(requests=2))) as server, server.client() as client:
         with half_a_request(server), half_a_request(server) as second:
-            wait_until(lambda: server.app.state.capacity.in_hand == 2)
+            wait_until(lambda: server.app.state.capacity.requests == 2)
             response = client.post("/query", json={"query": ALL})
-            assert refusal(response, 503) == {"error": "the server has 2 requests in hand"}
+            assert refusal(response, 503) == {"error": "server overloaded: limit of 2 requests in flight"}
             assert (response.headers["retry-after"], response.headers["connection"]) == ("5", "close")
             for path in ("/healthz", "/readyz", "/metrics"):
                 assert httpx.get(server.url + path, timeout=HANG).status_code == 200
             second.sendall(b" " * (HALF - len(QUERY)) + QUERY)
             assert rest(second).status == 200
             assert names(client) == ["Ann", "Bob"]
-        wait_until(lambda: server.app.state.capacity.in_hand == 0)
+        wait_until(lambda: server.app.state.capacity.requests == 0)
 
 
 def test_bodies_that_would_not_fit_in_memory_together_are_refused() -> None:
-    with running(host(limits=Limits(bodies=HALF + 500))) as server, server.client() as client:
+    with running(host(limits=ServerLimits(body_bytes=HALF + 500))) as server, server.client() as client:
         with half_a_request(server):
-            wait_until(lambda: server.app.state.capacity.held == HALF)
+            wait_until(lambda: server.app.state.capacity.bytes == HALF)
             assert names(client) == ["Ann", "Bob"]
             large = {"query": ALL, "padding": " " * 500}
             refusal(client.post("/query", json=large), 503)
-        wait_until(lambda: server.app.state.capacity.held == 0)
+        wait_until(lambda: server.app.state.capacity.bytes == 0)
         assert client.post("/query", json=large).status_code == 200
 
 
 def test_a_body_counts_as_the_memory_that_its_values_take() -> None:
-    with running(host(limits=Limits(bodies=8 << 20))) as server, server.client() as client:
+    with running(host(limits=ServerLimits(body_bytes=8 << 20))) as server, server.client() as client:
         refusal(client.post("/query", json={"query": ALL, "padding": [[]] * 200_000}), 503)
         assert client.post("/query", json={"query": ALL, "padding": " " * 800_000}).status_code == 200
-        wait_until(lambda: server.app.state.capacity.held == 0)
+        wait_until(lambda: server.app.state.capacity.bytes == 0)
 
 
 def test_a_connection_that_is_one_too_many_takes_the_place_of_an_idle_one() -> None:
     with (
-        running(host(limits=Limits(connections=2))) as server,
+        running(host(limits=ServerLimits(connections=2))) as server,
         connected(server.url) as oldest,
         connected(server.url) as newer,
     ):
@@ -171,12 +173,12 @@ def test_a_connection_that_is_one_too_many_takes_the_place_of_an_idle_one() -> N
 
 
 def test_when_all_connections_are_in_use_one_more_is_refused_and_many_more_are_ended() -> None:
-    with running(host(limits=Limits(connections=2))) as server, ExitStack() as stack:
+    with running(host(limits=ServerLimits(connections=2))) as server, ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(half_a_request(server))
-        wait_until(lambda: server.app.state.capacity.in_hand == 2)
+        wait_until(lambda: server.app.state.capacity.requests == 2)
         found = exchange(server.url, head("GET", "/healthz"))
-        assert found.refusal(503) == {"error": "the server has too many connections"}
+        assert found.refusal(503) == {"error": "server overloaded: too many connections"}
         assert ("retry-after", "5") in found.headers
         busy = [stack.enter_context(connected(server.url)) for _ in range(40)]
         wait_until(lambda: not is_open(busy[-1]))
@@ -205,8 +207,8 @@ def test_every_limit_can_be_set_and_is_described() -> None:
     for name, default in variables().items():
         assert f"| `{name}` | {default} |" in guide, name
     found = read_limits(dict.fromkeys(variables(), " 7 "))
-    assert {getattr(found, item.name) for item in fields(Limits)} == {7}
-    assert read_limits(dict.fromkeys(variables(), "")) == Limits()
+    assert {getattr(found, item.name) for item in fields(ServerLimits)} == {7}
+    assert read_limits(dict.fromkeys(variables(), "")) == ServerLimits()
 
 
 @pytest.mark.parametrize("name", variables())

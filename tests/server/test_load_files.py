@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.protocol import responses
-from omnigraph.server.limits import Limits
+from omnigraph.server.limits import ServerLimits
 from tests.server.running import PEOPLE, TOKENS, Running, answer, host, names, refusal, rows, running
 from tests.support.waiting import HANG, wait_until
 
@@ -50,7 +50,7 @@ def test_files_of_several_types_are_one_commit(client: httpx.Client, spool: Path
     response = load(
         client, ("Person", ("people.csv", CSV)), ("edge:Knows", ("knows.jsonl.gz", gzip.compress(knows)))
     )
-    found = answer(response, responses.Load)
+    found = answer(response, responses.GraphBatchLoadOutput)
     assert found["nodes"] == [{"name": "Person", "entities_loaded": 2}]
     assert found["edges"] == [{"name": "Knows", "entities_loaded": 1}]
     assert (found["mode"], found["commit"]) == ("merge", client.get("/commits").json()["commits"][0])
@@ -63,14 +63,14 @@ def test_records_may_come_in_many_files(client: httpx.Client) -> None:
         ("records", (f"{n}.ndjson", json.dumps({"type": "Person", "data": {"name": f"P{n:03}"}})))
         for n in range(30)
     ]
-    found = answer(load(client, *files, mode="append", message="many"), responses.Load)
+    found = answer(load(client, *files, mode="append", message="many"), responses.GraphBatchLoadOutput)
     assert found["total_entities"] == 30
     assert names(client)[2:] == [f"P{n:03}" for n in range(30)]
 
 
 def test_a_mapping_says_what_columns_mean(client: httpx.Client) -> None:
     mapping = ("mapping", (None, json.dumps({"Person": {"columns": {"name": "who"}}})))
-    answer(load(client, mapping, ("Person", ("x.csv", b"who\nCid\n"))), responses.Load)
+    answer(load(client, mapping, ("Person", ("x.csv", b"who\nCid\n"))), responses.GraphBatchLoadOutput)
     assert names(client) == ["Ann", "Bob", "Cid"]
     wrong = ("mapping", ("my map.yaml", b"Person:\n  colums: {}\n"))
     found = refusal(load(client, wrong, ("Person", ("x.csv", b"who\nCid\n"))), 400)
@@ -85,7 +85,7 @@ def test_a_mapping_does_not_lead_to_files_of_the_server(
     monkeypatch.chdir(tmp_path)
     mapping = {"Person": {"source": source, "format": "csv", "ignore": True}}
     response = load(client, ("mapping", (None, json.dumps(mapping))))
-    assert answer(response, responses.Load)["total_entities"] == 0
+    assert answer(response, responses.GraphBatchLoadOutput)["total_entities"] == 0
     assert names(client) == ["Ann", "Bob"]
 
 
@@ -137,7 +137,7 @@ def test_no_name_of_a_file_leads_out_of_its_folder(client: httpx.Client, spool: 
         "a" * 3000 + ".csv",
         "sch\u00f6n\u2028*[x]?.csv",
     ):
-        answer(load(client, ("Person", (name, CSV))), responses.Load)
+        answer(load(client, ("Person", (name, CSV))), responses.GraphBatchLoadOutput)
     assert list(spool.iterdir()) == []
     assert not (spool.parent / "out.csv").exists()
 
@@ -161,7 +161,7 @@ def test_rejects_come_as_lines_and_the_receipt_last(client: httpx.Client, spool:
     assert response.headers["content-type"].startswith("application/x-ndjson")
     reject, last = map(json.loads, response.text.splitlines())
     assert (reject["source"], reject["line"]) == ("people.csv", 1)
-    responses.Load.model_validate(last["receipt"])
+    responses.GraphBatchLoadOutput.model_validate(last["receipt"])
     assert names(client) == ["Ann", "Bob", "Dee"]
     wrong = ("Knows", ("knows.csv", b"from,to\nAnn,Zoe\n,Ann\n"))
     refusal(load(client, wrong, rejects="true"), 400)
@@ -274,7 +274,10 @@ def test_a_client_that_leaves_in_the_middle_leaves_nothing(
 
 
 def test_a_load_has_a_ceiling_and_a_place_among_the_requests_of_its_actor(spool: Path) -> None:
-    with running(host(limits=Limits(load_bytes=10_000, requests=1))) as server, server.client() as client:
+    with (
+        running(host(limits=ServerLimits(load_bytes=10_000, actor_requests=1))) as server,
+        server.client() as client,
+    ):
         found = refusal(load(client, ("Person", ("a.csv", CSV * 1000))), 413)
         assert (found["resource_limit"]["resource"], found["resource_limit"]["limit"]) == (
             "load_bytes",
@@ -285,7 +288,7 @@ def test_a_load_has_a_ceiling_and_a_place_among_the_requests_of_its_actor(spool:
         assert list(spool.iterdir()) == []
         with server.app.state.admission.admit(None, 1):
             refusal(load(client, ("Person", ("a.csv", CSV))), 429)
-        answer(load(client, ("Person", ("a.csv", CSV))), responses.Load)
+        answer(load(client, ("Person", ("a.csv", CSV))), responses.GraphBatchLoadOutput)
         assert len(rows(client)) == 4
 
 

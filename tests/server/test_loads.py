@@ -15,7 +15,7 @@ CID = '{"type":"Person","data":{"name":"Cid"}}\n'
 
 
 def test_lines_are_loaded_as_one_commit(client: httpx.Client) -> None:
-    found = answer(client.post("/load/ndjson", content=CID, headers=LINES), responses.Load)
+    found = answer(client.post("/load/ndjson", content=CID, headers=LINES), responses.GraphBatchLoadOutput)
     assert "uri" not in found
     assert found["nodes"] == [{"name": "Person", "entities_loaded": 1}]
     assert (found["edges"], found["mode"], found["base_branch"]) == ([], "merge", None)
@@ -29,20 +29,23 @@ def test_a_stream_of_unknown_length_is_loaded(client: httpx.Client) -> None:
         for number in range(500):
             yield f'{{"type":"Person","data":{{"name":"P{number}"}}}}\n'.encode()
 
-    found = answer(client.post("/load/ndjson?mode=append", content=lines(), headers=LINES), responses.Load)
+    found = answer(
+        client.post("/load/ndjson?mode=append", content=lines(), headers=LINES),
+        responses.GraphBatchLoadOutput,
+    )
     assert found["total_entities"] == 500
 
 
 def test_records_in_one_text_need_no_lines(client: httpx.Client) -> None:
     text = CID.strip() + " " + PEOPLE.replace("\n", "  ")
-    found = answer(client.post("/load", json={"data": text, "mode": "merge"}), responses.Load)
+    found = answer(client.post("/load", json={"data": text, "mode": "merge"}), responses.IngestOutput)
     assert found["uri"].startswith("memory://")
     assert found["total_entities"] == 3
 
 
 def test_the_old_route_of_loads_names_its_successor(client: httpx.Client) -> None:
     response = client.post("/ingest", json={"data": CID})
-    answer(response, responses.Load)
+    answer(response, responses.IngestOutput)
     assert response.headers["link"] == '<load>; rel="successor-version"'
 
 
@@ -57,7 +60,8 @@ def test_a_branch_that_is_missing_is_made_only_when_its_base_is_named(
 
     error = refusal(send(branch="new"), 404)["error"]
     assert error == "branch 'new' not found; pass `from` to create it"
-    found = answer(send(branch="new", **{"from": "main"}), responses.Load)
+    model = responses.IngestOutput if route == "/load" else responses.GraphBatchLoadOutput
+    found = answer(send(branch="new", **{"from": "main"}), model)
     assert (found["branch"], found["base_branch"], found["branch_created"]) == ("new", "main", True)
     assert names(client, branch="new") == ["Ann", "Bob", "Cid"]
     assert names(client) == ["Ann", "Bob"]
@@ -79,5 +83,7 @@ def test_a_record_that_is_wrong_stops_the_whole_load(client: httpx.Client, conte
 
 
 def test_a_load_that_replaces_leaves_only_what_it_brings(client: httpx.Client) -> None:
-    answer(client.post("/load/ndjson?mode=overwrite", content=CID, headers=LINES), responses.Load)
+    answer(
+        client.post("/load/ndjson?mode=overwrite", content=CID, headers=LINES), responses.GraphBatchLoadOutput
+    )
     assert names(client) == ["Cid"]

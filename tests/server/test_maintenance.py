@@ -11,8 +11,8 @@ import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.protocol import maintenance_responses as answers
 from omnigraph.protocol.codec import EXACT
-from omnigraph.server.hosted_graphs import open_hosted
-from omnigraph.server.http.authentication import Identities
+from omnigraph.server.hosted_graphs import open_graphs
+from omnigraph.server.http.authentication import TokenRegistry
 from tests.server.running import ADD, SCHEMA, Running, answer, refusal, running
 
 
@@ -21,42 +21,42 @@ def add(client: httpx.Client, name: str) -> None:
 
 
 def test_optimize_is_one_commit_and_then_nothing(client: httpx.Client) -> None:
-    assert answer(client.get("/indexes"), answers.Indexes) == {"indexes": []}
+    assert answer(client.get("/indexes"), answers.IndexListOutput) == {"indexes": []}
     add(client, "Cid")
-    done = answer(client.post("/optimize", json={"message": "tidy"}), answers.Optimized)
+    done = answer(client.post("/optimize", json={"message": "tidy"}), answers.OptimizeOutput)
     assert done["branch"] == "main"
     assert done["commit"] == client.get("/commits").json()["commits"][0]
     person = next(item for item in done["datasets"] if item["type_key"] == "node:Person")
     assert (person["fragments_removed"], person["committed"], person["error"]) == (2, True, None)
-    indexes = answer(client.get("/indexes"), answers.Indexes)["indexes"]
+    indexes = answer(client.get("/indexes"), answers.IndexListOutput)["indexes"]
     assert {(item["type"], item["property"]) for item in indexes} >= {("Person", "id"), ("Person", "name")}
     assert all(item["covered"] == item["rows"] for item in indexes)
     before = done["commit"]["parent_commit_id"]
     assert client.get("/indexes", params={"snapshot": before}).json() == {"indexes": []}
-    assert answer(client.post("/optimize"), answers.Optimized)["commit"] is None
+    assert answer(client.post("/optimize"), answers.OptimizeOutput)["commit"] is None
     refusal(client.post("/optimize", json={"branch": "nowhere"}), 404)
 
 
 def test_cleanup_tells_what_would_go_and_repair_that_nothing_is_left(client: httpx.Client) -> None:
     add(client, "Cid")
-    told = answer(client.post("/cleanup", json={"keep": 1}), answers.Cleaned)
+    told = answer(client.post("/cleanup", json={"keep": 1}), answers.CleanupOutput)
     assert told["confirmed"] is False
     assert {item["type_key"] for item in told["datasets"]} >= {"node:Person"}
-    done = answer(client.post("/cleanup", json={"older_than": "7d", "confirm": True}), answers.Cleaned)
+    done = answer(client.post("/cleanup", json={"older_than": "7d", "confirm": True}), answers.CleanupOutput)
     assert done["confirmed"] is True
-    assert answer(client.post("/repair"), answers.Repaired) == {
+    assert answer(client.post("/repair"), answers.RepairOutput) == {
         "confirmed": False,
         "pending": 0,
         "settled": [],
     }
-    assert answer(client.post("/repair", json={"confirm": True}), answers.Repaired)["confirmed"] is True
+    assert answer(client.post("/repair", json={"confirm": True}), answers.RepairOutput)["confirmed"] is True
 
 
 def test_what_storage_says_is_not_told(tmp_path: Path) -> None:
     uri = str(tmp_path / "broken.omni")
     with og.init(uri, SCHEMA) as graph:
         graph.load({"Person": [{"name": "Ann"}]})
-    hosted = open_hosted(Hosting((GraphSource("broken", uri),)), Identities())
+    hosted = open_graphs(Hosting((GraphSource("broken", uri),)), TokenRegistry())
     for file in tmp_path.glob("*/nodes/*/data/*.lance"):
         file.unlink()
     with running(hosted) as server, server.client(prefix="/graphs/broken") as client:
@@ -64,7 +64,7 @@ def test_what_storage_says_is_not_told(tmp_path: Path) -> None:
             response = client.post("/optimize", headers=headers)
             assert response.status_code == 200
             person = next(item for item in response.json()["datasets"] if item["type_key"] == "node:Person")
-            assert "the storage of the graph failed" in str(person["pending_indexes"])
+            assert "storage failure" in str(person["pending_indexes"])
             assert str(tmp_path) not in response.text
             assert "nodes/" not in str(person["pending_indexes"])
     hosted.close()

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from omnigraph.server.logs import JsonLines
+from omnigraph.server.logs import JsonFormatter
 from tests.server.running import ALL, TOKENS, Running
 from tests.support.waiting import wait_until
 
@@ -39,7 +39,7 @@ def test_a_request_is_one_line_of_json_without_secrets(
         body = {"query": ALL, "params": {"private": "value"}}
         id_ = client.post("/query", json=body, params={"token": "sEcReT"}).headers["x-request-id"]
         (record,) = lines_of(id_, caplog)
-    line = JsonLines().format(record)
+    line = JsonFormatter().format(record)
     found = json.loads(line)
     assert "\n" not in line
     assert {key: found[key] for key in ("method", "route", "status", "actor", "graph_id")} == {

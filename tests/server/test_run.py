@@ -83,7 +83,7 @@ def test_a_server_says_where_it_listens_and_ends_when_told_to(graphs: Path) -> N
     assert (server.returncode, out) == (0, "")
     assert not any(temporary.iterdir())
     lines = [json.loads(item) for item in err.splitlines()]
-    (left_out,) = [item for item in lines if item["message"] == "graph is not served"]
+    (left_out,) = [item for item in lines if item["message"] == "graph quarantined"]
     assert left_out["graph_id"] == "empty"
     assert "empty.omni" in left_out["reason"]
     requests = [item for item in lines if item["message"] == "request"]
@@ -101,11 +101,11 @@ def test_small_answers_are_not_held_back() -> None:
 @pytest.mark.parametrize(
     ("args", "env", "text"),
     [
-        ((), {}, "there are no tokens"),
+        ((), {}, "no tokens are configured"),
         (("--unauthenticated", "--bind", "0.0.0.0:0"), {}, "--force"),
         (("--bind", "nonsense"), {}, "HOST:PORT"),
         (("--store", "x"), {}, "--store"),
-        ((), {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": '{"ann": "sEcReT" "x"}'}, "JSON object"),
+        ((), {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": '{"ann": "sEcReT" "x"}'}, "is not valid JSON"),
         (("--unauthenticated",), {"OMNIGRAPH_READ_SECONDS_MAX": "soon"}, "OMNIGRAPH_READ_SECONDS_MAX"),
     ],
 )
@@ -183,13 +183,13 @@ def test_a_server_that_is_told_to_stop_says_so_and_finishes_what_it_has_in_hand(
             server.send_signal(signal.SIGTERM)
             wait_until(lambda: httpx.get(f"{url}/readyz", timeout=HANG).status_code == 503)
             assert refusal(httpx.get(f"{url}/readyz", timeout=HANG), 503) == {
-                "error": "the server is stopping"
+                "error": "the server is shutting down"
             }
             assert httpx.get(f"{url}/healthz", timeout=HANG).status_code == 200
             wait_until(lambda: httpx.get(f"{url}/graphs/team/branches", timeout=HANG).status_code == 503)
             late = add(url, "Bob")
             assert (refusal(late, 503)["error"], late.headers["retry-after"]) == (
-                "the server is stopping",
+                "the server is shutting down",
                 "5",
             )
             assert write.finish().status_code == 200

@@ -10,8 +10,8 @@ import omnigraph as og
 from omnigraph.api.hosting import read_hosting
 from omnigraph.api.stored_queries import QueryPlaces
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
-from omnigraph.server.hosted_graphs import open_hosted
-from omnigraph.server.http.authentication import Identities
+from omnigraph.server.hosted_graphs import open_graphs
+from omnigraph.server.http.authentication import TokenRegistry
 from tests.server.running import LISTING, POLICY, SCHEMA, STORED, TOKENS
 from tests.support.s3 import Bucket
 
@@ -45,7 +45,7 @@ def config(s3: Bucket) -> str:
 def test_everything_that_a_file_in_a_bucket_names_is_served(config: str, s3: Bucket) -> None:
     hosting = read_hosting(config, s3.options)
     assert [item.uri for item in hosting.graphs] == [f"{s3.uri}/live/graphs/team"] * 2
-    hosted = open_hosted(hosting, Identities.of(TOKENS), options=s3.options)
+    hosted = open_graphs(hosting, TokenRegistry.of(TOKENS), options=s3.options)
     assert dict(hosted.quarantined) == {}
     assert list(hosted.graphs["team"].queries) == ["everybody", "hire", "older"]
     hired = hosted.graphs["team"].graph.acting_as("ann").mutate(STORED, {"n": "Kim"}, name="hire")
@@ -64,7 +64,7 @@ def test_queries_that_are_not_there_or_no_text_keep_their_graph_from_being_serve
         "odd": {"uri": "g", "queries": "odd/"},
     }
     config = put(s3, "served.json", json.dumps({"graphs": graphs}))
-    hosted = open_hosted(read_hosting(config, s3.options), Identities(), options=s3.options)
+    hosted = open_graphs(read_hosting(config, s3.options), TokenRegistry(), options=s3.options)
     assert (list(hosted.graphs), list(hosted.quarantined)) == (["good"], ["none", "odd"])
     assert hosted.quarantined["none"] == f"there is no folder of queries at {s3.uri}/nowhere"
     assert "odd/a.gq cannot be read as text" in hosted.quarantined["odd"]

@@ -10,8 +10,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from omnigraph.server.http.authentication import Identities
-from omnigraph.server.logs import JsonLines
+from omnigraph.server.http.authentication import TokenRegistry
+from omnigraph.server.logs import JsonFormatter
 from tests.server.running import (
     ADD,
     ALL,
@@ -94,7 +94,7 @@ def test_a_head_that_never_ends_is_refused(guarded: Running) -> None:
     # What was sent beyond the limit may make the system drop the answer.
     assert exchange(guarded.url, head("GET", "/healthz", *lines)).status in (431, None)
     long = exchange(guarded.url, f"GET /{'a' * 70_000}".encode())
-    assert long.refusal(431) == {"error": "the head of the request is too large", "code": "bad_request"}
+    assert long.refusal(431) == {"error": "the request headers are too large", "code": "bad_request"}
 
 
 def test_a_folded_line_is_no_header_of_its_own(guarded: Running) -> None:
@@ -173,7 +173,9 @@ def test_a_token_in_the_address_is_none_and_is_not_logged(
             assert refusal(response, 401)["error"] == "missing bearer token"
         client.get(f"/graphs/team/{TOKENS['ann']}", headers={"Cookie": f"token={TOKENS['ann']}"})
         client.get("/graphs/team/snapshot", headers={"Authorization": "Bearer wrong-token"})
-    shown = "\n".join(JsonLines().format(item) for item in caplog.records if not item.name.startswith("http"))
+    shown = "\n".join(
+        JsonFormatter().format(item) for item in caplog.records if not item.name.startswith("http")
+    )
     assert '"status": 401' in shown
     assert TOKENS["ann"] not in shown
     assert "wrong-token" not in shown
@@ -183,7 +185,7 @@ def test_a_token_in_the_address_is_none_and_is_not_logged(
 
 def test_a_token_opens_what_the_policy_of_each_graph_says_and_no_more() -> None:
     hosted = host(everything("ann"), tokens=TOKENS)
-    other = host_graph("other", everything("bob"), Identities.of(TOKENS))
+    other = host_graph("other", everything("bob"), TokenRegistry.of(TOKENS))
     graphs = hosted.graphs
     assert isinstance(graphs, dict)
     graphs["other"] = other

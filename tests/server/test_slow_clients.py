@@ -11,12 +11,12 @@ from contextlib import ExitStack, contextmanager, suppress
 import httpx
 import pytest
 
-from omnigraph.server.limits import Limits
+from omnigraph.server.limits import ServerLimits
 from tests.server.running import ALL, Running, host, names, refusal, running
 from tests.server.sockets import connected, everything, head, is_open, rest
 from tests.support.waiting import HANG, wait_until
 
-LATE = {"error": "the request did not arrive in time", "code": "bad_request"}
+LATE = {"error": "timeout while receiving the request", "code": "bad_request"}
 QUERY = "/graphs/team/query"
 LARGE = 100_000
 
@@ -24,8 +24,8 @@ LARGE = 100_000
 @contextmanager
 def waiting_for(seconds: float) -> Iterator[Running]:
     """A server that waits so long for a slow client, with a graph whose export no buffer holds."""
-    limits = Limits(
-        header_seconds=seconds, stall_seconds=seconds, idle_seconds=seconds, byte_rate=2_000, exports=1
+    limits = ServerLimits(
+        header_seconds=seconds, stall_seconds=seconds, idle_seconds=seconds, byte_rate=2_000, streams=1
     )
     hosted = host(limits=limits)
     people = [{"type": "Person", "data": {"name": f"{number:0{LARGE}}"}} for number in range(200)]

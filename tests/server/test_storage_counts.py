@@ -15,8 +15,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.server.hosted_graphs import open_hosted
-from omnigraph.server.http.authentication import Identities
+from omnigraph.server.hosted_graphs import open_graphs
+from omnigraph.server.http.authentication import TokenRegistry
 from omnigraph.store.request_counts import (
     LanceRequestCounter,
     RequestCounts,
@@ -48,7 +48,7 @@ def server(bucket: Bucket) -> Iterator[Running]:
         with og.init(f"{bucket.uri}/{id_}", SCHEMA, storage_options=bucket.options) as graph:
             graph.load({"Person": [{"name": f"p{number}"} for number in range(8)]})
         sources.append(GraphSource(id_, graph.uri))
-    with running(open_hosted(Hosting(tuple(sources)), Identities(), options=bucket.options)) as found:
+    with running(open_graphs(Hosting(tuple(sources)), TokenRegistry(), options=bucket.options)) as found:
         yield found
 
 

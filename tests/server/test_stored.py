@@ -12,7 +12,7 @@ from tests.server.running import TOKENS, Running, answer, everything, host, name
 
 def test_the_catalogue_tells_every_query_and_its_parameters(guarded: Running) -> None:
     with guarded.client("bob") as client:
-        found = answer(client.get("/queries"), responses.Queries)["queries"]
+        found = answer(client.get("/queries"), responses.QueriesCatalogOutput)["queries"]
     assert [item["name"] for item in found] == ["everybody", "hire", "older"]
     assert found[0] == {
         "name": "everybody",
@@ -33,25 +33,26 @@ def test_a_stored_read_needs_no_body(guarded: Running, content: bytes | None) ->
     with guarded.client("bob") as client:
         headers = {"Content-Type": "application/json"}
         response = client.post("/queries/everybody", content=content, headers=headers)
-    assert [row["name"] for row in answer(response, responses.Read)["rows"]] == ["Ann", "Bob"]
+    assert [row["name"] for row in answer(response, responses.ReadOutput)["rows"]] == ["Ann", "Bob"]
 
 
 def test_a_stored_query_takes_parameters(guarded: Running) -> None:
     with guarded.client("bob") as client:
         body = {"params": {"a": 26, "big": "9007199254740993"}}
-        found = answer(client.post("/queries/older", json=body), responses.Read)
+        found = answer(client.post("/queries/older", json=body), responses.ReadOutput)
         assert found["rows"] == [{"name": "Ann"}]
         refusal(client.post("/queries/older", json={"params": {"a": "x"}}), 400)
 
 
 def test_a_stored_mutation_writes(client: httpx.Client) -> None:
-    found = answer(client.post("/queries/hire", json={"params": {"n": "Cid"}}), responses.Change)
+    found = answer(client.post("/queries/hire", json={"params": {"n": "Cid"}}), responses.ChangeOutput)
     assert found["query_name"] == "hire"
     assert names(client) == ["Ann", "Bob", "Cid"]
     body = {"params": {"n": "Dan"}}
     then = found["commit"]["graph_commit_id"]
     answer(
-        client.post("/queries/hire/if-graph-commit", json=body, headers={IF_COMMIT: then}), responses.Change
+        client.post("/queries/hire/if-graph-commit", json=body, headers={IF_COMMIT: then}),
+        responses.ChangeOutput,
     )
     refusal(client.post("/queries/hire/if-graph-commit", json=body, headers={IF_COMMIT: then}), 412)
 
@@ -77,12 +78,12 @@ def test_a_schema_that_stored_queries_do_not_fit_is_not_applied(client: httpx.Cl
     narrow = {"schema_source": "node Person { name: String @key }\nedge Knows: Person -> Person\n"}
     body = refusal(client.post("/schema/apply", json=narrow), 409)
     assert body["code"] == "conflict"
-    assert body["error"] == "the schema does not fit stored queries of the graph: older"
+    assert body["error"] == "the schema breaks stored queries of the graph: older"
     assert "`age`" in body["hint"]
     assert "age" in client.get("/schema").text
     client.post("/branches", json={"name": "dev"})
     applied = client.post("/schema/apply", json={**narrow, "branch": "dev"})
-    assert answer(applied, responses.SchemaApplied)["applied"] is True
+    assert answer(applied, responses.SchemaApplyOutput)["applied"] is True
 
 
 def test_who_may_not_invoke_cannot_tell_a_query_from_none(guarded: Running) -> None:

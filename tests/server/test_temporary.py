@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.server.uploads.temporary_files import own_temporary_folder
+from omnigraph.server.uploads.temporary_files import private_temporary_folder
 from tests.support.waiting import HANG
 
 HOLD = """
 import sys, tempfile
 from pathlib import Path
-from omnigraph.server.uploads.multipart.temporary_files import own_temporary_folder
-with own_temporary_folder() as home:
+from omnigraph.server.uploads.temporary_files import private_temporary_folder
+with private_temporary_folder() as home:
     folder = tempfile.mkdtemp()
     Path(folder, "upload").write_bytes(b"x")
     print(home, flush=True)
@@ -46,10 +46,10 @@ def hold(parent: Path) -> tuple[subprocess.Popen[str], Path]:
 
 
 def test_temporary_files_are_in_a_folder_that_goes_in_the_end(parent: Path) -> None:
-    with own_temporary_folder() as home:
+    with private_temporary_folder() as home:
         assert Path(tempfile.mkdtemp()).parent == home
         assert home.stat().st_mode & 0o077 == 0
-        with own_temporary_folder() as inner:
+        with private_temporary_folder() as inner:
             assert inner.parent == home
         assert home.is_dir()
     assert list(parent.iterdir()) == []
@@ -63,7 +63,7 @@ def test_what_a_killed_server_left_goes_when_the_next_one_begins(parent: Path) -
         killed.send_signal(signal.SIGKILL)
         killed.wait(HANG)
         assert any(left.rglob("upload"))
-        with own_temporary_folder():
+        with private_temporary_folder():
             assert not left.exists()
             assert any(kept.rglob("upload"))
         alive.communicate("")
@@ -78,7 +78,7 @@ def test_what_looks_like_a_leftover_and_is_none_is_left_alone(parent: Path) -> N
     (parent / "omnigraph-server-b").mkdir()
     (parent / "omnigraph-server-b.lock").symlink_to(parent / "elsewhere" / "kept")
     os.mkfifo(parent / "omnigraph-server-c.lock")
-    with own_temporary_folder():
+    with private_temporary_folder():
         pass
     assert (parent / "elsewhere" / "kept").exists()
     assert (parent / "omnigraph-server-b").is_dir()

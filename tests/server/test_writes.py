@@ -37,7 +37,7 @@ def head(client: httpx.Client, branch: str = "main") -> str:
 
 def test_a_mutation_is_one_commit_of_its_actor() -> None:
     with running(host(everything("ann"), tokens=TOKENS)) as server, server.client("ann") as client:
-        found = answer(client.post("/mutate", json=add("Cid")), responses.Change)
+        found = answer(client.post("/mutate", json=add("Cid")), responses.ChangeOutput)
         assert (found["branch"], found["query_name"], found["affected_nodes"]) == ("main", "add", 1)
         assert (found["actor_id"], found["commit"]["actor_id"]) == ("ann", "ann")
         assert found["commit"]["graph_branch"] is None
@@ -46,7 +46,9 @@ def test_a_mutation_is_one_commit_of_its_actor() -> None:
 
 def test_a_mutation_that_matches_nothing_makes_no_commit(client: httpx.Client) -> None:
     before = head(client)
-    found = answer(client.post("/mutate", json={"query": DEL, "params": {"n": "Zoe"}}), responses.Change)
+    found = answer(
+        client.post("/mutate", json={"query": DEL, "params": {"n": "Zoe"}}), responses.ChangeOutput
+    )
     assert found["commit"] is None
     assert head(client) == before
 
@@ -54,7 +56,7 @@ def test_a_mutation_that_matches_nothing_makes_no_commit(client: httpx.Client) -
 def test_the_old_route_and_the_old_members_still_work(client: httpx.Client) -> None:
     body = {"query_source": ADD, "query_name": "add", "params": {"n": "Cid"}}
     response = client.post("/change", json=body)
-    answer(response, responses.Change)
+    answer(response, responses.ChangeOutput)
     assert response.headers["deprecation"] == "true"
     assert response.headers["link"] == '<mutate>; rel="successor-version"'
     assert "Cid" in names(client)
@@ -62,8 +64,8 @@ def test_the_old_route_and_the_old_members_still_work(client: httpx.Client) -> N
 
 def test_a_write_that_is_sent_again_with_its_key_happens_once(client: httpx.Client) -> None:
     body = add("Cid", idempotency_key="k-1", message="hello")
-    first = answer(client.post("/mutate", json=body), responses.Change)
-    again = answer(client.post("/mutate", json=body), responses.Change)
+    first = answer(client.post("/mutate", json=body), responses.ChangeOutput)
+    again = answer(client.post("/mutate", json=body), responses.ChangeOutput)
     assert (again["commit"], again["query_name"]) == (first["commit"], "add")
     assert (first["affected_nodes"], again["affected_nodes"]) == (1, 0)
     assert head(client) == first["commit"]["graph_commit_id"]
@@ -78,7 +80,7 @@ def test_a_read_is_no_mutation(client: httpx.Client) -> None:
 def test_a_conditional_write_needs_the_head_that_it_names(client: httpx.Client) -> None:
     before = head(client)
     found = client.post("/mutate/if-graph-commit", json=add("Cid"), headers={IF_COMMIT: before})
-    now = answer(found, responses.Change)["commit"]["graph_commit_id"]
+    now = answer(found, responses.ChangeOutput)["commit"]["graph_commit_id"]
     lost = client.post("/mutate/if-graph-commit", json=add("Dan"), headers={IF_COMMIT: before})
     body = refusal(lost, 412)
     assert "code" not in body
@@ -175,10 +177,10 @@ def test_a_constraint_that_data_breaks_is_a_bad_request(client: httpx.Client) ->
 
 def test_a_schema_is_applied_as_one_commit(client: httpx.Client) -> None:
     text = "node Person { name: String @key  age: I32?  city: String? }\nedge Knows: Person -> Person\n"
-    found = answer(client.post("/schema/apply", json={"schema_source": text}), responses.SchemaApplied)
+    found = answer(client.post("/schema/apply", json={"schema_source": text}), responses.SchemaApplyOutput)
     assert (found["applied"], found["supported"], found["step_count"]) == (True, True, 1)
     assert client.get("/schema").json() == {"schema_source": text}
-    again = answer(client.post("/schema/apply", json={"schema_source": text}), responses.SchemaApplied)
+    again = answer(client.post("/schema/apply", json={"schema_source": text}), responses.SchemaApplyOutput)
     assert again["applied"] is False
 
 
@@ -190,9 +192,9 @@ FILLED = [{"property": "Person.city", "expr": "$this.name"}, {"property": "Perso
 
 def test_a_schema_is_planned_and_changes_nothing(client: httpx.Client) -> None:
     body: dict[str, Any] = {"schema_source": WITH_CITY}
-    found = answer(client.post("/schema/plan", json=body), responses.Plan)
+    found = answer(client.post("/schema/plan", json=body), responses.SchemaPlanOutput)
     assert (found["supported"], len(found["steps"])) == (False, 2)
-    found = answer(client.post("/schema/plan", json={**body, "backfill": FILLED}), responses.Plan)
+    found = answer(client.post("/schema/plan", json={**body, "backfill": FILLED}), responses.SchemaPlanOutput)
     assert found["supported"] is True
     assert "city" not in client.get("/schema").text
     refusal(client.post("/schema/plan", json={**body, "branch": "nowhere"}), 404)
@@ -202,7 +204,7 @@ def test_a_schema_is_applied_to_a_branch_with_values_for_what_is_new(client: htt
     client.post("/branches", json={"name": "dev"})
     now = head(client, "dev")
     body = {"schema_source": WITH_CITY, "branch": "dev", "backfill": FILLED, "if_commit": now}
-    found = answer(client.post("/schema/apply", json=body), responses.SchemaApplied)
+    found = answer(client.post("/schema/apply", json=body), responses.SchemaApplyOutput)
     assert (found["applied"], found["step_count"]) == (True, 2)
     entity = client.get("/entity?type=Person&id=Ann&branch=dev").json()["entity"]
     assert entity == {"id": "Ann", "age": 30, "city": "Ann", "name": "Ann", "rank": 7}

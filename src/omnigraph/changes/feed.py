@@ -25,6 +25,8 @@ from omnigraph.graph.repository import Repository
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
 
 DEFAULT_COMMITS, MAX_COMMITS = 128, 512
+# The HTTP route checks this too: only there an explicit start of `now` differs from none.
+EXCLUSIVE_POSITIONS = "`cursor`, `page_token` and `start` are mutually exclusive"
 
 _AFTER = "after:"
 
@@ -44,7 +46,7 @@ class FeedRequest:
         """Refuse what makes no sense."""
         given = [self.cursor is not None, self.page_token is not None, self.start != "now"]
         if sum(given) > 1:
-            raise InvalidInput("`cursor`, `page_token` and `start` exclude one another")
+            raise InvalidInput(EXCLUSIVE_POSITIONS)
         if self.start not in ("now", "beginning") and not self.start.startswith(_AFTER):
             raise InvalidInput(
                 f"unknown start '{self.start}'", hint="one of now, beginning, after:<commit id>"

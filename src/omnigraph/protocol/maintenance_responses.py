@@ -1,33 +1,38 @@
-"""What clients get of maintenance, and of what it found."""
+"""Response bodies of the maintenance routes. Class names are the OpenAPI component names."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.protocol.responses import Answer, Commit
+from omnigraph.protocol.responses import CommitOutput, ResponseModel
+from omnigraph.protocol.wire_types import Int64
 
 
-class Recovery(Answer):
-    """What became of one interrupted bulk write; `created_at` counts microseconds."""
+class RecoveryOutput(ResponseModel):
+    """Recovery outcome of one interrupted bulk write.
+
+    `graph_branch` is null for `main`. `actor_id` is the actor of the write. `created_at` is in microseconds since
+    the Unix epoch.
+    """
 
     operation_id: str
     outcome: str
-    graph_branch: str
+    graph_branch: str | None
     operation: str
     actor_id: str | None
     graph_commit_id: str | None
     reason: str
-    created_at: int
+    created_at: Int64
 
 
-class Recoveries(Answer):
-    """What became of interrupted bulk writes, newest first."""
+class RecoveryListOutput(ResponseModel):
+    """Recovery outcomes, newest first."""
 
-    recoveries: list[Recovery]
+    recoveries: list[RecoveryOutput]
 
 
-class Index(Answer):
-    """An index of a type: how many rows there are, and how many of them it covers."""
+class IndexOutput(ResponseModel):
+    """An index: number of rows of the type and number of rows that the index covers."""
 
     type: str
     property: str
@@ -36,29 +41,29 @@ class Index(Answer):
     covered: int
 
 
-class Indexes(Answer):
-    """The indexes of a state."""
+class IndexListOutput(ResponseModel):
+    """Indexes of a snapshot."""
 
-    indexes: list[Index]
+    indexes: list[IndexOutput]
 
 
-class Optimized(Answer):
-    """What optimize did, type by type; without a commit there was nothing to do."""
+class OptimizeOutput(ResponseModel):
+    """Result of compaction and indexing by type. `commit` is null if nothing changed."""
 
-    commit: Commit | None
+    commit: CommitOutput | None
     branch: str
     datasets: list[dict[str, Any]]
 
 
-class Cleaned(Answer):
-    """What cleanup removed, or would remove, type by type."""
+class CleanupOutput(ResponseModel):
+    """Result of garbage collection by type. Without `confirmed` nothing was removed."""
 
     confirmed: bool
     datasets: list[dict[str, Any]]
 
 
-class Repaired(Answer):
-    """How many interrupted bulk writes there were, and what became of those that were settled."""
+class RepairOutput(ResponseModel):
+    """Number of pending bulk writes and the outcome of each recovered one."""
 
     confirmed: bool
     pending: int

@@ -1,9 +1,9 @@
-"""What clients send: the members of every request body."""
+"""Request bodies of the HTTP API. Class names are the OpenAPI component names."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -15,149 +15,154 @@ from pydantic import (
     model_validator,
 )
 
-from omnigraph.api.changes import Kind, Op
+from omnigraph.protocol.wire_types import ChangeOpOutput, EntityKindOutput, LoadMode
+from omnigraph.read.export.export_parts import ExportFormat
 
 
-def _trimmed(name: str) -> str:
+def _strip_branch_name(name: str) -> str:
     if not name.strip():
         raise ValueError("branch name cannot be empty")
     return name.strip()
 
 
-def _moment(text: Any) -> datetime:
+def _parse_timestamp(text: Any) -> datetime:
     try:
-        found = datetime.fromisoformat(text)
+        timestamp = datetime.fromisoformat(text)
     except (TypeError, ValueError) as error:
-        raise ValueError("a time is text in ISO 8601, such as 2026-05-04T12:00:00Z") from error
-    # What would be meant by any other depends on where one looks at a clock.
-    if found.tzinfo is None:
-        raise ValueError("a time needs its zone, such as Z or +02:00")
-    return found
+        raise ValueError("expected an ISO 8601 timestamp, such as 2026-05-04T12:00:00Z") from error
+    if timestamp.tzinfo is None:
+        raise ValueError("a timestamp needs a time zone, such as Z or +02:00")
+    return timestamp
 
 
-# Spelled with spaces around it, a branch is still the same one to everybody who is asked about it.
-Branch: TypeAlias = Annotated[str, AfterValidator(_trimmed)]
-Moment: TypeAlias = Annotated[datetime, BeforeValidator(_moment)]
-Mode: TypeAlias = Literal["append", "merge", "overwrite"]
+# Stripped here, so that policy checks and the graph see the same name.
+BranchName: TypeAlias = Annotated[str, AfterValidator(_strip_branch_name)]
+Timestamp: TypeAlias = Annotated[datetime, BeforeValidator(_parse_timestamp)]
 
-QUERY = AliasChoices("query", "query_source")
-NAME = AliasChoices("name", "query_name")
-
-
-def _allow_null(schema: dict[str, Any]) -> None:
-    """Say in the document of a body what `Body` does."""
-    for name, found in schema.get("properties", {}).items():
-        if found.get("default") is not None:
-            about = {key: found.pop(key) for key in ("default", "title") if key in found}
-            schema["properties"][name] = {"anyOf": [found, {"type": "null"}], **about}
+_QUERY = AliasChoices("query", "query_source")
+_NAME = AliasChoices("name", "query_name")
 
 
-class Body(BaseModel):
-    """Members of a body. For one that may be left out, null is the same as leaving it out."""
+def _document_null(schema: dict[str, Any]) -> None:
+    """Document that members with a default also accept null."""
+    for name, member in schema.get("properties", {}).items():
+        if member.get("default") is not None:
+            moved = {key: member.pop(key) for key in ("default", "title") if key in member}
+            schema["properties"][name] = {"anyOf": [member, {"type": "null"}], **moved}
 
-    model_config = ConfigDict(strict=True, json_schema_extra=_allow_null)
+
+class RequestModel(BaseModel):
+    """Base of request bodies. For an optional member, null means the same as leaving it out."""
+
+    model_config = ConfigDict(strict=True, json_schema_extra=_document_null)
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, found: Any) -> Any:
-        if not isinstance(found, dict):
-            return found
-        absent = {item.alias or name for name, item in cls.model_fields.items() if not item.is_required()}
-        return {name: value for name, value in found.items() if value is not None or name not in absent}
+    def _drop_nulls(cls, body: Any) -> Any:
+        if not isinstance(body, dict):
+            return body
+        optional = {item.alias or name for name, item in cls.model_fields.items() if not item.is_required()}
+        return {name: value for name, value in body.items() if value is not None or name not in optional}
 
 
-class Sent(Body):
-    """A body of which unknown members are ignored."""
+class LenientRequest(RequestModel):
+    """Base of request bodies that ignore unknown members."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-class Exact(Body):
-    """A body of which unknown members are refused."""
+class StrictRequest(RequestModel):
+    """Base of request bodies that reject unknown members."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class StateRequest(Sent):
-    """A state: the newest of a branch, that of a commit, or that of a branch at a moment."""
+class SnapshotSelector(LenientRequest):
+    """The snapshot to read: the head of a branch, a commit, or a branch at a point in time."""
 
-    branch: Branch | None = None
+    branch: BranchName | None = None
     snapshot: str | None = None
-    at: Moment | None = None
+    at: Timestamp | None = None
 
 
-class QueryRequest(StateRequest):
-    """A read: the text, the name of the query if there are several, its parameters, and the state to read."""
+class QueryRequest(SnapshotSelector):
+    """Query request. `name` selects one query if the text contains several."""
 
-    query: str = Field(validation_alias=QUERY)
-    name: str | None = Field(default=None, validation_alias=NAME)
+    query: str = Field(validation_alias=_QUERY)
+    name: str | None = Field(default=None, validation_alias=_NAME)
     params: dict[str, Any] | None = None
 
 
-class ReadRequest(StateRequest):
-    """The same under the names it used to have."""
+class ReadRequest(SnapshotSelector):
+    """Query request of the deprecated `/read` route."""
 
     query_source: str
     query_name: str | None = None
     params: dict[str, Any] | None = None
 
 
-class MutateRequest(Sent):
-    """A mutation."""
+class ChangeRequest(LenientRequest):
+    """Mutation request. `name` selects one query if the text contains several."""
 
-    query: str = Field(validation_alias=QUERY)
-    name: str | None = Field(default=None, validation_alias=NAME)
+    query: str = Field(validation_alias=_QUERY)
+    name: str | None = Field(default=None, validation_alias=_NAME)
     params: dict[str, Any] | None = None
-    branch: Branch = "main"
+    branch: BranchName = "main"
     message: str | None = None
     idempotency_key: str | None = None
 
 
-class StoredRequest(StateRequest):
-    """The parameters of a stored query, and where it runs."""
+class InvokeStoredQueryRequest(SnapshotSelector):
+    """Request to run a stored query with parameters."""
 
     params: dict[str, Any] | None = None
     expect_mutation: bool | None = None
 
 
-class LoadRequest(Sent):
-    """Records as one text."""
+class IngestRequest(LenientRequest):
+    """Load request with the records as one text."""
 
     data: str
-    branch: Branch = "main"
-    from_: Branch | None = Field(default=None, alias="from")
-    mode: Mode = "merge"
+    branch: BranchName = "main"
+    from_: BranchName | None = Field(default=None, alias="from")
+    mode: LoadMode = "merge"
 
 
-class ExportRequest(Exact):
-    """What to export."""
+class ExportRequest(StrictRequest):
+    """Export request. Without `type_names` all types are exported."""
 
-    branch: Branch = "main"
+    branch: BranchName = "main"
     snapshot: str | None = None
-    at: Moment | None = None
+    at: Timestamp | None = None
     type_names: list[str] | None = None
 
 
-class BaselineRequest(Exact):
-    """What to begin to follow."""
+class ExportFilesRequest(ExportRequest):
+    """Export request with a file format."""
 
-    branch: Branch = "main"
-    kind: list[Kind] | None = None
+    format: ExportFormat = "ndjson"
+
+
+class ChangeBaselineRequest(StrictRequest):
+    """Change feed baseline request. The filters apply to the records and to the feed that follows."""
+
+    branch: BranchName = "main"
+    kind: list[EntityKindOutput] | None = None
     type: list[str] | None = None
-    op: list[Op] | None = None
+    op: list[ChangeOpOutput] | None = None
 
 
-class BranchRequest(Sent):
-    """A branch to make."""
+class BranchCreateRequest(LenientRequest):
+    """Branch creation request. The branch starts at the head of `from`, at a commit, or at a point in time."""
 
-    name: Branch
-    from_: Branch = Field(default="main", alias="from")
+    name: BranchName
+    from_: BranchName = Field(default="main", alias="from")
     snapshot: str | None = None
-    at: Moment | None = None
+    at: Timestamp | None = None
 
 
-class CommitRequest(Sent):
-    """What commits by the rules of a merge take: how conflicts are settled, and whether it is only a trial."""
+class ThreeWayMergeRequest(LenientRequest):
+    """Members that merge and revert requests share."""
 
     resolve: str | dict[str, Any] | None = None
     dry_run: bool = False
@@ -165,66 +170,66 @@ class CommitRequest(Sent):
     if_commit: str | None = None
 
 
-class MergeRequest(CommitRequest):
-    """A branch to bring into another."""
+class BranchMergeRequest(ThreeWayMergeRequest):
+    """Branch merge request."""
 
-    source: Branch
-    target: Branch = "main"
+    source: BranchName
+    target: BranchName = "main"
     delete_branch: bool = False
 
 
-class RevertRequest(CommitRequest):
-    """Where a commit is to be undone."""
+class CommitRevertRequest(ThreeWayMergeRequest):
+    """Revert request."""
 
-    branch: Branch = "main"
+    branch: BranchName = "main"
 
 
-class BackfillValue(Exact):
-    """A value for a property that is new, called ``Type.property``."""
+class BackfillValue(StrictRequest):
+    """Constant for a new property, which is named as ``Type.property``."""
 
     property: str
     value: Any
 
 
-class BackfillExpression(Exact):
-    """An expression over the row as it was, for a property that is new."""
+class BackfillExpression(StrictRequest):
+    """Expression over the existing row for a new property, which is named as ``Type.property``."""
 
     property: str
     expr: str
 
 
-class PlanRequest(Sent):
-    """A schema that is wanted."""
+class SchemaPlanRequest(LenientRequest):
+    """Schema migration plan request."""
 
     schema_source: str
     allow_data_loss: bool = False
-    branch: Branch = "main"
+    branch: BranchName = "main"
     backfill: list[BackfillValue | BackfillExpression] | None = None
 
 
-class SchemaRequest(PlanRequest):
-    """A schema to make the accepted one."""
+class SchemaApplyRequest(SchemaPlanRequest):
+    """Schema migration request."""
 
     message: str | None = None
     if_commit: str | None = None
 
 
-class OptimizeRequest(Sent):
-    """A branch to make quick to read."""
+class OptimizeRequest(LenientRequest):
+    """Compaction and indexing request."""
 
-    branch: Branch = "main"
+    branch: BranchName = "main"
     message: str | None = None
 
 
-class CleanupRequest(Sent):
-    """How much history keeps its data; without `confirm` nothing is removed."""
+class CleanupRequest(LenientRequest):
+    """Garbage collection request. Dry run unless `confirm` is true."""
 
     keep: int | None = None
     older_than: str | None = None
     confirm: bool = False
 
 
-class RepairRequest(Sent):
-    """Without `confirm` nothing is settled."""
+class RepairRequest(LenientRequest):
+    """Recovery request. Dry run unless `confirm` is true."""
 
     confirm: bool = False

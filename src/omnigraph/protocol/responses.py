@@ -1,383 +1,336 @@
-"""What clients get: the members of every response body. Answers are plain data; this is what they promise."""
+"""Response bodies of the HTTP API. Class names are the OpenAPI component names.
+
+Routes answer with plain JSON data. These models document it, and tests validate responses against them. A member of
+type ``X | None`` without other notes is always present and can be null.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
+from typing_extensions import TypeAliasType
 
-from omnigraph.api.changes import Kind, Op
-from omnigraph.protocol.requests import Mode
+from omnigraph.protocol.wire_types import (
+    BranchMergeOutcome,
+    ChangeOpOutput,
+    EntityKindOutput,
+    Int32,
+    Int64,
+    LoadMode,
+    MergeConflictKindOutput,
+    ParamKind,
+)
 
-Outcome: TypeAlias = Literal["already_up_to_date", "fast_forward", "merged"]
 
-
-class Answer(BaseModel):
-    """A body that has these members and no others."""
+class ResponseModel(BaseModel):
+    """Base of response bodies. Members that are not listed never occur."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Health(Answer):
-    """That the process is alive, and what it is."""
+# --- server -----------------------------------------------------------------------------------------------
+
+
+class HealthOutput(ResponseModel):
+    """Result of the liveness check."""
 
     status: Literal["ok"]
     version: str
-    internal_schema_version: int
+    internal_schema_version: Int32
     source_version: str | None = None
 
 
-class Ready(Answer):
-    """That graphs are served."""
+class ReadyOutput(ResponseModel):
+    """Result of the readiness check."""
 
     status: Literal["ready"]
 
 
-class GraphEntry(Answer):
-    """A graph that is served."""
+class GraphInfo(ResponseModel):
+    """Id and storage location of a graph."""
 
     graph_id: str
     uri: str
 
 
-class GraphInfo(Answer):
-    """A graph, and whom the server takes the caller for. Where it is stored is for those who may list graphs."""
+class GraphListResponse(ResponseModel):
+    """Graphs of the server, sorted by id."""
+
+    graphs: list[GraphInfo]
+
+
+class GraphOutput(ResponseModel):
+    """Id of a graph and the actor that the bearer token identifies."""
 
     graph_id: str
-    actor_id: str | None
+    actor_id: str | None = None
 
 
-class Graphs(Answer):
-    """The graphs that are served, by id."""
-
-    graphs: list[GraphEntry]
+# --- commits and branches ---------------------------------------------------------------------------------
 
 
-class Commit(Answer):
-    """A commit; `graph_branch` is null for main, `created_at` counts microseconds."""
+class CommitOutput(ResponseModel):
+    """A commit. `graph_branch` is null for `main`. `created_at` is in microseconds since the Unix epoch.
+
+    `message` and `recovered_by` are left out if the commit has none.
+    """
 
     graph_commit_id: str
-    graph_branch: str | None
-    graph_manifest_version: int
-    parent_commit_id: str | None
-    merged_parent_commit_id: str | None
-    actor_id: str | None
-    created_at: int
+    graph_branch: str | None = None
+    graph_manifest_version: Int64
+    parent_commit_id: str | None = None
+    merged_parent_commit_id: str | None = None
+    actor_id: str | None = None
+    created_at: Int64
     message: str | None = None
     recovered_by: str | None = None
 
 
-class Commits(Answer):
-    """A history, newest first."""
+class CommitListOutput(ResponseModel):
+    """Commits, newest first."""
 
-    commits: list[Commit]
-
-
-class Target(Answer):
-    """The state that was read: one of the two is null."""
-
-    branch: str | None
-    snapshot: str | None
+    commits: list[CommitOutput]
 
 
-class Read(Answer):
-    """The rows of a read, and the commit they were read from."""
-
-    query_name: str
-    target: Target
-    row_count: int
-    columns: list[str] = Field(default_factory=list)
-    rows: list[dict[str, Any]]
-    graph_commit_id: str | None = None
-
-
-class Explained(Answer):
-    """How a read would be run."""
-
-    plan: str
-
-
-class Entity(Answer):
-    """A node or an edge with its properties, or null."""
-
-    entity: dict[str, Any] | None
-
-
-class State(Answer):
-    """The commit that a state is the one of, and the branch when it was named by one."""
-
-    branch: str | None
-    graph_commit_id: str
-
-
-class DiffStats(Answer):
-    """How many changes lie between two commits, by type and operation."""
-
-    before: str
-    after: str
-    branch: str | None
-    stats: dict[str, dict[Op, int]]
-
-
-class Change(Answer):
-    """What a mutation did; without a commit nothing matched."""
-
-    branch: str
-    query_name: str | None
-    affected_nodes: int
-    affected_edges: int
-    actor_id: str | None
-    commit: Commit | None
-
-
-class Loaded(Answer):
-    """How many records of a type were loaded."""
-
-    name: str
-    entities_loaded: int
-
-
-class Load(Answer):
-    """What a load did."""
-
-    uri: str | None = None
-    branch: str
-    base_branch: str | None
-    branch_created: bool
-    mode: Mode
-    nodes: list[Loaded]
-    edges: list[Loaded]
-    total_entities: int
-    actor_id: str | None
-    commit: Commit | None
-
-
-class Branches(Answer):
-    """The names of all branches, sorted."""
+class BranchListOutput(ResponseModel):
+    """Branch names, sorted."""
 
     branches: list[str]
 
 
-class BranchCreated(Answer):
-    """A branch that was made."""
+class BranchCreateOutput(ResponseModel):
+    """Result of a branch creation."""
 
     uri: str
     from_: str = Field(alias="from")
     name: str
-    actor_id: str | None
+    actor_id: str | None = None
 
 
-class BranchDeleted(Answer):
-    """A branch that was deleted."""
+class BranchDeleteOutput(ResponseModel):
+    """Result of a branch deletion."""
 
     uri: str
     name: str
-    actor_id: str | None
+    actor_id: str | None = None
 
 
-class MergeConflict(Answer):
-    """Something that both sides of a merge changed differently, under the id that a resolution names it by."""
+class MergeConflictOutput(ResponseModel):
+    """A merge conflict. A resolution refers to it by `id`."""
 
     id: str
-    entity_kind: Kind
+    entity_kind: EntityKindOutput | Literal["interface"]
     type_name: str
-    entity_id: str | None
-    kind: str
-    property: str | None
+    entity_id: str | None = None
+    kind: MergeConflictKindOutput
+    property: str | None = None
     message: str
     base: Any
     ours: Any
     theirs: Any
 
 
-class Merge(Answer):
-    """What a merge did; what became of the source only when it was to be deleted, conflicts only of a trial."""
+class BranchMergeOutput(ResponseModel):
+    """Result of a merge.
+
+    `branch_deleted` and `branch_delete_error` are present only if `delete_branch` was requested, `dry_run` and
+    `conflicts` only in a dry run.
+    """
 
     source: str
     target: str
-    outcome: Outcome
-    actor_id: str | None
+    outcome: BranchMergeOutcome
+    actor_id: str | None = None
     branch_deleted: bool | None = None
     branch_delete_error: str | None = None
     dry_run: bool | None = None
-    conflicts: list[MergeConflict] | None = None
+    conflicts: list[MergeConflictOutput] | None = None
 
 
-class Reverted(Answer):
-    """What a revert did; with a trial, what it would do and what stands in its way."""
+class CommitRevertOutput(ResponseModel):
+    """Result of a revert. `dry_run` and `conflicts` are present only in a dry run."""
 
-    outcome: Outcome
+    outcome: BranchMergeOutcome
     branch: str
-    actor_id: str | None
-    commit: Commit | None
+    actor_id: str | None = None
+    commit: CommitOutput | None = None
     dry_run: bool | None = None
-    conflicts: list[MergeConflict] | None = None
+    conflicts: list[MergeConflictOutput] | None = None
 
 
-class Dataset(Answer):
-    """The data of one type in a state; the version is text, because it uses all 64 bits."""
+# --- reads ------------------------------------------------------------------------------------------------
 
-    entity_kind: Kind
+
+class ReadTargetOutput(ResponseModel):
+    """Branch or commit that was read; the other member is null."""
+
+    branch: str | None = None
+    snapshot: str | None = None
+
+
+class LegacyReadOutput(ResponseModel):
+    """Result of a query on the deprecated `/read` route."""
+
+    query_name: str
+    target: ReadTargetOutput
+    row_count: int
+    columns: list[str] = Field(default_factory=list)
+    rows: list[dict[str, Any]]
+
+
+class ReadOutput(LegacyReadOutput):
+    """Result of a query. `graph_commit_id` is the commit that the rows were read at."""
+
+    graph_commit_id: str | None = None
+
+
+class ExplainOutput(ResponseModel):
+    """Query plan."""
+
+    plan: str
+
+
+class EntityOutput(ResponseModel):
+    """A node or an edge with its properties, or null if it does not exist."""
+
+    entity: dict[str, Any] | None
+
+
+class StateOutput(ResponseModel):
+    """The commit that a branch, commit id or timestamp refers to. `branch` is null unless a branch was named."""
+
+    branch: str | None
+    graph_commit_id: str
+
+
+class DiffStatsOutput(ResponseModel):
+    """Number of changes between two commits by type and operation."""
+
+    before: str
+    after: str
+    branch: str | None
+    stats: dict[str, dict[ChangeOpOutput, int]]
+
+
+class SnapshotDatasetOutput(ResponseModel):
+    """Data of one type in a snapshot.
+
+    `published_dataset_version` is a string, because it is an unsigned 64-bit number, which many JSON readers round.
+    """
+
+    entity_kind: EntityKindOutput
     type_name: str
     dataset_path: str
     published_dataset_version: str
-    native_dataset_branch: str | None
-    entity_count: int
+    native_dataset_branch: str | None = None
+    entity_count: Int64
 
 
-class Snapshot(Answer):
-    """What a state consists of."""
+class SnapshotOutput(ResponseModel):
+    """Types of a snapshot with their data versions and entity counts."""
 
     graph_branch: str
-    graph_manifest_version: int
-    internal_schema_version: int
-    datasets: list[Dataset]
+    graph_manifest_version: Int64
+    internal_schema_version: Int32
+    datasets: list[SnapshotDatasetOutput]
 
 
-class QueryParam(Answer):
-    """A parameter of a stored query."""
+# --- writes -----------------------------------------------------------------------------------------------
+
+
+class ChangeOutput(ResponseModel):
+    """Result of a mutation. `commit` is null if the mutation changed nothing."""
+
+    branch: str
+    query_name: str
+    affected_nodes: int
+    affected_edges: int
+    actor_id: str | None = None
+    commit: CommitOutput | None = None
+
+
+class GraphBatchDeclarationOutput(ResponseModel):
+    """Number of loaded records of one type."""
 
     name: str
-    kind: str
-    item_kind: str | None = None
-    vector_dim: int | None = None
+    entities_loaded: int
+
+
+class GraphBatchLoadOutput(ResponseModel):
+    """Result of a load. `nodes` and `edges` list the types in the input, sorted by name."""
+
+    branch: str
+    base_branch: str | None = None
+    branch_created: bool
+    mode: LoadMode
+    nodes: list[GraphBatchDeclarationOutput]
+    edges: list[GraphBatchDeclarationOutput]
+    total_entities: int
+    actor_id: str | None = None
+    commit: CommitOutput | None = None
+
+
+class IngestOutput(GraphBatchLoadOutput):
+    """Result of a load from a JSON body."""
+
+    uri: str
+
+
+class SchemaOutput(ResponseModel):
+    """Text of the accepted schema."""
+
+    schema_source: str
+
+
+class SchemaPlanOutput(ResponseModel):
+    """Steps of a schema migration. `supported` is false if a step is rejected."""
+
+    supported: bool
+    steps: list[dict[str, Any]]
+
+
+class SchemaApplyOutput(ResponseModel):
+    """Result of a schema migration."""
+
+    uri: str
+    supported: bool
+    applied: bool
+    step_count: int
+    graph_manifest_version: Int64
+    steps: list[dict[str, Any]]
+
+
+# --- stored queries ---------------------------------------------------------------------------------------
+
+
+class ParamDescriptor(ResponseModel):
+    """Parameter of a stored query. `item_kind` is present for lists, `vector_dim` for vectors."""
+
+    name: str
+    kind: ParamKind
+    item_kind: ParamKind | None = None
+    vector_dim: Int32 | SkipJsonSchema[None] = None
     nullable: bool
 
 
-class QueryEntry(Answer):
-    """A stored query."""
+class QueryCatalogEntry(ResponseModel):
+    """A stored query with its parameters."""
 
     name: str
     tool_name: str
     description: str | None = None
     instruction: str | None = None
     mutation: bool
-    params: list[QueryParam]
+    params: list[ParamDescriptor]
 
 
-class Queries(Answer):
-    """The stored queries of a graph."""
+class QueriesCatalogOutput(ResponseModel):
+    """Stored queries of a graph."""
 
-    queries: list[QueryEntry]
-
-
-class Schema(Answer):
-    """The accepted schema."""
-
-    schema_source: str
+    queries: list[QueryCatalogEntry]
 
 
-class Plan(Answer):
-    """The steps to another schema, and whether all of them can be taken."""
-
-    supported: bool
-    steps: list[dict[str, Any]]
-
-
-class SchemaApplied(Answer):
-    """What a schema change did."""
-
-    uri: str
-    supported: bool
-    applied: bool
-    step_count: int
-    graph_manifest_version: int
-    steps: list[dict[str, Any]]
-
-
-class Cause(Answer):
-    """The commit that changes belong to."""
-
-    graph_commit_id: str
-    parent_commit_id: str | None = None
-    merged_parent_commit_id: str | None = None
-    authored_branch: str
-    actor_id: str | None = None
-    authored_at: int
-
-
-class ChangedType(Answer):
-    """The type of a changed entity; its id survives renames."""
-
-    id: str
-    name: str
-
-
-class EntityChange(Answer):
-    """One entity as it was before and is after."""
-
-    kind: Kind
-    type: ChangedType
-    id: str
-    op: Op
-    before: dict[str, Any] | None = None
-    after: dict[str, Any] | None = None
-
-
-class Block(Answer):
-    """The changes of one commit."""
-
-    cause: Cause
-    changes: list[EntityChange]
-
-
-class CommitChanges(Block):
-    """The changes of one commit, or a page of them."""
-
-    next_page_token: str | None = None
-
-
-class Feed(Answer):
-    """The changes of a branch: a page that ends within a commit has a token, any other a cursor."""
-
-    blocks: list[Block]
-    next_page_token: str | None = None
-    cursor: str | None = None
-    caught_up: bool | None = None
-
-
-class TextProblem(Answer):
-    """A place in the text of a query or a schema, counted from 1, and what is wrong there."""
-
-    line: int
-    column: int
-    message: str
-    hint: str | None = None
-
-
-class Failure(BaseModel):
-    """Every refusal: what happened, its kind, and the facts of that kind."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    error: str
-    code: (
-        Literal[
-            "unauthorized",
-            "forbidden",
-            "bad_request",
-            "not_found",
-            "method_not_allowed",
-            "conflict",
-            "too_many_requests",
-            "internal",
-        ]
-        | None
-    ) = None
-    merge_conflicts: list[MergeConflict] | None = None
-    manifest_conflict: dict[str, Any] | None = None
-    published_dataset_version_conflict: dict[str, Any] | None = None
-    read_set_conflict: dict[str, Any] | None = None
-    key_conflict: dict[str, Any] | None = None
-    resource_limit: dict[str, Any] | None = None
-    blob_range: dict[str, Any] | None = None
-    external_blob_source: dict[str, Any] | None = None
-    recovery_required: dict[str, Any] | None = None
-    precondition_failure: dict[str, Any] | None = None
-    change_feed_gap: dict[str, Any] | None = None
-    change_diff_refusal: dict[str, Any] | None = None
-    outcome_unknown: dict[str, Any] | None = None
-    hint: str | None = None
-    diagnostics: list[TextProblem] | None = None
-    request_id: str | None = None
-    exception: dict[str, Any] | None = None
+# The result of a read query or of a mutation.
+InvokeStoredQueryResponse = TypeAliasType("InvokeStoredQueryResponse", ReadOutput | ChangeOutput)

@@ -1,4 +1,4 @@
-"""The application: all routes over the graphs that are hosted."""
+"""The FastAPI application: routes, exception handlers and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ from starlette.routing import Match, Route
 from omnigraph import __version__
 from omnigraph.errors import OmnigraphError
 from omnigraph.protocol.codec import EXACT, encode_error
-from omnigraph.server.hosted_graphs import Hosted
+from omnigraph.server.hosted_graphs import ServerResources
 from omnigraph.server.http.admission import Admission
-from omnigraph.server.http.capacity import SOON_SECONDS, Capacity
-from omnigraph.server.http.error_responses import CODES, failure, http_failure, shown
-from omnigraph.server.http.middleware import Observed
+from omnigraph.server.http.capacity import RETRY_SOON_SECONDS, Capacity
+from omnigraph.server.http.error_responses import CODES, redact, render_error, render_http_error
+from omnigraph.server.http.middleware import RequestMiddleware
 from omnigraph.server.http.request_context import accepts
-from omnigraph.server.http.routing import tell_successor
-from omnigraph.server.http.streaming import SLOTS, Streams
+from omnigraph.server.http.routing import add_deprecation_headers
+from omnigraph.server.http.streaming import SLOTS, StreamPool
 from omnigraph.server.logs import LOGGER
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.routes import (
     blobs,
     branches,
+    changes,
+    commits,
     diffs,
     export_files,
     exports,
-    history,
     load_files,
     loads,
     maintenance,
     reads,
+    schemas,
     service,
     stored_queries,
     writes,
@@ -51,65 +53,65 @@ _MODULES = (
     reads,
     blobs,
     writes,
+    schemas,
     loads,
     load_files,
     branches,
-    history,
+    commits,
+    changes,
     diffs,
     stored_queries,
     exports,
     export_files,
     maintenance,
 )
-_OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-_SHOWN_PROBLEMS = 3
+_UNAUTHENTICATED_PATHS = frozenset({"/healthz", "/readyz"})
+_REPORTED_PROBLEMS = 3
 
 
-def create_app(hosted: Hosted, *, is_local: bool = False) -> FastAPI:
-    """An application that serves what is hosted. It opens nothing and, in the end, closes nothing.
+def create_app(resources: ServerResources, *, is_local: bool = False) -> FastAPI:
+    """Return an application that serves open graphs. The caller closes the graphs.
 
-    One that is local answers this machine alone; see `check_local`.
+    If `is_local` is true, only local requests are accepted; see `check_local`.
     """
-    metrics = Metrics({"served": len(hosted.graphs), "quarantined": len(hosted.quarantined)})
+    metrics = Metrics({"served": len(resources.graphs), "quarantined": len(resources.quarantined)})
     app = FastAPI(
         title="OmniGraph",
         version=__version__,
-        description="A typed property-graph database that branches, merges and time-travels.",
-        # The pages that would show the document load scripts from elsewhere.
+        description="Typed property-graph database with branches, merges and time travel.",
+        # The documentation pages of FastAPI load scripts from other sites.
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        # Generated clients name their calls by it.
-        generate_unique_id_function=lambda route: route.name,
         lifespan=_lifespan,
     )
-    app.state.hosted = hosted
+    app.state.resources = resources
     app.state.is_local = is_local
     app.state.metrics = metrics
-    app.state.admission = Admission(hosted.limits)
-    app.state.writers = CapacityLimiter(hosted.limits.write_threads)
-    app.state.capacity = Capacity(hosted.limits)
-    app.state.streams = Streams(hosted.limits.exports)
+    app.state.admission = Admission(resources.limits)
+    app.state.write_threads = CapacityLimiter(resources.limits.write_threads)
+    app.state.capacity = Capacity(resources.limits)
+    app.state.streams = StreamPool(resources.limits.streams)
     for module in _MODULES:
         app.include_router(module.router)
-    app.add_exception_handler(OmnigraphError, _refuse)
-    app.add_exception_handler(HTTPException, _refuse_by_http)
-    app.add_exception_handler(RequestValidationError, _refuse_shape)
-    app.add_middleware(Observed, metrics=metrics, capacity=app.state.capacity)
-    _describe(app, secured=bool(hosted.identities))
+    app.add_exception_handler(OmnigraphError, _handle_error)
+    app.add_exception_handler(HTTPException, _handle_http_error)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_middleware(RequestMiddleware, metrics=metrics, capacity=app.state.capacity)
+    _set_openapi(app, secured=bool(resources.tokens))
     return app
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    to_thread.current_default_thread_limiter().total_tokens = app.state.hosted.limits.threads
+    to_thread.current_default_thread_limiter().total_tokens = app.state.resources.limits.read_threads
     yield
     app.state.streams.close()
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
+async def _handle_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, OmnigraphError)
-    status, body = failure(error)
+    status, body = render_error(error)
     if status >= 500:
         fields = {
             "request_id": request.scope.get("request_id"),
@@ -117,77 +119,92 @@ async def _refuse(request: Request, error: Exception) -> Response:
             "error": str(error),
             "details": error.details,
         }
-        LOGGER.error("failure", extra={"fields": fields}, exc_info=error)
+        LOGGER.error("request failed", extra={"fields": fields}, exc_info=error)
     if accepts(request, EXACT):
-        body["exception"] = encode_error(shown(error))
-    soon = {"Retry-After": str(SOON_SECONDS)} if error.details.get("resource") == SLOTS else None
-    return tell_successor(request, JSONResponse(body, status, soon))
+        body["exception"] = encode_error(redact(error))
+    is_temporary = error.details.get("resource") == SLOTS
+    headers = {"Retry-After": str(RETRY_SOON_SECONDS)} if is_temporary else None
+    return add_deprecation_headers(request, JSONResponse(body, status, headers))
 
 
-async def _refuse_by_http(request: Request, error: Exception) -> Response:
+async def _handle_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    status, body = http_failure(error)
-    # The library names the methods of one route, and a path may have several.
-    headers = {"Allow": ", ".join(_methods(request))} if status == 405 else error.headers
-    return tell_successor(request, JSONResponse(body, status, headers))
+    status, body = render_http_error(error)
+    # Starlette lists the methods of one route, but several routes can have the same path.
+    headers = {"Allow": ", ".join(_allowed_methods(request))} if status == 405 else error.headers
+    return add_deprecation_headers(request, JSONResponse(body, status, headers))
 
 
-def _methods(request: Request) -> list[str]:
-    """The methods that the path of a request can be asked with."""
+def _allowed_methods(request: Request) -> list[str]:
     routes = chain(request.app.routes, *(module.router.routes for module in _MODULES))
-    found = (
+    methods = (
         route.methods or set()
         for route in routes
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
     )
-    return sorted(set().union(*found))
+    return sorted(set().union(*methods))
 
 
-async def _refuse_shape(request: Request, error: Exception) -> Response:
+async def _handle_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    problems = [_problem(item) for item in error.errors()]
-    more = len(problems) - _SHOWN_PROBLEMS
-    text = "; ".join(problems[:_SHOWN_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
-    return tell_successor(request, JSONResponse({"error": text, "code": CODES[400]}, 400))
+    problems = [_describe_problem(item) for item in error.errors()]
+    more = len(problems) - _REPORTED_PROBLEMS
+    text = "; ".join(problems[:_REPORTED_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
+    return add_deprecation_headers(request, JSONResponse({"error": text, "code": CODES[400]}, 400))
 
 
-def _problem(item: dict[str, Any]) -> str:
-    """Where a request is wrong and how, without repeating what was sent."""
-    place = ".".join(str(part)[:80] for part in item["loc"])
-    return f"{place}: {item['msg'].removeprefix('Value error, ')}"
+def _describe_problem(item: dict[str, Any]) -> str:
+    """Return the location and the reason of a validation error, without the invalid value."""
+    location = ".".join(str(part)[:80] for part in item["loc"])
+    return f"{location}: {item['msg'].removeprefix('Value error, ')}"
 
 
-def _describe(app: FastAPI, *, secured: bool) -> None:
-    """Have the OpenAPI document say what is answered, and how callers prove who they are where they have to."""
+def _set_openapi(app: FastAPI, *, secured: bool) -> None:
+    """Make the application generate our OpenAPI document, with bearer authentication if `secured` is true."""
 
-    def document() -> dict[str, Any]:
+    def generate() -> dict[str, Any]:
         if app.openapi_schema is None:
-            found = get_openapi(
+            document = get_openapi(
                 title=app.title, version=app.version, description=app.description, routes=app.routes
             )
-            _tidy(found)
+            _clean_up(document)
             if secured:
-                _secure(found)
-            app.openapi_schema = found
+                _add_security(document)
+            app.openapi_schema = document
         return app.openapi_schema
 
-    app.openapi = document  # type: ignore[method-assign]
+    app.openapi = generate  # type: ignore[method-assign]
 
 
-def _tidy(document: dict[str, Any]) -> None:
-    """Put statuses in order, without that of the framework for a wrong request: here it is a 400 like any other."""
+def _clean_up(document: dict[str, Any]) -> None:
     for operations in document["paths"].values():
         for operation in operations.values():
-            answers = operation["responses"]
+            # FastAPI derives the summary from the function name. The docstring starts with a better one.
+            operation["summary"] = operation["description"].partition("\n")[0].partition(". ")[0].rstrip(".")
+            # FastAPI documents a 422 for invalid requests. The server answers them with 400.
             operation["responses"] = {
-                status: answers[status] for status in sorted(answers) if status != "422"
+                status: _clean_up_response(status, response)
+                for status, response in sorted(operation["responses"].items())
+                if status != "422"
             }
     for name in ("HTTPValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)
 
 
-def _secure(document: dict[str, Any]) -> None:
+def _clean_up_response(status: str, response: dict[str, Any]) -> dict[str, Any]:
+    """Correct the content of a route that streams: FastAPI gives errors the media type of the stream too."""
+    content: dict[str, Any] = {
+        # FastAPI adds the type of the response class beside the reference.
+        media_type: {"schema": {"$ref": item["schema"]["$ref"]}} if "$ref" in item.get("schema", {}) else item
+        for media_type, item in response.get("content", {}).items()
+    }
+    if content and status >= "400":
+        content = dict(zip(["application/json"], content.values(), strict=True))
+    return {**response, **({"content": content} if content else {})}
+
+
+def _add_security(document: dict[str, Any]) -> None:
     document["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
     for path, operations in document["paths"].items():
         for operation in operations.values():
-            operation["security"] = [] if path in _OPEN_PATHS else [{"bearer": []}]
+            operation["security"] = [] if path in _UNAUTHENTICATED_PATHS else [{"bearer": []}]

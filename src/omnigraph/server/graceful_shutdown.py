@@ -1,4 +1,4 @@
-"""A server that tells where it listens, leaves slow clients, and ends in good order when a signal says so."""
+"""The uvicorn server: it prints its address, checks connections, and shuts down gracefully on a signal."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ from omnigraph.server.http.connections import Connection, ConnectionConfig
 from omnigraph.server.logs import LOGGER
 
 LISTENING = "OMNIGRAPH_LISTEN_ADDR"
-CUT_OFF = 1
+EXIT_ABORTED = 1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# The library ticks ten times a second.
-_TICKS = 5
-# After the last request the process has so long to end, with whatever its threads are at.
-_LAST_SECONDS = 5.0
+# uvicorn ticks ten times a second.
+_TICKS_PER_CHECK = 5
+# Time for the process to exit after the last request, while threads may still be running.
+_EXIT_SECONDS = 5.0
 
 
-class Server(uvicorn.Server):
-    """A server of one application.
+class GracefulServer(uvicorn.Server):
+    """A uvicorn server with graceful shutdown.
 
-    The first signal begins the end: the server says that it is not ready, answers what it has in hand, and ends
-    when that is done or has taken too long. A second signal ends it at once. Whatever is cut off leaves what a
-    process that died leaves, and its client sees the connection break: it is never told of a failure that may be
-    none.
+    The first signal starts the shutdown: the readiness check fails, running requests finish, and the server exits
+    when all are done or the time limit is reached. A second signal exits immediately. Aborted requests end like
+    in a crash: the client sees the connection break and gets no error response, because the outcome is unknown.
     """
 
     def __init__(self, app: ASGIApp, capacity: Capacity) -> None:
@@ -44,13 +43,13 @@ class Server(uvicorn.Server):
             app,
             limits,
             access_log=False,
-            # The log is ours; and whoever asks learns neither the name of the library nor, by a header that
-            # anybody can write, another address of the client.
             log_config=None,
+            # Do not disclose the library.
             server_header=False,
+            # Any client could forge the headers of a proxy.
             proxy_headers=False,
             timeout_keep_alive=limits.idle_seconds,
-            timeout_graceful_shutdown=math.ceil(limits.stop_seconds),
+            timeout_graceful_shutdown=math.ceil(limits.shutdown_seconds),
         )
         super().__init__(config)
         self._capacity = capacity
@@ -59,7 +58,7 @@ class Server(uvicorn.Server):
         self._watchdog: threading.Timer | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start to accept connections, and print the address to stdout."""
         await super().startup(sockets)
         for bound in sockets or ():
             host, port = bound.getsockname()[:2]
@@ -68,42 +67,43 @@ class Server(uvicorn.Server):
             sys.stdout.flush()
 
     async def on_tick(self, counter: int) -> bool:
-        """Look after the connections, and say whether to stop listening."""
-        if counter % _TICKS == 0:
+        """Check the connections, and return whether to stop accepting new ones."""
+        if counter % _TICKS_PER_CHECK == 0:
             self._check_connections()
-        stops = await super().on_tick(counter)
-        return stops or (self._signalled_at is not None and self._is_done(self._signalled_at))
+        should_stop = await super().on_tick(counter)
+        return should_stop or (self._signalled_at is not None and self._is_drained(self._signalled_at))
 
     def _check_connections(self) -> None:
         now = time.monotonic()
-        passed, self._checked_at = now - self._checked_at, now
+        elapsed, self._checked_at = now - self._checked_at, now
         for connection in [*self.server_state.connections]:
             if isinstance(connection, Connection):
-                connection.check(passed)
+                connection.check(elapsed)
 
-    def _is_done(self, since: float) -> bool:
+    def _is_drained(self, since: float) -> bool:
+        """Return whether all requests are done after a signal. Exits the process when the time is over."""
         limits = self._capacity.limits
-        left = since + limits.drain_seconds + limits.stop_seconds - time.monotonic()
+        left = since + limits.drain_seconds + limits.shutdown_seconds - time.monotonic()
         if self._watchdog is None:
-            self._watchdog = threading.Timer(max(0, left) + _LAST_SECONDS, _cut_off)
+            self._watchdog = threading.Timer(max(0, left) + _EXIT_SECONDS, _abort_threads)
             self._watchdog.daemon = True
             self._watchdog.start()
-        if left > limits.stop_seconds:
+        if left > limits.shutdown_seconds:
             return False
-        self._capacity.is_refusing = True
+        self._capacity.is_closed = True
         if not self.server_state.tasks:
-            # Answers that were given may still be on their way out.
+            # Responses may still be in the send buffers.
             self.config.timeout_graceful_shutdown = max(1, math.ceil(left))
             return True
         if left > 0:
             return False
-        # The library would answer them with a failure, of which nobody knows whether it is one.
-        LOGGER.error("requests are cut off", extra={"fields": {"requests": len(self.server_state.tasks)}})
-        os._exit(CUT_OFF)
+        # uvicorn would answer the remaining requests with an error, although their writes may still succeed.
+        LOGGER.error("requests aborted", extra={"fields": {"requests": len(self.server_state.tasks)}})
+        os._exit(EXIT_ABORTED)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop at a signal, and have it done with then."""
+        """Handle signals while the server runs. Unlike uvicorn, do not raise them again afterwards."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -114,14 +114,14 @@ class Server(uvicorn.Server):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the library calls it so
-        """Begin to end, or end."""
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - signature of uvicorn
+        """Start the shutdown at the first signal, and exit at the second."""
         if self._signalled_at is not None:
             os._exit(128 + sig)
         self._signalled_at = time.monotonic()
-        self._capacity.is_stopping = True
+        self._capacity.is_draining = True
 
 
-def _cut_off() -> None:
-    LOGGER.error("threads are cut off")
-    os._exit(CUT_OFF)
+def _abort_threads() -> None:
+    LOGGER.error("threads aborted")
+    os._exit(EXIT_ABORTED)

@@ -1,4 +1,4 @@
-"""Which graphs are served: from what is to be served to open handles."""
+"""Hosted graphs: opening the graphs of a configuration, with their policies and stored queries."""
 
 from __future__ import annotations
 
@@ -18,44 +18,47 @@ from omnigraph.policy.bundle import PolicyBundle, Rule
 from omnigraph.policy.gate import Gate
 from omnigraph.read.blob_values import BlobsInUse
 from omnigraph.read.reader import Reader, default_budget
-from omnigraph.server.http.authentication import Identities
-from omnigraph.server.limits import Limits
+from omnigraph.server.http.authentication import TokenRegistry
+from omnigraph.server.limits import ServerLimits
 from omnigraph.server.logs import LOGGER
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import Graph
 
-_OPENED_AT_A_TIME = 4
-# How many bytes of blobs may be in use, in times of what reads may keep.
-_BLOBS = 2
+_CONCURRENT_OPENS = 4
+# Limit of the bytes of Blob values in use, as a multiple of the read cache.
+_BLOB_BUDGET_FACTOR = 2
 
 
 @dataclass(frozen=True)
 class HostedGraph:
-    """A graph that is served, with the gate that its handle obeys; without one everything is allowed."""
+    """An open graph. Without a gate every action is allowed."""
 
     id: str
     graph: Graph = field(repr=False)
     gate: Gate | None = None
     queries: Mapping[str, StoredQuery] = field(default_factory=dict)
-    # A cluster applies schemas itself, and would not know of one that was applied here.
+    # False if a cluster manages the schema.
     can_apply_schema: bool = True
     reader: Reader = field(default_factory=Reader, repr=False)
 
 
 @dataclass(frozen=True)
-class Hosted:
-    """Everything that one server answers for. Without identities it is open to all.
+class ServerResources:
+    """Graphs, tokens, policy and limits of one server. Without tokens the server is unauthenticated.
 
-    What reads keep is in one memory for all graphs; `blobs` are values of bytes, also those on the way to clients.
+    `quarantined` maps the ids of graphs that are not served to the reasons. `blobs` limits the memory of Blob
+    values in the cache and in responses.
     """
 
     graphs: Mapping[str, HostedGraph] = field(default_factory=dict)
-    identities: Identities = field(default_factory=Identities)
+    tokens: TokenRegistry = field(default_factory=TokenRegistry)
     server_gate: Gate | None = None
     quarantined: Mapping[str, str] = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
-    blobs: BlobsInUse = field(default_factory=lambda: BlobsInUse(_BLOBS * default_budget()), repr=False)
+    limits: ServerLimits = field(default_factory=ServerLimits)
+    blobs: BlobsInUse = field(
+        default_factory=lambda: BlobsInUse(_BLOB_BUDGET_FACTOR * default_budget()), repr=False
+    )
 
     def close(self) -> None:
         """Close every graph."""
@@ -64,30 +67,29 @@ class Hosted:
             item.reader.close()
 
 
-def open_hosted(
+def open_graphs(
     hosting: Hosting,
-    identities: Identities,
+    tokens: TokenRegistry,
     *,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     options: Mapping[str, str] | None = None,
     require_all: bool = False,
     environment: Mapping[str, str] | None = None,
-) -> Hosted:
-    """Open every graph, some at a time. One that cannot be served is left out, unless all are required.
+) -> ServerResources:
+    """Open the graphs of a configuration. All graphs share one read cache.
 
-    What their reads keep is in one memory, whose size is one of the limits. The environment names the embedding
-    provider, and has the keys of those that graphs have of their own.
+    A graph that cannot be opened is quarantined. Raises `InvalidInput`, with every graph closed again, if no
+    graph can be opened, or if `require_all` is true and one is quarantined. `options` are storage options.
+    `environment` selects the embedding provider and has the API keys.
     """
-    limits = limits or Limits()
-    memory = Memory(limits.cache or default_budget())
-    with ThreadPoolExecutor(_OPENED_AT_A_TIME) as pool:
-        open_ = partial(
-            _open, identities=identities, options=options, memory=memory, environment=environment or {}
-        )
+    limits = limits or ServerLimits()
+    memory = Memory(limits.cache_bytes or default_budget())
+    with ThreadPoolExecutor(_CONCURRENT_OPENS) as pool:
+        open_ = partial(_open, tokens=tokens, options=options, memory=memory, environment=environment or {})
         outcomes = list(pool.map(open_, hosting.graphs))
-    hosted = Hosted(
+    resources = ServerResources(
         {item.id: item for item in outcomes if isinstance(item, HostedGraph)},
-        identities,
+        tokens,
         None if hosting.policy is None else Gate(hosting.policy).prepare(),
         {
             source.id: _reason(outcome)
@@ -95,22 +97,22 @@ def open_hosted(
             if isinstance(outcome, OmnigraphError)
         },
         limits,
-        BlobsInUse(_BLOBS * memory.budget),
+        BlobsInUse(_BLOB_BUDGET_FACTOR * memory.budget),
     )
-    if hosted.graphs and not (require_all and hosted.quarantined):
-        return hosted
-    hosted.close()
-    reasons = [f"graph '{id_}': {reason}" for id_, reason in hosted.quarantined.items()]
+    if resources.graphs and not (require_all and resources.quarantined):
+        return resources
+    resources.close()
+    reasons = [f"graph '{id_}': {reason}" for id_, reason in resources.quarantined.items()]
     raise InvalidInput(
-        "not every graph can be served" if hosted.graphs else "there is no graph that can be served",
-        details={"errors": reasons or ["no graphs are named"]},
+        "not every graph can be served" if resources.graphs else "no graph can be served",
+        details={"errors": reasons or ["the configuration lists no graphs"]},
         hint="; ".join(reasons) or None,
     )
 
 
 def _open(
     source: GraphSource,
-    identities: Identities,
+    tokens: TokenRegistry,
     options: Mapping[str, str] | None,
     memory: Memory,
     environment: Mapping[str, str],
@@ -119,15 +121,14 @@ def _open(
         return source.trouble
     try:
         if source.make(options):
-            LOGGER.info("graph was made", extra={"fields": {"graph_id": source.id}})
-        # Also without clients: what does not check is not served to anybody.
+            LOGGER.info("graph created", extra={"fields": {"graph_id": source.id}})
         queries = (
             {}
             if source.queries is None
             else read_stored(source.queries, source.read_schema(options), options)
         )
-        policy = source.policy or (_read_only(identities) if identities else None)
-        # Now, and not in the first request, which would keep all others waiting.
+        policy = source.policy or (_read_only_policy(tokens) if tokens else None)
+        # Prepared here, because the first request would delay all others.
         gate = None if policy is None else Gate(policy, source.id).prepare()
         own = source.embedding
         reader = Reader(memory, embedder_of(environment if own is None else own.environment(environment)))
@@ -138,15 +139,13 @@ def _open(
 
 
 def _reason(error: OmnigraphError) -> str:
-    """Why a graph is not served, in one line; of a text with its place, as `omnigraph lint` tells it."""
-    where = ""
+    """Return why a graph is quarantined, in one line; with file, line and column for a query or schema text."""
+    position = ""
     if isinstance(error, LanguageError):
-        where = f"{error.diagnostics[0].file}:{error.line}:{error.column}: "
-    return f"{where}{error.message}" + ("" if error.hint is None else f" ({error.hint})")
+        position = f"{error.diagnostics[0].file}:{error.line}:{error.column}: "
+    return f"{position}{error.message}" + ("" if error.hint is None else f" ({error.hint})")
 
 
-def _read_only(identities: Identities) -> PolicyBundle:
-    """What a graph without a bundle allows those who have a token: reading."""
-    return PolicyBundle(
-        {"known": tuple(sorted(identities.actors))}, rules=(Rule("default", "known", ("read",)),)
-    )
+def _read_only_policy(tokens: TokenRegistry) -> PolicyBundle:
+    """Return the policy of a graph without one: every actor with a token may read."""
+    return PolicyBundle({"known": tuple(sorted(tokens.actors))}, rules=(Rule("default", "known", ("read",)),))

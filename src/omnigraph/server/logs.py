@@ -1,4 +1,4 @@
-"""The log: one JSON object a line. Tokens, bodies and query strings are never part of it."""
+"""The server log: one JSON object per line. It never contains tokens, bodies or query strings."""
 
 from __future__ import annotations
 
@@ -8,31 +8,30 @@ import sys
 from datetime import UTC, datetime
 
 LOGGER = logging.getLogger("omnigraph.server")
-# What the HTTP library has to say goes the same way.
-_NAMES = (LOGGER.name, "uvicorn.error")
+_LOGGER_NAMES = (LOGGER.name, "uvicorn.error")
 
 
-class JsonLines(logging.Formatter):
-    """A record as JSON, with the members that were given in ``extra={"fields": {...}}``."""
+class JsonFormatter(logging.Formatter):
+    """Formats a record as JSON, with the members of ``extra={"fields": {...}}``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        found = {
+        """Return one line."""
+        members = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "message": record.getMessage(),
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
-            found["trace"] = self.formatException(record.exc_info)
-        return json.dumps(found, ensure_ascii=False, default=str)
+            members["trace"] = self.formatException(record.exc_info)
+        return json.dumps(members, ensure_ascii=False, default=str)
 
 
 def log_to_stderr() -> None:
-    """Send the log of this process to stderr."""
+    """Send the log of the server and of uvicorn to stderr."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    for name in _NAMES:
+    handler.setFormatter(JsonFormatter())
+    for name in _LOGGER_NAMES:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(logging.INFO)

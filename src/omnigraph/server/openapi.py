@@ -1,4 +1,4 @@
-"""The OpenAPI document of a server with tokens, as a file: ``python -m omnigraph.server.openapi FILE``."""
+"""Write the OpenAPI document of an authenticated server: ``python -m omnigraph.server.openapi FILE``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from omnigraph.server.app import create_app
-from omnigraph.server.hosted_graphs import Hosted
-from omnigraph.server.http.authentication import Identities
+from omnigraph.server.hosted_graphs import ServerResources
+from omnigraph.server.http.authentication import TokenRegistry
 
 
 def write_document(path: Path) -> None:
     """Write the document to a file."""
-    document = create_app(Hosted(identities=Identities.of({"somebody": "token"}))).openapi()
+    document = create_app(ServerResources(tokens=TokenRegistry.of({"actor": "token"}))).openapi()
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

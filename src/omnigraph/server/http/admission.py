@@ -1,4 +1,4 @@
-"""How much one actor may have in flight at a time, in requests and in bytes of their bodies."""
+"""Per-actor admission control: limits on the writes in flight and on the bytes of their bodies."""
 
 from __future__ import annotations
 
@@ -7,54 +7,55 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from omnigraph.engine.deadline import lift_deadline
-from omnigraph.server.http.error_responses import RETRY_SECONDS, Refused
-from omnigraph.server.limits import Limits
+from omnigraph.server.http.error_responses import RETRY_SECONDS, HttpError
+from omnigraph.server.limits import ServerLimits
 
 
 class Admission:
-    """Counts what each actor has in flight. Safe to share between threads.
+    """Counts the writes in flight by actor. Thread-safe.
 
-    >>> admission = Admission(Limits(requests=1))
+    >>> admission = Admission(ServerLimits(actor_requests=1))
     >>> with admission.admit("ann", 10), admission.admit("bo", 10):
     ...     admission.in_flight
     2
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
         self._lock = threading.Lock()
-        self._held: dict[str | None, tuple[int, int]] = {}
+        # Number of requests and bytes by actor.
+        self._usage: dict[str | None, tuple[int, int]] = {}
 
     @property
     def in_flight(self) -> int:
-        """How many requests are admitted now."""
+        """The number of admitted requests."""
         with self._lock:
-            return sum(requests for requests, _ in self._held.values())
+            return sum(requests for requests, _ in self._usage.values())
 
     @contextmanager
     def admit(self, actor: str | None, size: int) -> Iterator[None]:
-        """Hold a place for as long as the context lasts, or refuse with 429.
+        """Count a write of `size` bytes while the context is open; `HttpError` with 429 if a limit is exceeded.
 
-        What is admitted writes, so the time that a read may take does not end it.
+        The read deadline does not apply to writes, so it is lifted.
         """
         with self._lock:
-            requests, held = self._held.get(actor, (0, 0))
-            if requests + 1 > self._limits.requests:
-                raise _busy(f"actor in-flight count cap {self._limits.requests} exceeded")
-            if held + size > self._limits.bytes:
-                raise _busy(f"actor in-flight byte budget {self._limits.bytes} exceeded")
-            self._held[actor] = (requests + 1, held + size)
+            requests, used = self._usage.get(actor, (0, 0))
+            if requests + 1 > self._limits.actor_requests:
+                raise _too_many_requests(f"actor in-flight count cap {self._limits.actor_requests} exceeded")
+            if used + size > self._limits.actor_bytes:
+                raise _too_many_requests(f"actor in-flight byte budget {self._limits.actor_bytes} exceeded")
+            self._usage[actor] = (requests + 1, used + size)
         try:
             lift_deadline()
             yield
         finally:
             with self._lock:
-                requests, held = self._held[actor]
+                requests, used = self._usage[actor]
                 if requests == 1:
-                    del self._held[actor]
+                    del self._usage[actor]
                 else:
-                    self._held[actor] = (requests - 1, held - size)
+                    self._usage[actor] = (requests - 1, used - size)
 
 
-def _busy(text: str) -> Refused:
-    return Refused(429, text, headers={"Retry-After": str(RETRY_SECONDS)})
+def _too_many_requests(text: str) -> HttpError:
+    return HttpError(429, text, headers={"Retry-After": str(RETRY_SECONDS)})

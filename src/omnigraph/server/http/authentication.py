@@ -1,4 +1,4 @@
-"""Who calls: bearer tokens, kept as digests only, each of one actor."""
+"""Authentication with bearer tokens. A token identifies one actor and is stored only as a digest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from omnigraph.client.entry import check_token
 from omnigraph.errors import InvalidInput
-from omnigraph.server.http.error_responses import Refused
+from omnigraph.server.http.error_responses import HttpError
 
 PREFIX = "OMNIGRAPH_SERVER_BEARER_TOKEN"
 DEFAULT_ACTOR = "default"
@@ -20,54 +20,55 @@ _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 @dataclass(frozen=True, slots=True)
-class Identities:
-    """Everybody who has a token. No token can be read back out of it.
+class TokenRegistry:
+    """Bearer tokens and their actors. It stores SHA-256 digests of the tokens, not the tokens.
 
-    >>> known = Identities.of({"ann": "s3cret"})
-    >>> known.identify("s3cret"), known.identify("guess")
+    >>> registry = TokenRegistry.of({"ann": "s3cret"})
+    >>> registry.identify("s3cret"), registry.identify("guess")
     ('ann', None)
     """
 
     _digests: tuple[tuple[bytes, str], ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, tokens: Mapping[str, str]) -> Identities:
-        """The owners of tokens, by actor; `InvalidInput` when a token does not name exactly one actor."""
-        found: dict[bytes, str] = {}
-        seen: set[str] = set()
-        for given, token in tokens.items():
-            actor = given.strip()
+    def of(cls, tokens: Mapping[str, str]) -> TokenRegistry:
+        """Return the registry of a mapping from actors to tokens; `InvalidInput` unless each token is unique."""
+        digests: dict[bytes, str] = {}
+        actors: set[str] = set()
+        for name, token in tokens.items():
+            actor = name.strip()
             if not actor:
                 raise InvalidInput("bearer tokens: an actor is blank")
             if not actor.isprintable():
-                raise InvalidInput(f"bearer tokens: actor {actor!r} has characters that cannot be shown")
+                raise InvalidInput(f"bearer tokens: actor {actor!r} has unprintable characters")
             if not token.strip():
                 raise InvalidInput(f"bearer tokens: the token of actor '{actor}' is blank")
             try:
                 check_token(token)
             except InvalidInput as error:
                 raise InvalidInput(
-                    f"bearer tokens: the token of actor '{actor}' cannot be sent", hint=error.message
+                    f"bearer tokens: the token of actor '{actor}' cannot be sent in a header",
+                    hint=error.message,
                 ) from None
-            if actor in seen:
+            if actor in actors:
                 raise InvalidInput(f"bearer tokens: actor '{actor}' has two tokens")
             digest = _digest(token.strip())
-            if digest in found:
-                raise InvalidInput(f"bearer tokens: actors '{found[digest]}' and '{actor}' share a token")
-            seen.add(actor)
-            found[digest] = actor
-        return cls(tuple(found.items()))
+            if digest in digests:
+                raise InvalidInput(f"bearer tokens: actors '{digests[digest]}' and '{actor}' share a token")
+            actors.add(actor)
+            digests[digest] = actor
+        return cls(tuple(digests.items()))
 
     @property
     def actors(self) -> frozenset[str]:
-        """Everybody's name."""
+        """The actors that have a token."""
         return frozenset(actor for _, actor in self._digests)
 
     def __bool__(self) -> bool:
         return bool(self._digests)
 
     def identify(self, token: str) -> str | None:
-        """Whose token it is. Every digest is compared, so that the time taken tells nothing."""
+        """Return the actor of a token, or None. The comparison takes the same time for every token."""
         given = _digest(token)
         owner = None
         for digest, actor in self._digests:
@@ -76,33 +77,37 @@ class Identities:
         return owner
 
     def authenticate(self, headers: list[str]) -> str:
-        """The actor that the ``Authorization`` headers of a request prove, or a 401."""
+        """Return the actor of the ``Authorization`` headers of a request; `HttpError` with 401 if there is none."""
         scheme, _, token = headers[0].strip().partition(" ") if len(headers) == 1 else ("", "", "")
         if scheme.lower() != "bearer" or not token.strip():
-            raise Refused(401, "missing bearer token", headers=_CHALLENGE)
+            raise HttpError(401, "missing bearer token", headers=_CHALLENGE)
         actor = self.identify(token.strip())
         if actor is None:
-            raise Refused(401, "invalid bearer token", headers=_CHALLENGE)
+            raise HttpError(401, "invalid bearer token", headers=_CHALLENGE)
         return actor
 
 
-def read_identities(environment: Mapping[str, str]) -> Identities:
-    """The tokens that the environment names: a file, else a JSON object, and one token of `default`."""
+def read_tokens(environment: Mapping[str, str]) -> TokenRegistry:
+    """Return the tokens that environment variables configure.
+
+    The tokens come from a JSON file or, without a file, from an inline JSON object. A single token for the actor
+    `default` is added to them. Raises `InvalidInput` for invalid tokens.
+    """
     if environment.get(f"{PREFIX}S_AWS_SECRET"):
         raise InvalidInput(
-            f"{PREFIX}S_AWS_SECRET is set, and this build reads no secrets of AWS",
-            hint=f"write the object to a file and name it in {PREFIX}S_FILE",
+            f"{PREFIX}S_AWS_SECRET is not supported",
+            hint=f"write the JSON object to a file and set {PREFIX}S_FILE",
         )
     tokens: dict[str, str] = {}
     if path := environment.get(f"{PREFIX}S_FILE"):
-        tokens = _read_object(_read_file(path), f"{PREFIX}S_FILE")
+        tokens = _parse_object(_read_file(path), f"{PREFIX}S_FILE")
     elif text := environment.get(f"{PREFIX}S_JSON"):
-        tokens = _read_object(text, f"{PREFIX}S_JSON")
+        tokens = _parse_object(text, f"{PREFIX}S_JSON")
     if (single := environment.get(PREFIX)) is not None:
         if any(actor.strip() == DEFAULT_ACTOR for actor in tokens):
             raise InvalidInput(f"bearer tokens: actor '{DEFAULT_ACTOR}' has two tokens")
         tokens[DEFAULT_ACTOR] = single
-    return Identities.of(tokens)
+    return TokenRegistry.of(tokens)
 
 
 def _read_file(path: str) -> str:
@@ -112,22 +117,22 @@ def _read_file(path: str) -> str:
         raise InvalidInput(f"{PREFIX}S_FILE: {path} cannot be read") from error
 
 
-def _read_object(text: str, name: str) -> dict[str, str]:
-    # What is wrong is told without the text, which is secret.
+def _parse_object(text: str, name: str) -> dict[str, str]:
+    # Messages and tracebacks must not quote the text, which contains secrets.
     try:
-        found = json.loads(text, object_pairs_hook=_pairs)
+        tokens = json.loads(text, object_pairs_hook=_check_unique)
     except (ValueError, RecursionError):
-        raise InvalidInput(f"{name} holds no JSON object from actors to tokens") from None
-    if not isinstance(found, dict) or not all(isinstance(item, str) for item in found.values()):
+        raise InvalidInput(f"{name} is not valid JSON; expected an object from actors to tokens") from None
+    if not isinstance(tokens, dict) or not all(isinstance(token, str) for token in tokens.values()):
         raise InvalidInput(f"{name} must be a JSON object from actors to tokens")
-    return found
+    return tokens
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise InvalidInput("bearer tokens: one actor is named twice")
-    return found
+def _check_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise InvalidInput("bearer tokens: an actor occurs twice")
+    return members
 
 
 def _digest(token: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Conditions and ranges of HTTP, as far as they are about one value of bytes."""
+"""Entity tags and byte ranges of HTTP requests (RFC 9110) for a single representation."""
 
 from __future__ import annotations
 
@@ -6,71 +6,75 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_TAG = re.compile(r'\s*(W/)?("[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|\Z)')
+_ENTITY_TAG = re.compile(r'\s*(W/)?("[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|\Z)')
 _RANGE = re.compile(r"bytes=\s*(\d*)-(\d*)\s*\Z", re.IGNORECASE | re.ASCII)
-# No value is longer; Python reads no number of more than some thousand digits.
-_MOST = 10**18
+# Larger than any value. Python converts no text of more than a few thousand digits.
+_MAX_POSITION = 10**18
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Bytes from `start` up to and with `end`, as HTTP counts them."""
+class ByteRange:
+    """A range of bytes. Both ends are inclusive, as in HTTP."""
 
     start: int
     end: int
 
 
-class Unsatisfiable(ValueError):
-    """A range that begins behind the end; `start` and `end` are as they were asked for."""
+class RangeNotSatisfiable(ValueError):
+    """A range that starts after the last byte. `end` is the length if the range is open-ended."""
 
-    def __init__(self, start: int, end: int | None) -> None:
-        super().__init__(f"no bytes from {start}")
+    def __init__(self, start: int, end: int) -> None:
+        super().__init__(f"byte range {start}-{end} is not satisfiable")
         self.start = start
         self.end = end
 
 
-def matches(values: Sequence[str], etag: str, *, weak: bool, any_: bool = True) -> bool:
-    """Whether a header of conditions names a tag, or with `any_` anything by ``*``.
+def matches_etag(values: Sequence[str], etag: str, *, weak: bool, allow_any: bool = True) -> bool:
+    """Return whether an `If-Match` or `If-None-Match` header lists a tag.
 
-    >>> matches(['"a", W/"b"'], '"b"', weak=True), matches(['"a", W/"b"'], '"b"', weak=False)
+    `weak` selects weak comparison. ``*`` matches every tag if `allow_any` is true.
+
+    >>> matches_etag(['"a", W/"b"'], '"b"', weak=True), matches_etag(['"a", W/"b"'], '"b"', weak=False)
     (True, False)
     """
     text = ", ".join(values).strip()
     if text == "*":
-        return any_
-    place = 0
-    while found := _TAG.match(text, place):
-        if found[2] == etag and (weak or not found[1]):
+        return allow_any
+    position = 0
+    while tag := _ENTITY_TAG.match(text, position):
+        if tag[2] == etag and (weak or not tag[1]):
             return True
-        place = found.end()
+        position = tag.end()
     return False
 
 
-def parse_range(values: Sequence[str], length: int) -> Span | None:
-    """The one range that is asked for; None for none, for several and for what is not understood.
+def parse_range(values: Sequence[str], length: int) -> ByteRange | None:
+    """Return the range of a `Range` header, or None if there is none, several, or a malformed one.
+
+    Raises `RangeNotSatisfiable` for a range after the last byte.
 
     >>> parse_range(["bytes=0-3"], 10), parse_range(["bytes=-3"], 10), parse_range(["bytes=0-1,4-5"], 10)
-    (Span(start=0, end=3), Span(start=7, end=9), None)
+    (ByteRange(start=0, end=3), ByteRange(start=7, end=9), None)
     """
-    found = _RANGE.match(values[0].strip()) if len(values) == 1 else None
-    if found is None:
+    match = _RANGE.match(values[0].strip()) if len(values) == 1 else None
+    if match is None:
         return None
-    first, last = _number(found[1]), _number(found[2])
+    first, last = _parse_position(match[1]), _parse_position(match[2])
     if first is None:
         if last is None:
             return None
         if not length or not last:
-            raise Unsatisfiable(length, None)
-        return Span(max(0, length - last), length - 1)
+            raise RangeNotSatisfiable(length, length)
+        return ByteRange(max(0, length - last), length - 1)
     if last is not None and last < first:
         return None
     if first >= length:
-        raise Unsatisfiable(first, last)
-    return Span(first, length - 1 if last is None else min(last, length - 1))
+        raise RangeNotSatisfiable(first, length if last is None else last)
+    return ByteRange(first, length - 1 if last is None else min(last, length - 1))
 
 
-def _number(digits: str) -> int | None:
+def _parse_position(digits: str) -> int | None:
     if not digits:
         return None
-    found = digits.lstrip("0") or "0"
-    return _MOST if len(found) >= len(str(_MOST)) else int(found)
+    significant = digits.lstrip("0") or "0"
+    return _MAX_POSITION if len(significant) >= len(str(_MAX_POSITION)) else int(significant)

@@ -1,82 +1,84 @@
-"""How much the whole server has in hand: what is more is refused at once, and memory does not grow."""
+"""Server-wide admission control: limits on the requests in flight and on the memory of their bodies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from omnigraph.server.http.error_responses import Refused
-from omnigraph.server.limits import Limits
+from omnigraph.server.http.error_responses import HttpError
+from omnigraph.server.limits import ServerLimits
 
-# Whoever watches the server learns how it is especially when it is busy.
-WATCHED = frozenset({"/healthz", "/readyz", "/metrics"})
-READY = "/readyz"
-STOPPING = "the server is stopping"
-SOON_SECONDS = 5
+# Monitoring must work when the server is overloaded, so these paths have no limit.
+MONITORING_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+READINESS_PATH = "/readyz"
+SHUTTING_DOWN = "the server is shutting down"
+RETRY_SOON_SECONDS = 5
 
 
 class Capacity:
-    """Counts the requests in hand and the bytes of their bodies in memory. It belongs to one event loop.
+    """Counts the requests in flight and the bytes of their bodies in memory. Belongs to one event loop.
 
-    >>> capacity = Capacity(Limits(waiting=1))
-    >>> with capacity.take("/graphs/g/query") as place:
-    ...     place.hold(100)
-    ...     capacity.in_hand, capacity.held
+    >>> capacity = Capacity(ServerLimits(requests=1))
+    >>> with capacity.acquire("/graphs/g/query") as slot:
+    ...     slot.reserve(100)
+    ...     capacity.requests, capacity.bytes
     (1, 100)
-    >>> capacity.in_hand, capacity.held
+    >>> capacity.requests, capacity.bytes
     (0, 0)
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         self.limits = limits
-        self.in_hand = 0
-        self.held = 0
-        # Whoever asks learns that this server is about to end; new work is taken until it is refused.
-        self.is_stopping = False
-        self.is_refusing = False
+        self.requests = 0
+        self.bytes = 0
+        # Shutdown has two phases: readiness fails first, and new requests are rejected after the drain time.
+        self.is_draining = False
+        self.is_closed = False
 
     @contextmanager
-    def take(self, path: str) -> Iterator[Place]:
-        """A place for a request as long as the context lasts, or a refusal with 503."""
-        place = Place(self)
-        if path == READY and self.is_stopping:
-            raise overloaded(STOPPING)
-        if path in WATCHED:
-            yield place
+    def acquire(self, path: str) -> Iterator[RequestSlot]:
+        """Hold a slot while the context is open; `HttpError` with 503 if the server is full or shutting down."""
+        slot = RequestSlot(self)
+        if path == READINESS_PATH and self.is_draining:
+            raise unavailable(SHUTTING_DOWN)
+        if path in MONITORING_PATHS:
+            yield slot
             return
-        if self.is_refusing:
-            raise overloaded(STOPPING)
-        if self.in_hand >= self.limits.waiting:
-            raise overloaded(f"the server has {self.limits.waiting:,} requests in hand")
-        self.in_hand += 1
+        if self.is_closed:
+            raise unavailable(SHUTTING_DOWN)
+        if self.requests >= self.limits.requests:
+            raise unavailable(f"server overloaded: limit of {self.limits.requests:,} requests in flight")
+        self.requests += 1
         try:
-            yield place
+            yield slot
         finally:
-            self.in_hand -= 1
-            place.release()
+            self.requests -= 1
+            slot.release()
 
 
-class Place:
-    """What one request has of the capacity."""
+class RequestSlot:
+    """The share of the capacity that one request holds."""
 
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
-        self._held = 0
+        self._bytes = 0
 
-    def hold(self, size: int) -> None:
-        """Count bytes that stay in memory until the request is answered, or refuse with 503."""
+    def reserve(self, size: int) -> None:
+        """Count bytes that stay in memory until the response; `HttpError` with 503 if the limit is exceeded."""
         capacity = self._capacity
-        if capacity.held + size > capacity.limits.bodies:
-            raise overloaded(f"the server has {capacity.limits.bodies:,} bytes of requests in hand")
-        capacity.held += size
-        self._held += size
+        if capacity.bytes + size > capacity.limits.body_bytes:
+            raise unavailable(
+                f"server overloaded: limit of {capacity.limits.body_bytes:,} bytes of request bodies in memory"
+            )
+        capacity.bytes += size
+        self._bytes += size
 
     def release(self) -> None:
-        """Give everything back."""
-        self._capacity.held -= self._held
-        self._held = 0
+        """Return all reserved bytes."""
+        self._capacity.bytes -= self._bytes
+        self._bytes = 0
 
 
-def overloaded(text: str) -> Refused:
-    """The refusal of work that another moment, or another server, can do."""
-    return Refused(503, text, headers={"Retry-After": str(SOON_SECONDS), "Connection": "close"})
+def unavailable(text: str) -> HttpError:
+    """Return a 503 that asks the client to retry soon."""
+    return HttpError(503, text, headers={"Retry-After": str(RETRY_SOON_SECONDS), "Connection": "close"})

@@ -1,7 +1,8 @@
-"""Failures as HTTP has them: one place where an error becomes a status and the one JSON shape."""
+"""Error responses: the HTTP status and the JSON body of every error."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,15 +38,17 @@ CODES: Mapping[int, str] = {
     429: "too_many_requests",
     500: "internal",
 }
+# Statuses whose body has a details member in place of a code.
+_WITHOUT_CODE = frozenset({410, 412, 424, 503})
 RETRY_SECONDS = 60
-UNFORESEEN = "internal error"
-STORAGE_FAILED = "the storage of the graph failed"
+INTERNAL_ERROR = "internal error"
+STORAGE_FAILURE = "storage failure; see the server log"
 
 
-class Refused(HTTPException):
-    """A refusal that only HTTP knows: of a token, a media type, the size of a body, too many requests.
+class HttpError(HTTPException):
+    """An error that has no class in the library, such as an invalid token or an unsupported media type.
 
-    `members` are those of the body besides the text and the code.
+    `members` are members of the body besides `error` and `code`.
     """
 
     def __init__(
@@ -59,56 +62,55 @@ class Refused(HTTPException):
         self.members = dict(members or {})
 
 
-def too_large(resource: str, limit: int, actual: int | None) -> Refused:
-    """The refusal of a body that is larger than its route takes."""
-    found = {"resource": resource, "limit": limit, "actual": actual}
-    return Refused(413, f"the request body is larger than {limit:,} bytes", {"resource_limit": found})
+def body_too_large(resource: str, limit: int, actual: int) -> HttpError:
+    """Return the 413 of a body that exceeds the limit of its route."""
+    details = {"resource": resource, "limit": limit, "actual": actual}
+    return HttpError(413, f"the request body is larger than {limit:,} bytes", {"resource_limit": details})
 
 
-def http_failure(error: HTTPException) -> tuple[int, dict[str, Any]]:
-    """The status and the body of a refusal of HTTP."""
-    members = error.members if isinstance(error, Refused) else {}
+def render_http_error(error: HTTPException) -> tuple[int, dict[str, Any]]:
+    """Return the status and the body of an HTTP error."""
+    members = error.members if isinstance(error, HttpError) else {}
     return error.status_code, _body(str(error.detail), CODES.get(error.status_code), members)
 
 
-def failure(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
-    """The status and the body of an error of the library.
+def render_error(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
+    """Return the status and the body of a library error.
 
-    What went wrong below the graph is for the log: only its kind is told.
+    The body of a storage error has a fixed text, because its details can name buckets and paths. They are logged.
 
-    >>> failure(NotFound("branch 'x' not found"))
+    >>> render_error(NotFound("branch 'x' not found"))
     (404, {'error': "branch 'x' not found", 'code': 'not_found'})
-    >>> failure(PreconditionFailed("moved on", details={"expected": "a", "actual": "b"}))
-    (412, {'error': 'moved on', 'precondition_failure': {'expected': 'a', 'actual': 'b'}})
+    >>> render_error(PreconditionFailed("head moved", details={"expected": "a", "actual": "b"}))
+    (412, {'error': 'head moved', 'precondition_failure': {'expected': 'a', 'actual': 'b'}})
     """
-    status, members = _status(error)
-    # These four are told apart by their member; clients of old know no code for them.
-    code = None if status in (410, 412, 424, 503) else CODES[status]
-    text = STORAGE_FAILED if status == 500 and not isinstance(error, OutcomeUnknown) else error.message
+    status, members = _classify(error)
+    code = None if status in _WITHOUT_CODE else CODES[status]
+    text = STORAGE_FAILURE if status == 500 and not isinstance(error, OutcomeUnknown) else error.message
     return status, _body(text, code, {**members, **(_advice(error) if status < 500 else {})})
 
 
-def shown(error: OmnigraphError) -> OmnigraphError:
-    """An error as it may be told to clients whole: of what happened below the graph, no more than `failure` tells.
+def redact(error: OmnigraphError) -> OmnigraphError:
+    """Return an error without the details that `render_error` leaves out.
 
-    >>> shown(StorageError("no such bucket: ours", transient=True, details={"bucket": "ours"})).message
-    'the storage of the graph failed'
+    >>> redact(StorageError("no such bucket: private", transient=True, details={"bucket": "private"})).message
+    'storage failure; see the server log'
     """
     match error:
         case RecoveryRequired():
-            return RecoveryRequired(error.message, details=_some(error.details, "operation_id"))
+            return RecoveryRequired(error.message, details=_pick(error.details, "operation_id"))
         case OutcomeUnknown():
-            return OutcomeUnknown(error.message, details=_some(error.details, "commit_id"))
+            return OutcomeUnknown(error.message, details=_pick(error.details, "commit_id"))
         case StorageError():
-            return StorageError(STORAGE_FAILED, transient=error.transient)
-    return error if _status(error)[0] < 500 else type(error)(STORAGE_FAILED)
+            return StorageError(STORAGE_FAILURE, transient=error.transient)
+    return error if _classify(error)[0] < 500 else type(error)(STORAGE_FAILURE)
 
 
 def _advice(error: OmnigraphError) -> dict[str, Any]:
-    """What helps to put a request right: what to try, and where a text is wrong, by the names of the exact form."""
-    found: dict[str, Any] = {} if error.hint is None else {"hint": error.hint}
+    """Return the hint and the diagnostics of an error, under the member names of the exact encoding."""
+    members: dict[str, Any] = {} if error.hint is None else {"hint": error.hint}
     if isinstance(error, LanguageError):
-        found["diagnostics"] = [
+        members["diagnostics"] = [
             {
                 "line": item.line,
                 "column": item.column,
@@ -117,10 +119,10 @@ def _advice(error: OmnigraphError) -> dict[str, Any]:
             }
             for item in error.diagnostics
         ]
-    return found
+    return members
 
 
-def _some(details: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _pick(details: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: details[name] for name in names if name in details}
 
 
@@ -128,11 +130,12 @@ def _body(text: str, code: str | None, members: Mapping[str, Any]) -> dict[str, 
     return {"error": text, **({} if code is None else {"code": code}), **members}
 
 
-def _status(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
+def _classify(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
+    """Return the status of an error and the details member of its kind."""
     details = error.details
     match error:
         case ConstraintViolation():
-            return _violated(error)
+            return _constraint_violation(error)
         case InvalidInput():
             return 400, {}
         case PermissionDenied():
@@ -144,11 +147,11 @@ def _status(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
         case Conflict():
             return 409, _conflict(details)
         case PreconditionFailed():
-            return 412, {"precondition_failure": _some(details, "expected", "actual")}
+            return 412, {"precondition_failure": _pick(details, "expected", "actual")}
         case ChangeFeedGap():
             return 410, {"change_feed_gap": details.get("change_feed_gap", {})}
         case ResourceLimit():
-            return 413, _limited(details)
+            return 413, _resource_limit(details)
         case RecoveryRequired():
             return 503, {"recovery_required": {"operation_id": details.get("operation_id")}}
         case OutcomeUnknown():
@@ -157,12 +160,12 @@ def _status(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
             return 500, {}
 
 
-def _violated(error: ConstraintViolation) -> tuple[int, dict[str, Any]]:
-    """An id that is taken is a conflict with what is there; anything else is wrong by itself."""
+def _constraint_violation(error: ConstraintViolation) -> tuple[int, dict[str, Any]]:
+    """An id that exists already is a conflict; any other violation is an invalid request."""
     first = error.violations[0] if error.violations else {}
     if first.get("rule") != "key":
         return 400, {}
-    return 409, {"key_conflict": {**_type_of(str(first["type"])), "entity_id": first.get("id")}}
+    return 409, {"key_conflict": {**_split_key(str(first["type"])), "entity_id": first.get("id")}}
 
 
 def _conflict(details: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,19 +180,29 @@ def _conflict(details: Mapping[str, Any]) -> dict[str, Any]:
     }
     if ":" in str(key):
         members["published_dataset_version_conflict"] = {
-            **_type_of(str(key)),
+            **_split_key(str(key)),
             "expected_published_dataset_version": expected,
             "actual_published_dataset_version": actual,
         }
     return members
 
 
-def _limited(details: Mapping[str, Any]) -> dict[str, Any]:
+def _resource_limit(details: Mapping[str, Any]) -> dict[str, Any]:
+    """The documented numbers are integers, so fractions of seconds are rounded up."""
     if "resource" not in details:
         return {}
-    return {"resource_limit": {name: details.get(name) for name in ("resource", "limit", "actual")}}
+    limit = math.ceil(details["limit"])
+    # A reader that stops at its limit does not know the size of the rest.
+    actual = details.get("actual")
+    return {
+        "resource_limit": {
+            "resource": details["resource"],
+            "limit": limit,
+            "actual": limit + 1 if actual is None else math.ceil(actual),
+        }
+    }
 
 
-def _type_of(table_key: str) -> dict[str, str]:
+def _split_key(table_key: str) -> dict[str, str]:
     kind, _, name = table_key.partition(":")
     return {"entity_kind": kind, "type_name": name}

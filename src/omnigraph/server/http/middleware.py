@@ -1,4 +1,4 @@
-"""What surrounds every request: its id, its place and its time, its line in the log, and the last resort."""
+"""ASGI middleware: request id, capacity, read deadline, metrics, access log and internal errors."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from ulid import ULID
 from omnigraph.engine.deadline import Deadline, ending_after
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.http.capacity import Capacity
-from omnigraph.server.http.error_responses import UNFORESEEN, Refused, http_failure
+from omnigraph.server.http.error_responses import INTERNAL_ERROR, HttpError, render_http_error
 from omnigraph.server.logs import LOGGER
 from omnigraph.server.metrics import Metrics
 from omnigraph.store.request_counts import track_requests
 
 REQUEST_ID = "X-Request-Id"
-_GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
-_ADDRESS = re.compile(r"https?://([^/]+)", re.IGNORECASE)
+_CLIENT_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+_ABSOLUTE_FORM = re.compile(r"https?://([^/]+)", re.IGNORECASE)
 UNROUTED = "unrouted"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-# What the log says of a client that went away before it was answered.
-_LEFT = 499
-# Work that looks at the clock ends by itself; so much later the client is answered without it.
-_SLACK = 1.0
+# Status in the log and the metrics if the client disconnected before the response, as in nginx.
+_CLIENT_CLOSED_REQUEST = 499
+# A read that checks its deadline ends by itself. After these further seconds the client gets a response regardless.
+_GRACE_SECONDS = 1.0
 
 
-class Observed:
-    """An application whose requests are counted and logged, and whose defects become a 500 without details.
+class RequestMiddleware:
+    """Wraps every HTTP request.
 
-    A request has a place of the server's capacity, in its scope as `place`, and so much time to be read in.
+    The scope of a request gets `request_id`, `slot` (a `RequestSlot`) and `storage_requests`. An unexpected
+    exception is logged and answered with a 500 without details.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, capacity: Capacity) -> None:
@@ -50,45 +51,47 @@ class Observed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        _take_target(scope)
-        given = Headers(scope=scope).get(REQUEST_ID, "")
-        request_id = scope["request_id"] = given if _GIVEN_ID.match(given) else str(ULID())
-        answer = _Answer(send, request_id)
+        _use_raw_path(scope)
+        client_id = Headers(scope=scope).get(REQUEST_ID, "")
+        request_id = client_id if _CLIENT_REQUEST_ID.match(client_id) else str(ULID())
+        scope["request_id"] = request_id
+        response = _ResponseSender(send, request_id)
         self._metrics.begin()
-        began = time.perf_counter()
+        started = time.perf_counter()
         try:
-            await self._handle(scope, receive, answer)
+            await self._handle(scope, receive, response)
         except ClientDisconnect:
-            answer.status = answer.status or _LEFT
+            response.status = response.status or _CLIENT_CLOSED_REQUEST
         except Exception:
-            LOGGER.exception("unforeseen failure", extra={"fields": {"request_id": request_id}})
-            if answer.status:
-                # Half an answer cannot be taken back: breaking the connection says that it is incomplete.
+            LOGGER.exception("internal error", extra={"fields": {"request_id": request_id}})
+            if response.status:
+                # The response has started. Only a broken connection tells the client that it is incomplete.
                 raise
-            body = {"error": UNFORESEEN, "code": "internal", "request_id": request_id}
-            await JSONResponse(body, 500)(scope, receive, answer.send)
+            body = {"error": INTERNAL_ERROR, "code": "internal", "request_id": request_id}
+            await JSONResponse(body, 500)(scope, receive, response.send)
         finally:
-            self._tell(scope, answer.status, time.perf_counter() - began)
+            self._record(scope, response.status, time.perf_counter() - started)
 
-    async def _handle(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, response: _ResponseSender) -> None:
         try:
             with (
                 track_requests() as scope["storage_requests"],
-                self._capacity.take(scope["path"]) as scope["place"],
+                self._capacity.acquire(scope["path"]) as scope["slot"],
                 ending_after(self._capacity.limits.read_seconds) as deadline,
-                _answering_in_time(deadline, scope, receive, answer),
+                _enforce_deadline(deadline, scope, receive, response),
             ):
                 _check_framing(Headers(scope=scope))
-                await self._app(scope, receive, answer.send)
-        except Refused as error:
-            status, body = http_failure(error)
-            await JSONResponse(body, status, error.headers)(scope, receive, answer.send)
+                await self._app(scope, receive, response.send)
+        except HttpError as error:
+            status, body = render_http_error(error)
+            await JSONResponse(body, status, error.headers)(scope, receive, response.send)
 
-    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        """Update the metrics and write the access log."""
         route = getattr(scope.get("route"), "path", UNROUTED)
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
-        storage = scope["storage_requests"].to_json()
-        self._metrics.end(method, route, status, seconds, storage)
+        storage_requests = scope["storage_requests"].to_json()
+        self._metrics.end(method, route, status, seconds, storage_requests)
         fields: dict[str, Any] = {
             "method": method,
             "route": route,
@@ -96,53 +99,55 @@ class Observed:
             "ms": round(seconds * 1000, 2),
             "actor": scope.get("actor"),
             "graph_id": scope.get("graph_id"),
-            "storage_requests": storage,
+            "storage_requests": storage_requests,
             "request_id": scope["request_id"],
         }
         LOGGER.info("request", extra={"fields": fields})
 
 
-def _take_target(scope: Scope) -> None:
-    """Match what was sent, which keeps an encoded slash inside its segment; `Segment` decodes it.
+def _use_raw_path(scope: Scope) -> None:
+    """Route by the raw path, in which an encoded slash stays within its segment. `Segment` decodes it later.
 
-    A target may be a whole address. Its host counts then, and not that of the header.
+    In the absolute form of a request target, the host of the target replaces the `Host` header (RFC 9112).
     """
     path = scope["raw_path"].decode("latin-1")
-    if whole := _ADDRESS.match(path):
+    if absolute := _ABSOLUTE_FORM.match(path):
         others = [item for item in scope["headers"] if item[0] != b"host"]
-        scope["headers"] = [(b"host", whole[1].encode("latin-1")), *others]
-        path = path[whole.end() :] or "/"
+        scope["headers"] = [(b"host", absolute[1].encode("latin-1")), *others]
+        path = path[absolute.end() :] or "/"
     scope["path"] = path
 
 
 def _check_framing(headers: Headers) -> None:
-    """Refuse a request whose end is said in two ways: somebody in between may have gone by the other."""
+    """Reject a request with two body lengths: a proxy could use the other one (request smuggling)."""
     if "content-length" in headers and "transfer-encoding" in headers:
-        raise Refused(
-            400, "Content-Length and Transfer-Encoding exclude each other", headers={"Connection": "close"}
+        raise HttpError(
+            400,
+            "Content-Length and Transfer-Encoding are mutually exclusive",
+            headers={"Connection": "close"},
         )
 
 
-class _Answer:
-    """The answer to one request, which is given once."""
+class _ResponseSender:
+    """Sends the response of one request, records its status, and adds the request id."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
         self._request_id = request_id
-        self._is_given = False
+        self._is_replaced = False
         self.status = 0
 
     async def send(self, message: Message) -> None:
-        """Send a part of it, or nothing when the answer was given without waiting for this one."""
-        if not self._is_given:
-            await self._pass_on(message)
+        """Send a message of the application's response, unless the response was replaced."""
+        if not self._is_replaced:
+            await self._forward(message)
 
-    async def send_instead(self, message: Message) -> None:
-        """Send a part of an answer in the place of the one that nobody waits for any longer."""
-        self._is_given = True
-        await self._pass_on(message)
+    async def send_replacement(self, message: Message) -> None:
+        """Send a message of a response that replaces that of the application."""
+        self._is_replaced = True
+        await self._forward(message)
 
-    async def _pass_on(self, message: Message) -> None:
+    async def _forward(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             MutableHeaders(scope=message)[REQUEST_ID] = self._request_id
@@ -150,25 +155,28 @@ class _Answer:
 
 
 @contextmanager
-def _answering_in_time(deadline: Deadline, scope: Scope, receive: Receive, answer: _Answer) -> Iterator[None]:
-    """Tell the client that a read takes too long also when the read itself does not notice.
+def _enforce_deadline(
+    deadline: Deadline, scope: Scope, receive: Receive, response: _ResponseSender
+) -> Iterator[None]:
+    """Send an error response when a read exceeds its deadline without noticing, such as in a storage call.
 
-    Its thread and its place stay taken until it ends: what cannot be stopped must not be forgotten.
+    The read keeps its thread and its slot until it ends, because it cannot be cancelled.
     """
     loop = asyncio.get_running_loop()
-    answering: list[asyncio.Task[None]] = []
+    tasks: list[asyncio.Task[None]] = []
 
-    async def give_up() -> None:
+    async def respond() -> None:
         handle = scope["app"].exception_handlers[OmnigraphError]
-        response = await handle(Request(scope), deadline.error())
-        if not answer.status:
-            await response(scope, receive, answer.send_instead)
+        error_response = await handle(Request(scope), deadline.error())
+        if not response.status:
+            await error_response(scope, receive, response.send_replacement)
 
-    def look() -> None:
-        if not answer.status and deadline.left is not None:
-            answering.append(loop.create_task(give_up()))
+    def expire() -> None:
+        if not response.status and deadline.left is not None:
+            # The event loop keeps only a weak reference to a task.
+            tasks.append(loop.create_task(respond()))
 
-    timer = loop.call_later((deadline.left or 0) + _SLACK, look)
+    timer = loop.call_later((deadline.left or 0) + _GRACE_SECONDS, expire)
     try:
         yield
     finally:

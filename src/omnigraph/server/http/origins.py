@@ -1,8 +1,8 @@
-"""What an open server does not take from a browser on its machine.
+"""Protection of an unauthenticated server against web pages in a browser on the same machine.
 
-Nobody has to say who they are there, so a page of anybody's in a browser of this machine could do what it likes: a
-request without a body needs no leave from the server. And a page whose owner has pointed its name to this machine
-may even read the answers. Both give themselves away, by the page that asks and by the name it asks for.
+Without tokens, any web page that the browser has loaded could send requests to the server (cross-site request
+forgery). A page whose domain name resolves to a loopback address could also read the responses (DNS rebinding). The
+`Host`, `Origin` and `Sec-Fetch-Site` headers reveal both.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from starlette.datastructures import Headers
 
 from omnigraph.errors import PermissionDenied
 
-_HINT = "an open server answers this machine alone; give out tokens, or start it with --force"
+_HINT = "an unauthenticated server accepts only local requests; configure tokens or start it with --force"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can be reached by a name or an address.
+    """Return whether a host name or address is a loopback address.
 
     >>> is_loopback("localhost"), is_loopback("127.0.0.2"), is_loopback("::1"), is_loopback("graph.example.org")
     (True, True, True, False)
@@ -32,22 +32,22 @@ def is_loopback(host: str) -> bool:
 
 
 def check_local(headers: Headers) -> None:
-    """Return when a request was meant for this machine by somebody on it, else `PermissionDenied`.
+    """Raise `PermissionDenied` unless the request is for a loopback host and not from a page of another site.
 
     >>> check_local(Headers({"host": "127.0.0.1:8080", "origin": "http://localhost:3000"}))
     """
-    name = _host(f"//{headers.get('host', 'localhost')}")
-    if not is_loopback(name):
-        raise PermissionDenied(f"this server is not '{name}'", hint=_HINT)
+    host = _host(f"//{headers.get('host', 'localhost')}")
+    if not is_loopback(host):
+        raise PermissionDenied(f"host '{host}' is not a loopback address", hint=_HINT)
     for origin in headers.getlist("origin"):
         if not is_loopback(_host(origin)):
-            raise PermissionDenied(f"pages of '{origin}' may not ask this server", hint=_HINT)
+            raise PermissionDenied(f"cross-site request from origin '{origin}'", hint=_HINT)
     if headers.get("sec-fetch-site") == "cross-site" and "origin" not in headers:
-        raise PermissionDenied("pages of other sites may not ask this server", hint=_HINT)
+        raise PermissionDenied("cross-site request", hint=_HINT)
 
 
 def _host(url: str) -> str:
-    """The host of a URL; an empty text where there is none, as for a page that has no origin."""
+    """Return the host of a URL, or an empty string if there is none, as for the origin ``null``."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""How routes below a graph are made, what they may answer, and the headers and checks that some of them share."""
+"""Routers of graph routes, their documented responses, and checks of headers and query parameters."""
 
 from __future__ import annotations
 
@@ -10,70 +10,86 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.errors import InvalidInput
-from omnigraph.protocol.codec import EXACT, IF_COMMIT
-from omnigraph.protocol.responses import Failure
+from omnigraph.protocol.codec import EXACT, IF_COMMIT, NDJSON
+from omnigraph.protocol.error_output import ChangeErrorOutput, ErrorOutput
 from omnigraph.server.http.request_context import GraphRoute
 
-PREFIX = "/graphs/{graph_id}"
-REPEATABLE = frozenset({"kind", "type", "op"})
-# Routes of old, and what they are called by now.
-SUCCESSORS: Final = {f"{PREFIX}/read": "query", f"{PREFIX}/change": "mutate", f"{PREFIX}/ingest": "load"}
+GRAPH_PREFIX: Final = "/graphs/{graph_id}"
+# Deprecated routes and their successors.
+SUCCESSORS: Final = {
+    f"{GRAPH_PREFIX}/read": "query",
+    f"{GRAPH_PREFIX}/change": "mutate",
+    f"{GRAPH_PREFIX}/ingest": "load",
+}
+# Query parameters of change routes that can be given more than once.
+REPEATABLE: Final = frozenset({"kind", "type", "op"})
 
-# Where a condition is said that is not accepted in its header.
-BY_ROUTE: Final = "use the route that ends in /if-graph-commit"
-BY_MEMBER: Final = "give `if_commit` in the body"
-BY_QUERY: Final = "give `if_commit` in the query string"
+# Hints for clients that send the header of conditional writes to a route that does not take it.
+USE_ROUTE: Final = "use the route that ends in /if-graph-commit"
+USE_MEMBER: Final = "use the body member `if_commit`"
+USE_PARAMETER: Final = "use the query parameter `if_commit`"
 
-# What any route below a graph may refuse with.
-COMMON: Final = (400, 401, 403, 404, 413, 500, 503)
-# What else one with a JSON body may, and one that writes.
-SENT: Final = (415,)
-WRITTEN: Final = (409, 415, 429)
-_REFUSALS: Mapping[int, str] = {
-    400: "The request is wrong.",
-    401: "The token is missing or unknown.",
-    403: "The policy does not allow it.",
-    404: "The graph, or what is named in it, does not exist.",
-    409: "It is in conflict with what is there.",
-    410: "Changes that were asked for are gone.",
-    412: "The condition of the request does not hold.",
-    413: "The request is too large, or takes more than its limit.",
-    415: "The body has another media type.",
-    416: "The range is beyond the end.",
-    429: "The caller has too much in flight.",
-    500: "Storage failed, or something nobody foresaw.",
-    503: "The server takes no more work now, or the graph has to be repaired.",
+# Error statuses of every graph route, of routes with a JSON body, and of routes that write.
+COMMON_ERRORS: Final = (400, 401, 403, 404, 413, 500, 503)
+BODY_ERRORS: Final = (415,)
+WRITE_ERRORS: Final = (409, 415, 429)
+_DESCRIPTIONS: Mapping[int, str] = {
+    400: "Invalid request.",
+    401: "Missing or invalid bearer token.",
+    403: "Access denied by policy.",
+    404: "Graph or named object not found.",
+    409: "Conflict with the current state.",
+    410: "The requested changes were removed by garbage collection.",
+    412: "Precondition failed.",
+    413: "Request too large, or read time limit exceeded.",
+    415: "Unsupported media type.",
+    416: "Range not satisfiable.",
+    429: "Per-actor limit on requests in flight exceeded.",
+    500: "Storage failure or internal error.",
+    503: "Server overloaded or shutting down, or the graph requires recovery.",
 }
 
-CONDITION: dict[str, Any] = {
+IF_COMMIT_HEADER: dict[str, Any] = {
     "parameters": [
         {
             "name": IF_COMMIT,
             "in": "header",
             "required": True,
-            "description": "The commit that the branch has to stand at.",
+            "description": "Commit id that the head of the branch must have.",
             "schema": {"type": "string", "pattern": "^[0-9A-Za-z]+$"},
         }
     ]
 }
 
 Responses = dict[int | str, dict[str, Any]]
-# Beside the plain body there is one for those who ask for it by its media type.
-EXACTLY: Responses = {200: {"description": "Done.", "content": {EXACT: {}}}}
+# Every JSON response is also available in the exact encoding that the Python client requests.
+SUCCESS: Responses = {200: {"description": "Success.", "content": {EXACT: {}}}}
 
 
-def refusals(*statuses: int) -> Responses:
-    """How a route documents what it may refuse with: each status has the one shape."""
-    return {status: {"model": Failure, "description": _REFUSALS[status]} for status in sorted(statuses)}
+class NdjsonResponse(Response):
+    """Documents a stream of JSON lines."""
+
+    media_type = NDJSON
 
 
-def graph_router(tag: str, *also: int) -> APIRouter:
-    """A router for routes below a graph; `also` are statuses beside those that any of them may refuse with."""
-    return APIRouter(prefix=PREFIX, route_class=GraphRoute, tags=[tag], responses=refusals(*COMMON, *also))
+def error_responses(
+    *statuses: int, model: type[ErrorOutput | ChangeErrorOutput] | None = ErrorOutput
+) -> Responses:
+    """Return the documentation of error statuses. Responses to HEAD requests have no body, hence no model."""
+    body = {} if model is None else {"model": model}
+    return {status: {**body, "description": _DESCRIPTIONS[status]} for status in sorted(statuses)}
 
 
-def tell_successor(request: Request, response: Response) -> Response:
-    """The response, which tells what its route is called by now if that is another name."""
+def graph_router(
+    tag: str, *statuses: int, model: type[ErrorOutput | ChangeErrorOutput] = ErrorOutput
+) -> APIRouter:
+    """Return a router for graph routes. `statuses` are error statuses besides those of every graph route."""
+    responses = error_responses(*COMMON_ERRORS, *statuses, model=model)
+    return APIRouter(prefix=GRAPH_PREFIX, route_class=GraphRoute, tags=[tag], responses=responses)
+
+
+def add_deprecation_headers(request: Request, response: Response) -> Response:
+    """Add the `Deprecation` and `Link` headers if the route of the request is deprecated."""
     successor = SUCCESSORS.get(getattr(request.scope.get("route"), "path", ""))
     if successor is not None:
         response.headers["Deprecation"] = "true"
@@ -81,31 +97,31 @@ def tell_successor(request: Request, response: Response) -> Response:
     return response
 
 
-def expected_commit(request: Request) -> str:
-    """The commit that a conditional write names: one id in one header, else `InvalidInput`."""
+def read_if_commit_header(request: Request) -> str:
+    """Return the commit id of a conditional write; `InvalidInput` unless the header holds exactly one id."""
     values = request.headers.getlist(IF_COMMIT)
     if len(values) != 1:
         raise InvalidInput(f"{IF_COMMIT} must be given exactly once")
     value = values[0].strip()
-    # An id and nothing else: tags of HTTP would promise more than a commit can keep.
+    # The value is not an entity tag, so the syntax of If-Match does not apply.
     if not value.isascii() or not value.isalnum():
-        raise InvalidInput(f"{IF_COMMIT} must be one commit id, not a tag, a list or `*`")
+        raise InvalidInput(f"{IF_COMMIT} must be one commit id, not an entity tag, a list or `*`")
     return value
 
 
-def refuse_condition(request: Request, instead: str | None = None) -> None:
-    """A condition on a route that would not look at it is a mistake of the client, who can say it so `instead`."""
+def reject_if_commit_header(request: Request, hint: str | None = None) -> None:
+    """Raise `InvalidInput` if a conditional write was sent to a route that would ignore the condition."""
     if request.headers.getlist(IF_COMMIT):
-        raise InvalidInput(f"{IF_COMMIT} is not accepted here" + (f"; {instead}" if instead else ""))
+        raise InvalidInput(f"{IF_COMMIT} is not accepted on this route" + (f"; {hint}" if hint else ""))
 
 
-def refuse_unknown(request: Request, known: frozenset[str]) -> None:
-    """On routes of changes a parameter that nobody reads, or one too many, is a mistake and not ignored."""
+def check_query_parameters(request: Request, known: frozenset[str]) -> None:
+    """Raise `InvalidInput` for an unknown query parameter, or one that is repeated and not in `REPEATABLE`."""
     seen: set[str] = set()
     for name, _ in request.query_params.multi_items():
         if name not in known:
             raise InvalidInput(
-                f"unknown query parameter '{name[:80]}'", hint=f"known are {', '.join(sorted(known))}"
+                f"unknown query parameter '{name[:80]}'", hint=f"expected one of {', '.join(sorted(known))}"
             )
         if name in seen and name not in REPEATABLE:
             raise InvalidInput(f"query parameter '{name}' is given more than once")

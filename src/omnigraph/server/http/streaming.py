@@ -1,4 +1,4 @@
-"""Streams from a thread that writes to a client that reads: as fast as the slower of the two."""
+"""Streaming responses with back-pressure: a thread writes, and the event loop sends to the client."""
 
 from __future__ import annotations
 
@@ -14,92 +14,92 @@ from starlette.types import Receive, Scope, Send
 from omnigraph.errors import ResourceLimit
 from omnigraph.store.request_counts import propagate_context
 
-# The limit that another moment may lift.
+# The resource name of a limit that is temporary: the error has a Retry-After header.
 SLOTS: Final = "stream_export_slots"
-_CHUNK = 64 << 10
-_WAITING = 4
+_CHUNK_BYTES = 64 << 10
+_QUEUED_CHUNKS = 4
 
 
 class Pipe:
-    """What one thread writes and one coroutine reads. At most some chunks wait; then the writer does."""
+    """A bounded queue of chunks from one thread to one coroutine. The writer blocks when the queue is full."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(_WAITING)
-        self._pieces: list[bytes] = []
+        self._queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(_QUEUED_CHUNKS)
+        self._buffer: list[bytes] = []
         self._size = 0
         self._closed = False
 
     def write(self, piece: str | bytes) -> int:
-        """Take some text or bytes, in the thread of the writer. `BrokenPipeError` when the reader has left."""
+        """Append text or bytes, on the writer's thread. Raises `BrokenPipeError` after `close`."""
         data = piece.encode() if isinstance(piece, str) else bytes(piece)
-        self._pieces.append(data)
+        self._buffer.append(data)
         self._size += len(data)
-        if self._size >= _CHUNK:
+        if self._size >= _CHUNK_BYTES:
             self._flush()
         return len(piece)
 
     def fill(self, produce: Callable[[IO[Any]], object]) -> None:
-        """Have everything written, in the thread of the writer; a failure goes to the reader."""
+        """Run `produce` on the writer's thread. An error is raised in the reader."""
         try:
             produce(cast(IO[Any], self))
             self._flush()
             self._send(None)
         except BrokenPipeError:
-            # Nobody is there to be told.
+            # The client has disconnected.
             return
-        except Exception as error:  # noqa: BLE001 - it is raised where the stream is read
-            self._send_last(error)
+        except Exception as error:  # noqa: BLE001 - raised in the reader
+            if not self._closed:
+                self._put(error)
 
     async def read(self) -> bytes | None:
-        """The next chunk, None at the end; or what went wrong is raised."""
-        found = await self._queue.get()
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        """Return the next chunk, or None at the end. Raises the error of the writer."""
+        item = await self._queue.get()
+        if isinstance(item, BaseException):
+            raise item
+        return item
 
     def close(self) -> None:
-        """Let the writer go: what it writes from now on breaks."""
+        """Discard queued chunks, and make the next write raise `BrokenPipeError`."""
         self._closed = True
         while not self._queue.empty():
             self._queue.get_nowait()
 
     def _flush(self) -> None:
-        if self._pieces:
-            data = b"".join(self._pieces)
-            self._pieces, self._size = [], 0
+        if self._buffer:
+            data = b"".join(self._buffer)
+            self._buffer, self._size = [], 0
             self._send(data)
 
-    def _send(self, item: bytes | BaseException | None) -> None:
+    def _send(self, item: bytes | None) -> None:
         if self._closed:
             raise BrokenPipeError
+        self._put(item)
+
+    def _put(self, item: bytes | BaseException | None) -> None:
         asyncio.run_coroutine_threadsafe(self._queue.put(item), self._loop).result()
 
-    def _send_last(self, error: BaseException) -> None:
-        if not self._closed:
-            asyncio.run_coroutine_threadsafe(self._queue.put(error), self._loop).result()
 
+class StreamPool:
+    """Threads that write streams. There is a limit on concurrent streams."""
 
-class Streams:
-    """The threads that write streams, so many at a time."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._pool = ThreadPoolExecutor(most, thread_name_prefix="omnigraph-stream")
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._pool = ThreadPoolExecutor(limit, thread_name_prefix="omnigraph-stream")
         self._lock = threading.Lock()
         self._running = 0
 
-    async def begin(self, produce: Callable[[IO[Any]], object], media_type: str) -> PipedResponse:
-        """Start to write, and answer once the first chunk is there: what fails before is an ordinary failure."""
+    async def start(self, produce: Callable[[IO[Any]], object], media_type: str) -> PipeResponse:
+        """Start to write, and return the response when the first chunk is available.
+
+        An error before the first chunk is raised here, so that the client gets an error status. Raises
+        `ResourceLimit` if too many streams are running.
+        """
         with self._lock:
-            if self._running >= self._most:
+            if self._running >= self._limit:
                 raise ResourceLimit(
-                    f"{self._most} exports are running already",
-                    details={
-                        "resource": SLOTS,
-                        "limit": self._most,
-                        "actual": self._running + 1,
-                    },
+                    f"limit of {self._limit:,} concurrent streams",
+                    details={"resource": SLOTS, "limit": self._limit, "actual": self._running + 1},
                 )
             self._running += 1
         pipe = Pipe()
@@ -109,10 +109,10 @@ class Streams:
         except BaseException:
             pipe.close()
             raise
-        return PipedResponse(pipe, first, media_type)
+        return PipeResponse(pipe, first, media_type)
 
     def close(self) -> None:
-        """Wait for nobody."""
+        """Cancel streams that have not started, without waiting for the others."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _fill(self, pipe: Pipe, produce: Callable[[IO[Any]], object]) -> None:
@@ -123,15 +123,15 @@ class Streams:
                 self._running -= 1
 
 
-class PipedResponse(StreamingResponse):
-    """The rest of a pipe. When the client leaves, the writer is let go."""
+class PipeResponse(StreamingResponse):
+    """A response that sends the chunks of a pipe. The pipe is closed when the client disconnects."""
 
     def __init__(self, pipe: Pipe, first: bytes | None, media_type: str) -> None:
         super().__init__(_chunks(pipe, first), media_type=media_type)
         self._pipe = pipe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send everything."""
+        """Send all chunks."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -139,7 +139,7 @@ class PipedResponse(StreamingResponse):
 
 
 async def _chunks(pipe: Pipe, first: bytes | None) -> AsyncIterator[bytes]:
-    found = first
-    while found is not None:
-        yield found
-        found = await pipe.read()
+    chunk = first
+    while chunk is not None:
+        yield chunk
+        chunk = await pipe.read()

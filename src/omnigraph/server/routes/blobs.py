@@ -1,122 +1,136 @@
-"""Routes of single values of bytes."""
+"""Routes of Blob values: content, conditional requests and byte ranges."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 from urllib.parse import quote
 
 from fastapi import Depends, Query
+from pydantic import BaseModel
 from starlette.responses import Response, StreamingResponse
 
 from omnigraph.api.blobs import BlobPlace, look_for_blob
-from omnigraph.api.changes import Kind
 from omnigraph.api.graph import Graph
 from omnigraph.protocol.codec import SNAPSHOT_ID
-from omnigraph.protocol.requests import Branch
+from omnigraph.protocol.requests import BranchName
 from omnigraph.protocol.upload_lines import FILE
+from omnigraph.protocol.wire_types import BlobEntityKind
 from omnigraph.read.blob_values import BlobsInUse
-from omnigraph.server.hosted_graphs import Hosted
-from omnigraph.server.http.byte_ranges import Unsatisfiable, matches, parse_range
-from omnigraph.server.http.error_responses import Refused
-from omnigraph.server.http.request_context import Call, Called
-from omnigraph.server.http.routing import graph_router, refusals
-from omnigraph.server.routes.reads import IdQuery, TypeQuery, check_state
+from omnigraph.server.hosted_graphs import ServerResources
+from omnigraph.server.http.byte_ranges import RangeNotSatisfiable, matches_etag, parse_range
+from omnigraph.server.http.error_responses import HttpError
+from omnigraph.server.http.request_context import Context, RequestContext
+from omnigraph.server.http.routing import COMMON_ERRORS, Responses, error_responses, graph_router
+from omnigraph.server.routes.reads import SnapshotReference
 
 router = graph_router("blobs", 412)
 
-_PIECE = 256 << 10
-_URL = ":/%#?=@[]!$&'()*+,;~"
-# A header holds ASCII; only a per cent sign means something else once others are written with it.
-_ASCII = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
-_BYTES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The bytes.", "content": {FILE: {}}},
-    206: {"description": "Some of the bytes.", "content": {FILE: {}}},
-    302: {"description": "The bytes are elsewhere."},
-    304: {"description": "The client has them."},
+_CHUNK_BYTES = 256 << 10
+_URL_SAFE = ":/%#?=@[]!$&'()*+,;~"
+# Printable ASCII, which a header can contain. The percent sign is encoded because it starts an encoded character.
+_HEADER_SAFE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+_REDIRECT: Responses = {
+    302: {"description": "Redirect to the blob's URI."},
+    304: {"description": "Not modified."},
+}
+_GET_RESPONSES: Responses = {
+    200: {"description": "Success.", "content": {FILE: {}}},
+    206: {"description": "Partial content.", "content": {FILE: {}}},
+    **_REDIRECT,
+    **error_responses(416),
+}
+_HEAD_RESPONSES: Responses = {
+    200: {"description": "Success."},
+    **_REDIRECT,
+    **error_responses(*COMMON_ERRORS, 412, model=None),
 }
 
 
-async def _place(
-    entity: Kind,
-    type_name: TypeQuery,
-    id_: IdQuery,
-    property_: Annotated[str, Query(alias="property")],
-    branch: Branch | None = None,
-    snapshot: str | None = None,
-) -> BlobPlace:
-    return BlobPlace(entity, type_name, id_, property_, branch, snapshot)
+class BlobQuery(BaseModel):
+    """Query parameters that identify a Blob value."""
+
+    entity: BlobEntityKind
+    type: str
+    id: str
+    property: str
+    branch: BranchName | None = None
+    snapshot: str | None = None
 
 
-Placed: TypeAlias = Annotated[BlobPlace, Depends(_place)]
+async def _blob_place(query: Annotated[BlobQuery, Query()]) -> BlobPlace:
+    return BlobPlace(query.entity, query.type, query.id, query.property, query.branch, query.snapshot)
 
 
-@router.get("/blob", response_class=Response, responses={**_BYTES, **refusals(416)})
-async def get_blob(call: Called, place: Placed) -> Response:
-    """The bytes of one value, or a range of them; where they are kept elsewhere, the way there."""
-    return await _answer(call, place)
+BlobParameters: TypeAlias = Annotated[BlobPlace, Depends(_blob_place)]
 
 
-@router.head("/blob", response_class=Response, responses=_BYTES)
-async def head_blob(call: Called, place: Placed) -> Response:
-    """The headers of the same, without the bytes."""
-    return await _answer(call, place)
+@router.get("/blob", operation_id="cluster_getBlob", response_class=Response, responses=_GET_RESPONSES)
+async def get_blob(context: Context, place: BlobParameters) -> Response:
+    """Get the bytes of a Blob value, or a range of them. An external value is answered with a redirect."""
+    return await _respond(context, place)
 
 
-async def _answer(call: Call, place: BlobPlace) -> Response:
-    check_state(call, place.branch, place.snapshot)
-    hosted: Hosted = call.request.app.state.hosted
-    return await call.read(lambda graph: _respond(call, graph, place, hosted.blobs))
+@router.head("/blob", operation_id="cluster_headBlob", response_class=Response, responses=_HEAD_RESPONSES)
+async def head_blob(context: Context, place: BlobParameters) -> Response:
+    """Get the headers of a Blob value."""
+    return await _respond(context, place)
 
 
-def _respond(call: Call, graph: Graph, place: BlobPlace, in_use: BlobsInUse) -> Response:
-    found = look_for_blob(graph, call.hosted.reader, place)
-    # A branch may be called anything.
-    resolved = quote(found.resolved_snapshot, safe=_ASCII)
-    if found.uri is not None:
-        location = quote(found.uri, safe=_URL)
-        elsewhere = {SNAPSHOT_ID: resolved, "Location": location, "Cache-Control": "no-store"}
-        return Response(status_code=302, headers=elsewhere)
-    etag = found.etag
-    headers = {"Accept-Ranges": "bytes", "ETag": etag, SNAPSHOT_ID: resolved}
-    given = call.request.headers.getlist
-    # Whoever knows the tag was given the value under it; any value is only known to be there by its bytes.
-    data = None if matches(given("if-none-match"), etag, weak=True, any_=False) else found.read(in_use)
-    if (wanted := given("if-match")) and not matches(wanted, etag, weak=False):
-        raise Refused(412, "the value is not the one of If-Match", {"code": "conflict"}, headers)
-    if data is None or matches(given("if-none-match"), etag, weak=True):
+async def _respond(context: RequestContext, place: BlobPlace) -> Response:
+    SnapshotReference(place.branch, place.snapshot).authorize(context)
+    resources: ServerResources = context.request.app.state.resources
+    return await context.read(lambda graph: _read_blob(context, graph, place, resources.blobs))
+
+
+def _read_blob(context: RequestContext, graph: Graph, place: BlobPlace, in_use: BlobsInUse) -> Response:
+    blob = look_for_blob(graph, context.hosted.reader, place)
+    # Branch names can have characters that a header cannot.
+    snapshot_id = quote(blob.resolved_snapshot, safe=_HEADER_SAFE)
+    if blob.uri is not None:
+        location = quote(blob.uri, safe=_URL_SAFE)
+        redirect = {SNAPSHOT_ID: snapshot_id, "Location": location, "Cache-Control": "no-store"}
+        return Response(status_code=302, headers=redirect)
+    etag = blob.etag
+    headers = {"Accept-Ranges": "bytes", "ETag": etag, SNAPSHOT_ID: snapshot_id}
+    values = context.request.headers.getlist
+    # A client that knows the tag has the value. For `*` the bytes must be read, to know that there is a value.
+    is_known = matches_etag(values("if-none-match"), etag, weak=True, allow_any=False)
+    data = None if is_known else blob.read(in_use)
+    if (expected := values("if-match")) and not matches_etag(expected, etag, weak=False):
+        raise HttpError(412, "the ETag of the value does not match If-Match", {"code": "conflict"}, headers)
+    if data is None or matches_etag(values("if-none-match"), etag, weak=True):
         return Response(status_code=304, headers=headers)
-    if call.request.method == "HEAD":
+    if context.request.method == "HEAD":
         return Response(None, 200, {**headers, "Content-Length": str(len(data))}, FILE)
-    if given("if-range") and given("if-range") != [etag]:
-        return _bytes(data, headers)
-    return _ranged(data, headers, given("range"))
+    if values("if-range") and values("if-range") != [etag]:
+        return _send_bytes(data, headers)
+    return _send_range(data, headers, values("range"))
 
 
-def _ranged(data: memoryview, headers: dict[str, str], asked: list[str]) -> Response:
+def _send_range(data: memoryview, headers: dict[str, str], ranges: list[str]) -> Response:
     size = len(data)
     try:
-        span = parse_range(asked, size)
-    except Unsatisfiable as error:
-        facts = {"start": error.start, "end": error.end, "length": size}
-        raise Refused(
+        span = parse_range(ranges, size)
+    except RangeNotSatisfiable as error:
+        details = {"start": error.start, "end": error.end, "length": size}
+        raise HttpError(
             416,
-            f"the value has {size} bytes",
-            {"blob_range": facts},
+            f"byte range not satisfiable: the value has {size:,} bytes",
+            {"blob_range": details},
             {**headers, "Content-Range": f"bytes */{size}"},
         ) from error
     if span is None:
-        return _bytes(data, headers)
-    shown = {**headers, "Content-Range": f"bytes {span.start}-{span.end}/{size}"}
-    return _bytes(data[span.start : span.end + 1], shown, 206)
+        return _send_bytes(data, headers)
+    content_range = {"Content-Range": f"bytes {span.start}-{span.end}/{size}"}
+    return _send_bytes(data[span.start : span.end + 1], {**headers, **content_range}, 206)
 
 
-def _bytes(data: memoryview, headers: dict[str, str], status: int = 200) -> Response:
-    sized = {**headers, "Content-Length": str(len(data))}
-    return StreamingResponse(_pieces(data), status, sized, FILE)
+def _send_bytes(data: memoryview, headers: dict[str, str], status: int = 200) -> Response:
+    return StreamingResponse(_chunks(data), status, {**headers, "Content-Length": str(len(data))}, FILE)
 
 
-async def _pieces(data: memoryview) -> AsyncIterator[bytes]:
-    """The bytes in pieces, each when the client has taken the one before: no copy of the whole is ever made."""
-    for start in range(0, len(data), _PIECE):
-        yield bytes(data[start : start + _PIECE])
+async def _chunks(data: memoryview) -> AsyncIterator[bytes]:
+    """Yield chunks as the client receives them, so that the whole value is never copied."""
+    for start in range(0, len(data), _CHUNK_BYTES):
+        yield bytes(data[start : start + _CHUNK_BYTES])

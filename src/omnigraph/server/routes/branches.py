@@ -11,70 +11,84 @@ from omnigraph.api.graph import Graph
 from omnigraph.api.merges import Merged
 from omnigraph.errors import InvalidInput
 from omnigraph.protocol import responses
-from omnigraph.protocol.requests import BranchRequest, MergeRequest, RevertRequest
+from omnigraph.protocol.requests import BranchCreateRequest, BranchMergeRequest, CommitRevertRequest
 from omnigraph.protocol.result_bodies import commit_body, merge_body
-from omnigraph.server.http.request_context import Called, Segment
+from omnigraph.server.http.request_context import Context, Segment
 from omnigraph.server.http.routing import (
-    BY_MEMBER,
-    EXACTLY,
-    WRITTEN,
+    SUCCESS,
+    USE_MEMBER,
+    WRITE_ERRORS,
+    error_responses,
     graph_router,
-    refusals,
-    refuse_condition,
+    reject_if_commit_header,
 )
 
 router = graph_router("branches")
 
 
-@router.get("/branches", response_model=responses.Branches, responses=EXACTLY)
-async def list_branches(call: Called) -> Response:
-    """The names of all branches."""
-    call.allow("read")
-    return await call.read(lambda graph: {"branches": graph.branches.list()})
+@router.get(
+    "/branches",
+    operation_id="cluster_listBranches",
+    response_model=responses.BranchListOutput,
+    responses=SUCCESS,
+)
+async def list_branches(context: Context) -> Response:
+    """List branches."""
+    context.authorize("read")
+    return await context.read(lambda graph: {"branches": graph.branches.list()})
 
 
-@router.post("/branches", response_model=responses.BranchCreated, responses={**EXACTLY, **refusals(*WRITTEN)})
-async def create_branch(call: Called, body: BranchRequest) -> Response:
-    """Make a branch at another's head, or at a commit or moment of it."""
-    refuse_condition(call.request)
+@router.post(
+    "/branches",
+    operation_id="cluster_createBranch",
+    response_model=responses.BranchCreateOutput,
+    responses={**SUCCESS, **error_responses(*WRITE_ERRORS)},
+)
+async def create_branch(context: Context, body: BranchCreateRequest) -> Response:
+    """Create a branch. It starts at the head of another branch, at a commit, or at a point in time."""
+    reject_if_commit_header(context.request)
     if body.snapshot is not None and body.at is not None:
-        raise InvalidInput("at and snapshot exclude each other")
-    call.allow("branch_create", body.from_, body.name)
+        raise InvalidInput("`at` and `snapshot` are mutually exclusive")
+    context.authorize("branch_create", body.from_, body.name)
     at = body.at if body.snapshot is None else body.snapshot
 
-    def show(made: Branch) -> dict[str, Any]:
-        uri = call.hosted.graph.uri
-        return {"uri": uri, "from": body.from_, "name": made.name, "actor_id": call.actor}
+    def to_body(branch: Branch) -> dict[str, Any]:
+        uri = context.hosted.graph.uri
+        return {"uri": uri, "from": body.from_, "name": branch.name, "actor_id": context.actor}
 
-    return await call.write(lambda graph: graph.branches.create(body.name, body.from_, at=at), show)
+    return await context.write(lambda graph: graph.branches.create(body.name, body.from_, at=at), to_body)
 
 
 @router.delete(
-    "/branches/{branch}", response_model=responses.BranchDeleted, responses={**EXACTLY, **refusals(409, 429)}
+    "/branches/{branch}",
+    operation_id="cluster_deleteBranch",
+    response_model=responses.BranchDeleteOutput,
+    responses={**SUCCESS, **error_responses(409, 429)},
 )
-async def delete_branch(call: Called, branch: Segment) -> Response:
-    """Delete a branch; its name is free at once."""
-    refuse_condition(call.request)
+async def delete_branch(context: Context, branch: Segment) -> Response:
+    """Delete a branch. The name can be used again immediately."""
+    reject_if_commit_header(context.request)
     name = branch.strip()
-    call.allow("branch_delete", target=name)
+    context.authorize("branch_delete", target=name)
 
     def work(graph: Graph) -> dict[str, Any]:
         graph.branches.delete(name)
-        return {"uri": graph.uri, "name": name, "actor_id": call.actor}
+        return {"uri": graph.uri, "name": name, "actor_id": context.actor}
 
-    return await call.write(work)
+    return await context.write(work)
 
 
 @router.post(
     "/branches/merge",
-    response_model=responses.Merge,
+    operation_id="cluster_mergeBranches",
+    response_model=responses.BranchMergeOutput,
     response_model_exclude_none=True,
-    responses={**EXACTLY, **refusals(*WRITTEN, 412)},
+    responses={**SUCCESS, **error_responses(*WRITE_ERRORS, 412)},
 )
-async def merge_branches(call: Called, body: MergeRequest) -> Response:
-    """Bring what a branch did into another, as one commit with two parents."""
-    refuse_condition(call.request, BY_MEMBER)
-    call.allow("branch_merge", body.source, body.target)
+async def merge_branches(context: Context, body: BranchMergeRequest) -> Response:
+    """Merge a branch into another as one commit. Conflicts are reported with 409, and nothing is changed."""
+    reject_if_commit_header(context.request, USE_MEMBER)
+    context.authorize("branch_merge", body.source, body.target)
 
     def work(graph: Graph) -> Merged:
         return graph.branches.merge(
@@ -87,46 +101,49 @@ async def merge_branches(call: Called, body: MergeRequest) -> Response:
             if_commit=body.if_commit,
         )
 
-    def show(done: Merged) -> dict[str, Any]:
-        return {**merge_body(done, body.source, body.target, call.actor), **_trial(done)}
+    def to_body(result: Merged) -> dict[str, Any]:
+        return {**merge_body(result, body.source, body.target, context.actor), **_dry_run_members(result)}
 
-    return await call.write(work, show)
+    return await context.write(work, to_body)
 
 
 @router.post(
     "/commits/{commit_id}/revert",
-    response_model=responses.Reverted,
+    operation_id="cluster_revertCommit",
+    response_model=responses.CommitRevertOutput,
     response_model_exclude_none=True,
-    responses={**EXACTLY, **refusals(*WRITTEN, 412)},
+    responses={**SUCCESS, **error_responses(*WRITE_ERRORS, 412)},
 )
-async def revert_commit(call: Called, commit_id: Segment, body: RevertRequest | None = None) -> Response:
-    """Undo one commit with a new one; everything that came after it stays."""
-    refuse_condition(call.request, BY_MEMBER)
-    asked = body or RevertRequest()
-    call.allow("change", asked.branch)
+async def revert_commit(
+    context: Context, commit_id: Segment, body: CommitRevertRequest | None = None
+) -> Response:
+    """Revert a commit with a new commit. Later changes are kept; conflicts with them are reported with 409."""
+    reject_if_commit_header(context.request, USE_MEMBER)
+    request = body or CommitRevertRequest()
+    context.authorize("change", request.branch)
 
     def work(graph: Graph) -> Merged:
         return graph.revert(
             commit_id,
-            branch=asked.branch,
-            resolve=asked.resolve,
-            dry_run=asked.dry_run,
-            message=asked.message,
-            if_commit=asked.if_commit,
+            branch=request.branch,
+            resolve=request.resolve,
+            dry_run=request.dry_run,
+            message=request.message,
+            if_commit=request.if_commit,
         )
 
-    def show(done: Merged) -> dict[str, Any]:
+    def to_body(result: Merged) -> dict[str, Any]:
         return {
-            "outcome": done.outcome,
-            "branch": asked.branch,
-            "actor_id": call.actor,
-            "commit": None if done.commit is None else commit_body(done.commit),
-            **_trial(done),
+            "outcome": result.outcome,
+            "branch": request.branch,
+            "actor_id": context.actor,
+            "commit": None if result.commit is None else commit_body(result.commit),
+            **_dry_run_members(result),
         }
 
-    return await call.write(work, show)
+    return await context.write(work, to_body)
 
 
-def _trial(done: Merged) -> dict[str, Any]:
-    """What only a trial tells: anything else raises its conflicts."""
-    return {"dry_run": True, "conflicts": list(done.conflicts)} if done.dry_run else {}
+def _dry_run_members(result: Merged) -> dict[str, Any]:
+    """Return the members of a dry run. In a real merge, conflicts are raised."""
+    return {"dry_run": True, "conflicts": list(result.conflicts)} if result.dry_run else {}

@@ -1,4 +1,4 @@
-"""Routes that name states, and tell what is different between two of them."""
+"""Routes of diffs between two commits."""
 
 from __future__ import annotations
 
@@ -11,106 +11,107 @@ from starlette.responses import Response
 
 from omnigraph.api.changes import ChangeFilter, Diff, EntityChange
 from omnigraph.api.graph import Graph
-from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.errors import NotFound
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.protocol import responses
-from omnigraph.protocol.codec import END, NDJSON, dump_json, encode_snapshot
-from omnigraph.protocol.requests import Moment
-from omnigraph.server.http.request_context import Called
-from omnigraph.server.http.routing import EXACTLY, REPEATABLE, Responses, graph_router, refuse_unknown
-from omnigraph.server.routes.exports import TEXT
-from omnigraph.server.routes.history import Wanted
+from omnigraph.protocol.change_responses import EntityChangeOutput
+from omnigraph.protocol.codec import END, dump_json
+from omnigraph.server.http.request_context import Context
+from omnigraph.server.http.routing import (
+    REPEATABLE,
+    SUCCESS,
+    NdjsonResponse,
+    Responses,
+    check_query_parameters,
+    graph_router,
+)
+from omnigraph.server.routes.changes import ChangeFilterParameters
+from omnigraph.server.routes.exports import NDJSON_UTF8
 
 router = graph_router("diffs")
 
-_STREAM: Responses = {
-    200: {"description": "Changes, one JSON object a line.", "content": {NDJSON: {}}},
-}
-_SIDES = frozenset({"before", "after", "before_commit", "after_commit"})
+_STREAM: Responses = {200: {"description": "Changes, one JSON object per line.", "model": EntityChangeOutput}}
+_ENDPOINTS = frozenset({"before", "after", "before_commit", "after_commit"})
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
-    """Two states by name, a branch before a commit; each with the commit that it was found at before, if it was."""
+class DiffEndpoints:
+    """The two states of a diff, each a branch or a commit id.
+
+    `before_commit` and `after_commit` are the commits that a client has resolved the names to. They are used if a
+    branch has moved since.
+    """
 
     before: str
     after: str
     before_commit: str | None = None
     after_commit: str | None = None
 
-    def find(self, graph: Graph, wanted: dict[str, Any]) -> Diff:
-        """The difference, once both states may be read; nothing of it is read yet."""
-        chosen = ChangeFilter.of(**wanted)
-        first, _ = _find(graph, self.before, self.before_commit)
-        second, branch = _find(graph, self.after, self.after_commit)
-        chosen.check_types(table.name for state in (first, second) for table in state.catalog.tables.values())
-        return Diff(first, second, chosen, branch)
+    def open(self, graph: Graph, change_filter: dict[str, Any]) -> Diff:
+        """Return the diff if both states may be read. No rows are read yet."""
+        wanted = ChangeFilter.of(**change_filter)
+        before, _ = _resolve(graph, self.before, self.before_commit)
+        after, branch = _resolve(graph, self.after, self.after_commit)
+        wanted.check_types(
+            table.name for snapshot in (before, after) for table in snapshot.catalog.tables.values()
+        )
+        return Diff(before, after, wanted, branch)
 
 
-async def _sides(
+async def _diff_endpoints(
     before: str, after: str, before_commit: str | None = None, after_commit: str | None = None
-) -> Sides:
-    return Sides(before, after, before_commit, after_commit)
+) -> DiffEndpoints:
+    return DiffEndpoints(before, after, before_commit, after_commit)
 
 
-NamedSides: TypeAlias = Annotated[Sides, Depends(_sides)]
+DiffEndpointParameters: TypeAlias = Annotated[DiffEndpoints, Depends(_diff_endpoints)]
 
 
-@router.get("/state", response_model=responses.State, responses=EXACTLY)
-async def state(call: Called, name: str | None = None, at: Moment | None = None) -> Response:
-    """The commit that a name stands for now: a branch before a commit; or a moment of main."""
-    named = name if at is None else at
-    if named is None or (name is not None and at is not None):
-        raise InvalidInput("one of name and at is needed")
-
-    def work(graph: Graph) -> tuple[Snapshot, str | None]:
-        # The difference of a state to itself is that state, admitted and named like any other.
-        found = graph.diff(named, named)
-        return found.after, found.branch
-
-    return await call.read(
-        work,
-        lambda found: {"branch": found[1], "graph_commit_id": found[0].commit_id},
-        lambda found: {"branch": found[1], "snapshot": encode_snapshot(found[0])},
-    )
-
-
-@router.get("/diff", response_class=Response, responses=_STREAM)
-async def diff(call: Called, sides: NamedSides, wanted: Wanted) -> Response:
-    """What is different between two states, in order. A stream that breaks off is incomplete."""
-    refuse_unknown(call.request, _SIDES | REPEATABLE)
-    show = dump_json if call.exact else _plain
+@router.get("/diff", operation_id="cluster_diff", response_class=NdjsonResponse, responses=_STREAM)
+async def diff(
+    context: Context, endpoints: DiffEndpointParameters, change_filter: ChangeFilterParameters
+) -> Response:
+    """Stream the changes between two states. A stream that breaks off is incomplete."""
+    check_query_parameters(context.request, _ENDPOINTS | REPEATABLE)
+    render = dump_json if context.exact else _render_json
 
     def produce(graph: Graph, file: IO[bytes]) -> None:
-        for change in sides.find(graph, wanted):
-            file.write(show(change) + b"\n")
-        if call.exact:
+        for change in endpoints.open(graph, change_filter):
+            file.write(render(change) + b"\n")
+        if context.exact:
             file.write(END)
 
-    return await call.stream(produce, TEXT)
+    return await context.stream(produce, NDJSON_UTF8)
 
 
-@router.get("/diff/stats", response_model=responses.DiffStats, responses=EXACTLY)
-async def diff_stats(call: Called, sides: NamedSides, wanted: Wanted) -> Response:
-    """How many changes of each operation there are between two states, by type."""
-    refuse_unknown(call.request, _SIDES | REPEATABLE)
+@router.get(
+    "/diff/stats",
+    operation_id="cluster_getDiffStats",
+    response_model=responses.DiffStatsOutput,
+    responses=SUCCESS,
+)
+async def get_diff_stats(
+    context: Context, endpoints: DiffEndpointParameters, change_filter: ChangeFilterParameters
+) -> Response:
+    """Count the changes between two states by type and operation."""
+    check_query_parameters(context.request, _ENDPOINTS | REPEATABLE)
 
     def work(graph: Graph) -> dict[str, Any]:
-        found = sides.find(graph, wanted)
-        before, after = found.commits
-        return {"before": before, "after": after, "branch": found.branch, "stats": found.stats()}
+        opened = endpoints.open(graph, change_filter)
+        before, after = opened.commits
+        return {"before": before, "after": after, "branch": opened.branch, "stats": opened.stats()}
 
-    return await call.read(work)
+    return await context.read(work)
 
 
-def _plain(change: EntityChange) -> bytes:
+def _render_json(change: EntityChange) -> bytes:
     return json.dumps(change.to_json(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _find(graph: Graph, name: str, commit: str | None) -> tuple[Snapshot, str | None]:
-    """The state of a name, once it may be read, and the branch when it is one.
+def _resolve(graph: Graph, name: str, commit: str | None) -> tuple[Snapshot, str | None]:
+    """Return the snapshot of a name if it may be read, and the branch if the name is one.
 
-    One that was found at a commit before is that commit, whatever has become of the name since.
+    With `commit`, return that commit if the name refers to another one now.
     """
     try:
         found = graph.diff(name, name)

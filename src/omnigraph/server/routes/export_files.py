@@ -1,4 +1,4 @@
-"""The route that sends a state as the many files of an export, in one archive."""
+"""The route that exports files in a tar archive."""
 
 from __future__ import annotations
 
@@ -9,57 +9,52 @@ from typing import IO, Any, Final
 
 from starlette.responses import Response
 
-from omnigraph.api.exports import ExportFormat
 from omnigraph.api.graph import Graph
-from omnigraph.protocol.requests import ExportRequest
+from omnigraph.protocol.requests import ExportFilesRequest
 from omnigraph.read.export.export_folder import MARKER
-from omnigraph.server.http.request_context import Called
-from omnigraph.server.http.routing import SENT, Responses, graph_router
-from omnigraph.server.routes.exports import allow_export
+from omnigraph.server.http.request_context import Context
+from omnigraph.server.http.routing import BODY_ERRORS, Responses, graph_router
+from omnigraph.server.routes.exports import authorize_export
 
-router = graph_router("exports", *SENT)
+router = graph_router("exports", *BODY_ERRORS)
 
 TAR: Final = "application/x-tar"
-_BLOCK = 64 << 10
-_ARCHIVE: Responses = {200: {"description": "An archive of the files.", "content": {TAR: {}}}}
+_BLOCK_BYTES = 64 << 10
+_ARCHIVE: Responses = {200: {"description": "Tar archive of the exported files.", "content": {TAR: {}}}}
 
 
-class FilesRequest(ExportRequest):
-    """What to export, and as which files."""
+@router.post("/export/files", operation_id="cluster_exportFiles", response_class=Response, responses=_ARCHIVE)
+async def export_files(context: Context, body: ExportFilesRequest | None = None) -> Response:
+    """Export a snapshot as files in a tar archive.
 
-    format: ExportFormat = "ndjson"
-
-
-@router.post("/export/files", response_class=Response, responses=_ARCHIVE)
-async def export_files(call: Called, body: FilesRequest | None = None) -> Response:
-    """The files of an export, and last `_SUCCESS`: an archive without it is incomplete.
-
-    They are complete before the first is sent, so what goes wrong is refused in the ordinary way.
+    The last member is `_SUCCESS`; an archive without it is incomplete. The export is complete before the response
+    starts, so that its errors have an error status.
     """
-    wanted = body or FilesRequest()
-    place = allow_export(call, wanted)
+    request = body or ExportFilesRequest()
+    snapshot = authorize_export(context, request)
 
     def produce(graph: Graph, file: IO[Any]) -> None:
-        with tempfile.TemporaryDirectory(prefix="omnigraph-export-", ignore_cleanup_errors=True) as home:
-            types, form = wanted.type_names, wanted.format
-            graph.export(f"{home}/", types=types, format=form, engine="local", **place)
-            write_archive(Path(home), file)
+        with tempfile.TemporaryDirectory(prefix="omnigraph-export-", ignore_cleanup_errors=True) as folder:
+            graph.export(
+                f"{folder}/", types=request.type_names, format=request.format, engine="local", **snapshot
+            )
+            write_archive(Path(folder), file)
 
-    return await call.stream(produce, TAR)
+    return await context.stream(produce, TAR)
 
 
 def write_archive(folder: Path, file: IO[Any]) -> None:
-    """Write an archive of an export, its mark last. Each file is gone once it has been written."""
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
-    found.sort(key=lambda path: path.name == MARKER)
-    with tarfile.open(fileobj=file, mode="w|", bufsize=_BLOCK) as archive:
-        for path in found:
-            archive.add(path, path.relative_to(folder).as_posix(), recursive=False, filter=_unowned)
+    """Write the files of a folder to a tar archive, the success marker last. Each file is removed when written."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    paths.sort(key=lambda path: path.name == MARKER)
+    with tarfile.open(fileobj=file, mode="w|", bufsize=_BLOCK_BYTES) as archive:
+        for path in paths:
+            archive.add(path, path.relative_to(folder).as_posix(), recursive=False, filter=_remove_owner)
             path.unlink()
 
 
-def _unowned(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """A member that says nothing about whose process wrote it."""
+def _remove_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Remove the user and the file mode of the server process."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     member.mode = 0o644

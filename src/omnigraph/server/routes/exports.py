@@ -1,4 +1,4 @@
-"""Routes that stream a whole state."""
+"""The route that streams an export."""
 
 from __future__ import annotations
 
@@ -9,50 +9,40 @@ from starlette.responses import Response
 from omnigraph.api.graph import Graph
 from omnigraph.errors import InvalidInput
 from omnigraph.protocol.codec import END, NDJSON
-from omnigraph.protocol.requests import BaselineRequest, ExportRequest
-from omnigraph.server.http.request_context import Call, Called
-from omnigraph.server.http.routing import SENT, graph_router
+from omnigraph.protocol.requests import ExportRequest
+from omnigraph.server.http.request_context import Context, RequestContext
+from omnigraph.server.http.routing import BODY_ERRORS, Responses, graph_router
 
-router = graph_router("exports", *SENT)
+router = graph_router("exports", *BODY_ERRORS)
 
-TEXT = f"{NDJSON}; charset=utf-8"
-_STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Records, one JSON object a line.", "content": {NDJSON: {}}}
+NDJSON_UTF8 = f"{NDJSON}; charset=utf-8"
+_STREAM: Responses = {
+    200: {"description": "Graph records, one JSON object per line.", "content": {NDJSON: {}}}
 }
 
 
-@router.post("/export", response_class=Response, responses=_STREAM)
-async def export(call: Called, body: ExportRequest | None = None) -> Response:
-    """Every record of a state. A stream that breaks off is worth nothing."""
-    wanted = body or ExportRequest()
-    place = allow_export(call, wanted)
+@router.post("/export", operation_id="cluster_export", response_class=Response, responses=_STREAM)
+async def export(context: Context, body: ExportRequest | None = None) -> Response:
+    """Stream the records of a snapshot. A stream that breaks off is incomplete."""
+    request = body or ExportRequest()
+    snapshot = authorize_export(context, request)
 
     def produce(graph: Graph, file: IO[Any]) -> None:
-        graph.export(file, types=wanted.type_names, engine="local", **place)
-        if call.exact:
+        graph.export(file, types=request.type_names, engine="local", **snapshot)
+        if context.exact:
             file.write(END)
 
-    return await call.stream(produce, TEXT)
+    return await context.stream(produce, NDJSON_UTF8)
 
 
-@router.post("/changes/baseline", response_class=Response, responses=_STREAM)
-async def baseline(call: Called, body: BaselineRequest | None = None) -> Response:
-    """Every record of a branch, and last the cursor from which its changes go on."""
-    wanted = body or BaselineRequest()
-    call.allow("export", wanted.branch)
-    return await call.stream(
-        lambda graph, file: graph.baseline(
-            file, branch=wanted.branch, kinds=wanted.kind, types=wanted.type, ops=wanted.op
-        ),
-        TEXT,
-    )
+def authorize_export(context: RequestContext, request: ExportRequest) -> dict[str, Any]:
+    """Return the snapshot to export as keyword arguments of the library; `PermissionDenied` if it is not allowed.
 
-
-def allow_export(call: Call, wanted: ExportRequest) -> dict[str, Any]:
-    """The state to export, when the caller may; about a commit the handle decides, which has to look it up."""
-    if wanted.snapshot is not None and wanted.at is not None:
-        raise InvalidInput("at and snapshot exclude each other")
-    if wanted.snapshot is not None:
-        return {"at": wanted.snapshot}
-    call.allow("export", wanted.branch)
-    return {"branch": wanted.branch, "at": wanted.at}
+    A commit is authorized by the graph handle, which has to look up its branch.
+    """
+    if request.snapshot is not None and request.at is not None:
+        raise InvalidInput("`at` and `snapshot` are mutually exclusive")
+    if request.snapshot is not None:
+        return {"at": request.snapshot}
+    context.authorize("export", request.branch)
+    return {"branch": request.branch, "at": request.at}

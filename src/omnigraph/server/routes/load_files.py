@@ -1,4 +1,4 @@
-"""The route that loads files of any size and kind as one commit."""
+"""The route that loads files of any size as one commit."""
 
 from __future__ import annotations
 
@@ -18,20 +18,28 @@ from omnigraph.api.loads import LoadReceipt
 from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.protocol import responses
 from omnigraph.protocol.codec import EXACT, NDJSON, encode, encode_error
-from omnigraph.protocol.requests import Branch, Mode
+from omnigraph.protocol.requests import BranchName
 from omnigraph.protocol.result_bodies import load_body
-from omnigraph.server.http.error_responses import CODES, failure
-from omnigraph.server.http.request_context import BATCH_BYTES, Call, Called, bounded
-from omnigraph.server.http.routing import BY_QUERY, WRITTEN, Responses, graph_router, refuse_condition
-from omnigraph.server.routes.loads import allow_load, write_aside
-from omnigraph.server.uploads.multipart import FORM, Upload, boundary_of
-from omnigraph.server.uploads.rejects import RejectLines
-from omnigraph.server.uploads.upload_sources import sent_source
+from omnigraph.protocol.wire_types import LoadMode
+from omnigraph.server.http.error_responses import CODES, render_error
+from omnigraph.server.http.request_body import BATCH_BYTES, read_limited
+from omnigraph.server.http.request_context import Context, RequestContext
+from omnigraph.server.http.routing import (
+    USE_PARAMETER,
+    WRITE_ERRORS,
+    Responses,
+    graph_router,
+    reject_if_commit_header,
+)
+from omnigraph.server.routes.loads import authorize_load, write_chunks
+from omnigraph.server.uploads.multipart import FORM, Upload, parse_boundary
+from omnigraph.server.uploads.rejects import RejectBuffer
+from omnigraph.server.uploads.upload_sources import open_source
 
-router = graph_router("loads", *WRITTEN, 412)
+router = graph_router("loads", *WRITE_ERRORS, 412)
 
 LOAD_RESOURCE: Final = "load_bytes"
-_DONE: Responses = {200: {"description": "Done.", "content": {EXACT: {}, NDJSON: {}}}}
+_SUCCESS: Responses = {200: {"description": "Success.", "content": {EXACT: {}, NDJSON: {}}}}
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -51,94 +59,105 @@ _BODY: dict[str, Any] = {
 }
 
 
-class Options(BaseModel):
-    """How files are to be loaded."""
+class LoadOptions(BaseModel):
+    """Query parameters of a load."""
 
-    branch: Branch = "main"
-    from_: Branch | None = Field(None, alias="from")
-    mode: Mode = "merge"
+    branch: BranchName = "main"
+    from_: BranchName | None = Field(None, alias="from")
+    mode: LoadMode = "merge"
     permissive: bool = False
     message: str | None = None
     if_commit: str | None = None
     idempotency_key: str | None = None
     dry_run: bool = False
-    rejects: bool = Field(False, description="Leave out what is wrong by itself, and tell it.")
+    rejects: bool = Field(
+        False, description="Skip invalid records and report them, one JSON object per line."
+    )
 
 
-@router.post("/load/files", response_model=responses.Load, responses=_DONE, openapi_extra=_BODY)
-async def load_files(call: Called, wanted: Annotated[Options, Query()]) -> Response:
-    """Load files: `records` are of graph records, others of the type that they are named by, such as ``Person``.
+@router.post(
+    "/load/files",
+    operation_id="cluster_loadFiles",
+    response_model=responses.GraphBatchLoadOutput,
+    responses=_SUCCESS,
+    openapi_extra=_BODY,
+)
+async def load_files(context: Context, options: Annotated[LoadOptions, Query()]) -> Response:
+    """Load files as one commit.
 
-    The name of a file says what format it has. `mapping` says which columns fill which properties. Nothing of the
-    body is read before it is known that the caller may load. With `rejects`, what is wrong by itself is left out;
-    the answer then has a line for each such record, and last one with the receipt.
+    The form field `records` contains graph records. Any other field contains rows of the type that it is named
+    after, such as ``Person``. The suffix of the file name determines the format. `mapping` maps columns to
+    properties. The body is read only after authorization. With `rejects` the response is one line for each
+    rejected record and a last line with the receipt.
     """
-    refuse_condition(call.request, BY_QUERY)
-    await allow_load(call, wanted.branch, wanted.from_)
-    boundary = boundary_of(call.request.headers.get("content-type", ""))
-    # What has arrived is on the disk, not in memory.
-    held = min(call.size or BATCH_BYTES, BATCH_BYTES)
-    with call.admission.admit(call.actor, held):
-        async with _received(call, boundary) as upload:
-            return await call.write_admitted(partial(_load, call, wanted, upload))
+    reject_if_commit_header(context.request, USE_PARAMETER)
+    await authorize_load(context, options.branch, options.from_)
+    boundary = parse_boundary(context.request.headers.get("content-type", ""))
+    # The body is stored on disk, so it counts at most as a large JSON body.
+    size = min(context.body_size or BATCH_BYTES, BATCH_BYTES)
+    with context.admission.admit(context.actor, size):
+        async with _receive_upload(context, boundary) as upload:
+            return await context.write_admitted(partial(_load, context, options, upload))
 
 
 @asynccontextmanager
-async def _received(call: Call, boundary: bytes) -> AsyncIterator[Upload]:
-    """The parts of the body, for as long as the context lasts."""
+async def _receive_upload(context: RequestContext, boundary: bytes) -> AsyncIterator[Upload]:
+    """Receive the body. The files exist while the context is open."""
     upload = Upload(boundary)
     try:
-        limit = call.request.app.state.hosted.limits.load_bytes
-        await write_aside(call, bounded(call.request, limit, LOAD_RESOURCE), upload.write)
+        limit = context.request.app.state.resources.limits.load_bytes
+        await write_chunks(context, read_limited(context.request, limit, LOAD_RESOURCE), upload.write)
         upload.finish()
         yield upload
     finally:
-        # Also when the request is given up.
+        # Shielded, because the files must be removed when the client disconnects too.
         with CancelScope(shield=True):
-            await to_thread.run_sync(upload.close, limiter=call.writers)
+            await to_thread.run_sync(upload.close, limiter=context.write_threads)
 
 
-def _load(call: Call, wanted: Options, upload: Upload, graph: Graph) -> Any:
-    rejected = RejectLines(upload, exact=call.exact) if wanted.rejects else None
+def _load(context: RequestContext, options: LoadOptions, upload: Upload, graph: Graph) -> Any:
+    rejects = RejectBuffer(upload, exact=context.exact) if options.rejects else None
     try:
-        receipt = _loaded(graph, wanted, upload, rejected)
+        receipt = _load_upload(graph, options, upload, rejects)
     except OmnigraphError as error:
-        found = upload.renamed_error(error)
-        if rejected is not None and rejected.count and call.exact and failure(found)[0] < 500:
-            # Whoever loads where the graph is has the rejects also when the load fails in the end.
-            return rejected.response({"exception": encode_error(found)})
-        if rejected is not None:
-            rejected.close()
-        if isinstance(found, StorageError) and _is_about(found, upload):
-            return _unreadable(found, exact=call.exact)
-        raise found from error
-    body = encode(receipt) if call.exact else load_body(receipt, None, wanted.from_, call.actor)
-    return body if rejected is None else rejected.response({"receipt": body})
+        restored = upload.restore_error(error)
+        if rejects is not None and rejects.count and context.exact and render_error(restored)[0] < 500:
+            # A local load reports rejected records before it fails, so the client needs them too.
+            return rejects.to_response({"exception": encode_error(restored)})
+        if rejects is not None:
+            rejects.close()
+        if isinstance(restored, StorageError) and _is_upload_error(restored, upload):
+            return _unreadable_file(restored, exact=context.exact)
+        raise restored from error
+    body = encode(receipt) if context.exact else load_body(receipt, None, options.from_, context.actor)
+    return body if rejects is None else rejects.to_response({"receipt": body})
 
 
-def _loaded(graph: Graph, wanted: Options, upload: Upload, rejected: RejectLines | None) -> LoadReceipt:
-    with sent_source(upload.parts) as (source, mapping):
+def _load_upload(
+    graph: Graph, options: LoadOptions, upload: Upload, rejects: RejectBuffer | None
+) -> LoadReceipt:
+    with open_source(upload.parts) as (source, mapping):
         return graph.load(
             source,
-            wanted.mode,
-            branch=wanted.branch,
-            create_from=wanted.from_,
+            options.mode,
+            branch=options.branch,
+            create_from=options.from_,
             engine="local",
-            rejects=None if rejected is None else rejected.take,
-            permissive=wanted.permissive,
-            message=wanted.message,
-            if_commit=wanted.if_commit,
-            idempotency_key=wanted.idempotency_key,
-            dry_run=wanted.dry_run,
+            rejects=None if rejects is None else rejects.add,
+            permissive=options.permissive,
+            message=options.message,
+            if_commit=options.if_commit,
+            idempotency_key=options.idempotency_key,
+            dry_run=options.dry_run,
             mapping=mapping,
         )
 
 
-def _is_about(error: StorageError, upload: Upload) -> bool:
-    return error.details.get("source") in {part.label or part.name for part in upload.parts}
+def _is_upload_error(error: StorageError, upload: Upload) -> bool:
+    return error.details.get("source") in {part.display_name for part in upload.parts}
 
 
-def _unreadable(error: StorageError, *, exact: bool) -> Response:
-    """The refusal of a file that breaks off or cannot be unpacked: it is the client's, not the graph's."""
-    told = {"exception": encode_error(error)} if exact else {}
-    return JSONResponse({"error": error.message, "code": CODES[400], **told}, 400)
+def _unreadable_file(error: StorageError, *, exact: bool) -> Response:
+    """Return a 400 for a truncated or corrupt file, which is an error of the client and not of the storage."""
+    members = {"exception": encode_error(error)} if exact else {}
+    return JSONResponse({"error": error.message, "code": CODES[400], **members}, 400)

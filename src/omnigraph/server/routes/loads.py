@@ -1,4 +1,4 @@
-"""Routes that load many records as one commit."""
+"""Routes that load records from a request body as one commit."""
 
 from __future__ import annotations
 
@@ -17,103 +17,125 @@ from omnigraph.api.loads import LoadReceipt
 from omnigraph.errors import PermissionDenied
 from omnigraph.protocol import responses
 from omnigraph.protocol.codec import NDJSON
-from omnigraph.protocol.requests import Branch, LoadRequest, Mode
+from omnigraph.protocol.requests import BranchName, IngestRequest
 from omnigraph.protocol.result_bodies import load_body
-from omnigraph.server.http.error_responses import Refused
-from omnigraph.server.http.request_context import BATCH_BYTES, BATCH_RESOURCE, Call, Called, bounded
-from omnigraph.server.http.routing import EXACTLY, WRITTEN, graph_router, refuse_condition, tell_successor
+from omnigraph.protocol.wire_types import LoadMode
+from omnigraph.server.http.error_responses import HttpError
+from omnigraph.server.http.request_body import BATCH_BYTES, BATCH_RESOURCE, read_limited
+from omnigraph.server.http.request_context import Context, RequestContext
+from omnigraph.server.http.routing import (
+    SUCCESS,
+    WRITE_ERRORS,
+    add_deprecation_headers,
+    graph_router,
+    reject_if_commit_header,
+)
 
-router = graph_router("loads", *WRITTEN)
+router = graph_router("loads", *WRITE_ERRORS)
 
-_IN_MEMORY = 1 << 20
-_WRITTEN_AT_ONCE = 1 << 20
+_SPOOL_BYTES = 1 << 20
+_WRITE_BYTES = 1 << 20
 _BODY: dict[str, Any] = {
     "requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string", "format": "binary"}}}}
 }
-FromQuery: TypeAlias = Annotated[Branch | None, Query(alias="from")]
+FromQuery: TypeAlias = Annotated[BranchName | None, Query(alias="from")]
 
 
-@router.post("/load", response_model=responses.Load, responses=EXACTLY)
-async def load(call: Called, body: LoadRequest) -> Response:
-    """Load the records of a text, which need not be laid out in lines."""
-    return await _load_text(call, body)
+@router.post("/load", operation_id="cluster_load", response_model=responses.IngestOutput, responses=SUCCESS)
+async def load(context: Context, body: IngestRequest) -> Response:
+    """Load records from a JSON body. The records are JSON objects, on one or several lines each."""
+    return await _load_text(context, body)
 
 
-@router.post("/ingest", response_model=responses.Load, responses=EXACTLY, deprecated=True)
-async def ingest(call: Called, body: LoadRequest) -> Response:
-    """What `/load` used to be."""
-    return tell_successor(call.request, await _load_text(call, body))
+@router.post(
+    "/ingest",
+    operation_id="cluster_ingest",
+    response_model=responses.IngestOutput,
+    responses=SUCCESS,
+    deprecated=True,
+)
+async def ingest(context: Context, body: IngestRequest) -> Response:
+    """Deprecated alias of `/load`."""
+    return add_deprecation_headers(context.request, await _load_text(context, body))
 
 
-@router.post("/load/ndjson", response_model=responses.Load, responses=EXACTLY, openapi_extra=_BODY)
+@router.post(
+    "/load/ndjson",
+    operation_id="cluster_loadNdjson",
+    response_model=responses.GraphBatchLoadOutput,
+    responses=SUCCESS,
+    openapi_extra=_BODY,
+)
 async def load_ndjson(
-    call: Called, branch: Branch = "main", from_: FromQuery = None, mode: Mode = "merge"
+    context: Context, branch: BranchName = "main", from_: FromQuery = None, mode: LoadMode = "merge"
 ) -> Response:
-    """Load the lines of the body. Nothing of it is read before it is known that the caller may."""
-    refuse_condition(call.request)
-    kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    await allow_load(call, branch, from_)
-    if kind != NDJSON:
-        raise Refused(415, f"Content-Type must be {NDJSON}")
-    # A body of unknown length counts as the largest one.
+    """Load records from an NDJSON body. The body is read only after authorization."""
+    reject_if_commit_header(context.request)
+    media_type = context.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    await authorize_load(context, branch, from_)
+    if media_type != NDJSON:
+        raise HttpError(415, f"Content-Type must be {NDJSON}")
+    # A body of undeclared size counts as the largest one.
     with (
-        call.admission.admit(call.actor, call.size or BATCH_BYTES),
-        SpooledTemporaryFile(max_size=_IN_MEMORY) as file,
+        context.admission.admit(context.actor, context.body_size or BATCH_BYTES),
+        SpooledTemporaryFile(max_size=_SPOOL_BYTES) as file,
     ):
-        await write_aside(call, bounded(call.request, BATCH_BYTES, BATCH_RESOURCE), file.write)
+        await write_chunks(context, read_limited(context.request, BATCH_BYTES, BATCH_RESOURCE), file.write)
         file.seek(0)
         source = cast(IO[bytes], file)
-        return await call.write_admitted(
-            lambda graph: _run(graph, source, branch, from_, mode, permissive=False),
-            lambda receipt: load_body(receipt, None, from_, call.actor),
+        return await context.write_admitted(
+            lambda graph: _load(graph, source, branch, from_, mode, permissive=False),
+            lambda receipt: load_body(receipt, None, from_, context.actor),
         )
 
 
-async def _load_text(call: Call, body: LoadRequest) -> Response:
-    refuse_condition(call.request)
-    await allow_load(call, body.branch, body.from_)
+async def _load_text(context: RequestContext, body: IngestRequest) -> Response:
+    reject_if_commit_header(context.request)
+    await authorize_load(context, body.branch, body.from_)
 
     def work(graph: Graph) -> LoadReceipt:
         data = BytesIO(body.data.encode())
-        return _run(graph, data, body.branch, body.from_, body.mode, permissive=True)
+        return _load(graph, data, body.branch, body.from_, body.mode, permissive=True)
 
-    uri = call.hosted.graph.uri
-    return await call.write(work, lambda receipt: load_body(receipt, uri, body.from_, call.actor))
+    uri = context.hosted.graph.uri
+    return await context.write(work, lambda receipt: load_body(receipt, uri, body.from_, context.actor))
 
 
-async def write_aside(call: Call, chunks: AsyncIterator[bytes], write: Callable[[bytes], object]) -> None:
-    """Have the chunks of a body written to the disk by threads for writes, so many bytes at a time."""
-    gathered = bytearray()
+async def write_chunks(
+    context: RequestContext, chunks: AsyncIterator[bytes], write: Callable[[bytes], object]
+) -> None:
+    """Call `write` with the chunks of a body, on a thread for writes, because it accesses the disk."""
+    buffer = bytearray()
     async for chunk in chunks:
-        gathered += chunk
-        if len(gathered) >= _WRITTEN_AT_ONCE:
-            await to_thread.run_sync(write, bytes(gathered), limiter=call.writers)
-            gathered.clear()
-    await to_thread.run_sync(write, bytes(gathered), limiter=call.writers)
+        buffer += chunk
+        if len(buffer) >= _WRITE_BYTES:
+            await to_thread.run_sync(write, bytes(buffer), limiter=context.write_threads)
+            buffer.clear()
+    await to_thread.run_sync(write, bytes(buffer), limiter=context.write_threads)
 
 
-async def allow_load(call: Call, branch: str, base: str | None) -> None:
-    """Return when the caller may load into a branch, and make it where that is needed."""
-    call.allow("change", branch)
+async def authorize_load(context: RequestContext, branch: str, base: str | None) -> None:
+    """Raise `PermissionDenied` unless the caller may load into a branch and, if necessary, create it."""
+    context.authorize("change", branch)
     if base is None:
         return
     try:
-        call.allow("branch_create", base, branch)
+        context.authorize("branch_create", base, branch)
     except PermissionDenied:
-        # It is needed only when the branch has to be made.
-        if await run_in_threadpool(_is_missing, call, branch):
+        # The permission is needed only if the branch does not exist.
+        if await run_in_threadpool(_is_missing, context, branch):
             raise
 
 
-def _is_missing(call: Call, branch: str) -> bool:
+def _is_missing(context: RequestContext, branch: str) -> bool:
     try:
-        return branch not in call.graph.branches.list()
+        return branch not in context.graph.branches.list()
     except PermissionDenied:
-        # The caller may write where they may not look: the handle finds out, with the same gate.
+        # The caller may not list branches. The graph handle checks the permission when it creates the branch.
         return False
 
 
-def _run(
-    graph: Graph, source: IO[bytes], branch: str, base: str | None, mode: Mode, *, permissive: bool
+def _load(
+    graph: Graph, source: IO[bytes], branch: str, base: str | None, mode: LoadMode, *, permissive: bool
 ) -> LoadReceipt:
     return graph.load(source, mode, branch=branch, create_from=base, engine="local", permissive=permissive)

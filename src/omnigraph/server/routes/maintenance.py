@@ -1,4 +1,4 @@
-"""Routes that keep a graph quick and small, and tell how it is."""
+"""Maintenance routes: indexes, compaction, garbage collection and recovery."""
 
 from __future__ import annotations
 
@@ -10,92 +10,139 @@ from starlette.responses import Response
 from omnigraph.api.commits import Optimized
 from omnigraph.api.graph import Graph
 from omnigraph.maintain.optimize import BUSY, EXACT_VECTORS, TypeOptimization
-from omnigraph.protocol import maintenance_responses as answers
+from omnigraph.protocol import maintenance_responses as responses
 from omnigraph.protocol.requests import CleanupRequest, OptimizeRequest, RepairRequest
-from omnigraph.protocol.result_bodies import commit_body
-from omnigraph.server.http.error_responses import STORAGE_FAILED
-from omnigraph.server.http.request_context import Call, Called
-from omnigraph.server.http.routing import EXACTLY, WRITTEN, graph_router, refusals, refuse_condition
+from omnigraph.protocol.result_bodies import commit_body, recovery_body
+from omnigraph.server.http.error_responses import STORAGE_FAILURE
+from omnigraph.server.http.request_context import Context, RequestContext
+from omnigraph.server.http.routing import (
+    SUCCESS,
+    WRITE_ERRORS,
+    error_responses,
+    graph_router,
+    reject_if_commit_header,
+)
 from omnigraph.server.logs import LOGGER
-from omnigraph.server.routes.reads import NamedState
+from omnigraph.server.routes.reads import SnapshotParameters
 
 router = graph_router("maintenance")
 
 
-@router.get("/indexes", response_model=answers.Indexes, responses=EXACTLY)
-async def indexes(call: Called, named: NamedState) -> Response:
-    """The indexes of a state, and how many rows each covers."""
-    named.check(call)
-    return await call.read(
-        lambda graph: graph.indexes(**named.place),
-        lambda found: {"indexes": [asdict(item) for item in found]},
+@router.get(
+    "/indexes",
+    operation_id="cluster_listIndexes",
+    response_model=responses.IndexListOutput,
+    responses=SUCCESS,
+)
+async def list_indexes(context: Context, snapshot: SnapshotParameters) -> Response:
+    """List the indexes of a snapshot and the rows that each covers."""
+    snapshot.authorize(context)
+    return await context.read(
+        lambda graph: graph.indexes(**snapshot.arguments),
+        lambda indexes: {"indexes": [asdict(index) for index in indexes]},
     )
 
 
-@router.post("/optimize", response_model=answers.Optimized, responses={**EXACTLY, **refusals(*WRITTEN)})
-async def optimize(call: Called, body: OptimizeRequest | None = None) -> Response:
-    """Make a branch quick to read again, as one commit, or none when there is nothing to do."""
-    refuse_condition(call.request)
-    asked = body or OptimizeRequest()
-    call.allow("change", asked.branch)
+@router.post(
+    "/optimize",
+    operation_id="cluster_optimize",
+    response_model=responses.OptimizeOutput,
+    responses={**SUCCESS, **error_responses(*WRITE_ERRORS)},
+)
+async def optimize(context: Context, body: OptimizeRequest | None = None) -> Response:
+    """Compact tables and build indexes. Makes one commit, or none if there is nothing to do."""
+    reject_if_commit_header(context.request)
+    request = body or OptimizeRequest()
+    context.authorize("change", request.branch)
 
     def work(graph: Graph) -> Optimized:
-        # A server does not start Spark: who wants that opens the graph where its storage is.
-        done = graph.optimize(branch=asked.branch, engine="local", message=asked.message)
-        return replace(done, datasets=tuple(_told_type(call, item) for item in done.datasets))
+        # The server does not start Spark, which needs a process of its own.
+        result = graph.optimize(branch=request.branch, engine="local", message=request.message)
+        return replace(result, datasets=tuple(_redact_dataset(context, item) for item in result.datasets))
 
-    return await call.write(work, _show)
+    return await context.write(work, _optimize_body)
 
 
-@router.post("/cleanup", response_model=answers.Cleaned, responses={**EXACTLY, **refusals(415, 429)})
-async def cleanup(call: Called, body: CleanupRequest | None = None) -> Response:
-    """Remove data that only old commits need; without `confirm` only tell what would go."""
-    refuse_condition(call.request)
-    asked = body or CleanupRequest()
-    if asked.confirm:
-        call.allow("admin")
+@router.post(
+    "/cleanup",
+    operation_id="cluster_cleanup",
+    response_model=responses.CleanupOutput,
+    responses={**SUCCESS, **error_responses(415, 429)},
+)
+async def cleanup(context: Context, body: CleanupRequest | None = None) -> Response:
+    """Garbage collection. Dry run unless `confirm` is true.
+
+    Removes data that only old commits need. Requires permission for `admin`; a dry run requires `change` on `main`.
+    """
+    reject_if_commit_header(context.request)
+    request = body or CleanupRequest()
+    if request.confirm:
+        context.authorize("admin")
     else:
-        call.allow("change", "main")
+        context.authorize("change", "main")
 
     def work(graph: Graph) -> dict[str, Any]:
-        done = graph.cleanup(asked.keep, asked.older_than, asked.confirm)
-        told = [{**item, "error": _told(call, item["type_key"], item["error"])} for item in done["datasets"]]
-        return {**done, "datasets": told}
+        report = graph.cleanup(request.keep, request.older_than, request.confirm)
+        datasets = [
+            {**item, "error": _redact(context, item["type_key"], item["error"])}
+            for item in report["datasets"]
+        ]
+        return {**report, "datasets": datasets}
 
-    return await call.write(work)
-
-
-@router.post("/repair", response_model=answers.Repaired, responses={**EXACTLY, **refusals(415, 429)})
-async def repair(call: Called, body: RepairRequest | None = None) -> Response:
-    """Settle what interrupted bulk writes left behind; without `confirm` only tell how many there are."""
-    refuse_condition(call.request)
-    asked = body or RepairRequest()
-    call.allow("change", "main")
-    return await call.write(lambda graph: graph.repair(asked.confirm), asdict)
+    return await context.write(work)
 
 
-def _show(done: Optimized) -> dict[str, Any]:
+@router.post(
+    "/repair",
+    operation_id="cluster_repair",
+    response_model=responses.RepairOutput,
+    responses={**SUCCESS, **error_responses(415, 429)},
+)
+async def repair(context: Context, body: RepairRequest | None = None) -> Response:
+    """Roll interrupted bulk writes forward or back. Dry run unless `confirm` is true."""
+    reject_if_commit_header(context.request)
+    request = body or RepairRequest()
+    context.authorize("change", "main")
+    return await context.write(lambda graph: graph.repair(request.confirm), asdict)
+
+
+@router.get(
+    "/recoveries",
+    operation_id="cluster_listRecoveries",
+    response_model=responses.RecoveryListOutput,
+    responses=SUCCESS,
+)
+async def list_recoveries(context: Context) -> Response:
+    """Recovery outcomes of interrupted bulk writes, newest first."""
+    context.authorize("read")
+    return await context.read(
+        lambda graph: graph.recoveries(),
+        lambda recoveries: {"recoveries": [recovery_body(item) for item in recoveries]},
+    )
+
+
+def _optimize_body(result: Optimized) -> dict[str, Any]:
     return {
-        "commit": None if done.commit is None else commit_body(done.commit),
-        "branch": done.branch,
-        "datasets": [item.to_json() for item in done.datasets],
+        "commit": None if result.commit is None else commit_body(result.commit),
+        "branch": result.branch,
+        "datasets": [item.to_json() for item in result.datasets],
     }
 
 
-def _told_type(call: Call, item: TypeOptimization) -> TypeOptimization:
-    """What optimize did for a type, without what storage said. That others were busy with it is no failure."""
-    error = item.error if item.skipped == BUSY else _told(call, item.type_key, item.error)
+def _redact_dataset(context: RequestContext, item: TypeOptimization) -> TypeOptimization:
+    """Remove the messages of storage errors. A skip because of a concurrent writer is not one."""
+    error = item.error if item.skipped == BUSY else _redact(context, item.type_key, item.error)
     pending = (
-        (name, why if why == EXACT_VECTORS else _told(call, item.type_key, why) or "")
-        for name, why in item.pending_indexes
+        (name, reason if reason == EXACT_VECTORS else _redact(context, item.type_key, reason) or "")
+        for name, reason in item.pending_indexes
     )
     return replace(item, error=error, pending_indexes=tuple(pending))
 
 
-def _told(call: Call, type_key: str, error: str | None) -> str | None:
-    """That the storage of a type failed. What it said is for the log, as with every other failure of it."""
+def _redact(context: RequestContext, type_key: str, error: str | None) -> str | None:
+    """Log a storage error and return the text that clients get."""
     if error is None:
         return None
-    fields = {"request_id": call.request.scope.get("request_id"), "type": type_key, "error": error}
-    LOGGER.error("failure", extra={"fields": fields})
-    return STORAGE_FAILED
+    fields = {"request_id": context.request.scope.get("request_id"), "type": type_key, "error": error}
+    LOGGER.error("storage failure", extra={"fields": fields})
+    return STORAGE_FAILURE

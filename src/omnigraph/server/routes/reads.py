@@ -1,4 +1,4 @@
-"""Routes that read: queries, entities, snapshots, the schema."""
+"""Routes that read a snapshot: queries, entities and the schema."""
 
 from __future__ import annotations
 
@@ -14,151 +14,188 @@ from omnigraph.api.graph import Graph
 from omnigraph.errors import InvalidInput
 from omnigraph.protocol import responses
 from omnigraph.protocol.codec import ARROW, EXACT, encode_snapshot, write_result
-from omnigraph.protocol.requests import Branch, Moment, QueryRequest, ReadRequest, StateRequest
+from omnigraph.protocol.requests import BranchName, QueryRequest, ReadRequest, SnapshotSelector, Timestamp
 from omnigraph.protocol.result_bodies import snapshot_body
-from omnigraph.server.http.request_context import Call, Called, accepts
-from omnigraph.server.http.routing import EXACTLY, SENT, Responses, graph_router, refusals, tell_successor
+from omnigraph.server.http.request_context import Context, RequestContext, accepts
+from omnigraph.server.http.routing import (
+    BODY_ERRORS,
+    SUCCESS,
+    Responses,
+    add_deprecation_headers,
+    error_responses,
+    graph_router,
+)
 from omnigraph.server.routes.query_choice import choose_query
 
 router = graph_router("reads")
 
 ROWS: Responses = {
     200: {
-        "description": "The rows.",
+        "description": "Success.",
         "content": {ARROW: {"schema": {"type": "string", "format": "binary"}}, EXACT: {}},
     }
 }
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """The state that a request names: the newest of a branch, that of a commit, or of a branch at a moment."""
+class SnapshotReference:
+    """The snapshot that a request reads: the head of a branch, a commit, or a branch at a point in time."""
 
     branch: str | None = None
-    snapshot: str | None = None
+    commit: str | None = None
     at: datetime | None = None
 
     def __post_init__(self) -> None:
-        for name, given in (("branch", self.branch), ("at", self.at)):
-            if self.snapshot is not None and given is not None:
-                raise InvalidInput(f"{name} and snapshot exclude each other")
+        for name, value in (("branch", self.branch), ("at", self.at)):
+            if self.commit is not None and value is not None:
+                raise InvalidInput(f"`{name}` and `snapshot` are mutually exclusive")
 
     @classmethod
-    def of(cls, body: StateRequest) -> State:
-        """The state that a body names."""
+    def of(cls, body: SnapshotSelector) -> SnapshotReference:
+        """Return the reference of a request body."""
         return cls(body.branch, body.snapshot, body.at)
 
     @property
-    def place(self) -> dict[str, Any]:
-        """The same as calls of the library take it."""
-        return {"branch": self.branch or "main", "at": self.at if self.snapshot is None else self.snapshot}
+    def arguments(self) -> dict[str, Any]:
+        """The reference as keyword arguments of the library."""
+        return {"branch": self.branch or "main", "at": self.at if self.commit is None else self.commit}
 
-    def check(self, call: Call) -> State:
-        """Itself when it may be read; about a commit the handle decides, which has to look it up first."""
-        if self.snapshot is None:
-            call.allow("read", self.branch or "main")
+    def authorize(self, context: RequestContext) -> SnapshotReference:
+        """Return the reference, or raise `PermissionDenied`.
+
+        A commit is authorized by the graph handle, which has to look up its branch.
+        """
+        if self.commit is None:
+            context.authorize("read", self.branch or "main")
         return self
 
 
-async def _named_state(
-    branch: Branch | None = None, snapshot: str | None = None, at: Moment | None = None
-) -> State:
-    return State(branch, snapshot, at)
+async def _snapshot_reference(
+    branch: BranchName | None = None, snapshot: str | None = None, at: Timestamp | None = None
+) -> SnapshotReference:
+    return SnapshotReference(branch, snapshot, at)
 
 
-NamedState: TypeAlias = Annotated[State, Depends(_named_state)]
+SnapshotParameters: TypeAlias = Annotated[SnapshotReference, Depends(_snapshot_reference)]
 TypeQuery: TypeAlias = Annotated[str, Query(alias="type")]
 IdQuery: TypeAlias = Annotated[str, Query(alias="id")]
 
 
-@router.get("/snapshot", response_model=responses.Snapshot, responses=EXACTLY)
-async def snapshot(call: Called, named: NamedState) -> Response:
-    """Each type of a state with the version of its data and its number of entities."""
-    named.check(call)
-    return await call.read(
-        lambda graph: graph.snapshot(**named.place),
-        lambda found: snapshot_body(found, found.branch if named.snapshot is None else found.commit.branch),
+@router.get(
+    "/snapshot",
+    operation_id="cluster_getSnapshot",
+    response_model=responses.SnapshotOutput,
+    responses=SUCCESS,
+)
+async def get_snapshot(context: Context, snapshot: SnapshotParameters) -> Response:
+    """Get the data version and the entity count of each type in a snapshot."""
+    snapshot.authorize(context)
+    return await context.read(
+        lambda graph: graph.snapshot(**snapshot.arguments),
+        lambda found: snapshot_body(found, found.branch if snapshot.commit is None else found.commit.branch),
         encode_snapshot,
     )
 
 
-@router.post("/query", response_model=responses.Read, responses={**ROWS, **refusals(*SENT)})
-async def query(call: Called, body: QueryRequest) -> Response:
-    """Run a read on one consistent state. Who accepts Arrow gets a stream of it."""
-    return await _query(call, body, body.query, body.name)
+@router.post(
+    "/query",
+    operation_id="cluster_query",
+    response_model=responses.ReadOutput,
+    responses={**ROWS, **error_responses(*BODY_ERRORS)},
+)
+async def query(context: Context, body: QueryRequest) -> Response:
+    """Run a query on one snapshot. Returns an Arrow stream if the client accepts it."""
+    return await _query(context, body, body.query, body.name)
 
 
-@router.post("/read", response_model=responses.Read, responses={**ROWS, **refusals(*SENT)}, deprecated=True)
-async def read(call: Called, body: ReadRequest) -> Response:
-    """What `/query` used to be."""
-    found = await _query(call, body, body.query_source, body.query_name, tell_commit=False)
-    return tell_successor(call.request, found)
+@router.post(
+    "/read",
+    operation_id="cluster_read",
+    response_model=responses.LegacyReadOutput,
+    responses={**ROWS, **error_responses(*BODY_ERRORS)},
+    deprecated=True,
+)
+async def read(context: Context, body: ReadRequest) -> Response:
+    """Deprecated alias of `/query`."""
+    response = await _query(context, body, body.query_source, body.query_name, include_commit=False)
+    return add_deprecation_headers(context.request, response)
 
 
-@router.post("/explain", response_model=responses.Explained, responses={**EXACTLY, **refusals(*SENT)})
-async def explain(call: Called, body: QueryRequest) -> Response:
-    """How a read would be run."""
-    named = State.of(body).check(call)
+@router.post(
+    "/explain",
+    operation_id="cluster_explain",
+    response_model=responses.ExplainOutput,
+    responses={**SUCCESS, **error_responses(*BODY_ERRORS)},
+)
+async def explain(context: Context, body: QueryRequest) -> Response:
+    """Get the plan of a query."""
+    snapshot = SnapshotReference.of(body).authorize(context)
 
     def work(graph: Graph) -> dict[str, Any]:
-        name = chosen_name(call, body.query, body.name, mutation=False)
-        return {"plan": graph.explain(body.query, body.params, name=name, **named.place)}
+        name = chosen_name(context, body.query, body.name, mutation=False)
+        return {"plan": graph.explain(body.query, body.params, name=name, **snapshot.arguments)}
 
-    return await call.read(work)
-
-
-@router.get("/entity", response_model=responses.Entity, responses=EXACTLY)
-async def entity(call: Called, type_name: TypeQuery, id_: IdQuery, named: NamedState) -> Response:
-    """One node or edge by its id, or null."""
-    named.check(call)
-    return await call.read(lambda graph: {"entity": graph.get(type_name, id_, **named.place)})
+    return await context.read(work)
 
 
-@router.get("/schema", response_model=responses.Schema, responses=EXACTLY)
-async def schema(call: Called, named: NamedState) -> Response:
-    """The text of the schema that was accepted."""
-    call.allow("read")
-    return await call.read(lambda graph: {"schema_source": graph.schema.source(**named.place)})
+@router.get(
+    "/entity", operation_id="cluster_getEntity", response_model=responses.EntityOutput, responses=SUCCESS
+)
+async def get_entity(
+    context: Context, type_name: TypeQuery, id_: IdQuery, snapshot: SnapshotParameters
+) -> Response:
+    """Get a node or an edge by id. The entity is null if it does not exist."""
+    snapshot.authorize(context)
+    return await context.read(lambda graph: {"entity": graph.get(type_name, id_, **snapshot.arguments)})
+
+
+@router.get(
+    "/schema", operation_id="cluster_getSchema", response_model=responses.SchemaOutput, responses=SUCCESS
+)
+async def get_schema(context: Context, snapshot: SnapshotParameters) -> Response:
+    """Get the accepted schema."""
+    context.authorize("read")
+    return await context.read(lambda graph: {"schema_source": graph.schema.source(**snapshot.arguments)})
 
 
 async def _query(
-    call: Call, body: QueryRequest | ReadRequest, text: str, name: str | None, *, tell_commit: bool = True
+    context: RequestContext,
+    body: QueryRequest | ReadRequest,
+    text: str,
+    name: str | None,
+    *,
+    include_commit: bool = True,
 ) -> Response:
-    named = State.of(body).check(call)
+    snapshot = SnapshotReference.of(body).authorize(context)
 
     def work(graph: Graph) -> Response | dict[str, Any]:
-        chosen = chosen_name(call, text, name, mutation=False)
-        return run_read(call, graph, text, chosen, body.params, named, tell_commit=tell_commit)
+        chosen = chosen_name(context, text, name, mutation=False)
+        return run_query(context, graph, text, chosen, body.params, snapshot, include_commit=include_commit)
 
-    return await call.read(work)
+    return await context.read(work)
 
 
-def chosen_name(call: Call, text: str, name: str | None, *, mutation: bool) -> str | None:
+def chosen_name(context: RequestContext, text: str, name: str | None, *, mutation: bool) -> str | None:
     """The name of the query that is meant. Who wants exact answers gets the refusals of the library instead."""
-    return name if call.exact else choose_query(text, name, mutation=mutation)
+    return name if context.exact else choose_query(text, name, mutation=mutation)
 
 
-def check_state(call: Call, branch: str | None, commit: str | None) -> None:
-    """Return when the state may be read that a request names by a branch or a commit, of which one decides."""
-    State(branch, commit).check(call)
-
-
-def run_read(
-    call: Call,
+def run_query(
+    context: RequestContext,
     graph: Graph,
     text: str,
     name: str | None,
     params: Mapping[str, Any] | None,
-    named: State,
+    snapshot: SnapshotReference,
     *,
-    tell_commit: bool = True,
+    include_commit: bool = True,
 ) -> Response | dict[str, Any]:
-    """Run a read; the handle looks up which branch a commit belongs to, and whether that may be read."""
-    # Starting Spark is for whoever has a process to spare.
-    found = graph.query(text, params, name=name, engine="local", **named.place)
-    if accepts(call.request, ARROW):
-        return Response(write_result(found), media_type=ARROW)
-    body = found.to_json()
-    if not tell_commit:
+    """Run a query and return the response body, or an Arrow response if the client accepts Arrow."""
+    # The server does not start Spark, which needs a process of its own.
+    result = graph.query(text, params, name=name, engine="local", **snapshot.arguments)
+    if accepts(context.request, ARROW):
+        return Response(write_result(result), media_type=ARROW)
+    body = result.to_json()
+    if not include_commit:
         del body["graph_commit_id"]
     return body

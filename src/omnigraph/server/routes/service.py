@@ -1,4 +1,4 @@
-"""Routes of the server itself: is it alive, what does it serve, what has it done."""
+"""Routes of the server itself: health, metrics and the list of graphs."""
 
 from __future__ import annotations
 
@@ -14,63 +14,71 @@ from omnigraph.errors import PermissionDenied
 from omnigraph.policy.gate import Access
 from omnigraph.protocol import responses
 from omnigraph.protocol.result_bodies import INTERNAL_SCHEMA
-from omnigraph.server.hosted_graphs import Hosted
-from omnigraph.server.http.request_context import Called, GraphRoute, authenticate
-from omnigraph.server.http.routing import EXACTLY, PREFIX, refusals
+from omnigraph.server.hosted_graphs import ServerResources
+from omnigraph.server.http.request_context import Context, GraphRoute, authenticate
+from omnigraph.server.http.routing import GRAPH_PREFIX, SUCCESS, error_responses
 from omnigraph.server.metrics import MEDIA_TYPE, Metrics
 
-router = APIRouter(tags=["server"], responses=refusals(500, 503))
-LIST = Access("graph_list")
+router = APIRouter(tags=["server"], responses=error_responses(500, 503))
+
+_LIST_GRAPHS = Access("graph_list")
+_OK: dict[int | str, dict[str, Any]] = {200: {"description": "Success."}}
+_METRICS: dict[int | str, dict[str, Any]] = {200: {"description": "Success.", "content": {"text/plain": {}}}}
 
 
-@router.get("/healthz", response_model=responses.Health)
+@router.get("/healthz", operation_id="health", response_model=responses.HealthOutput, responses=_OK)
 async def healthz() -> Response:
-    """That the process is alive."""
+    """Liveness check."""
     return JSONResponse({"status": "ok", "version": __version__, "internal_schema_version": INTERNAL_SCHEMA})
 
 
-@router.get("/readyz", response_model=responses.Ready)
+@router.get("/readyz", operation_id="ready", response_model=responses.ReadyOutput, responses=_OK)
 async def readyz() -> Response:
-    """That graphs are open: a server does not begin to listen before they are."""
+    """Readiness check. The server accepts connections only after all graphs are open; 503 during shutdown."""
     return JSONResponse({"status": "ready"})
 
 
-@router.get("/graphs", response_model=responses.Graphs, responses=refusals(401, 403))
-async def graphs(request: Request) -> Response:
-    """The graphs that are served. Without a policy for the server nobody may ask, not even of an open one."""
+@router.get(
+    "/graphs",
+    operation_id="listGraphs",
+    response_model=responses.GraphListResponse,
+    responses={**_OK, **error_responses(401, 403)},
+)
+async def list_graphs(request: Request) -> Response:
+    """List graphs. Requires a server policy that allows `graph_list`, even on an unauthenticated server."""
     actor = authenticate(request)
-    hosted: Hosted = request.app.state.hosted
-    if hosted.server_gate is None:
+    resources: ServerResources = request.app.state.resources
+    if resources.server_gate is None:
         shown = "no actor" if actor is None else f"actor '{actor}'"
-        raise PermissionDenied(f"policy denied action '{LIST.action}' for {shown}")
-    hosted.server_gate.check(actor, LIST)
-    found: list[dict[str, Any]] = [
-        {"graph_id": id_, "uri": hosted.graphs[id_].graph.uri} for id_ in sorted(hosted.graphs)
-    ]
-    return JSONResponse({"graphs": found})
+        raise PermissionDenied(f"policy denied action '{_LIST_GRAPHS.action}' for {shown}")
+    resources.server_gate.check(actor, _LIST_GRAPHS)
+    graphs = [{"graph_id": id_, "uri": resources.graphs[id_].graph.uri} for id_ in sorted(resources.graphs)]
+    return JSONResponse({"graphs": graphs})
 
 
-async def graph_info(call: Called) -> Response:
-    """The graph, and whom the caller is taken for: all that a token alone may ask."""
-    return JSONResponse({"graph_id": call.hosted.id, "actor_id": call.actor})
+async def get_graph(context: Context) -> Response:
+    """Get the id of the graph and the actor that the token identifies. Requires a token and no permission."""
+    return JSONResponse({"graph_id": context.hosted.id, "actor_id": context.actor})
 
 
 router.add_api_route(
-    PREFIX,
-    graph_info,
-    response_model=responses.GraphInfo,
-    responses={**EXACTLY, **refusals(400, 401, 403, 404)},
+    GRAPH_PREFIX,
+    get_graph,
+    operation_id="cluster_getGraph",
+    response_model=responses.GraphOutput,
+    responses={**SUCCESS, **error_responses(400, 401, 403, 404)},
     route_class_override=GraphRoute,
 )
 
 
 @router.get(
     "/metrics",
+    operation_id="metrics",
     response_class=Response,
-    responses={200: {"description": "The counts.", "content": {"text/plain": {}}}, **refusals(401, 403)},
+    responses={**_METRICS, **error_responses(401, 403)},
 )
 async def metrics(request: Request) -> Response:
-    """Counts of requests, for Prometheus; with tokens, for those who have one."""
+    """Prometheus metrics. Requires a token if the server has tokens."""
     authenticate(request)
-    found: Metrics = request.app.state.metrics
-    return Response(found.render(), media_type=MEDIA_TYPE)
+    collected: Metrics = request.app.state.metrics
+    return Response(collected.render(), media_type=MEDIA_TYPE)

@@ -7,83 +7,109 @@ from starlette.responses import Response
 from omnigraph.api.stored_queries import StoredQuery
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
 from omnigraph.protocol import responses
-from omnigraph.protocol.requests import StoredRequest
-from omnigraph.server.http.request_context import Call, Called, Segment
+from omnigraph.protocol.requests import InvokeStoredQueryRequest
+from omnigraph.protocol.result_bodies import change_body
+from omnigraph.server.http.request_context import Context, RequestContext, Segment
 from omnigraph.server.http.routing import (
-    BY_ROUTE,
-    CONDITION,
-    EXACTLY,
-    WRITTEN,
-    expected_commit,
+    IF_COMMIT_HEADER,
+    SUCCESS,
+    USE_ROUTE,
+    WRITE_ERRORS,
+    error_responses,
     graph_router,
-    refusals,
-    refuse_condition,
+    read_if_commit_header,
+    reject_if_commit_header,
 )
-from omnigraph.server.routes.reads import ROWS, State, run_read
-from omnigraph.server.routes.writes import run_mutation
+from omnigraph.server.routes.reads import ROWS, SnapshotReference, run_query
 
 router = graph_router("stored queries")
 
-UNKNOWN = "stored query not found"
+NOT_FOUND = "stored query not found"
 
 
-@router.get("/queries", response_model=responses.Queries, response_model_exclude_none=True, responses=EXACTLY)
-async def list_queries(call: Called) -> Response:
-    """Every stored query of the graph, with its parameters."""
-    call.allow("read", "main")
-    return await call.read(lambda _: {"queries": [item.to_json() for item in call.hosted.queries.values()]})
+@router.get(
+    "/queries",
+    operation_id="cluster_list_queries",
+    response_model=responses.QueriesCatalogOutput,
+    response_model_exclude_none=True,
+    responses=SUCCESS,
+)
+async def list_queries(context: Context) -> Response:
+    """List stored queries with their parameters."""
+    context.authorize("read", "main")
+    return await context.read(
+        lambda _: {"queries": [query.to_json() for query in context.hosted.queries.values()]}
+    )
 
 
 @router.post(
     "/queries/{name}",
-    response_model=responses.Read | responses.Change,
-    responses={**ROWS, **refusals(*WRITTEN)},
+    operation_id="cluster_invoke_query",
+    response_model=responses.InvokeStoredQueryResponse,
+    responses={**ROWS, **error_responses(*WRITE_ERRORS)},
 )
-async def invoke_query(call: Called, name: Segment, body: StoredRequest | None = None) -> Response:
-    """Run a stored query."""
-    refuse_condition(call.request, BY_ROUTE)
-    return await _invoke(call, name, body or StoredRequest())
+async def invoke_query(
+    context: Context, name: Segment, body: InvokeStoredQueryRequest | None = None
+) -> Response:
+    """Run a stored query, which is a read query or a mutation."""
+    reject_if_commit_header(context.request, USE_ROUTE)
+    return await _invoke(context, name, body or InvokeStoredQueryRequest())
 
 
 @router.post(
     "/queries/{name}/if-graph-commit",
-    response_model=responses.Change,
-    openapi_extra=CONDITION,
-    responses={**EXACTLY, **refusals(*WRITTEN, 412)},
+    operation_id="cluster_invoke_query_if_graph_commit",
+    response_model=responses.ChangeOutput,
+    openapi_extra=IF_COMMIT_HEADER,
+    responses={**SUCCESS, **error_responses(*WRITE_ERRORS, 412)},
 )
-async def invoke_query_if(call: Called, name: Segment, body: StoredRequest | None = None) -> Response:
-    """Run a stored mutation if the branch still stands at the commit of `Omnigraph-If-Graph-Commit`."""
-    return await _invoke(call, name, body or StoredRequest(), expected_commit(call.request))
+async def invoke_query_if_graph_commit(
+    context: Context, name: Segment, body: InvokeStoredQueryRequest | None = None
+) -> Response:
+    """Run a stored mutation if the head of the branch is the commit in `Omnigraph-If-Graph-Commit`."""
+    if_commit = read_if_commit_header(context.request)
+    return await _invoke(context, name, body or InvokeStoredQueryRequest(), if_commit)
 
 
-async def _invoke(call: Call, name: str, body: StoredRequest, if_commit: str | None = None) -> Response:
-    query = _find(call, name)
+async def _invoke(
+    context: RequestContext, name: str, body: InvokeStoredQueryRequest, if_commit: str | None = None
+) -> Response:
+    query = _find_query(context, name)
     if body.expect_mutation is not None and body.expect_mutation != query.mutates:
         kind, verb = ("mutation", "mutate") if query.mutates else ("read", "query")
         raise InvalidInput(f"'{name}' is a {kind} — use omnigraph {verb} {name}")
     if query.mutates:
-        return await _mutate(call, query, body, if_commit)
+        return await _mutate(context, query, body, if_commit)
     if if_commit is not None:
-        raise InvalidInput(f"'{name}' is a read: it takes no condition")
-    named = State.of(body).check(call)
-    return await call.read(lambda graph: run_read(call, graph, query.text, name, body.params, named))
+        raise InvalidInput(f"'{name}' is a read query, which cannot be conditional")
+    snapshot = SnapshotReference.of(body).authorize(context)
+    return await context.read(
+        lambda graph: run_query(context, graph, query.text, name, body.params, snapshot)
+    )
 
 
-async def _mutate(call: Call, query: StoredQuery, body: StoredRequest, if_commit: str | None) -> Response:
+async def _mutate(
+    context: RequestContext, query: StoredQuery, body: InvokeStoredQueryRequest, if_commit: str | None
+) -> Response:
     if body.snapshot is not None or body.at is not None:
-        raise InvalidInput(f"'{query.name}' is a mutation: it takes no snapshot")
+        raise InvalidInput(f"'{query.name}' is a mutation, which does not take `snapshot` or `at`")
     branch = body.branch or "main"
-    call.allow("change", branch)
-    return await run_mutation(call, query.text, query.name, body.params, branch, if_commit)
+    context.authorize("change", branch)
+    return await context.write(
+        lambda graph: graph.mutate(
+            query.text, body.params, name=query.name, branch=branch, if_commit=if_commit
+        ),
+        lambda receipt: change_body(receipt, branch, context.actor),
+    )
 
 
-def _find(call: Call, name: str) -> StoredQuery:
-    """The query, for those who may invoke any; to others no name is different from another."""
+def _find_query(context: RequestContext, name: str) -> StoredQuery:
+    """Return a stored query. Without permission the error is that of an unknown name."""
     try:
-        call.allow("invoke_query")
+        context.authorize("invoke_query")
     except PermissionDenied as error:
-        raise NotFound(UNKNOWN) from error
-    query = call.hosted.queries.get(name)
+        raise NotFound(NOT_FOUND) from error
+    query = context.hosted.queries.get(name)
     if query is None:
-        raise NotFound(UNKNOWN)
+        raise NotFound(NOT_FOUND)
     return query

@@ -1,4 +1,4 @@
-"""Records that a load leaves out, kept aside until it is known what became of the load."""
+"""Rejected records of a load, buffered until the outcome of the load is known."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ from omnigraph.protocol.codec import NDJSON
 from omnigraph.protocol.upload_lines import line_writer
 from omnigraph.server.uploads.multipart import Upload
 
-_CHUNK = 64 << 10
+_CHUNK_BYTES = 64 << 10
 
 
-class RejectLines:
-    """A line for each rejected record, in a file that nobody else sees and that is gone when it is closed.
+class RejectBuffer:
+    """A line of JSON for each rejected record, in an unnamed temporary file.
 
-    They are sent after the load, whose status would otherwise be said before it is known.
+    The lines are sent after the load, because the status of the response depends on its outcome.
     """
 
     def __init__(self, upload: Upload, *, exact: bool) -> None:
         self.count = 0
         self._upload = upload
-        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed when it has been sent
-        self._render: Callable[[Any], bytes] = _plain_line
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it has been sent
+        self._render: Callable[[Any], bytes] = _render_json
         if exact:
-            head, self._render = line_writer()
-            self._file.write(head)
+            header, self._render = line_writer()
+            self._file.write(header)
 
-    def take(self, reject: Mapping[str, Any]) -> None:
-        """Keep what a load says about a record."""
+    def add(self, reject: Mapping[str, Any]) -> None:
+        """Append a rejected record."""
         self.count += 1
-        told = {**reject, "source": self._upload.renamed(reject["source"])}
-        self._file.write(self._render({**told, "error": self._upload.renamed(reject["error"])}))
+        restored = {name: self._upload.restore_names(reject[name]) for name in ("source", "error")}
+        self._file.write(self._render({**reject, **restored}))
 
-    def response(self, last: Mapping[str, Any]) -> StreamingResponse:
-        """All lines, and a last one."""
+    def to_response(self, last: Mapping[str, Any]) -> StreamingResponse:
+        """Return a response with all lines and `last` as the last line. It closes the buffer."""
         self._file.write(self._render(last))
         self._file.seek(0)
         return StreamingResponse(self._chunks(), media_type=NDJSON)
 
     def close(self) -> None:
-        """Forget all of them."""
+        """Discard the lines."""
         self._file.close()
 
     def _chunks(self) -> Iterator[bytes]:
         with self._file:
-            while chunk := self._file.read(_CHUNK):
+            while chunk := self._file.read(_CHUNK_BYTES):
                 yield chunk
 
 
-def _plain_line(value: Any) -> bytes:
+def _render_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, default=str).encode() + b"\n"

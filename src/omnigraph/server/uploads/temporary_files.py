@@ -1,4 +1,4 @@
-"""The folder of a server's temporary files: also when servers are killed, what they leave does not pile up."""
+"""The private folder of a server's temporary files. The next server removes the folder of a killed one."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PREFIX = "omnigraph-server-"
-_LOCK = ".lock"
+_LOCK_SUFFIX = ".lock"
 
 
 @contextmanager
-def own_temporary_folder() -> Iterator[Path]:
-    """Have the temporary files of this process in a folder of its own, which goes in the end.
+def private_temporary_folder() -> Iterator[Path]:
+    """Put the temporary files of this process into a folder that is removed at the end.
 
-    What is cut off or killed leaves its folder behind, and the next server on the machine removes it.
+    A killed process leaves its folder behind. The next server on the machine removes it.
     """
     parent = Path(tempfile.gettempdir())
-    _remove_leftovers(parent)
-    with tempfile.NamedTemporaryFile(prefix=PREFIX, suffix=_LOCK, dir=parent) as lock:
-        # Held for as long as there is the folder, by this process alone: the system lets go of it when it dies.
+    _remove_stale_folders(parent)
+    with tempfile.NamedTemporaryFile(prefix=PREFIX, suffix=_LOCK_SUFFIX, dir=parent) as lock:
+        # The lock marks the folder as in use. The kernel releases it when the process ends.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        home = Path(lock.name.removesuffix(_LOCK))
-        home.mkdir(mode=0o700)
-        before, tempfile.tempdir = tempfile.tempdir, str(home)
+        folder = Path(lock.name.removesuffix(_LOCK_SUFFIX))
+        folder.mkdir(mode=0o700)
+        before, tempfile.tempdir = tempfile.tempdir, str(folder)
         try:
-            yield home
+            yield folder
         finally:
             tempfile.tempdir = before
-            shutil.rmtree(home, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove_leftovers(parent: Path) -> None:
-    for lock in parent.glob(f"{PREFIX}*{_LOCK}"):
-        # Whose lock is held is alive; anything else that cannot be removed is no reason not to serve.
+def _remove_stale_folders(parent: Path) -> None:
+    for lock in parent.glob(f"{PREFIX}*{_LOCK_SUFFIX}"):
+        # A held lock belongs to a running server. Any other failure must not prevent the start.
         with suppress(OSError):
-            _remove_leftover(lock)
+            _remove_stale_folder(lock)
 
 
-def _remove_leftover(lock: Path) -> None:
-    # Others may write to the parent too: what is not ours, or no file, is not touched and not waited for.
+def _remove_stale_folder(lock: Path) -> None:
+    # The parent can be writable for other users: do not follow links, block on a FIFO, or touch files of others.
     descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         if os.fstat(descriptor).st_uid != os.geteuid():
             return
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        home = lock.with_suffix("")
-        # Without a folder it may be of one that is just about to begin.
-        if home.is_dir():
-            shutil.rmtree(home)
+        folder = lock.with_suffix("")
+        # A lock without a folder can belong to a server that is just starting.
+        if folder.is_dir():
+            shutil.rmtree(folder)
             lock.unlink()
     finally:
         os.close(descriptor)

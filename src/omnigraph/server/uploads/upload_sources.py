@@ -1,4 +1,4 @@
-"""What was sent to be loaded, as the source that a load takes. It leads to nothing but what was sent."""
+"""The source and the mapping of a load, built from the parts of an upload. Only uploaded files are read."""
 
 from __future__ import annotations
 
@@ -19,99 +19,100 @@ from omnigraph.protocol.upload_lines import (
     bounded_lines,
     read_lines,
 )
-from omnigraph.server.uploads.multipart import Part, too_much
+from omnigraph.server.uploads.multipart import UploadPart, load_limit
 from omnigraph.sources.columnar_files import checked_batch
 from omnigraph.sources.dataframes import TypedRows
 from omnigraph.sources.tabular import arrow_errors, guarded
 
 RECORDS: Final = "records"
 MAPPING: Final = "mapping"
-# A mapping is read whole.
+# A mapping is read into memory as a whole.
 MAPPING_BYTES: Final = 1 << 20
-_ALONE = frozenset({ROWS, TYPED_ROWS, TABLE, BATCHES, STREAM})
+# Media types of data that cannot be split over several parts.
+_SINGLE_PART = frozenset({ROWS, TYPED_ROWS, TABLE, BATCHES, STREAM})
 
 
 @contextmanager
-def sent_source(parts: Sequence[Part]) -> Iterator[tuple[Any, Any]]:
-    """The source and the mapping of a load, open for as long as the context lasts.
+def open_source(parts: Sequence[UploadPart]) -> Iterator[tuple[Any, Any]]:
+    """Return the source and the mapping of a load, open while the context is open.
 
-    A source is always given, be it empty, so that a mapping is never asked for sources of its own: those would be
-    files of the server.
+    The source is never None, because a load without a source reads the files that its mapping names, and these
+    would be files of the server.
     """
-    named: dict[str, list[Part]] = {}
+    by_name: dict[str, list[UploadPart]] = {}
     for part in parts:
-        named.setdefault(part.name, []).append(part)
-    mapping = named.pop(MAPPING, None)
-    records = named.pop(RECORDS, None)
-    if records is not None and named:
+        by_name.setdefault(part.name, []).append(part)
+    mapping_parts = by_name.pop(MAPPING, None)
+    records = by_name.pop(RECORDS, None)
+    if records is not None and by_name:
         raise InvalidInput(
-            f"`{RECORDS}` and tables per type exclude each other", hint="load one after the other"
+            f"`{RECORDS}` and files by type are mutually exclusive", hint="use one load for each"
         )
     with ExitStack() as opened:
-        given = None if mapping is None else _mapping(mapping, opened)
+        mapping = None if mapping_parts is None else _read_mapping(mapping_parts, opened)
         if records is not None:
-            yield _source(records, opened), given
+            yield _open_parts(records, opened), mapping
         else:
-            yield {name: _source(found, opened) for name, found in named.items()}, given
+            yield {name: _open_parts(named, opened) for name, named in by_name.items()}, mapping
 
 
-def _source(parts: Sequence[Part], opened: ExitStack) -> Any:
+def _open_parts(parts: Sequence[UploadPart], opened: ExitStack) -> Any:
     first = parts[0]
     if len(parts) > 1:
-        if any(part.kind in _ALONE for part in parts):
+        if any(part.media_type in _SINGLE_PART for part in parts):
             raise InvalidInput(f"`{first.name}` was sent more than once, and not as files")
         return f"{glob.escape(str(first.path.parent))}/*"
-    match first.kind:
+    match first.media_type:
         case kind if kind == STREAM:
-            return _Named(opened.enter_context(first.path.open("rb")), first.label)
+            return _NamedStream(opened.enter_context(first.path.open("rb")), first.filename)
         case kind if kind in (ROWS, TYPED_ROWS):
             rows = read_lines(bounded_lines(opened.enter_context(first.path.open("rb"))))
             return rows if kind == ROWS else TypedRows(rows)
         case kind if kind == TABLE:
-            return _table(first, opened)
+            return _open_table(first, opened)
         case kind if kind == BATCHES:
-            return _batches(first)
+            return _read_batches(first)
     return str(first.path)
 
 
-def _mapping(parts: Sequence[Part], opened: ExitStack) -> Any:
+def _read_mapping(parts: Sequence[UploadPart], opened: ExitStack) -> Any:
     if len(parts) > 1:
         raise InvalidInput(f"`{MAPPING}` was sent more than once")
     size = parts[0].path.stat().st_size
     if size > MAPPING_BYTES:
         text = f"a mapping of more than {MAPPING_BYTES:,} bytes"
-        raise too_much(text, "load_mapping_bytes", MAPPING_BYTES, size)
-    if parts[0].kind != ROWS:
+        raise load_limit(text, "load_mapping_bytes", MAPPING_BYTES, size)
+    if parts[0].media_type != ROWS:
         return str(parts[0].path)
     lines = read_lines(bounded_lines(opened.enter_context(parts[0].path.open("rb"))))
     return next(lines, {})
 
 
-class _Named:
-    """A stream of records under the name that its client has for it."""
+class _NamedStream:
+    """A binary stream with the name that the client has sent, for messages."""
 
     def __init__(self, file: BinaryIO | IO[bytes], name: str | None) -> None:
         self.name = name
         self.read = file.read
 
 
-def _table(part: Part, opened: ExitStack) -> pa.RecordBatchReader:
+def _open_table(part: UploadPart, opened: ExitStack) -> pa.RecordBatchReader:
     file = opened.enter_context(pa.OSFile(str(part.path)))
-    reader = opened.enter_context(_stream(file, part.name))
+    reader = opened.enter_context(_open_ipc_stream(file, part.name))
     return pa.RecordBatchReader.from_batches(reader.schema, guarded(map(checked_batch, reader), part.name))
 
 
-def _batches(part: Part) -> Iterator[pa.RecordBatch]:
-    """Batches that may be of several schemas: one stream after the other."""
+def _read_batches(part: UploadPart) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of consecutive IPC streams, which can have different schemas."""
     with pa.OSFile(str(part.path)) as file:
         size = file.size()
         while file.tell() < size:
-            yield from guarded(map(checked_batch, _stream(file, part.name)), part.name)
+            yield from guarded(map(checked_batch, _open_ipc_stream(file, part.name)), part.name)
 
 
-def _stream(file: pa.NativeFile, name: str) -> pa.RecordBatchStreamReader:
+def _open_ipc_stream(file: pa.NativeFile, name: str) -> pa.RecordBatchStreamReader:
     with arrow_errors(name):
         reader = pa.ipc.open_stream(file)
-        # What is no text is found out when it is asked for.
+        # Arrow decodes column names lazily. Decode them here, where errors are handled.
         assert len(reader.schema.names) == len(reader.schema)
     return reader

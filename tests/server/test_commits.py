@@ -7,7 +7,7 @@ import json
 import httpx
 import pytest
 
-from omnigraph.protocol import maintenance_responses, responses
+from omnigraph.protocol import change_responses, maintenance_responses, responses
 from tests.server.running import ADD, Running, answer, refusal
 
 
@@ -19,49 +19,50 @@ def add(client: httpx.Client, name: str) -> str:
 
 def test_the_history_of_a_branch_is_newest_first(client: httpx.Client) -> None:
     made = add(client, "Cid")
-    found = answer(client.get("/commits"), responses.Commits)["commits"]
+    found = answer(client.get("/commits"), responses.CommitListOutput)["commits"]
     assert found[0]["graph_commit_id"] == made
     assert [item["graph_manifest_version"] for item in found] == [3, 2, 1]
     assert found[-1]["parent_commit_id"] is None
-    assert answer(client.get(f"/commits/{made}"), responses.Commit) == found[0]
+    assert answer(client.get(f"/commits/{made}"), responses.CommitOutput) == found[0]
     refusal(client.get("/commits?branch=nowhere"), 404)
     assert refusal(client.get("/commits/nope"), 404)["error"] == "commit 'nope' not found"
 
 
 def test_a_commit_has_its_message_and_none_that_it_has_not(client: httpx.Client) -> None:
     asked = {"query": ADD, "params": {"n": "Cid"}, "message": "first"}
-    made = answer(client.post("/mutate", json=asked), responses.Change)["commit"]
-    found = answer(client.get("/commits"), responses.Commits)["commits"]
+    made = answer(client.post("/mutate", json=asked), responses.ChangeOutput)["commit"]
+    found = answer(client.get("/commits"), responses.CommitListOutput)["commits"]
     assert [item.get("message", "none") for item in found] == ["first", "none", "none"]
     assert found[0] == made
 
 
 def test_a_history_is_cut_off_or_of_one_actor(client: httpx.Client) -> None:
     made = add(client, "Cid")
-    found = answer(client.get("/commits?limit=1"), responses.Commits)["commits"]
+    found = answer(client.get("/commits?limit=1"), responses.CommitListOutput)["commits"]
     assert [item["graph_commit_id"] for item in found] == [made]
-    assert answer(client.get("/commits?limit=0"), responses.Commits) == {"commits": []}
-    assert answer(client.get("/commits?actor=nobody"), responses.Commits) == {"commits": []}
+    assert answer(client.get("/commits?limit=0"), responses.CommitListOutput) == {"commits": []}
+    assert answer(client.get("/commits?actor=nobody"), responses.CommitListOutput) == {"commits": []}
     refusal(client.get("/commits?limit=-1"), 400)
     refusal(client.get(f"/commits?limit={2**70}"), 400)
 
 
 def test_nothing_was_recovered_where_nothing_was_interrupted(client: httpx.Client) -> None:
-    assert answer(client.get("/recoveries"), maintenance_responses.Recoveries) == {"recoveries": []}
+    assert answer(client.get("/recoveries"), maintenance_responses.RecoveryListOutput) == {"recoveries": []}
 
 
 def test_the_changes_of_a_commit_come_in_pages(client: httpx.Client) -> None:
     loaded = client.get("/commits").json()["commits"][0]["graph_commit_id"]
-    first = answer(client.get(f"/commits/{loaded}/changes?limit=1"), responses.CommitChanges)
+    first = answer(client.get(f"/commits/{loaded}/changes?limit=1"), change_responses.CommitChangesOutput)
     assert [item["id"] for item in first["changes"]] == ["Ann"]
     token = first["next_page_token"]
     last = answer(
-        client.get(f"/commits/{loaded}/changes", params={"page_token": token}), responses.CommitChanges
+        client.get(f"/commits/{loaded}/changes", params={"page_token": token}),
+        change_responses.CommitChangesOutput,
     )
     assert [item["id"] for item in last["changes"]] == ["Bob"]
     assert "next_page_token" not in last
     none = client.get(f"/commits/{loaded}/changes?kind=edge&kind=edge&op=delete")
-    assert answer(none, responses.CommitChanges)["changes"] == []
+    assert answer(none, change_responses.CommitChangesOutput)["changes"] == []
 
 
 def test_the_first_commit_has_no_changes_to_tell(client: httpx.Client) -> None:
@@ -71,10 +72,12 @@ def test_the_first_commit_has_no_changes_to_tell(client: httpx.Client) -> None:
 
 
 def test_a_feed_goes_on_from_its_cursor(client: httpx.Client) -> None:
-    start = answer(client.get("/changes"), responses.Feed)
+    start = answer(client.get("/changes"), change_responses.ChangeFeedOutput)
     assert (start["blocks"], start["caught_up"]) == ([], True)
     made = add(client, "Cid")
-    page = answer(client.get("/changes", params={"cursor": start["cursor"]}), responses.Feed)
+    page = answer(
+        client.get("/changes", params={"cursor": start["cursor"]}), change_responses.ChangeFeedOutput
+    )
     assert [block["cause"]["graph_commit_id"] for block in page["blocks"]] == [made]
     assert [item["id"] for item in page["blocks"][0]["changes"]] == ["Cid"]
 
@@ -82,7 +85,9 @@ def test_a_feed_goes_on_from_its_cursor(client: httpx.Client) -> None:
 def test_a_poll_tells_so_many_commits_at_most(client: httpx.Client) -> None:
     start = client.get("/changes").json()["cursor"]
     made = [add(client, name) for name in ("Cid", "Dan")]
-    page = answer(client.get("/changes", params={"cursor": start, "max_commits": 1}), responses.Feed)
+    page = answer(
+        client.get("/changes", params={"cursor": start, "max_commits": 1}), change_responses.ChangeFeedOutput
+    )
     assert [block["cause"]["graph_commit_id"] for block in page["blocks"]] == made[:1]
     assert page["caught_up"] is False
 
@@ -94,7 +99,9 @@ def test_a_baseline_ends_with_the_cursor_from_which_changes_go_on(client: httpx.
     assert [record["data"]["id"] for record in records] == ["Ann", "Bob"]
     made = add(client, "Cid")
     cursor = last["baseline"]["resume_cursor"]
-    page = answer(client.get("/changes", params={"cursor": cursor, "kind": "node"}), responses.Feed)
+    page = answer(
+        client.get("/changes", params={"cursor": cursor, "kind": "node"}), change_responses.ChangeFeedOutput
+    )
     assert [block["cause"]["graph_commit_id"] for block in page["blocks"]] == [made]
 
 
@@ -107,7 +114,7 @@ def test_a_baseline_ends_with_the_cursor_from_which_changes_go_on(client: httpx.
         ("/changes?max_commits=0", 400, "at least one commit"),
         ("/changes?max_commits=513", 413, "at most"),
         ("/changes?start=yesterday", 400, "start"),
-        ("/changes?start=now&cursor=x", 400, "exclude"),
+        ("/changes?start=now&cursor=x", 400, "mutually exclusive"),
         ("/changes?cursor=rubbish", 400, "change cursor rejected:"),
         ("/changes?cursor=a&cursor=b", 400, "more than once"),
         ("/changes?what=x", 400, "unknown query parameter 'what'"),
