@@ -20,10 +20,8 @@ ROWS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("search",), "full-text and vector search, embeddings"),
     (("read",), "queries: plan, match, project; export"),
     (("changes", "maintain"), "diff, change feed, baseline; optimize, garbage collection"),
-    # Mutations own the staged rows, which loads, merges and schema changes write through.
-    (("mutate",), "insert, update and delete statements; staged rows"),
-    (("load",), "bulk loads and sinks"),
-    (("merge", "schema"), "three-way merge and revert; schema changes"),
+    # No operation imports another.
+    (("mutate", "load", "merge", "schema"), "mutations; bulk loads; merge and revert; schema changes"),
     # Above the local work, because it distributes the same work over tasks.
     (("spark",), "the same work on Spark, and the data source; the only importer of pyspark"),
     (("policy",), "access control: one decision per actor, action and branch"),

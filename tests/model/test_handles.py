@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 )
 
 import omnigraph as og
+from omnigraph.engine import committed_rows
 from omnigraph.engine.memory import id_index, row_lookups, table_columns
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import ConstraintViolation
@@ -31,7 +32,6 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang import ir
-from omnigraph.mutate import overlay
 from omnigraph.mutate.mutate import MutationResult, prepare_mutation
 from omnigraph.store.tables import tables
 from tests.model import people_model as model
@@ -313,7 +313,7 @@ def test_what_handles_keep_in_memory_never_changes_what_they_find_or_write(
     monkeypatch.setattr(id_index, "_MOST_FENCES", 3)
     monkeypatch.setattr(tables, "COMPACT_AT", 3)
     monkeypatch.setattr(tables, "COMPACTION_TIERS", (2, 4, 8))
-    monkeypatch.setattr(overlay, "_ASKED_ONE_BY_ONE", 3)
+    monkeypatch.setattr(committed_rows, "_MAX_CACHE_LOOKUPS", 3)
     run_state_machine_as_test(
         HandlesMachine,
         settings=settings(

@@ -24,6 +24,8 @@ BLOB_DATA = "data"
 BLOB_URI = "uri"
 # The endpoints of an edge: as records and mutations name them, and as columns name them.
 ENDPOINTS = {"from": "src", "to": "dst"}
+# The columns of each kind of table that always have an index, so that lookups by key never scan.
+INDEXED_COLUMNS = {"node": ("id",), "edge": ("id", "src", "dst")}
 
 _FORMATS = {Scalar.DATE: "date", Scalar.DATETIME: "date-time"}
 

@@ -14,11 +14,10 @@ import pyarrow as pa
 from sqlglot.expressions import Query, Select
 
 from omnigraph.catalog.catalog import Catalog, Table, table_key
-from omnigraph.catalog.columns import arrow_type, logical_schema
+from omnigraph.catalog.columns import INDEXED_COLUMNS, arrow_type, logical_schema
 from omnigraph.catalog.row_json import json_values
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.schema import EdgeType, NodeType
-from omnigraph.mutate.overlay import ADDRESS
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.delta import Violation
 from omnigraph.rules.load_mode import LoadMode
@@ -33,12 +32,11 @@ from omnigraph.rules.set_rules import (
     wrong_count,
 )
 from omnigraph.rules.violations import Findings
+from omnigraph.store.tables.row_addresses import ROW_ADDRESS
 from omnigraph.store.tables.tables import StagedTable
 
 Row = dict[str, Any]
 _APPENDED_ROWS = 262_144
-# Key lookups are indexed from the first read on.
-INDEXED = {"node": ("id",), "edge": ("id", "src", "dst")}
 
 
 class KeyTables(Protocol):
@@ -190,7 +188,7 @@ class KeyedWork:
         tables = self._transaction.base.tables
         self._transaction.write(table.key, staged)
         if staged.inserted:
-            for column in INDEXED[table.kind]:
+            for column in INDEXED_COLUMNS[table.kind]:
                 pin = self._transaction.pin(table.key)
                 self._transaction.write(table.key, tables.stage_index(pin, table.physical(column), "BTREE"))
 
@@ -254,7 +252,7 @@ def looked_at(
         entity = entity_of(catalog, catalog.tables[key])
         # Made ids meet none that is there, so that nothing is looked up by them.
         if key not in made:
-            need(key, *((ADDRESS,) if mode == "merge" else ()))
+            need(key, *((ROW_ADDRESS,) if mode == "merge" else ()))
         if mode != "overwrite" and entity.uniques:
             need(key, *_flat(entity.uniques))
         if isinstance(entity, EdgeType) and not entity.cardinality.is_default:
@@ -269,7 +267,7 @@ def looked_at(
 
 def committed_columns(table: Table, columns: Sequence[str]) -> list[str]:
     """What to ask storage for to have these columns."""
-    return [name if name == ADDRESS else table.physical(name) for name in columns]
+    return [name if name == ROW_ADDRESS else table.physical(name) for name in columns]
 
 
 def committed_rows(table: Table, columns: Sequence[str], rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -277,7 +275,7 @@ def committed_rows(table: Table, columns: Sequence[str], rows: pa.RecordBatch) -
     types = column_types(table)
     arrays = [
         # Fragments are numbered by 32 bits, of which not even half are ever used.
-        found.cast(pa.int64()) if name == ADDRESS else _plain(found, types[name])
+        found.cast(pa.int64()) if name == ROW_ADDRESS else _plain(found, types[name])
         for name, found in zip(columns, rows.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, [_key_column(table, name) for name in columns])
@@ -286,7 +284,9 @@ def committed_rows(table: Table, columns: Sequence[str], rows: pa.RecordBatch) -
 def no_committed(table: Table, columns: Sequence[str]) -> pa.RecordBatch:
     """What makes a table of committed keys that has none."""
     types = column_types(table)
-    arrays = [pa.array([], pa.uint64() if name == ADDRESS else arrow_type(types[name])) for name in columns]
+    arrays = [
+        pa.array([], pa.uint64() if name == ROW_ADDRESS else arrow_type(types[name])) for name in columns
+    ]
     return committed_rows(table, columns, pa.RecordBatch.from_arrays(arrays, list(columns)))
 
 
@@ -345,7 +345,7 @@ def _say_wrong_count(key: str, edge: EdgeType) -> Callable[[pa.Table], list[Viol
 
 def _key_column(table: Table, name: str) -> str:
     """The column of keys for a column of the table. Databases do not tell names apart by case, the schema does."""
-    if name == ADDRESS:
+    if name == ROW_ADDRESS:
         return queries.ADDRESS
     for number, item in enumerate(table.columns):
         if item.name == name and item.property_id is not None:

@@ -17,19 +17,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import arrow_schema
-from omnigraph.engine.parameters import Bindings
+from omnigraph.engine.committed_rows import CommittedRows
+from omnigraph.engine.table_rows import last_of_each_id
 from omnigraph.errors import Conflict
 from omnigraph.graph.progress import Progress
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass, Prepared
 from omnigraph.load.spool import Spool, stored
-from omnigraph.mutate.overlay import ADDRESS, Overlay, last_of_each
 from omnigraph.rules.delta import TableDelta, Violation
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.set_rules import entity_of, record_identity, repeated, taken, tuples
 from omnigraph.rules.validate import set_findings
 from omnigraph.rules.violations import Findings, origin_details, refuse
 from omnigraph.sources.row_batch import PLACE, SOURCE
+from omnigraph.store.tables.row_addresses import ROW_ADDRESS
 
 # Where a record is from: its place, and the name of the input.
 Place: TypeAlias = tuple[int, str | None]
@@ -197,33 +198,33 @@ class MemoryLoad:
         self._catalog = transaction.base.catalog
         self._spool = spool
         self._mode = mode
-        self._overlay = Overlay(transaction, Bindings())
+        self._committed = CommittedRows(transaction.base, transaction.read)
         self._rows: dict[str, pa.Table] = {}
-        self._committed: dict[str, pa.Table] = {}
+        self._replaced: dict[str, pa.Table] = {}
         self.superseded: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
         for key, count in spool.counts.items():
             rows = spool.table(key)
-            self._rows[key] = last_of_each(rows) if mode == "merge" else rows
+            self._rows[key] = last_of_each_id(rows) if mode == "merge" else rows
             self.superseded[key] = count - self._rows[key].num_rows
-            self._committed[key] = self._before(key, self._rows[key])
+            self._replaced[key] = self._before(key, self._rows[key])
 
     def _before(self, key: str, rows: pa.Table) -> pa.Table:
         """The committed rows that have an id of the load's rows; for an overwrite all of them."""
         columns = ["id", "src"] if self._catalog.tables[key].kind == "edge" else ["id"]
         if self._mode == "overwrite":
-            parts = list(self._overlay.committed_parts(key, columns))
+            parts = list(self._committed.parts(key, columns))
             return (
                 pa.concat_tables(parts)
                 if parts
-                else self._overlay.find(key, "id", pa.array([], pa.string()), columns)
+                else self._committed.find(key, "id", pa.array([], pa.string()), columns)
             )
-        return self._overlay.find(key, "id", rows["id"].combine_chunks(), [*columns, ADDRESS])
+        return self._committed.find(key, "id", rows["id"].combine_chunks(), [*columns, ROW_ADDRESS])
 
     def findings(self) -> Iterator[Findings]:
         """What each stage finds."""
         deltas = {key: self._delta(key) for key in self._rows}
-        stages = set_findings(self._catalog, deltas, self._overlay)
+        stages = set_findings(self._catalog, deltas, self._committed)
         yield Findings.merge([*self._identities(), next(stages)])
         yield from stages
 
@@ -236,10 +237,10 @@ class MemoryLoad:
             if self._mode != "merge" and columns not in entity.uniques:
                 yield repeated(table, columns, tuples(table, columns, rows))
             if self._mode == "append":
-                yield taken(table, rows["id"], self._committed[key]["id"])
+                yield taken(table, rows["id"], self._replaced[key]["id"])
 
     def _delta(self, key: str) -> TableDelta:
-        rows, before = self._rows[key], self._committed[key]
+        rows, before = self._rows[key], self._replaced[key]
         table = self._catalog.tables[key]
         none = pa.array([], pa.string())
         if self._mode == "append":
@@ -262,7 +263,7 @@ class MemoryLoad:
         """Store everything."""
         affected = {}
         for key, rows in self._rows.items():
-            before = self._committed[key]
+            before = self._replaced[key]
             if not dry:
                 self._store(key, rows, before)
             updated = int(pc.sum(pc.is_in(before["id"], value_set=rows["id"])).as_py() or 0)
@@ -278,5 +279,5 @@ class MemoryLoad:
         if self._mode == "overwrite" and pin.rows + rows.num_rows:
             self._transaction.write(key, tables.stage_overwrite(pin, batches, schema))
         elif rows.num_rows:
-            addresses = before[ADDRESS].to_numpy() if before.num_rows else np.empty(0, np.uint64)
+            addresses = before[ROW_ADDRESS].to_numpy() if before.num_rows else np.empty(0, np.uint64)
             self._transaction.write(key, tables.stage_rows(pin, batches, schema, addresses))

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Table
+from omnigraph.catalog.columns import INDEXED_COLUMNS
 from omnigraph.engine.duckdb import Workspace
 from omnigraph.graph.scratch_files import Scratch
 from omnigraph.graph.transaction import Transaction
-from omnigraph.load.key_checks import INDEXED, KeyedWork, KeyTables, key_columns, no_committed, no_keys
+from omnigraph.load.key_checks import KeyedWork, KeyTables, key_columns, no_committed, no_keys
 from omnigraph.load.key_reads import CommittedKeys, KeyFiles, grouped
 from omnigraph.load.split_staging import SPLIT_SHIFT, Indexing, SplitReport, Written
 from omnigraph.rules import set_queries as queries
@@ -149,7 +150,7 @@ class WrittenLoad(KeyedWork, ABC):
             (table.key, Indexing(self._transaction.pin(table.key), column, group))
             for table in self._loaded.values()
             if any(item.rows for item in self._given.written(table.key))
-            for column in map(table.physical, INDEXED[table.kind])
+            for column in map(table.physical, INDEXED_COLUMNS[table.kind])
             for group in self._groups(table.key, column)
         ]
         made = self._index([item for _, item in wanted])

@@ -7,19 +7,10 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from omnigraph.catalog.columns import arrow_type
-from omnigraph.engine.parameters import Bindings
+from omnigraph.engine.committed_rows import CommittedRows
 from omnigraph.graph.snapshot import Snapshot
-from omnigraph.graph.transaction import Transaction
 from omnigraph.merge.conflicts import Choice
 from omnigraph.merge.merge_tables import TypeSides
-from omnigraph.mutate.overlay import Overlay
-from omnigraph.store.manifest.records import HeadRecord
-
-
-def rows_of(snapshot: Snapshot) -> Overlay:
-    """The rows of a state, as a write that changes nothing sees them."""
-    head = HeadRecord(snapshot.branch, snapshot.commit.incarnation, snapshot.commit)
-    return Overlay(Transaction(head, snapshot), Bindings())
 
 
 class MergeBasis:
@@ -28,7 +19,7 @@ class MergeBasis:
     def __init__(self, types: Mapping[str, TypeSides], choice: Choice, snapshot: Snapshot) -> None:
         self._types = types
         self._choice: Choice = choice
-        self._overlay = rows_of(snapshot)
+        self._rows = CommittedRows(snapshot)
 
     def find(self, key: str, column: str, values: pa.Array, columns: list[str]) -> pa.Table:
         """Rows of a table whose column has one of the values, by logical column name."""
@@ -37,7 +28,7 @@ class MergeBasis:
         if table is None or column not in names:
             return self._shaped(key, columns, None)
         asked = list(dict.fromkeys(names[name] for name in columns if name in names))
-        found = self._overlay.find(table.key, names[column], values, asked)
+        found = self._rows.find(table.key, names[column], values, asked)
         return self._shaped(key, columns, found)
 
     def find_tuples(self, key: str, columns: list[str], tuples: pa.Table, wanted: list[str]) -> pa.Table:
@@ -48,7 +39,7 @@ class MergeBasis:
             return self._shaped(key, wanted, None)
         known = tuples.select(columns).rename_columns([names[name] for name in columns])
         asked = [names[name] for name in wanted if name in names]
-        found = self._overlay.find_tuples(table.key, known.column_names, known, asked)
+        found = self._rows.find_tuples(table.key, known.column_names, known, asked)
         return self._shaped(key, list(dict.fromkeys([*wanted, *columns])), found)
 
     def _names(self, key: str) -> dict[str, str]:

@@ -9,14 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import arrow_schema
+from omnigraph.engine.committed_rows import CommittedRows
 from omnigraph.engine.diff.table_diff import DELETE, INSERT
 from omnigraph.merge.conflicts import Choice, other_side
-from omnigraph.merge.merge_basis import rows_of
 from omnigraph.merge.merge_tables import TypeSides
 from omnigraph.merge.row_merge import KEEP, PUT, REMOVE, Mask, TableMerge
-from omnigraph.mutate.overlay import ADDRESS
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.row_addresses import Addresses
+from omnigraph.store.tables.row_addresses import ROW_ADDRESS, Addresses
 from omnigraph.store.tables.tables import StagedTable
 from omnigraph.store.tables.version_diff import translate_addresses
 
@@ -138,8 +137,8 @@ def _look_up(
     snapshot, table = item.sides.of(basis), item.known(basis)
     assert table is not None
     ids = merge.ids.take(pa.array(places))
-    rows = rows_of(snapshot).find(table.key, "id", ids, ["id", ADDRESS])
+    rows = CommittedRows(snapshot).find(table.key, "id", ids, ["id", ROW_ADDRESS])
     where = pc.index_in(ids, value_set=rows["id"].combine_chunks()).fill_null(-1).to_numpy()
     found = where >= 0
     known[places[found]] = True
-    addresses[places[found]] = rows[ADDRESS].to_numpy()[where[found]]
+    addresses[places[found]] = rows[ROW_ADDRESS].to_numpy()[where[found]]

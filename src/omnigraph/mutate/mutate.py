@@ -12,12 +12,13 @@ from ulid import ULID
 from omnigraph.catalog.catalog import Catalog, Table, table_key
 from omnigraph.catalog.columns import logical_schema
 from omnigraph.catalog.keys import derive_id, node_key
+from omnigraph.engine.committed_rows import RowAddressCache
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass, Prepared
 from omnigraph.lang import ir
-from omnigraph.mutate.overlay import IdLookup, Overlay
+from omnigraph.mutate.overlay import Overlay
 from omnigraph.rules.validate import validate
 from omnigraph.sources.arrow_values import column_array
 
@@ -37,19 +38,22 @@ class MutationResult:
 
 
 def prepare_mutation(
-    transaction: Transaction, query: ir.MutationQuery, bindings: Bindings, lookup: IdLookup | None = None
+    transaction: Transaction,
+    query: ir.MutationQuery,
+    bindings: Bindings,
+    cache: RowAddressCache | None = None,
 ) -> Prepared[MutationResult]:
     """Apply the statements of a mutation in order, validate the result as a whole, and stage it.
 
     A statement or a constraint that fails raises before anything is staged.
     """
-    overlay = Overlay(transaction, bindings, lookup)
+    overlay = Overlay(transaction, bindings, cache)
     counts = [_apply(overlay, statement) for statement in query.statements]
     nodes, edges = sum(count.nodes for count in counts), sum(count.edges for count in counts)
     deltas = overlay.deltas()
     if not deltas:
         return Prepared(None, MutationResult(query.name, {}, nodes, edges))
-    validate(transaction.base.catalog, deltas, overlay)
+    validate(transaction.base.catalog, deltas, overlay.committed)
     affected = overlay.stage()
     changed = any(count for of_type in affected.values() for count in of_type.values())
     return Prepared(

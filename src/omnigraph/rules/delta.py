@@ -27,7 +27,7 @@ class TableDelta:
     vacated: pa.Array | None = None
 
 
-class CommittedRows(Protocol):
+class RowLookup(Protocol):
     """The committed state that an operation is checked against; what is asked of it joins the read-set."""
 
     def find(self, key: str, column: str, values: pa.Array, columns: list[str]) -> pa.Table:

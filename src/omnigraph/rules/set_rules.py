@@ -20,7 +20,7 @@ from omnigraph.catalog.row_json import json_values
 from omnigraph.errors import NotFound
 from omnigraph.lang.schema import EdgeType, NodeType
 from omnigraph.lang.types import STRING, PropType
-from omnigraph.rules.delta import CommittedRows, TableDelta, Violation
+from omnigraph.rules.delta import RowLookup, TableDelta, Violation
 from omnigraph.rules.violations import Findings, report, text_of
 
 Deltas = Mapping[str, TableDelta]
@@ -29,7 +29,7 @@ Deltas = Mapping[str, TableDelta]
 # --- @unique ------------------------------------------------------------------------------------------------
 
 
-def unique_violations(catalog: Catalog, deltas: Deltas, committed: CommittedRows) -> Findings:
+def unique_violations(catalog: Catalog, deltas: Deltas, committed: RowLookup) -> Findings:
     """Tuples of changed rows that another changed row or a committed row that still counts holds as well."""
 
     def found() -> Iterator[Findings]:
@@ -129,7 +129,7 @@ def already_there(table: Table, this: str | None) -> Violation:
     return Violation("key", table.key, message, this, "id", this)
 
 
-def _holders(key: str, columns: tuple[str, ...], rows: pa.Table, committed: CommittedRows) -> pa.Table:
+def _holders(key: str, columns: tuple[str, ...], rows: pa.Table, committed: RowLookup) -> pa.Table:
     """Committed rows that may hold one of the tuples."""
     wanted = rows.select(list(columns))
     _, first = np.unique(_codes([wanted[name] for name in columns]), return_index=True)
@@ -167,7 +167,7 @@ def _codes(columns: list[pa.ChunkedArray]) -> np.ndarray[Any, Any]:
 # --- endpoints ----------------------------------------------------------------------------------------------
 
 
-def endpoint_violations(catalog: Catalog, deltas: Deltas, committed: CommittedRows) -> Findings:
+def endpoint_violations(catalog: Catalog, deltas: Deltas, committed: RowLookup) -> Findings:
     """Changed edges that end at no node, and committed edges that a deleted node leaves behind."""
 
     def found() -> Iterator[Findings]:
@@ -182,7 +182,7 @@ def _ends(edge: EdgeType, node: str) -> list[str]:
     return [name for name, type_name in (("src", edge.source), ("dst", edge.target)) if type_name == node]
 
 
-def _dangling(catalog: Catalog, node: str, deltas: Deltas, committed: CommittedRows) -> Iterator[Findings]:
+def _dangling(catalog: Catalog, node: str, deltas: Deltas, committed: RowLookup) -> Iterator[Findings]:
     """All edges that end at one node type are looked at together: its table is asked once."""
     ends = [
         (delta, plain(delta.rows[name], STRING), name)
@@ -208,7 +208,7 @@ def _dangling(catalog: Catalog, node: str, deltas: Deltas, committed: CommittedR
         yield _unresolved("endpoint", edges.table.key, node, name, ids, column, positions)
 
 
-def _orphans(catalog: Catalog, node: str, deltas: Deltas, committed: CommittedRows) -> Iterator[Findings]:
+def _orphans(catalog: Catalog, node: str, deltas: Deltas, committed: RowLookup) -> Iterator[Findings]:
     delta = deltas.get(table_key("node", node))
     if delta is None or not len(delta.deleted):
         return
@@ -247,7 +247,7 @@ def ends_nowhere(rule: str, key: str, node: str, end: str, this: str | None, val
 # --- @card --------------------------------------------------------------------------------------------------
 
 
-def cardinality_violations(catalog: Catalog, deltas: Deltas, committed: CommittedRows) -> Findings:
+def cardinality_violations(catalog: Catalog, deltas: Deltas, committed: RowLookup) -> Findings:
     """Sources that gained or lost edges and now have too many or too few; a deleted source may have none."""
 
     def found() -> Iterator[Findings]:
@@ -262,7 +262,7 @@ def cardinality_violations(catalog: Catalog, deltas: Deltas, committed: Committe
 
 
 def _cardinality(
-    key: str, edge: EdgeType, delta: TableDelta, nodes: TableDelta | None, committed: CommittedRows
+    key: str, edge: EdgeType, delta: TableDelta, nodes: TableDelta | None, committed: RowLookup
 ) -> Iterator[Findings]:
     pending = plain(delta.rows["src"], STRING)
     left = [] if delta.vacated is None else [delta.vacated.cast(pa.string())]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.rules.delta import CommittedRows, TableDelta
+from omnigraph.rules.delta import RowLookup, TableDelta
 from omnigraph.rules.row_rules import row_violations
 from omnigraph.rules.set_rules import (
     cardinality_violations,
@@ -20,7 +20,7 @@ from omnigraph.rules.set_rules import (
 from omnigraph.rules.violations import Findings, refuse
 
 
-def validate(catalog: Catalog, deltas: Mapping[str, TableDelta], committed: CommittedRows) -> None:
+def validate(catalog: Catalog, deltas: Mapping[str, TableDelta], committed: RowLookup) -> None:
     """Return when the final image of an operation keeps every rule of the schema.
 
     Otherwise raise `ConstraintViolation` for the first stage that found something: rows, `@unique`, endpoints,
@@ -40,14 +40,14 @@ def check_row_rules(catalog: Catalog, deltas: Mapping[str, TableDelta]) -> None:
     )
 
 
-def check_set_rules(catalog: Catalog, deltas: Mapping[str, TableDelta], committed: CommittedRows) -> None:
+def check_set_rules(catalog: Catalog, deltas: Mapping[str, TableDelta], committed: RowLookup) -> None:
     """The stages after the first, for rows that have passed it."""
     for found in set_findings(catalog, deltas, committed):
         refuse(found)
 
 
 def set_findings(
-    catalog: Catalog, deltas: Mapping[str, TableDelta], committed: CommittedRows
+    catalog: Catalog, deltas: Mapping[str, TableDelta], committed: RowLookup
 ) -> Iterator[Findings]:
     """What each set stage finds, in order and one at a time: a stage that is not asked for reads nothing."""
     yield unique_violations(catalog, deltas, committed)

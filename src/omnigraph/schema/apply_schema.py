@@ -14,14 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog, Table
-from omnigraph.catalog.columns import arrow_schema
+from omnigraph.catalog.columns import INDEXED_COLUMNS, arrow_schema
 from omnigraph.catalog.migration.evolve import evolve
 from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.catalog.migration.steps import MigrationPlan
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 from omnigraph.lang.schema import Schema
-from omnigraph.load.key_checks import INDEXED
 from omnigraph.schema.backfill_rules import check_filled
 from omnigraph.schema.backfill_values import Filling, read_fillings, stored_field
 from omnigraph.store.manifest.manifest_files import new_id
@@ -166,7 +165,7 @@ class _TableChanges:
         schema = arrow_schema(table, physical=True)
         rows = (batch.cast(schema) for batch in tables.scan_batches(pin, schema.names))
         copy = self._pin(tables.stage_rows(copy, rows, schema))
-        for column in INDEXED[table.kind]:
+        for column in INDEXED_COLUMNS[table.kind]:
             copy = self._pin(tables.stage_index(copy, table.physical(column), "BTREE"))
         return copy
 

@@ -17,13 +17,13 @@ from omnigraph.catalog.catalog import Catalog, Column, Table
 from omnigraph.catalog.columns import arrow_field, arrow_type
 from omnigraph.engine.arrow_expressions import evaluate
 from omnigraph.engine.parameters import Bindings
+from omnigraph.engine.table_rows import TableRows, logical_column
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.lang.gq.check import check_query
 from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.source import Source
 from omnigraph.lang.types import compatible
-from omnigraph.mutate.overlay import TableRows, column_name
 from omnigraph.schema.expression import Expression
 from omnigraph.sources.json.json_values import WRONG, build_array, complaint, converter
 
@@ -69,7 +69,7 @@ class Filling:
     @property
     def reads(self) -> list[str]:
         """The stored columns that the values are made of, the id always among them."""
-        used = [column_name(fill.value) for fill in self.fills if isinstance(fill.value, ir.PropertyRef)]
+        used = [logical_column(fill.value) for fill in self.fills if isinstance(fill.value, ir.PropertyRef)]
         return [self.before.physical(name) for name in dict.fromkeys(["id", *used])]
 
     def fill(self, batch: pa.RecordBatch) -> pa.RecordBatch:

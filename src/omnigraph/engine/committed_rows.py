@@ -1,0 +1,163 @@
+"""Lookups of committed rows: the part of a base snapshot that a write is checked against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.catalog import Table
+from omnigraph.catalog.columns import logical_schema
+from omnigraph.engine.parameters import Bindings
+from omnigraph.engine.pushdown import push_down
+from omnigraph.engine.table_rows import logical_column
+from omnigraph.graph.snapshot import Snapshot
+from omnigraph.lang import ir
+from omnigraph.lang.types import PropType
+from omnigraph.sources.arrow_values import ir_values
+from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.row_addresses import ROW_ADDRESS
+from omnigraph.store.tables.tables import Tables
+
+# For more values than this a scan of the column is cheaper than a filter that lists them.
+_MAX_FILTER_VALUES = 4_000
+# For more ids than this one filtered scan is cheaper than single lookups in the address cache.
+_MAX_CACHE_LOOKUPS = 256
+# Rows per part of a scan. Each part is compared with all the values: small parts cost time, large ones memory.
+_PART_ROWS = 262_144
+
+
+class RowAddressCache(Protocol):
+    """Optional cache of row addresses by id."""
+
+    def addresses(self, snapshot: Snapshot, key: str, ids: Sequence[str]) -> dict[str, int] | None:
+        """Return the addresses of the rows that exist, by id; None when the cache cannot tell."""
+        ...
+
+    def learn(self, tables: Tables, pin: TablePin, ids: pa.Array) -> None:
+        """Add the ids of the rows that a version inserted, in the order of the rows."""
+        ...
+
+
+class CommittedRows:
+    """The rows of a snapshot, by logical column.
+
+    `record_read` is called with the key of each table before it is read; a write passes `Transaction.read`, so that
+    the table joins its read set.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        record_read: Callable[[str], object] | None = None,
+        cache: RowAddressCache | None = None,
+    ) -> None:
+        self._snapshot = snapshot
+        self._record_read = record_read
+        self._cache = cache
+
+    def find(self, key: str, column: str, values: pa.Array, columns: list[str] | None) -> pa.Table:
+        """Return the rows whose `column` has one of the values.
+
+        `columns` are the columns of the result, None for all of them; `ROW_ADDRESS` may be among them.
+        """
+        table = self._table(key)
+        selected = [item.name for item in table.columns] if columns is None else columns
+        if len(values) == 0:
+            return _schema(table, selected).empty_table()
+        if column == "id" and set(selected) <= {"id", ROW_ADDRESS}:
+            addresses = self.addresses(key, values.to_pylist())
+            if addresses is not None:
+                return _address_rows(table, selected, addresses)
+        scanned = list(dict.fromkeys([*selected, column]))
+        if len(values) > _MAX_FILTER_VALUES or _has_nan(values):
+            parts = [part.filter(_is_in(part[column], values)) for part in self.parts(key, scanned)]
+            rows = pa.concat_tables(parts or [_schema(table, scanned).empty_table()])
+        else:
+            rows = self._scan(table, _values_filter(table, column, values), scanned)
+            rows = rows.filter(pc.is_in(rows[column], values))
+        return rows.select(selected)
+
+    def find_tuples(self, key: str, columns: list[str], tuples: pa.Table, wanted: list[str]) -> pa.Table:
+        """Return the rows that may equal one of the tuples; the result may have more rows than those."""
+        values = pc.drop_null(pc.unique(tuples[columns[0]].combine_chunks()))
+        return self.find(key, columns[0], values, list(dict.fromkeys([*wanted, *columns])))
+
+    def candidates(self, key: str, predicate: ir.Predicate, bindings: Bindings) -> pa.Table:
+        """Return the rows that the storage filter of a predicate selects: all that match, and perhaps more."""
+        table = self._table(key)
+        pushed = push_down(predicate, lambda ref: _physical(table, ref), bindings)
+        return self._scan(table, pushed.sql, [item.name for item in table.columns])
+
+    def parts(self, key: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield all rows of a table in parts of bounded size. `ROW_ADDRESS` may be among the columns."""
+        table = self._table(key)
+        schema = _schema(table, columns)
+        held: list[pa.RecordBatch] = []
+        for batch in self._snapshot.scan_batches(key, _physical_columns(table, columns)):
+            held.append(batch)
+            if sum(item.num_rows for item in held) >= _PART_ROWS:
+                yield pa.Table.from_batches(held).rename_columns(list(columns)).cast(schema)
+                held = []
+        if held:
+            yield pa.Table.from_batches(held).rename_columns(list(columns)).cast(schema)
+
+    def addresses(self, key: str, ids: Sequence[str | None]) -> dict[str, int] | None:
+        """Return the addresses of the rows with these ids from the cache, without a scan.
+
+        None when there is no cache, when it cannot tell, or when a scan is cheaper.
+        """
+        known = [id_ for id_ in ids if id_ is not None]
+        if not known:
+            return {}
+        if self._cache is None or len(known) > _MAX_CACHE_LOOKUPS:
+            return None
+        return self._cache.addresses(self._snapshot, key, known)
+
+    def _table(self, key: str) -> Table:
+        if self._record_read is not None:
+            self._record_read(key)
+        return self._snapshot.table(key)
+
+    def _scan(self, table: Table, where: str | None, columns: list[str]) -> pa.Table:
+        rows = self._snapshot.scan(table.key, _physical_columns(table, columns), where)
+        return rows.rename_columns(columns).cast(_schema(table, columns))
+
+
+def _physical(table: Table, ref: ir.PropertyRef | ir.ColumnRef) -> str:
+    return table.physical(logical_column(ref))
+
+
+def _physical_columns(table: Table, columns: Sequence[str]) -> list[str]:
+    return [name if name == ROW_ADDRESS else table.physical(name) for name in columns]
+
+
+def _schema(table: Table, columns: Sequence[str]) -> pa.Schema:
+    known = logical_schema(table)
+    return pa.schema(
+        [pa.field(ROW_ADDRESS, pa.uint64()) if name == ROW_ADDRESS else known.field(name) for name in columns]
+    )
+
+
+def _values_filter(table: Table, column: str, values: pa.Array) -> str | None:
+    operand = ir.ColumnRef(column, next(item.type for item in table.columns if item.name == column))
+    constant = ir.Const(ir_values(values), PropType(operand.type.scalar, is_list=True))
+    return push_down(ir.InSet(operand, constant), lambda ref: _physical(table, ref), Bindings()).sql
+
+
+def _address_rows(table: Table, columns: Sequence[str], addresses: dict[str, int]) -> pa.Table:
+    values = {"id": list(addresses), ROW_ADDRESS: list(addresses.values())}
+    schema = _schema(table, columns)
+    return pa.table([pa.array(values[field.name], field.type) for field in schema], schema=schema)
+
+
+def _has_nan(values: pa.Array) -> bool:
+    return pa.types.is_floating(values.type) and bool(pc.any(pc.is_nan(values)).as_py())
+
+
+def _is_in(column: pa.ChunkedArray, values: pa.Array) -> pa.ChunkedArray:
+    """Return which of a column's values are among some, where all NaNs are equal. No predicate selects a NaN."""
+    found = pc.is_in(column, values)
+    return pc.or_kleene(found, pc.is_nan(column)) if _has_nan(values) else found
