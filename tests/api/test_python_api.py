@@ -216,7 +216,7 @@ class TestQuery:
         text = "query of($n: String) { match { $p: Person { name: $n }  $p knows $q } return { $q.name } limit 3 }"
         plan = graph.explain(text, {"n": "Ana"})
         assert plan.startswith(f"read of at commit {graph.snapshot().commit_id}\n")
-        for part in ("scan $p: Person", "by key in node:Person", "expand $p -[Knows]-> $q", "limit 3"):
+        for part in ("scan $p: Person", "key lookup in node:Person", "expand $p -[Knows]-> $q", "limit 3"):
             assert part in plan
         earlier = graph.snapshot().commit_id
         add(graph, "Ana")

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import omnigraph as og
 from omnigraph.lang import ir
-from omnigraph.read.session import Settings
+from omnigraph.read.read_session import ReadSettings
 from omnigraph.search.embedding import MockEmbedder
 from tests.differential.naive import JsonRow
 
@@ -30,7 +30,7 @@ def engine_rows(
     projection: str | None = None,
 ) -> list[JsonRow]:
     """The rows that a graph gives for a read; None leaves the choice to the engine."""
-    graph._reader.settings = Settings(expand=expand, projection=projection)
+    graph._reader.settings = ReadSettings(expand=expand, projection=projection)
     return graph.query(text, params).rows()
 
 

@@ -11,9 +11,9 @@ import pytest
 
 import omnigraph as og
 from omnigraph.engine import csr, reachability
-from omnigraph.engine.memory import id_index, table_columns
+from omnigraph.engine.memory import cached_table, id_index
 from omnigraph.engine.projection import sorting
-from omnigraph.read import binding_rows, match, project, topology
+from omnigraph.read import binding_table, match, project, topology
 from tests.differential.comparing import explain_difference
 from tests.differential.engine_rows import engine_rows, open_handle
 from tests.differential.golden import Case, check_text, expected_result, load_cases, load_graph
@@ -23,20 +23,20 @@ from tests.support.places import fresh_memory
 CASES = [case for case in load_cases() if case.error is None]
 
 LARGE = [
-    (sorting, "FEW", 0),
+    (sorting, "SMALL_INPUT", 0),
     (sorting, "SMALL_TABLE", 0),
     (csr, "_FEW_SOURCES", 0),
     (csr, "_SEARCH_BLOCK", 2),
     (reachability, "CHUNK", 2),
-    (binding_rows, "_WORTH_MERGING", 1),
-    (binding_rows, "_DENSE", 0),
-    (match, "_ROWS_AT_A_TIME", 2),
-    (project, "_LOOK_UP", 0),
-    (id_index, "LOOSE_IDS", 1),
-    (table_columns, "_FEW_IDS", 0),
-    (table_columns, "_IDS_PER_FILTER", 2),
+    (binding_table, "_MIN_MERGED_ROWS", 1),
+    (binding_table, "_DENSE", 0),
+    (match, "_ROWS_PER_BATCH", 2),
+    (project, "_IMMEDIATE_ROWS", 0),
+    (id_index, "MAX_UNSORTED_IDS", 1),
+    (cached_table, "_FEW_IDS", 0),
+    (cached_table, "_IDS_PER_FILTER", 2),
     (topology, "_IDS_PER_FILTER", 2),
-    (topology, "_FETCHED", 0),
+    (topology, "_MAX_FETCHED_ROWS", 0),
 ]
 
 
@@ -53,10 +53,10 @@ def large() -> Iterator[dict[str, og.Graph]]:
 def cold() -> Iterator[dict[str, og.Graph]]:
     """Tables too large to keep: nothing is in memory, every column and edge is looked up in storage."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_columns, "SMALL_ROWS", 0)
-        patch.setattr(table_columns, "_USES_UNTIL_HOT", 1 << 30)
+        patch.setattr(cached_table, "SMALL_ROWS", 0)
+        patch.setattr(cached_table, "_USES_UNTIL_CACHED", 1 << 30)
         patch.setattr(topology, "SMALL_EDGES", 0)
-        patch.setattr(topology, "_USES_UNTIL_HOT", 1 << 30)
+        patch.setattr(topology, "_USES_UNTIL_CACHED", 1 << 30)
         yield {}
 
 

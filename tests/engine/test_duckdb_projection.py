@@ -16,7 +16,7 @@ import sqlglot
 from hypothesis import given, settings
 from sqlglot import exp
 
-from omnigraph.engine.duckdb import Limits, Workspace, configure, run_projection, run_sql
+from omnigraph.engine.duckdb import DatabaseLimits, Workspace, configure, run_projection, run_sql
 from omnigraph.engine.projection import arrow_projection
 from omnigraph.engine.projection.projection_plan import (
     AggregateCall,
@@ -252,9 +252,9 @@ def test_threads_see_only_their_own_tables() -> None:
 @pytest.fixture
 def limited(tmp_path: Path) -> Iterator[Path]:
     """A database of little memory that spills into the directory given."""
-    configure(Limits(memory="24MB", spill_directory=tmp_path, threads=1))
+    configure(DatabaseLimits(memory="24MB", spill_directory=tmp_path, threads=1))
     yield tmp_path
-    configure(Limits())
+    configure(DatabaseLimits())
 
 
 def test_what_does_not_fit_in_memory_is_spilled_where_it_was_told(limited: Path) -> None:
@@ -336,7 +336,7 @@ def test_a_failed_append_adds_nothing(tmp_path: Path) -> None:
 
 
 def test_a_stream_is_not_disturbed_by_what_is_appended_meanwhile(tmp_path: Path) -> None:
-    with Workspace(tmp_path, Limits(memory="64MB")) as workspace:
+    with Workspace(tmp_path, DatabaseLimits(memory="64MB")) as workspace:
         workspace.append("t", batches(4, rows=100_000))
         seen = 0
         for batch in workspace.stream(exp.select("n").from_("t")):
@@ -380,6 +380,9 @@ def test_a_closed_workspace_gives_nothing(tmp_path: Path) -> None:
 
 
 def test_a_workspace_that_cannot_be_opened_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="gibberish"), Workspace(tmp_path, Limits(memory="gibberish")):
+    with (
+        pytest.raises(InvalidInput, match="gibberish"),
+        Workspace(tmp_path, DatabaseLimits(memory="gibberish")),
+    ):
         pass
     assert list(tmp_path.iterdir()) == []

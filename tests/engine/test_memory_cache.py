@@ -56,8 +56,8 @@ class Builder:
 
 def test_a_value_is_built_once_and_then_there() -> None:
     cache = Cache(100)
-    first = cache.make("column", 1, making(10))
-    assert cache.make("column", 1, unneeded) is first
+    first = cache.get_or_build("column", 1, making(10))
+    assert cache.get_or_build("column", 1, unneeded) is first
     assert cache.get("column", 1) is first
     assert cache.get("column", 2) is None
 
@@ -66,9 +66,9 @@ def test_versions_and_families_are_kept_apart() -> None:
     cache = Cache(100)
     for family in ("a", "b"):
         for version in (1, 2):
-            cache.make(family, version, making(10, f"{family}{version}"))
+            cache.get_or_build(family, version, making(10, f"{family}{version}"))
     found = {
-        (family, version): cache.make(family, version, unneeded).name
+        (family, version): cache.get_or_build(family, version, unneeded).name
         for family in ("a", "b")
         for version in (1, 2)
     }
@@ -78,29 +78,29 @@ def test_versions_and_families_are_kept_apart() -> None:
 def test_the_least_recently_used_goes_first() -> None:
     cache = Cache(100)
     for name in "abc":
-        cache.make(name, 1, making(30))
+        cache.get_or_build(name, 1, making(30))
     assert cache.get("a", 1) is not None
-    cache.make("d", 1, making(30))
+    cache.get_or_build("d", 1, making(30))
     assert [name for name in "abcd" if cache.get(name, 1) is not None] == ["a", "c", "d"]
 
 
 def test_what_is_made_again_counts_as_used() -> None:
     cache = Cache(100)
     for name in "abc":
-        cache.make(name, 1, making(30))
-    cache.make("a", 1, unneeded)
-    cache.make("d", 1, making(30))
+        cache.get_or_build(name, 1, making(30))
+    cache.get_or_build("a", 1, unneeded)
+    cache.get_or_build("d", 1, making(30))
     assert [name for name in "abcd" if cache.get(name, 1) is not None] == ["a", "c", "d"]
 
 
 def test_a_value_that_would_push_out_most_of_the_rest_is_given_but_not_kept() -> None:
     cache = Cache(100)
-    small = cache.make("small", 1, making(40))
-    assert cache.make("large", 1, making(51)).nbytes == 51
+    small = cache.get_or_build("small", 1, making(40))
+    assert cache.get_or_build("large", 1, making(51)).nbytes == 51
     assert cache.get("large", 1) is None
-    assert cache.newest("large") is None
+    assert cache.latest("large") is None
     assert cache.get("small", 1) is small
-    assert cache.make("half", 1, making(50)) is cache.get("half", 1)
+    assert cache.get_or_build("half", 1, making(50)) is cache.get("half", 1)
 
 
 @pytest.mark.parametrize(("nbytes", "fits"), [(0, True), (50, True), (51, False)])
@@ -110,38 +110,38 @@ def test_half_of_the_budget_fits(nbytes: int, fits: bool) -> None:
 
 def test_the_newest_of_a_family_is_the_one_put_last_while_it_is_there() -> None:
     cache = Cache(100)
-    cache.make("f", 2, making(30, "two"))
-    cache.make("f", 1, making(30, "one"))
-    newest = cache.newest("f")
+    cache.get_or_build("f", 2, making(30, "two"))
+    cache.get_or_build("f", 1, making(30, "one"))
+    newest = cache.latest("f")
     assert newest is not None
     assert newest.name == "one"
     # Looking at an older one does not make it the newest.
     cache.get("f", 2)
-    cache.make("g", 1, making(50))
+    cache.get_or_build("g", 1, making(50))
     assert cache.get("f", 1) is None
     assert cache.get("f", 2) is not None
-    assert cache.newest("f") is None
-    cache.make("f", 3, making(10, "three"))
-    newest = cache.newest("f")
+    assert cache.latest("f") is None
+    cache.get_or_build("f", 3, making(10, "three"))
+    newest = cache.latest("f")
     assert newest is not None
     assert newest.name == "three"
 
 
 def test_uses_are_counted_for_each_family_and_version() -> None:
     cache = Cache(100)
-    assert [cache.asked("f", 1) for _ in range(3)] == [1, 2, 3]
-    assert cache.asked("f", 2) == 1
-    assert cache.asked("g", 1) == 1
+    assert [cache.count_use("f", 1) for _ in range(3)] == [1, 2, 3]
+    assert cache.count_use("f", 2) == 1
+    assert cache.count_use("g", 1) == 1
 
 
 def test_letting_go_of_everything_leaves_nothing() -> None:
     cache = Cache(100)
-    cache.make("f", 1, making(30))
-    cache.asked("f", 1)
+    cache.get_or_build("f", 1, making(30))
+    cache.count_use("f", 1)
     cache.clear()
     assert cache.get("f", 1) is None
-    assert cache.newest("f") is None
-    assert cache.asked("f", 1) == 1
+    assert cache.latest("f") is None
+    assert cache.count_use("f", 1) == 1
     assert (cache.stats().entries, cache.stats().nbytes) == (0, 0)
 
 
@@ -153,7 +153,7 @@ def test_the_bytes_held_are_those_of_the_entries_and_within_the_budget(
     cache = Cache(100)
     held: dict[tuple[str, int], int] = {}
     for family, version, nbytes in puts:
-        value = cache.make(family, version, making(nbytes))
+        value = cache.get_or_build(family, version, making(nbytes))
         held[family, version] = value.nbytes
         here = [key for key in held if cache.get(*key) is not None]
         stats = cache.stats()
@@ -163,14 +163,14 @@ def test_the_bytes_held_are_those_of_the_entries_and_within_the_budget(
 
 def test_threads_that_want_one_value_get_the_one_that_one_of_them_built() -> None:
     cache, builder = Cache(100), Builder(10)
-    found = together([lambda: cache.make("f", 1, builder)] * 6)
+    found = together([lambda: cache.get_or_build("f", 1, builder)] * 6)
     assert len({id(item) for item in found}) == 1
     assert builder.built == 1
 
 
 def test_what_is_not_kept_is_still_built_by_one_thread_at_a_time() -> None:
     cache, builder = Cache(100), Builder(90)
-    together([lambda: [cache.make("f", 1, builder) for _ in range(5)]] * 6)
+    together([lambda: [cache.get_or_build("f", 1, builder) for _ in range(5)]] * 6)
     assert (builder.built, builder.most) == (30, 1)
 
 
@@ -182,13 +182,15 @@ def test_different_values_are_built_side_by_side() -> None:
         meeting.wait()
         return Value(10)
 
-    found = together([lambda: cache.make("f", 1, build), lambda: cache.make("f", 2, build)])
+    found = together([lambda: cache.get_or_build("f", 1, build), lambda: cache.get_or_build("f", 2, build)])
     assert found == [Value(10), Value(10)]
 
 
 def test_a_value_may_be_built_from_another() -> None:
     cache = Cache(100)
-    found = cache.make("outer", 1, lambda: Value(cache.make("inner", 1, making(10)).nbytes + 1))
+    found = cache.get_or_build(
+        "outer", 1, lambda: Value(cache.get_or_build("inner", 1, making(10)).nbytes + 1)
+    )
     assert found.nbytes == 11
 
 
@@ -197,7 +199,7 @@ def test_bytes_stay_right_when_threads_clear_and_build_at_once() -> None:
 
     def build() -> None:
         for number in range(30):
-            cache.make("f", number % 2, builder)
+            cache.get_or_build("f", number % 2, builder)
 
     def clear() -> None:
         for _ in range(60):
@@ -217,7 +219,7 @@ def test_a_build_that_fails_leaves_nothing_and_the_next_one_is_tried() -> None:
 
     for version in range(3):
         with pytest.raises(StorageError):
-            cache.make("f", version, fail)
+            cache.get_or_build("f", version, fail)
     assert cache.stats().entries == 0
-    assert not cache._memory._making
-    assert cache.make("f", 1, making(10)) is cache.newest("f")
+    assert not cache._pool._builds
+    assert cache.get_or_build("f", 1, making(10)) is cache.latest("f")

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 import omnigraph as og
 from omnigraph.engine import committed_rows
-from omnigraph.engine.memory import id_index, row_lookups, table_columns
+from omnigraph.engine.memory import cached_table, id_index, row_lookups
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import ConstraintViolation
 from omnigraph.graph.transaction import Transaction
@@ -305,12 +305,12 @@ def since_of(row: dict[str, Any]) -> int:
 def test_what_handles_keep_in_memory_never_changes_what_they_find_or_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (table_columns, row_lookups):
-        monkeypatch.setattr(module, "LOOSE_IDS", 5)
-    monkeypatch.setattr(table_columns, "SMALL_ROWS", 6)
-    monkeypatch.setattr(table_columns, "_FEW_IDS", 2)
-    monkeypatch.setattr(id_index, "_LEAST_STRIDE", 2)
-    monkeypatch.setattr(id_index, "_MOST_FENCES", 3)
+    for module in (cached_table, row_lookups):
+        monkeypatch.setattr(module, "MAX_UNSORTED_IDS", 5)
+    monkeypatch.setattr(cached_table, "SMALL_ROWS", 6)
+    monkeypatch.setattr(cached_table, "_FEW_IDS", 2)
+    monkeypatch.setattr(id_index, "_MIN_STRIDE", 2)
+    monkeypatch.setattr(id_index, "_MAX_FENCES", 3)
     monkeypatch.setattr(tables, "COMPACT_AT", 3)
     monkeypatch.setattr(tables, "COMPACTION_TIERS", (2, 4, 8))
     monkeypatch.setattr(committed_rows, "_MAX_CACHE_LOOKUPS", 3)

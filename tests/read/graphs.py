@@ -15,8 +15,8 @@ from omnigraph.catalog.columns import arrow_schema
 from omnigraph.catalog.migration.evolve import evolve
 from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.engine.csr import Adjacency
+from omnigraph.engine.memory.cached_table import CachedTable
 from omnigraph.engine.memory.memory_cache import Cache
-from omnigraph.engine.memory.table_columns import Frame
 from omnigraph.graph.publish import publish
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot
@@ -150,8 +150,8 @@ def stored(snapshot: Snapshot, key: str, name: str) -> list[Any]:
 def check_columns(snapshot: Snapshot, cache: Cache, keys: Sequence[str] = (PERSON, KNOWS)) -> None:
     """Every column through a cache is the one in storage, and every id is where it says."""
     for key in keys:
-        frame = Frame(snapshot, key, cache)
-        for column in frame.table.columns:
+        frame = CachedTable(snapshot, key, cache)
+        for column in frame.layout.columns:
             assert frame.column(column.name).to_pylist() == stored(snapshot, key, column.name)
         ids = stored(snapshot, key, "id")
         assert frame.positions(pa.array(ids, pa.string())).tolist() == list(range(len(ids)))
@@ -161,7 +161,7 @@ def topology(snapshot: Snapshot, cache: Cache, edge_type: str = "Knows") -> Topo
     edge = snapshot.catalog.schema.edge(edge_type)
     assert edge is not None
     edges, source, target = (
-        Frame(snapshot, key, cache)
+        CachedTable(snapshot, key, cache)
         for key in (f"edge:{edge.name}", f"node:{edge.source}", f"node:{edge.target}")
     )
     return Topology(edge, edges, source, target, cache)
@@ -170,14 +170,14 @@ def topology(snapshot: Snapshot, cache: Cache, edge_type: str = "Knows") -> Topo
 def check_adjacency(snapshot: Snapshot, cache: Cache, edge_type: str = "Knows") -> None:
     """The adjacency through a cache is the one built from what is in storage."""
     found, fresh = topology(snapshot, cache, edge_type), topology(snapshot, Cache(PLENTY), edge_type)
-    where = {id_: place for place, id_ in enumerate(stored(snapshot, found.source.table.key, "id"))}
-    other = {id_: place for place, id_ in enumerate(stored(snapshot, found.target.table.key, "id"))}
+    where = {id_: place for place, id_ in enumerate(stored(snapshot, found.source.layout.key, "id"))}
+    other = {id_: place for place, id_ in enumerate(stored(snapshot, found.target.layout.key, "id"))}
     near = np.array([where[id_] for id_ in stored(snapshot, found.key, "src")], np.int32)
     far = np.array([other[id_] for id_ in stored(snapshot, found.key, "dst")], np.int32)
     expected = Adjacency.build(near, far, len(where), len(other))
     assert arrays(found.adjacency("out")) == arrays(expected)
     assert arrays(found.adjacency("in")) == arrays(Adjacency.build(far, near, len(other), len(where)))
-    if found.source.table.key == found.target.table.key:
+    if found.source.layout.key == found.target.layout.key:
         assert arrays(found.adjacency("both")) == arrays(fresh.adjacency("both"))
 
 

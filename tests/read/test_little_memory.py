@@ -68,5 +68,5 @@ def test_what_storage_can_only_narrow_down_is_checked_again() -> None:
     text = (
         "query q() { match { $i: Item  $i.count > 3  $i.weight > $i.count } return { max($i.count) as n } }"
     )
-    assert "then checked again" in graph.explain(text)
+    assert "(recheck)" in graph.explain(text)
     assert graph.query(text).rows() == [{"n": 6}]

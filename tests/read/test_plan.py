@@ -13,7 +13,16 @@ from omnigraph.lang.gq.check import check_query
 from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.source import Source
-from omnigraph.read.plan import Check, Maybe, Plan, PlannedStep, Scan, Walk, Without, plan_read
+from omnigraph.read.plan import (
+    AntiJoinStep,
+    ExpandStep,
+    FilterStep,
+    OptionalStep,
+    PlanStep,
+    ReadPlan,
+    ScanStep,
+)
+from omnigraph.read.planner import plan_read
 
 SCHEMA = load_schema("""
 node Person { name: String @key  age: I32?  mail: String? @unique }
@@ -24,7 +33,7 @@ edge WorksAt: Person -> Firm
 
 
 @dataclass(frozen=True)
-class Sizes:
+class TableSizes:
     """Many people, few firms."""
 
     counts: dict[str, int] = field(
@@ -46,29 +55,29 @@ class Sizes:
         return bool({"Person": {"name", "mail"}, "Firm": {"code"}}[type_name] & properties)
 
 
-def plan_of(body: str, **counts: int) -> Plan:
+def plan_of(body: str, **counts: int) -> ReadPlan:
     source = Source(f"query q($n: String) {{ {body} }}", "query")
     query = check_query(parse_queries(source).queries[0], SCHEMA, source)
     assert isinstance(query, ir.ReadQuery)
-    return plan_read(query, Sizes({**Sizes().counts, **counts}))
+    return plan_read(query, TableSizes({**TableSizes().counts, **counts}))
 
 
-def shape(steps: Sequence[PlannedStep]) -> list[str]:
+def shape(steps: Sequence[PlanStep]) -> list[str]:
     """The steps in a few letters each."""
     found = []
     for step in steps:
         match step:
-            case Scan():
+            case ScanStep():
                 found.append(f"scan {step.variable}")
-            case Walk():
+            case ExpandStep():
                 expand = step.expand
                 verb = "close" if expand.target_bound else "walk"
                 found.append(f"{verb} {expand.source} {expand.direction} {expand.target}")
-            case Check():
+            case FilterStep():
                 found.append("check")
-            case Without():
+            case AntiJoinStep():
                 found.append(f"without [{'; '.join(shape(step.steps))}]")
-            case Maybe():
+            case OptionalStep():
                 found.append(f"maybe [{'; '.join(shape(step.steps))}]")
     return found
 
@@ -112,15 +121,15 @@ def test_a_cycle_is_closed_by_a_look_and_not_walked() -> None:
 
 def test_a_target_that_nobody_looks_at_is_forgotten_at_once_and_counted() -> None:
     plan = plan_of("match { $a: Person  $a knows $b } return { $a.name, count($b) as n }")
-    walk = next(step for step in plan.steps if isinstance(step, Walk))
-    assert plan.purpose == "counts"
+    walk = next(step for step in plan.steps if isinstance(step, ExpandStep))
+    assert plan.duplicates == "count"
     assert walk.expand.target not in walk.keep
     assert walk.where == ()
 
 
 def test_a_target_with_a_condition_is_visited_and_then_forgotten() -> None:
     plan = plan_of("match { $a: Person { name: $n }  $a knows $b  $b.age > 3 } return { count($b) as n }")
-    walk = next(step for step in plan.steps if isinstance(step, Walk))
+    walk = next(step for step in plan.steps if isinstance(step, ExpandStep))
     assert len(walk.where) == 1
     assert walk.keep == frozenset()
 
@@ -140,24 +149,24 @@ def test_an_order_keeps_every_variable_because_ids_break_ties() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outputs", "purpose"),
+    ("outputs", "duplicates"),
     [
-        ("$b.name", "rows"),
-        ("count($b) as n", "counts"),
-        ("$a.name, sum($b.age) as n, count($b) as m", "counts"),
-        ("count(distinct $b) as n", "set"),
-        ("min($b.age) as n, max($b.age) as m", "set"),
-        ("min($b.age) as n, avg($b.age) as m", "counts"),
-        ("collect($b.name) as n, count($b) as m", "rows"),
+        ("$b.name", "keep"),
+        ("count($b) as n", "count"),
+        ("$a.name, sum($b.age) as n, count($b) as m", "count"),
+        ("count(distinct $b) as n", "drop"),
+        ("min($b.age) as n, max($b.age) as m", "drop"),
+        ("min($b.age) as n, avg($b.age) as m", "count"),
+        ("collect($b.name) as n, count($b) as m", "keep"),
     ],
 )
-def test_rows_are_merged_only_where_the_result_cannot_tell(outputs: str, purpose: str) -> None:
-    assert plan_of(f"match {{ $a: Person  $a knows $b }} return {{ {outputs} }}").purpose == purpose
+def test_rows_are_merged_only_where_the_result_cannot_tell(outputs: str, duplicates: str) -> None:
+    assert plan_of(f"match {{ $a: Person  $a knows $b }} return {{ {outputs} }}").duplicates == duplicates
 
 
 def test_distinct_rows_are_a_set() -> None:
     plan = plan_of("match { $a: Person  $a knows $b } return distinct { $b.age }")
-    assert plan.purpose == "set"
+    assert plan.duplicates == "drop"
 
 
 def test_an_optional_part_is_a_barrier() -> None:
@@ -186,7 +195,7 @@ def test_a_negation_waits_for_the_variables_that_it_takes_from_outside() -> None
     steps = shape(plan.steps)
     assert steps[:2] == ["scan a", "walk a out b"]
     assert steps[2].startswith("without [")
-    without = next(step for step in plan.steps if isinstance(step, Without))
+    without = next(step for step in plan.steps if isinstance(step, AntiJoinStep))
     assert without.outer == ("b",)
 
 
@@ -204,7 +213,7 @@ def test_a_plan_without_one_of_the_conditions_is_no_plan() -> None:
     looks_at_nobody = ir.Filter(ir.IsNull(ir.EntityRef("nobody", "Person")))
     query = plan_of("match { $a: Person } return { $a.name }").query
     with pytest.raises(AssertionError, match="the plan leaves out"):
-        plan_read(replace(query, pattern=(*query.pattern, looks_at_nobody)), Sizes())
+        plan_read(replace(query, pattern=(*query.pattern, looks_at_nobody)), TableSizes())
     for block in (ir.AntiJoin, partial(ir.OptionalMatch, introduces=())):
         with pytest.raises(AssertionError, match="the plan leaves out"):
-            plan_read(replace(query, pattern=(*query.pattern, block((looks_at_nobody,)))), Sizes())
+            plan_read(replace(query, pattern=(*query.pattern, block((looks_at_nobody,)))), TableSizes())

@@ -13,7 +13,7 @@ import pytest
 import omnigraph as og
 from omnigraph.api.entry import open_with
 from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.engine.memory.memory_cache import Cache, Memory
+from omnigraph.engine.memory.memory_cache import Cache, CachePool
 from omnigraph.read.reader import Reader
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
@@ -40,7 +40,7 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 @contextmanager
-def reading(uri: str, memory: Memory) -> Iterator[tuple[og.Graph, Reader]]:
+def reading(uri: str, memory: CachePool) -> Iterator[tuple[og.Graph, Reader]]:
     reader = Reader(memory)
     with open_with(reader, uri) as graph:
         yield graph, reader
@@ -52,7 +52,7 @@ def moods(graph: og.Graph) -> list[dict[str, str]]:
 
 
 def test_graphs_that_call_everything_the_same_never_mix_their_rows(twins: tuple[str, str]) -> None:
-    memory = Memory(1 << 24)
+    memory = CachePool(1 << 24)
     with reading(twins[0], memory) as (one, _), reading(twins[1], memory) as (other, _):
         assert one.snapshot().types == other.snapshot().types
         for _ in range(2):
@@ -65,7 +65,7 @@ def test_graphs_that_call_everything_the_same_never_mix_their_rows(twins: tuple[
 def test_a_write_finds_the_rows_of_its_own_graph(twins: tuple[str, str], tmp_path: Path) -> None:
     for number, uri in enumerate(twins):
         shutil.copytree(uri, tmp_path / str(number))
-    memory = Memory(1 << 24)
+    memory = CachePool(1 << 24)
     with (
         reading(str(tmp_path / "0"), memory) as (one, _),
         reading(str(tmp_path / "1"), memory) as (other, _),
@@ -82,7 +82,7 @@ def test_a_write_finds_the_rows_of_its_own_graph(twins: tuple[str, str], tmp_pat
 
 
 def test_together_they_stay_within_the_budget_and_their_shares_add_up(twins: tuple[str, str]) -> None:
-    memory = Memory(1_500)
+    memory = CachePool(1_500)
     with reading(twins[0], memory) as (one, first), reading(twins[1], memory) as (other, second):
 
         def read(graph: og.Graph) -> bool:
@@ -94,35 +94,35 @@ def test_together_they_stay_within_the_budget_and_their_shares_add_up(twins: tup
 
 
 def test_one_graph_makes_room_for_another() -> None:
-    memory = Memory(100)
+    memory = CachePool(100)
     one, other = Cache(memory), Cache(memory)
-    one.make("f", 1, making(50, "one"))
-    other.make("f", 1, making(40, "other"))
-    other.make("g", 1, making(30))
+    one.get_or_build("f", 1, making(50, "one"))
+    other.get_or_build("f", 1, making(40, "other"))
+    other.get_or_build("g", 1, making(30))
     assert one.get("f", 1) is None
-    assert one.newest("f") is None
-    assert other.make("f", 1, making(0)).name == "other"
+    assert one.latest("f") is None
+    assert other.get_or_build("f", 1, making(0)).name == "other"
     assert (one.stats().nbytes, other.stats().nbytes, memory.nbytes) == (0, 70, 70)
 
 
 def test_a_graph_that_is_closed_lets_go_of_what_is_its_own_for_good() -> None:
-    memory = Memory(100)
+    memory = CachePool(100)
     one, other = Cache(memory), Cache(memory)
-    one.make("f", 1, making(30))
-    kept = other.make("f", 1, making(30))
+    one.get_or_build("f", 1, making(30))
+    kept = other.get_or_build("f", 1, making(30))
 
     def close_meanwhile() -> Value:
         one.close()
         return Value(10)
 
-    assert one.make("g", 1, close_meanwhile).nbytes == 10
+    assert one.get_or_build("g", 1, close_meanwhile).nbytes == 10
     assert (one.stats().entries, memory.nbytes) == (0, 30)
-    assert one.newest("f") is None
+    assert one.latest("f") is None
     assert other.get("f", 1) is kept
 
 
 def test_what_one_server_serves_shares_one_memory(twins: tuple[str, str]) -> None:
-    with reading(twins[0], Memory(1 << 24)) as (graph, reader):
+    with reading(twins[0], CachePool(1 << 24)) as (graph, reader):
         moods(graph)
         alone = reader.stats().nbytes
     # More than one graph wants, and less than two do.

@@ -17,7 +17,7 @@ from omnigraph.errors import StorageError
 from omnigraph.graph.repository import Repository
 from omnigraph.lang.ir import Direction
 from omnigraph.read import topology as topology_module
-from omnigraph.read.topology import Graphlet, Topology
+from omnigraph.read.topology import AdjacencyView, Topology
 from tests.read.graphs import (
     CITY,
     KNOWS,
@@ -213,31 +213,36 @@ def test_whatever_happens_to_nodes_and_edges_the_adjacency_is_that_in_storage(
 
 def test_an_edge_that_ends_nowhere_is_reported_as_damage(graph: Repository) -> None:
     put(graph, KNOWS, edges("az"))
-    with pytest.raises(StorageError, match="1 rows of edge:Knows have a dst that is not in node:Person"):
+    with pytest.raises(StorageError, match="edge:Knows has 1 row whose dst is not in node:Person"):
         topology(graph.snapshot(), Cache(PLENTY)).adjacency("out")
 
 
 # --- looked up -------------------------------------------------------------------------------------------
 
 
-def walked(found: Graphlet, frontier: list[int], depth: int) -> tuple[list[Any], ...]:
+def walked(found: AdjacencyView, frontier: list[int], depth: int) -> tuple[list[Any], ...]:
     """What every kernel makes of it, in terms of rows."""
-    inward = found.inward(np.array(frontier, np.int64))
+    inward = found.to_local(np.array(frontier, np.int64))
     rows, targets, numbers = expand_edges(found.adjacency, inward)
     by_edge = sorted(
-        zip(rows.tolist(), found.outward(targets).tolist(), found.edge_rows(numbers).tolist(), strict=True)
+        zip(
+            rows.tolist(),
+            found.node_positions(targets).tolist(),
+            found.edge_positions(numbers).tolist(),
+            strict=True,
+        )
     )
     rows, targets = expand_unique(found.adjacency, inward)
-    by_node = sorted(zip(rows.tolist(), found.outward(targets).tolist(), strict=True))
+    by_node = sorted(zip(rows.tolist(), found.node_positions(targets).tolist(), strict=True))
     rows, targets = reach(found.adjacency, inward, 1, depth)
-    far = sorted(zip(rows.tolist(), found.outward(targets).tolist(), strict=True))
+    far = sorted(zip(rows.tolist(), found.node_positions(targets).tolist(), strict=True))
     return by_edge, by_node, far
 
 
 def check_modes(topology: Topology, direction: Direction, frontier: list[int], depth: int) -> None:
     start = np.array(frontier, np.int64)
-    whole = topology.around(direction, start, depth, "csr")
-    looked = topology.around(direction, start, depth, "index")
+    whole = topology.neighbourhood(direction, start, depth, "csr")
+    looked = topology.neighbourhood(direction, start, depth, "index")
     assert (whole.mode, looked.mode) == ("csr", "index")
     assert walked(looked, frontier, depth) == walked(whole, frontier, depth)
 
@@ -279,7 +284,7 @@ def test_a_way_of_several_hops_is_looked_up_to_its_end(direction: Direction) -> 
     start = found.source.position("e" if direction == "in" else "a")
     for depth in (1, 2, 3, 4, 9):
         check_modes(found, direction, [start], depth)
-    around = found.around(direction, np.array([start]), 4, "index")
+    around = found.neighbourhood(direction, np.array([start]), 4, "index")
     assert len(walked(around, [start], 4)[2]) == 4
 
 
@@ -287,9 +292,9 @@ def test_an_undirected_self_loop_is_walked_once_either_way(graph: Repository) ->
     found = topology(graph.snapshot(), Cache(PLENTY))
     c = found.source.position("c")
     for mode in ("csr", "index"):
-        around = found.around("both", np.array([c]), 1, mode)
-        rows, targets, _ = expand_edges(around.adjacency, around.inward(np.array([c])))
-        names = found.source.values("id", around.outward(targets)).to_pylist()
+        around = found.neighbourhood("both", np.array([c]), 1, mode)
+        rows, targets, _ = expand_edges(around.adjacency, around.to_local(np.array([c])))
+        names = found.source.values("id", around.node_positions(targets)).to_pylist()
         assert sorted(names) == ["a", "b", "c"]
         assert len(rows) == 3
 
@@ -312,11 +317,11 @@ def many(monkeypatch: pytest.MonkeyPatch, *, frontier: int = 2) -> None:
 
 
 def chosen(found: Topology, *frontier: int) -> tuple[str, str]:
-    return found.choose("out", np.array(frontier, np.int64))
+    return found.choose_mode("out", np.array(frontier, np.int64))
 
 
 def test_few_edges_are_taken_whole(graph: Repository) -> None:
-    assert chosen(topology(graph.snapshot(), Cache(PLENTY)), 0) == ("csr", "6 edges are few")
+    assert chosen(topology(graph.snapshot(), Cache(PLENTY)), 0) == ("csr", "6 edges")
 
 
 def test_from_no_node_nothing_is_built(graph: Repository) -> None:
@@ -329,17 +334,17 @@ def test_few_nodes_are_looked_up_until_the_edges_are_used_again_and_again(
     many(monkeypatch)
     found = topology(graph.snapshot(), Cache(PLENTY))
     assert [chosen(found, 0) for _ in range(3)] == [
-        ("index", "few nodes to expand from"),
-        ("index", "few nodes to expand from"),
-        ("csr", "used again and again"),
+        ("index", "few source nodes"),
+        ("index", "few source nodes"),
+        ("csr", "used repeatedly"),
     ]
 
 
 def test_many_nodes_take_the_whole_at_once(graph: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     many(monkeypatch)
     found = topology(graph.snapshot(), Cache(PLENTY))
-    assert chosen(found, 0, 1, 2) == ("csr", "many nodes to expand from")
-    assert found.choose("out", None) == ("csr", "many nodes to expand from")
+    assert chosen(found, 0, 1, 2) == ("csr", "many source nodes")
+    assert found.choose_mode("out", None) == ("csr", "many source nodes")
 
 
 def test_what_is_in_memory_is_used_and_what_an_earlier_version_left_is_extended(
@@ -349,12 +354,12 @@ def test_what_is_in_memory_is_used_and_what_an_earlier_version_left_is_extended(
     cache = Cache(PLENTY)
     found = topology(graph.snapshot(), cache)
     found.adjacency("out")
-    assert chosen(found, 0) == ("csr", "adjacency in memory")
-    assert found.choose("in", np.array([0]))[0] == "index"
+    assert chosen(found, 0) == ("csr", "cached")
+    assert found.choose_mode("in", np.array([0]))[0] == "index"
     put(graph, KNOWS, edges("ee"))
     assert chosen(topology(graph.snapshot(), cache), 0) == (
         "csr",
-        "adjacency of an earlier version in memory",
+        "an earlier version is cached",
     )
 
 
@@ -363,12 +368,12 @@ def test_what_does_not_fit_is_looked_up_from_however_many_nodes(
 ) -> None:
     many(monkeypatch)
     mode, why = chosen(topology(graph.snapshot(), Cache(300)), 0, 1, 2, 3)
-    assert (mode, why) == ("index", "the adjacency of 6 edges is larger than the cache allows")
+    assert (mode, why) == ("index", "the adjacency of 6 edges does not fit in the cache")
     check_modes(topology(graph.snapshot(), Cache(300)), "both", [0, 1, 2, 3], 3)
 
 
 def test_a_preview_is_not_a_use(graph: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     many(monkeypatch)
     found = topology(graph.snapshot(), Cache(PLENTY))
-    assert {found.preview("out")[0] for _ in range(10)} == {"index"}
+    assert {found.preview_mode("out")[0] for _ in range(10)} == {"index"}
     assert chosen(found, 0)[0] == "index"

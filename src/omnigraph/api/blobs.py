@@ -89,7 +89,7 @@ def look_for_blob(graph: Graph, reader: Reader, place: BlobPlace) -> FoundBlob:
     column = next((item for item in table.columns if item.name == place.property), None)
     if column is None or column.type.scalar is not Scalar.BLOB:
         raise InvalidInput(f"{place.entity} type '{place.type_name}' has no Blob property '{place.property}'")
-    stored = blob_values.find_blob(reader.session(found).frame(key), place.property, place.id)
+    stored = blob_values.find_blob(reader.session(found).table(key), place.property, place.id)
     if stored is None:
         raise _missing(place)
     return FoundBlob(place, stored, f"manifest:{found.branch}:v{found.commit.sequence}")

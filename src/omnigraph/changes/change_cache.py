@@ -54,7 +54,7 @@ def tell_changes(opened: CommitChanges, place: Place | None, cache: Cache) -> Ge
     if place is None and len(told) <= MOST_CHANGES:
         found = KeptChanges(pickle.dumps(told, pickle.HIGHEST_PROTOCOL))
         if found.nbytes <= MOST_BYTES:
-            cache.make(family, version, lambda: found)
+            cache.get_or_build(family, version, lambda: found)
 
 
 def _is_behind(place: Place, change: EntityChange) -> bool:

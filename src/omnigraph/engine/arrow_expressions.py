@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import arrow_type
-from omnigraph.engine.exact_numbers import FLIPPED, constant_value, fitting, narrow
+from omnigraph.engine.exact_numbers import FLIPPED, constant_value, exact_value, narrow_comparison
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
@@ -54,7 +54,7 @@ OPERATORS: dict[ir.CompareOp, Callable[[Any, Any], Any]] = {
 }
 
 
-class Rows(Protocol):
+class ColumnSource(Protocol):
     """The rows that an expression is evaluated over."""
 
     @property
@@ -66,14 +66,16 @@ class Rows(Protocol):
 
 
 @runtime_checkable
-class SearchableRows(Rows, Protocol):
-    """Rows whose texts can be searched as well."""
+class SearchableSource(ColumnSource, Protocol):
+    """ColumnSource whose texts can be searched as well."""
 
     def search(self, match: ir.TextMatch) -> pa.Array:
         """Which rows a search finds: null where there is no text."""
 
 
-def evaluate(expr: ir.Expr, rows: Rows, bindings: Bindings) -> pa.Array | pa.ChunkedArray | pa.Scalar:
+def evaluate(
+    expr: ir.Expr, source: ColumnSource, bindings: Bindings
+) -> pa.Array | pa.ChunkedArray | pa.Scalar:
     """The value of an expression: a column where it depends on the row, else one scalar.
 
     Searches and rankings are no values of a row: they are `InvalidInput`.
@@ -82,9 +84,9 @@ def evaluate(expr: ir.Expr, rows: Rows, bindings: Bindings) -> pa.Array | pa.Chu
         case ir.Const() | ir.ParamRef() | ir.Now():
             return pa.scalar(bindings.value(expr), arrow_type(expr.type))
         case ir.PropertyRef() | ir.ColumnRef() | ir.EntityRef():
-            return rows.column(expr)
+            return source.column(expr)
         case ir.TextMatch():
-            return _searched(expr, rows)
+            return _searched(expr, source)
         case ir.Nearest() | ir.Bm25() | ir.Rrf():
             raise _no_value(f"`{type(expr).__name__.lower()}` ranks rows")
         case ir.Aggregate():
@@ -99,53 +101,59 @@ def _no_value(what: str) -> InvalidInput:
     return InvalidInput(f"{what}, which has no value row by row and cannot be evaluated as one")
 
 
-def matches(predicate: ir.Predicate, rows: Rows, bindings: Bindings) -> pa.BooleanArray:
+def matches(predicate: ir.Predicate, source: ColumnSource, bindings: Bindings) -> pa.BooleanArray:
     """Which rows the predicate is true of: one boolean a row, never null."""
-    truth = _truth(predicate, rows, bindings)
+    truth = _truth(predicate, source, bindings)
     if isinstance(truth, pa.Scalar):
-        return pa.array(np.full(rows.num_rows, truth.as_py() is True))
+        return pa.array(np.full(source.num_rows, truth.as_py() is True))
     known = pc.fill_null(truth, False)
     return known.combine_chunks() if isinstance(known, pa.ChunkedArray) else known
 
 
-def _truth(predicate: ir.Predicate, rows: Rows, bindings: Bindings) -> _Truth:
+def _truth(predicate: ir.Predicate, source: ColumnSource, bindings: Bindings) -> _Truth:
     match predicate:
         case ir.And():
-            return _fold(pc.and_kleene, True, predicate.items, rows, bindings)
+            return _fold(pc.and_kleene, True, predicate.items, source, bindings)
         case ir.Or():
-            return _fold(pc.or_kleene, False, predicate.items, rows, bindings)
+            return _fold(pc.or_kleene, False, predicate.items, source, bindings)
         case ir.Not():
-            return pc.invert(_truth(predicate.item, rows, bindings))
+            return pc.invert(_truth(predicate.item, source, bindings))
         case ir.IsNull():
-            found = _is_null(evaluate(predicate.operand, rows, bindings))
+            found = _is_null(evaluate(predicate.operand, source, bindings))
             return pc.invert(found) if predicate.negated else found
         case ir.Compare():
-            return _compare(predicate, rows, bindings)
+            return _compare(predicate, source, bindings)
         case ir.InSet():
-            found = _member(predicate.operand, predicate.items, rows, bindings)
+            found = _member(predicate.operand, predicate.items, source, bindings)
             return pc.invert(found) if predicate.negated else found
         case ir.ListContains():
-            return _member(predicate.item, predicate.items, rows, bindings)
+            return _member(predicate.item, predicate.items, source, bindings)
         case ir.Substring():
-            return _text(pc.match_substring, str.__contains__, predicate.text, predicate.part, rows, bindings)
+            return _text(
+                pc.match_substring, str.__contains__, predicate.text, predicate.part, source, bindings
+            )
         case ir.StartsWith():
-            return _text(pc.starts_with, str.startswith, predicate.text, predicate.prefix, rows, bindings)
+            return _text(pc.starts_with, str.startswith, predicate.text, predicate.prefix, source, bindings)
         case ir.TextMatch():
-            return _searched(predicate, rows)
+            return _searched(predicate, source)
 
 
-def _searched(match: ir.TextMatch, rows: Rows) -> pa.Array:
-    if not isinstance(rows, SearchableRows):
+def _searched(match: ir.TextMatch, source: ColumnSource) -> pa.Array:
+    if not isinstance(source, SearchableSource):
         raise _no_value(f"`{match.fn}` is a search")
-    return rows.search(match)
+    return source.search(match)
 
 
 def _fold(
-    kernel: Callable[..., Any], start: bool, items: tuple[ir.Predicate, ...], rows: Rows, bindings: Bindings
+    kernel: Callable[..., Any],
+    start: bool,
+    items: tuple[ir.Predicate, ...],
+    source: ColumnSource,
+    bindings: Bindings,
 ) -> _Truth:
     found = pa.scalar(start)
     for item in items:
-        found = kernel(found, _truth(item, rows, bindings))
+        found = kernel(found, _truth(item, source, bindings))
     return found
 
 
@@ -163,16 +171,16 @@ def _is_null(value: pa.Array | pa.ChunkedArray | pa.Scalar) -> _Truth:
 # --- comparisons ----------------------------------------------------------------------------------------------
 
 
-def _compare(predicate: ir.Compare, rows: Rows, bindings: Bindings) -> _Truth:
+def _compare(predicate: ir.Compare, source: ColumnSource, bindings: Bindings) -> _Truth:
     op, left, right = predicate.op, predicate.left, predicate.right
     if isinstance(left, _CONSTANT):
         if isinstance(right, _CONSTANT):
             return _compare_values(op, constant_value(left, bindings), constant_value(right, bindings))
         op, left, right = FLIPPED[op], right, left
-    column = evaluate(left, rows, bindings)
+    column = evaluate(left, source, bindings)
     if isinstance(right, _CONSTANT):
         return _against_value(op, column, left.type.scalar, constant_value(right, bindings))
-    return _compare_columns(op, column, evaluate(right, rows, bindings))
+    return _compare_columns(op, column, evaluate(right, source, bindings))
 
 
 def _compare_values(op: ir.CompareOp, left: ir.Value, right: ir.Value) -> pa.Scalar:
@@ -186,7 +194,7 @@ def _against_value(op: ir.CompareOp, column: _Column, scalar: Scalar, value: ir.
     if value is None:
         return _UNKNOWN
     assert not isinstance(value, tuple)
-    found = narrow(op, value, scalar)
+    found = narrow_comparison(op, value, scalar)
     if isinstance(found, bool):
         return pc.if_else(pc.is_valid(column), found, _UNKNOWN)
     return _KERNELS[found[0]](column, pa.scalar(found[1], column.type))
@@ -251,9 +259,9 @@ def _compare_mixed(
 # --- membership -----------------------------------------------------------------------------------------------
 
 
-def _member(operand: ir.Expr, items: ir.Expr, rows: Rows, bindings: Bindings) -> _Truth:
+def _member(operand: ir.Expr, items: ir.Expr, source: ColumnSource, bindings: Bindings) -> _Truth:
     if not isinstance(items, _CONSTANT):
-        return _member_of_lists(operand, items, rows, bindings)
+        return _member_of_lists(operand, items, source, bindings)
     values = constant_value(items, bindings)
     if values is None:
         return _UNKNOWN
@@ -266,13 +274,13 @@ def _member(operand: ir.Expr, items: ir.Expr, rows: Rows, bindings: Bindings) ->
         for item in values:
             found = pc.or_kleene(found, _compare_values("=", value, item))
         return found
-    column = evaluate(operand, rows, bindings)
+    column = evaluate(operand, source, bindings)
     return _member_of_values(column, operand.type.scalar, values)
 
 
 def _member_of_values(column: _Column, scalar: Scalar, values: tuple[ir.Value, ...]) -> _Column:
     given = [value for value in values if value is not None and not isinstance(value, tuple)]
-    fitted = [item for item in (fitting(value, scalar) for value in given) if item is not None]
+    fitted = [item for item in (exact_value(value, scalar) for value in given) if item is not None]
     known = pc.is_valid(column)
     if pa.types.is_floating(column.type):
         # The kernel looks floats up by their bits; adding zero leaves one zero instead of two.
@@ -284,21 +292,21 @@ def _member_of_values(column: _Column, scalar: Scalar, values: tuple[ir.Value, .
     return pc.if_else(known, found, _UNKNOWN)
 
 
-def _member_of_lists(operand: ir.Expr, items: ir.Expr, rows: Rows, bindings: Bindings) -> _Column:
-    lists = evaluate(items, rows, bindings)
+def _member_of_lists(operand: ir.Expr, items: ir.Expr, source: ColumnSource, bindings: Bindings) -> _Column:
+    lists = evaluate(items, source, bindings)
     lengths = _array(pc.fill_null(pc.list_value_length(lists), 0))
-    owners = np.repeat(np.arange(rows.num_rows), lengths)
+    owners = np.repeat(np.arange(source.num_rows), lengths)
     elements = pc.list_flatten(lists)
     if isinstance(operand, _CONSTANT):
         value = constant_value(operand, bindings)
         equal = _against_value("=", elements, items.type.scalar, value)
     else:
-        equal = _compare_columns("=", elements, evaluate(operand, rows, bindings).take(pa.array(owners)))
+        equal = _compare_columns("=", elements, evaluate(operand, source, bindings).take(pa.array(owners)))
     if isinstance(equal, pa.Scalar):
         equal = pa.nulls(len(owners), pa.bool_())
     hit = _array(pc.fill_null(equal, False))
-    found = np.bincount(owners[hit], minlength=rows.num_rows) > 0
-    undecided = np.bincount(owners[_array(pc.is_null(equal))], minlength=rows.num_rows) > 0
+    found = np.bincount(owners[hit], minlength=source.num_rows) > 0
+    undecided = np.bincount(owners[_array(pc.is_null(equal))], minlength=source.num_rows) > 0
     return pa.array(found, mask=(undecided & ~found) | _array(pc.is_null(lists)))
 
 
@@ -310,22 +318,22 @@ def _text(
     test: Callable[[str, str], bool],
     text: ir.Expr,
     part: ir.Expr,
-    rows: Rows,
+    source: ColumnSource,
     bindings: Bindings,
 ) -> _Truth:
-    texts, parts = evaluate(text, rows, bindings), evaluate(part, rows, bindings)
+    texts, parts = evaluate(text, source, bindings), evaluate(part, source, bindings)
     if isinstance(parts, pa.Scalar):
         pattern = parts.as_py()
         return _UNKNOWN if pattern is None else kernel(texts, pattern)
     # No Arrow kernel takes a pattern per row, and NumPy's drop a pattern's trailing NUL.
-    pairs = zip(_strings(texts, rows), _strings(parts, rows), strict=True)
+    pairs = zip(_strings(texts, source), _strings(parts, source), strict=True)
     found = [None if one is None or other is None else test(one, other) for one, other in pairs]
     return pa.array(found, pa.bool_())
 
 
-def _strings(value: pa.Array | pa.ChunkedArray | pa.Scalar, rows: Rows) -> list[str | None]:
+def _strings(value: pa.Array | pa.ChunkedArray | pa.Scalar, source: ColumnSource) -> list[str | None]:
     found: list[str | None]
-    found = [value.as_py()] * rows.num_rows if isinstance(value, pa.Scalar) else value.to_pylist()
+    found = [value.as_py()] * source.num_rows if isinstance(value, pa.Scalar) else value.to_pylist()
     return found
 
 

@@ -51,7 +51,7 @@ _CLOSED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DatabaseLimits:
     """What a database may use: memory such as ``"2GB"``, a directory to spill to, and threads.
 
     Without them it may use four fifths of the machine's memory, the system's temporary directory and every core.
@@ -62,7 +62,7 @@ class Limits:
     threads: int | None = None
 
 
-def configure(limits: Limits) -> None:
+def configure(limits: DatabaseLimits) -> None:
     """Use a database with these limits from now on; calls that are under way finish with the one they have."""
     _kept.replace(limits)
 
@@ -159,9 +159,9 @@ class Workspace:
     streams are closed and the directory is removed.
     """
 
-    def __init__(self, directory: Path, limits: Limits | None = None) -> None:
+    def __init__(self, directory: Path, limits: DatabaseLimits | None = None) -> None:
         self._directory = directory
-        self._limits = limits or Limits()
+        self._limits = limits or DatabaseLimits()
 
     def __enter__(self) -> Workspace:
         self._home = tempfile.TemporaryDirectory(prefix="workspace-", dir=self._directory)
@@ -252,7 +252,7 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 class _Database:
     """An open database, to be worked with through cursors."""
 
-    def __init__(self, limits: Limits, path: Path | None = None) -> None:
+    def __init__(self, limits: DatabaseLimits, path: Path | None = None) -> None:
         spill = limits.spill_directory or Path(tempfile.gettempdir())
         config: dict[str, str | bool | int | float | list[str]] = {
             **_CLOSED,
@@ -312,10 +312,10 @@ class _Kept:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._limits = Limits()
+        self._limits = DatabaseLimits()
         self._database: _Database | None = None
 
-    def replace(self, limits: Limits | None = None) -> None:
+    def replace(self, limits: DatabaseLimits | None = None) -> None:
         # Cursors keep what they work on alive, so it is dropped and not closed.
         with self._lock:
             self._limits = limits or self._limits

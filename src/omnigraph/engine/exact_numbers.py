@@ -37,7 +37,7 @@ def _in_precision(value: ir.Value, kind: PropType) -> ir.Value:
     return value
 
 
-def narrow(
+def narrow_comparison(
     op: ir.CompareOp, value: str | int | float, scalar: Scalar
 ) -> tuple[ir.CompareOp, str | int | float] | bool:
     """``column op value`` as a comparison with a value of the column's own type.
@@ -45,9 +45,9 @@ def narrow(
     When no such comparison is needed, the answer is the truth that every row has whose column is not null.
     A NaN equals nothing, itself included, and stands in no order.
 
-    >>> narrow("<", 2.7, Scalar.I32), narrow("=", 2.7, Scalar.I32), narrow("<", 2**40, Scalar.I32)
-    (('<=', 2), False, True)
-    >>> narrow(">", 2**53 + 1, Scalar.F64)
+    >>> [narrow_comparison(op, value, Scalar.I32) for op, value in (("<", 2.7), ("=", 2.7), ("<", 2**40))]
+    [('<=', 2), False, True]
+    >>> narrow_comparison(">", 2**53 + 1, Scalar.F64)
     ('>=', 9007199254740994.0)
     """
     if isinstance(value, str):
@@ -61,9 +61,9 @@ def narrow(
     return op, value
 
 
-def fitting(value: str | int | float, scalar: Scalar) -> str | int | float | None:
+def exact_value(value: str | int | float, scalar: Scalar) -> str | int | float | None:
     """The value of a column's type that equals `value`, or None when there is none."""
-    found = narrow("=", value, scalar)
+    found = narrow_comparison("=", value, scalar)
     return None if isinstance(found, bool) else found[1]
 
 

@@ -19,7 +19,7 @@ from datetime import date
 from typing import NoReturn, TypeAlias
 
 from omnigraph.engine.arrow_expressions import RowRef, matches
-from omnigraph.engine.exact_numbers import FLIPPED, constant_value, fitting, narrow
+from omnigraph.engine.exact_numbers import FLIPPED, constant_value, exact_value, narrow_comparison
 from omnigraph.engine.parameters import Bindings
 from omnigraph.lang import ir
 from omnigraph.lang.temporal import MAX_MILLIS, MIN_MILLIS, days_of, format_date, format_datetime
@@ -152,7 +152,7 @@ class _Writer:
         if value is None:
             return _NONE
         assert not isinstance(value, tuple)
-        found = narrow(op, value, left.type.scalar)
+        found = narrow_comparison(op, value, left.type.scalar)
         if isinstance(found, bool):
             return _exactly(f"{column} IS NOT NULL") if found == wanted else _NONE
         return _exactly(_comparison(column, left.type.scalar, *found, wanted))
@@ -292,7 +292,7 @@ def _comparison(column: str, scalar: Scalar, op: ir.CompareOp, value: str | int 
 
 def _equals(value: str | int | float, scalar: Scalar) -> tuple[str | int | float, ...]:
     """The values of the column's type that are equal to a value: none, one, or both zeros."""
-    found = fitting(value, scalar)
+    found = exact_value(value, scalar)
     if found is None:
         return ()
     return (-0.0, 0.0) if scalar in FLOATS and found == 0 else (found,)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.engine.duckdb import Limits, Workspace
+from omnigraph.engine.duckdb import DatabaseLimits, Workspace
 from omnigraph.engine.engine_choice import RunTasks
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.progress import Progress
@@ -206,7 +206,7 @@ class DistributedLoad:
             with open_keys() as tables:
                 yield TaskCheckedLoad(transaction, mode, tables, given, index)
         else:
-            limits = Limits(memory=f"{self._options.limits.memory}B")
+            limits = DatabaseLimits(memory=f"{self._options.limits.memory}B")
             with Workspace(Path(self._local.name), limits) as workspace:
                 yield LocallyCheckedLoad(transaction, mode, workspace, given, index)
 

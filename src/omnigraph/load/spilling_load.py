@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import arrow_schema
-from omnigraph.engine.duckdb import Limits, Workspace
+from omnigraph.engine.duckdb import DatabaseLimits, Workspace
 from omnigraph.graph.transaction import Transaction
 from omnigraph.load.key_checks import KeyedWork, key_columns, key_rows, no_keys
 from omnigraph.load.spool import Spool, stored
@@ -24,7 +24,7 @@ from omnigraph.sources.row_batch import PLACE, SOURCE
 @contextmanager
 def open_bulk(transaction: Transaction, spool: Spool, mode: LoadMode) -> Iterator[BulkLoad]:
     """The bulk work of a load. Its keys are on disk beside the spool and are gone when the context ends."""
-    limits = Limits(memory=f"{spool.limits.memory}B")
+    limits = DatabaseLimits(memory=f"{spool.limits.memory}B")
     with Workspace(spool.directory(), limits) as workspace:
         yield BulkLoad(transaction, spool, mode, workspace)
 

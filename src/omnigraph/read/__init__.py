@@ -1,1 +1,1 @@
-"""Reading a graph: from a checked query to rows."""
+"""Read a graph: plan, match and project checked queries; look up entities; export."""

@@ -1,7 +1,7 @@
-"""Single values of bytes, read by themselves: never the column that they stand in.
+"""Read single Blob values without reading the rest of their column.
 
-The tag of a value says where it stands: files do not change, so a place in one holds the same bytes for ever. It
-needs no bytes to be known, and stays the same when other rows are written.
+The tag of a value identifies its location. Data files are immutable, so a location always holds the same bytes.
+The tag is known without reading the bytes, and does not change when other rows are written.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI
+from omnigraph.engine.memory.cached_table import CachedTable
 from omnigraph.engine.memory.memory_cache import Cache
-from omnigraph.engine.memory.table_columns import Frame
 from omnigraph.errors import NotFound, ResourceLimit
 from omnigraph.graph.snapshot import reclaimed
 from omnigraph.store.tables.table_fragments import take_positions
@@ -30,21 +30,21 @@ _OFFSET_BITS = 32
 
 @dataclass(frozen=True)
 class BlobBytes:
-    """The bytes of a value, as they were read; None for a value that is not there."""
+    """The bytes of a value as a cache entry; None if there is no value."""
 
     data: pa.Buffer | None
 
     @property
     def nbytes(self) -> int:
-        """Memory of the bytes."""
+        """Bytes of memory."""
         return 64 if self.data is None else 64 + self.data.size
 
 
 class BlobsInUse:
-    """Bytes that somebody still has, in a cache or on the way to a client. Safe to share between threads.
+    """The Blob bytes in memory, cached or on the way to a client. Thread-safe.
 
-    Storage has no part of a value without the rest, so whoever is slow to take one holds all of it. Those who read
-    the same value hold the same bytes, and when `limit` is reached no further value is read.
+    Storage returns a value only as a whole, so a slow client holds all of its bytes. Concurrent reads of a value
+    share its bytes. No further value is read while more than `limit` bytes are in use.
     """
 
     def __init__(self, limit: int) -> None:
@@ -54,22 +54,25 @@ class BlobsInUse:
 
     @property
     def nbytes(self) -> int:
-        """How many there are now."""
+        """The number of bytes in use."""
         with self._lock:
             return sum(item.size for item in self._alive.values())
 
     def share(self, key: Hashable, load: Callable[[], pa.Buffer | None]) -> pa.Buffer | None:
-        """The bytes that somebody has, or those that are loaded; `ResourceLimit` when there are too many."""
+        """Return the bytes of a value that is in use, or load them.
+
+        Raises `ResourceLimit` if they have to be loaded and too many bytes are in use.
+        """
         with self._lock:
             found = self._alive.get(key)
         if found is not None:
             return found
-        held = self.nbytes
-        if held > self._limit:
+        in_use = self.nbytes
+        if in_use > self._limit:
             raise ResourceLimit(
-                "too many values of bytes are being sent",
-                details={"resource": RESOURCE, "limit": self._limit, "actual": held},
-                hint="try again when some of them have arrived",
+                "too many Blob bytes are in use",
+                details={"resource": RESOURCE, "limit": self._limit, "actual": in_use},
+                hint="retry when other Blob downloads have finished",
             )
         found = load()
         if found is not None:
@@ -80,9 +83,9 @@ class BlobsInUse:
 
 @dataclass(frozen=True)
 class StoredBlob:
-    """A value of bytes where it is stored."""
+    """A Blob value in storage."""
 
-    frame: Frame
+    table: CachedTable
     physical: str
     position: int
     file: str
@@ -91,43 +94,43 @@ class StoredBlob:
 
     @cached_property
     def tag(self) -> str:
-        """What tells this value from all others of the graph, also from what it was before."""
-        place = "\n".join((self.frame.pin.path, self.file, str(self.offset), self.physical))
-        return hashlib.sha256(place.encode()).hexdigest()[:32]
+        """A text that identifies this value among all current and earlier values of the graph."""
+        location = "\n".join((self.table.pin.path, self.file, str(self.offset), self.physical))
+        return hashlib.sha256(location.encode()).hexdigest()[:32]
 
     def read(self, in_use: BlobsInUse) -> memoryview | None:
-        """The bytes; None when the entity has no value, or one that is kept elsewhere."""
+        """Return the bytes; None if the entity has no value or an external one."""
         if self.uri is not None:
             return None
-        cache: Cache = self.frame.cache
-        family = ("blob", self.frame.pin.path, self.file, self.physical)
-        # Another graph may have a value of the same tag, but not in the same cache.
+        cache: Cache = self.table.cache
+        family = ("blob", self.table.pin.path, self.file, self.physical)
+        # Another graph may have a value with the same tag, but not in the same cache.
         key = (id(cache), self.tag)
-        found = cache.make(family, self.offset, lambda: BlobBytes(in_use.share(key, self._load)))
+        found = cache.get_or_build(family, self.offset, lambda: BlobBytes(in_use.share(key, self._load)))
         return None if found.data is None else memoryview(found.data)
 
     def _load(self) -> pa.Buffer | None:
-        value = _take(self.frame, self.position, f"{self.physical}.{BLOB_DATA}")[self.physical][0]
+        value = _take(self.table, self.position, f"{self.physical}.{BLOB_DATA}")[self.physical][0]
         data = value[BLOB_DATA] if value.is_valid else None
         return data.as_buffer() if data is not None and data.is_valid else None
 
 
-def find_blob(frame: Frame, property_: str, id_: str) -> StoredBlob | None:
-    """Where the value of an entity stands; None when there is no such entity. No bytes of it are read."""
-    position = frame.position(id_)
+def find_blob(table: CachedTable, property_: str, id_: str) -> StoredBlob | None:
+    """Locate the Blob value of an entity without reading its bytes; None if there is no such entity."""
+    position = table.position(id_)
     if position < 0:
         return None
-    physical = frame.table.physical(property_)
-    row = _take(frame, position, f"{physical}.{BLOB_URI}", _ADDRESS)
+    physical = table.layout.physical(property_)
+    row = _take(table, position, f"{physical}.{BLOB_URI}", _ADDRESS)
     fragment, offset = divmod(int(row[_ADDRESS][0].as_py()), 1 << _OFFSET_BITS)
-    file = next(part.files for part in frame.parts() if part.id == fragment)
+    file = next(part.files for part in table.parts() if part.id == fragment)
     value = row[physical][0]
     uri = value[BLOB_URI].as_py() if value.is_valid else None
-    return StoredBlob(frame, physical, position, file, offset, uri)
+    return StoredBlob(table, physical, position, file, offset, uri)
 
 
-def _take(frame: Frame, position: int, *columns: str) -> pa.Table:
+def _take(table: CachedTable, position: int, *columns: str) -> pa.Table:
     try:
-        return take_positions(frame.snapshot.tables, frame.pin, np.array([position], np.int64), columns)
+        return take_positions(table.snapshot.tables, table.pin, np.array([position], np.int64), columns)
     except NotFound as error:
-        raise reclaimed(frame.snapshot.commit) from error
+        raise reclaimed(table.snapshot.commit) from error

@@ -1,4 +1,4 @@
-"""One node or edge by its id."""
+"""Look up one node or edge by its id."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ from omnigraph.catalog.entity_images import ENDS
 from omnigraph.catalog.row_json import json_values
 from omnigraph.errors import NotFound
 from omnigraph.lang.suggestions import did_you_mean
-from omnigraph.read.session import ReadSession
+from omnigraph.read.read_session import ReadSession
 
 
 def find_entity(session: ReadSession, type_name: str, id_: str) -> dict[str, Any] | None:
-    """Its id, for an edge its ends, and its properties as JSON values; None when there is none."""
-    frame = session.frame(named_table(session.catalog, type_name).key)
-    place = frame.position(id_)
-    if place < 0:
+    """Return the id, the endpoints of an edge, and the properties as JSON values; None if there is no such
+    entity.
+    """
+    table = session.table(named_table(session.catalog, type_name).key)
+    position = table.position(id_)
+    if position < 0:
         return None
-    at = np.array([place], np.int64)
+    ordinals = np.array([position], np.int64)
     return {
-        ENDS.get(column.name, column.name): json_values(frame.values(column.name, at), column.type)[0]
-        for column in frame.table.columns
+        ENDS.get(column.name, column.name): json_values(table.values(column.name, ordinals), column.type)[0]
+        for column in table.layout.columns
     }
 
 
 def named_table(catalog: Catalog, type_name: str) -> Table:
-    """The table of a type by its name; ``node:`` or ``edge:`` before it tells two of one name apart."""
+    """Return the table of a type. The prefix ``node:`` or ``edge:`` selects one of two types of the same name.
+
+    Raises `NotFound` for an unknown type.
+    """
     kind, _, bare = type_name.rpartition(":")
     for table in catalog.tables.values():
         if table.name == bare and kind in ("", table.kind):

@@ -1,4 +1,4 @@
-"""Matching a pattern: planned steps over rows of bindings."""
+"""Match a pattern: run the steps of a plan over a binding table."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
-from omnigraph.catalog.catalog import table_key
 from omnigraph.engine.arrow_expressions import matches
 from omnigraph.engine.csr import (
     connected,
@@ -18,58 +18,68 @@ from omnigraph.engine.csr import (
     expand_unique,
 )
 from omnigraph.engine.deadline import check_deadline
-from omnigraph.engine.memory.table_columns import Ordinals
+from omnigraph.engine.memory.cached_table import NO_ROWS, Ordinals
 from omnigraph.engine.reachability import reach, reachable
 from omnigraph.lang import ir
-from omnigraph.read.binding_rows import OUTER_ROW, Bound, merge_equal
-from omnigraph.read.plan import Check, Maybe, PlannedStep, Purpose, Scan, Walk, Without
+from omnigraph.read.binding_table import OUTER_ROW, BindingTable, merge_duplicates
+from omnigraph.read.column_sources import BindingSource
+from omnigraph.read.plan import (
+    AntiJoinStep,
+    Duplicates,
+    ExpandStep,
+    FilterStep,
+    OptionalStep,
+    PlanStep,
+    ScanStep,
+    materializes_rows,
+)
+from omnigraph.read.read_session import ReadSession, conjunction
 from omnigraph.read.select import satisfies, select_rows
-from omnigraph.read.session import BoundRows, ReadSession, all_of, no_rows
-from omnigraph.read.topology import Graphlet
+from omnigraph.read.topology import AdjacencyView
 
-# So many rows are made at a time where the next step shrinks them again.
-_ROWS_AT_A_TIME = 1 << 22
+# The number of rows that an expansion produces at a time if duplicates among them are merged afterwards.
+_ROWS_PER_BATCH = 1 << 22
 
-START = Bound(1)
+START = BindingTable(1)
 
 
 def match_pattern(
-    session: ReadSession, steps: Sequence[PlannedStep], purpose: Purpose, rows: Bound = START
-) -> Bound:
-    """The rows that a pattern makes of the given ones."""
+    session: ReadSession, steps: Sequence[PlanStep], duplicates: Duplicates, rows: BindingTable = START
+) -> BindingTable:
+    """Return the rows that the steps of a pattern make of the given rows."""
     for step in steps:
         check_deadline()
         before = rows.columns.keys()
         match step:
-            case Scan():
-                rows = _scan(session, step, rows, purpose)
-            case Walk():
-                rows = _walk(session, step, rows, purpose)
-            case Check():
-                mask = matches(all_of(step.predicates), BoundRows(session, rows), session.bindings)
+            case ScanStep():
+                rows = _scan(session, step, rows, duplicates)
+            case ExpandStep():
+                rows = _expand(session, step, rows, duplicates)
+            case FilterStep():
+                mask = matches(conjunction(step.predicates), BindingSource(session, rows), session.bindings)
                 rows = rows.take(mask.to_numpy(zero_copy_only=False))
-            case Without():
+            case AntiJoinStep():
                 rows = rows.take(~_has_match(session, step, rows))
-            case Maybe():
-                rows = _optional(session, step, rows)
+            case OptionalStep():
+                rows = _match_optional(session, step, rows)
         kept = rows.project(step.keep | {OUTER_ROW})
-        forgotten = (before | rows.columns.keys()) - kept.columns.keys()
-        rows = merge_equal(kept, purpose) if forgotten else kept
+        dropped = (before | rows.columns.keys()) - kept.columns.keys()
+        rows = merge_duplicates(kept, duplicates) if dropped else kept
     return rows
 
 
-# --- scans -------------------------------------------------------------------------------------------------
+# --- scan --------------------------------------------------------------------------------------------------
 
 
-def _scan(session: ReadSession, step: Scan, rows: Bound, purpose: Purpose) -> Bound:
-    frame = session.types[step.variable] = session.nodes(step.type_name)
-    found = select_rows(session, frame, step.where)
-    if step.variable not in step.keep and purpose != "rows":
+def _scan(session: ReadSession, step: ScanStep, rows: BindingTable, duplicates: Duplicates) -> BindingTable:
+    table = session.variables[step.variable] = session.nodes(step.type_name)
+    found = select_rows(session, table, step.where)
+    if step.variable not in step.keep and duplicates != "keep":
         if not len(found):
-            return rows.take(no_rows())
-        return rows if purpose == "set" else rows.weighted(len(found))
+            return rows.take(NO_ROWS)
+        return rows if duplicates == "drop" else rows.weighted(len(found))
     if rows.num_rows == 1 and not rows.columns and rows.weights is None:
-        return Bound(len(found), {step.variable: found})
+        return BindingTable(len(found), {step.variable: found})
     crossed = rows.take(np.repeat(np.arange(rows.num_rows), len(found)))
     return crossed.with_column(step.variable, np.tile(found, rows.num_rows))
 
@@ -77,170 +87,176 @@ def _scan(session: ReadSession, step: Scan, rows: Bound, purpose: Purpose) -> Bo
 # --- expansion ---------------------------------------------------------------------------------------------
 
 
-def _walk(session: ReadSession, step: Walk, rows: Bound, purpose: Purpose) -> Bound:
+def _expand(
+    session: ReadSession, step: ExpandStep, rows: BindingTable, duplicates: Duplicates
+) -> BindingTable:
     expand = step.expand
-    edge = session.edge(expand.edge_type)
+    edge = session.edge_type(expand.edge_type)
     if expand.edge_variable is not None:
-        session.types[expand.edge_variable] = session.frame(table_key("edge", edge.name))
+        session.variables[expand.edge_variable] = session.edges(expand.edge_type)
     if not expand.target_bound:
-        session.types[expand.target] = session.nodes(expand.target_type)
+        session.variables[expand.target] = session.nodes(expand.target_type)
     if edge.source != edge.target:
-        # Two steps along such an edge lead nowhere: only the first can match.
+        # An edge between two types cannot be followed twice, so only the first hop matches.
         if expand.min > 1:
-            return _bind_nothing(step, rows)
+            return _no_matches(expand, rows)
         expand = replace(expand, max=1)
     frontier = rows.columns[expand.source]
-    depth = expand.max
-    found = session.topology(expand.edge_type).around(
-        expand.direction, frontier, depth, session.settings.expand
+    view = session.topology(expand.edge_type).neighbourhood(
+        expand.direction, frontier, expand.max, session.settings.expand
     )
     if expand.target_bound:
-        return _close(expand, found, rows)
-    target_needed = expand.target in step.keep or bool(step.where)
+        return _expand_into(expand, view, rows)
+    if expand.max == 1 and not materializes_rows(step):
+        return _count_edges(expand, view, rows, duplicates)
     edge_needed = expand.edge_variable is not None and expand.edge_variable in step.keep
-    if not target_needed and not edge_needed and depth == 1:
-        return _count(expand, found, rows, purpose)
-    if purpose != "rows" and len(step.keep - {expand.target}) == 0 and not edge_needed:
-        return _walk_in_pieces(session, step, expand, found, rows, purpose)
-    return _follow(session, step, expand, found, rows)
+    if duplicates != "keep" and not step.keep - {expand.target} and not edge_needed:
+        return _expand_in_batches(session, step, expand, view, rows, duplicates)
+    return _expand_all(session, step, expand, view, rows)
 
 
-def _bind_nothing(step: Walk, rows: Bound) -> Bound:
-    empty = rows.take(no_rows())
-    expand = step.expand
+def _no_matches(expand: ir.Expand, rows: BindingTable) -> BindingTable:
+    empty = rows.take(NO_ROWS)
     if not expand.target_bound:
-        empty = empty.with_column(expand.target, no_rows())
-    return empty if expand.edge_variable is None else empty.with_column(expand.edge_variable, no_rows())
+        empty = empty.with_column(expand.target, NO_ROWS)
+    return empty if expand.edge_variable is None else empty.with_column(expand.edge_variable, NO_ROWS)
 
 
-def _close(expand: ir.Expand, found: Graphlet, rows: Bound) -> Bound:
-    """Keep the rows whose two ends are connected; one row an edge when it is bound."""
-    left = found.inward(rows.columns[expand.source])
-    right = found.inward(rows.columns[expand.target])
+def _expand_into(expand: ir.Expand, view: AdjacencyView, rows: BindingTable) -> BindingTable:
+    """Keep the rows whose source and target are connected; one row per edge if the edge is bound."""
+    left = view.to_local(rows.columns[expand.source])
+    right = view.to_local(rows.columns[expand.target])
     if expand.edge_variable is not None:
-        places, edges = connecting_edges(found.adjacency, left, right)
-        return rows.take(places).with_column(expand.edge_variable, found.edge_rows(edges))
+        places, edges = connecting_edges(view.adjacency, left, right)
+        return rows.take(places).with_column(expand.edge_variable, view.edge_positions(edges))
     if expand.max == 1:
-        return rows.take(connected(found.adjacency, left, right))
-    return rows.take(reachable(found.adjacency, left, right, expand.min, expand.max))
+        return rows.take(connected(view.adjacency, left, right))
+    return rows.take(reachable(view.adjacency, left, right, expand.min, expand.max))
 
 
-def _count(expand: ir.Expand, found: Graphlet, rows: Bound, purpose: Purpose) -> Bound:
-    """Rows whose new variables nobody looks at: how many there are is all that matters."""
-    frontier = found.inward(rows.columns[expand.source])
-    fans = degrees(found.adjacency, frontier, unique=expand.edge_variable is None)
-    if purpose == "rows":
-        return rows.take(np.repeat(np.arange(rows.num_rows), fans))
-    some = fans > 0
-    kept = rows.take(some)
-    return kept if purpose == "set" else kept.weighted(fans[some])
+def _count_edges(
+    expand: ir.Expand, view: AdjacencyView, rows: BindingTable, duplicates: Duplicates
+) -> BindingTable:
+    """Repeat or weight the rows by their number of matches, without materializing the new variables."""
+    frontier = view.to_local(rows.columns[expand.source])
+    counts = degrees(view.adjacency, frontier, unique=expand.edge_variable is None)
+    if duplicates == "keep":
+        return rows.take(np.repeat(np.arange(rows.num_rows), counts))
+    matched = counts > 0
+    kept = rows.take(matched)
+    return kept if duplicates == "drop" else kept.weighted(counts[matched])
 
 
-def _follow(session: ReadSession, step: Walk, expand: ir.Expand, found: Graphlet, rows: Bound) -> Bound:
-    frontier = found.inward(rows.columns[expand.source])
+def _expand_all(
+    session: ReadSession, step: ExpandStep, expand: ir.Expand, view: AdjacencyView, rows: BindingTable
+) -> BindingTable:
+    frontier = view.to_local(rows.columns[expand.source])
     edges: Ordinals | None = None
     if expand.edge_variable is not None:
-        places, targets, edges = expand_edges(found.adjacency, frontier)
+        places, targets, edges = expand_edges(view.adjacency, frontier)
     elif expand.max == 1:
-        places, targets = expand_unique(found.adjacency, frontier)
+        places, targets = expand_unique(view.adjacency, frontier)
     else:
-        places, targets = reach(found.adjacency, frontier, expand.min, expand.max)
-    targets = found.outward(targets)
+        places, targets = reach(view.adjacency, frontier, expand.min, expand.max)
+    targets = view.node_positions(targets)
     if step.where:
-        mask = satisfies(session, session.types[expand.target], step.where, targets)
+        mask = satisfies(session, session.variables[expand.target], step.where, targets)
         places, targets = places[mask], targets[mask]
         edges = None if edges is None else edges[mask]
-    made = rows.take(places, step.keep | {OUTER_ROW}).with_column(expand.target, targets)
+    expanded = rows.take(places, step.keep | {OUTER_ROW}).with_column(expand.target, targets)
     if expand.edge_variable is None or edges is None:
-        return made
-    return made.with_column(expand.edge_variable, found.edge_rows(edges))
+        return expanded
+    return expanded.with_column(expand.edge_variable, view.edge_positions(edges))
 
 
-def _walk_in_pieces(
-    session: ReadSession, step: Walk, expand: ir.Expand, found: Graphlet, rows: Bound, purpose: Purpose
-) -> Bound:
-    """Follow from some of the rows at a time where only the targets matter, so that memory stays bounded."""
+def _expand_in_batches(
+    session: ReadSession,
+    step: ExpandStep,
+    expand: ir.Expand,
+    view: AdjacencyView,
+    rows: BindingTable,
+    duplicates: Duplicates,
+) -> BindingTable:
+    """Expand some rows at a time and merge duplicate targets, so that memory stays bounded."""
     keep = step.keep | {OUTER_ROW}
     if expand.max > 1 or OUTER_ROW in rows.columns:
-        return _follow(session, step, expand, found, rows)
-    frontier = found.inward(rows.columns[expand.source])
-    if expand_total(found.adjacency, frontier, expand.edge_variable is None) <= _ROWS_AT_A_TIME:
-        return _follow(session, step, expand, found, rows)
-    fans = degrees(found.adjacency, frontier, unique=expand.edge_variable is None)
-    ends = np.searchsorted(np.cumsum(fans), np.arange(_ROWS_AT_A_TIME, fans.sum(), _ROWS_AT_A_TIME))
-    pieces = []
-    for piece in np.split(np.arange(rows.num_rows), np.unique(ends)):
+        return _expand_all(session, step, expand, view, rows)
+    frontier = view.to_local(rows.columns[expand.source])
+    if expand_total(view.adjacency, frontier, expand.edge_variable is None) <= _ROWS_PER_BATCH:
+        return _expand_all(session, step, expand, view, rows)
+    counts = degrees(view.adjacency, frontier, unique=expand.edge_variable is None)
+    ends = np.searchsorted(np.cumsum(counts), np.arange(_ROWS_PER_BATCH, counts.sum(), _ROWS_PER_BATCH))
+    batches = []
+    for batch in np.split(np.arange(rows.num_rows), np.unique(ends)):
         check_deadline()
-        made = _follow(session, step, expand, found, rows.take(piece)).project(keep)
-        pieces.append(merge_equal(made, purpose))
-    return merge_equal(_stacked(pieces), purpose)
+        expanded = _expand_all(session, step, expand, view, rows.take(batch)).project(keep)
+        batches.append(merge_duplicates(expanded, duplicates))
+    return merge_duplicates(_concatenate(batches), duplicates)
 
 
-def _stacked(pieces: Sequence[Bound]) -> Bound:
-    columns = {name: np.concatenate([piece.columns[name] for piece in pieces]) for name in pieces[0].columns}
+def _concatenate(tables: Sequence[BindingTable]) -> BindingTable:
+    columns = {name: np.concatenate([table.columns[name] for table in tables]) for name in tables[0].columns}
     weights = None
-    if any(piece.weights is not None for piece in pieces):
+    if any(table.weights is not None for table in tables):
         weights = np.concatenate(
             [
-                np.ones(piece.num_rows, np.int64) if piece.weights is None else piece.weights
-                for piece in pieces
+                np.ones(table.num_rows, np.int64) if table.weights is None else table.weights
+                for table in tables
             ]
         )
-    return Bound(sum(piece.num_rows for piece in pieces), columns, weights)
+    return BindingTable(sum(table.num_rows for table in tables), columns, weights)
 
 
 # --- inner patterns ----------------------------------------------------------------------------------------
 
 
-def _has_match(
-    session: ReadSession, step: Without, rows: Bound
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """For which rows the inner pattern, with their bindings fixed, has a match."""
+def _has_match(session: ReadSession, step: AntiJoinStep, rows: BindingTable) -> npt.NDArray[np.bool_]:
+    """Return for which rows the inner pattern, with their bindings fixed, has a match."""
     outer = {name: rows.columns[name] for name in step.outer}
-    spread: Ordinals | None = None
+    inverse: Ordinals | None = None
     count = rows.num_rows
     if len(outer) == 1:
-        # The same node asks the same question.
+        # Match the inner pattern once for each distinct node.
         name, column = next(iter(outer.items()))
-        distinct, spread = np.unique(column, return_inverse=True)
+        distinct, inverse = np.unique(column, return_inverse=True)
         outer, count = {name: distinct}, len(distinct)
-    start = Bound(count, {**outer, OUTER_ROW: np.arange(count)})
-    found = match_pattern(session, step.steps, "set", start)
+    start = BindingTable(count, {**outer, OUTER_ROW: np.arange(count)})
+    found = match_pattern(session, step.steps, "drop", start)
     mask = np.zeros(count, np.bool_)
     mask[found.columns[OUTER_ROW]] = True
-    return mask if spread is None else mask[spread]
+    return mask if inverse is None else mask[inverse]
 
 
-def _optional(session: ReadSession, step: Maybe, rows: Bound) -> Bound:
+def _match_optional(session: ReadSession, step: OptionalStep, rows: BindingTable) -> BindingTable:
     outer = {name: rows.columns[name] for name in step.outer}
-    start = Bound(rows.num_rows, {**outer, OUTER_ROW: np.arange(rows.num_rows)})
-    declare_types(session, step.steps)
-    found = match_pattern(session, step.steps, "rows", start)
+    start = BindingTable(rows.num_rows, {**outer, OUTER_ROW: np.arange(rows.num_rows)})
+    declare_variables(session, step.steps)
+    found = match_pattern(session, step.steps, "keep", start)
     places = found.columns[OUTER_ROW]
-    alone = np.ones(rows.num_rows, np.bool_)
-    alone[places] = False
-    rest = np.flatnonzero(alone)
-    made = rows.take(np.concatenate([places, rest]))
+    unmatched = np.ones(rows.num_rows, np.bool_)
+    unmatched[places] = False
+    rest = np.flatnonzero(unmatched)
+    extended = rows.take(np.concatenate([places, rest]))
     for name in step.introduces:
         if name in found.columns:
             nulls = np.full(len(rest), -1, np.int64)
-            made = made.with_column(name, np.concatenate([found.columns[name], nulls]))
-    return made
+            extended = extended.with_column(name, np.concatenate([found.columns[name], nulls]))
+    return extended
 
 
-def declare_types(session: ReadSession, steps: Sequence[PlannedStep]) -> None:
-    """Note what variables range over, also where the pattern has no row to bind them in."""
+def declare_variables(session: ReadSession, steps: Sequence[PlanStep]) -> None:
+    """Set the tables of all variables of the steps, including those that no row may bind."""
     for step in steps:
         match step:
-            case Scan():
-                session.types[step.variable] = session.nodes(step.type_name)
-            case Walk():
-                if step.expand.edge_variable is not None:
-                    edge = session.edge(step.expand.edge_type)
-                    session.types[step.expand.edge_variable] = session.frame(table_key("edge", edge.name))
-                if not step.expand.target_bound:
-                    session.types[step.expand.target] = session.nodes(step.expand.target_type)
-            case Maybe():
-                declare_types(session, step.steps)
-            case Check() | Without():
+            case ScanStep():
+                session.variables[step.variable] = session.nodes(step.type_name)
+            case ExpandStep():
+                expand = step.expand
+                if expand.edge_variable is not None:
+                    session.variables[expand.edge_variable] = session.edges(expand.edge_type)
+                if not expand.target_bound:
+                    session.variables[expand.target] = session.nodes(expand.target_type)
+            case OptionalStep():
+                declare_variables(session, step.steps)
+            case FilterStep() | AntiJoinStep():
                 pass

@@ -1,4 +1,4 @@
-"""Running a read: plan, match, project, on one snapshot."""
+"""Run a read on one snapshot: plan, match, project."""
 
 from __future__ import annotations
 
@@ -11,44 +11,45 @@ from omnigraph.catalog.keys import node_key
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang import ir
 from omnigraph.read.match import match_pattern
-from omnigraph.read.plan import Plan, plan_read
+from omnigraph.read.plan import ReadPlan
+from omnigraph.read.planner import plan_read
 from omnigraph.read.project import project
-from omnigraph.read.session import ReadSession
+from omnigraph.read.read_session import ReadSession
 
 
-def run_read(session: ReadSession, plan: Plan) -> pa.Table:
-    """The rows of a read, as a table of its outputs."""
-    rows = match_pattern(session, plan.steps, plan.purpose)
+def run_read(session: ReadSession, plan: ReadPlan) -> pa.Table:
+    """Return the rows of a read, as a table of its outputs."""
+    rows = match_pattern(session, plan.steps, plan.duplicates)
     return project(session, plan, rows)
 
 
-def plan_on(query: ir.ReadQuery, snapshot: Snapshot) -> Plan:
-    """How to run a read on a snapshot."""
-    return plan_read(query, SnapshotSizes(snapshot))
+def plan_on(query: ir.ReadQuery, snapshot: Snapshot) -> ReadPlan:
+    """Plan a read with the table sizes of a snapshot."""
+    return plan_read(query, SnapshotStatistics(snapshot))
 
 
 @dataclass(frozen=True)
-class SnapshotSizes:
-    """The sizes of a snapshot's tables, which its commit has on record."""
+class SnapshotStatistics:
+    """Table sizes and keys of a snapshot, as recorded in its commit."""
 
     snapshot: Snapshot
 
     def nodes(self, type_name: str) -> int:
-        """How many nodes a type has."""
+        """Return the number of nodes of a type."""
         return self.snapshot.pin(table_key("node", type_name)).rows
 
     def edges(self, edge_type: str) -> int:
-        """How many edges a type has."""
+        """Return the number of edges of a type."""
         return self.snapshot.pin(self.snapshot.catalog.table("edge", edge_type).key).rows
 
     def near_nodes(self, edge_type: str, direction: ir.Direction) -> int:
-        """How many nodes an expansion in this direction may start from."""
+        """Return the number of nodes of the type that an expansion in this direction starts from."""
         edge = self.snapshot.catalog.schema.edge(edge_type)
         assert edge is not None
         return self.nodes(edge.target if direction == "in" else edge.source)
 
     def is_key(self, type_name: str, properties: frozenset[str]) -> bool:
-        """Whether values of these properties identify a node."""
+        """Return whether values of these properties identify a node."""
         key = node_key(self.snapshot.catalog, type_name)
         if key is not None and {column.name for column in key.columns} <= properties:
             return True

@@ -1,4 +1,4 @@
-"""What reads of one graph share between them: the cache, the plans, the settings."""
+"""State that all reads of one graph share: the cache, query plans, settings."""
 
 from __future__ import annotations
 
@@ -8,63 +8,64 @@ import threading
 import pyarrow as pa
 from cachetools import LRUCache
 
-from omnigraph.engine.memory.memory_cache import Cache, CacheStats, Memory
+from omnigraph.engine.memory.memory_cache import Cache, CachePool, CacheStats
 from omnigraph.engine.memory.row_lookups import CachedIds
 from omnigraph.engine.parameters import Bindings
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang import ir
 from omnigraph.read.explain import explain_plan
-from omnigraph.read.plan import Plan
+from omnigraph.read.plan import ReadPlan
 from omnigraph.read.query import plan_on, run_read
-from omnigraph.read.session import ReadSession, Settings, SnapshotTables
+from omnigraph.read.read_session import ReadSession, ReadSettings, SnapshotTables
 from omnigraph.search.embedding import Embedder
 
-_KEPT_PLANS = 512
+_MAX_PLANS = 512
+# The default cache takes 1 / _MEMORY_SHARE of the machine's memory.
 _MEMORY_SHARE = 4
-_LEAST_BUDGET = 64 << 20
+_MIN_BUDGET = 64 << 20
 
 
 def default_budget() -> int:
-    """A quarter of the machine's memory."""
+    """Return the default size of the read cache in bytes: a quarter of the machine's memory."""
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    return max(_LEAST_BUDGET, pages * size // _MEMORY_SHARE)
+    return max(_MIN_BUDGET, pages * size // _MEMORY_SHARE)
 
 
 class Reader:
-    """Runs reads. Safe to share between threads.
+    """Runs the reads of a graph. Thread-safe.
 
-    `memory` is a number of bytes for this one alone, by default a quarter of the machine's, or what several share.
+    `memory` is the cache size in bytes, by default `default_budget`, or a pool that several readers share.
     """
 
     def __init__(
         self,
-        memory: Memory | int | None = None,
+        memory: CachePool | int | None = None,
         embedder: Embedder | None = None,
-        settings: Settings | None = None,
+        settings: ReadSettings | None = None,
     ) -> None:
         self.cache = Cache(default_budget() if memory is None else memory)
         self.ids = CachedIds(self.cache)
         self.embedder = embedder
-        self.settings = settings or Settings()
+        self.settings = settings or ReadSettings()
         self._lock = threading.Lock()
-        # Those of the snapshot that was read last, which between two commits is the same one.
+        # The tables of the last snapshot; reads between two commits use the same one.
         self._tables: SnapshotTables | None = None
-        self._plans: LRUCache[tuple[int, str], tuple[ir.ReadQuery, Plan]] = LRUCache(_KEPT_PLANS)
+        self._plans: LRUCache[tuple[int, str], tuple[ir.ReadQuery, ReadPlan]] = LRUCache(_MAX_PLANS)
 
     def run(self, snapshot: Snapshot, query: ir.ReadQuery, bindings: Bindings) -> pa.Table:
-        """The rows of a read on a snapshot."""
+        """Return the rows of a read on a snapshot."""
         return run_read(self._session(snapshot, bindings), self.plan(snapshot, query))
 
     def explain(self, snapshot: Snapshot, query: ir.ReadQuery, bindings: Bindings) -> str:
-        """How the read would be run, as text; nothing is read for it but what planning looks at."""
+        """Return the plan of a read as text. Does not run the read."""
         return explain_plan(self._session(snapshot, bindings), self.plan(snapshot, query))
 
     def session(self, snapshot: Snapshot) -> ReadSession:
-        """Access to a snapshot's tables through the cache."""
+        """Return a session that reads a snapshot's tables through the cache."""
         return self._session(snapshot, Bindings())
 
-    def plan(self, snapshot: Snapshot, query: ir.ReadQuery) -> Plan:
-        """The plan of a read at a commit, made once."""
+    def plan(self, snapshot: Snapshot, query: ir.ReadQuery) -> ReadPlan:
+        """Return the plan of a read at a commit; plans are cached."""
         key = (id(query), snapshot.commit_id)
         with self._lock:
             known = self._plans.get(key)
@@ -77,11 +78,11 @@ class Reader:
         return plan
 
     def stats(self) -> CacheStats:
-        """What the cache holds."""
+        """Return the contents of the cache."""
         return self.cache.stats()
 
     def close(self) -> None:
-        """Let go of what was kept. Reads are still answered, from storage."""
+        """Release the cache. Later reads run without it."""
         self.cache.close()
         self._tables = None
 

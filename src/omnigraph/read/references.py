@@ -1,4 +1,4 @@
-"""Which variables and properties parts of a query refer to."""
+"""The variables and properties that parts of a query refer to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from omnigraph.lang import ir
 
 
 def walk(node: Any) -> Iterator[Any]:
-    """Every node of an IR tree, the root first."""
+    """Yield every node of an IR tree, the root first."""
     yield node
     if isinstance(node, tuple):
         for item in node:
@@ -25,25 +25,25 @@ def walk(node: Any) -> Iterator[Any]:
 
 @lru_cache(maxsize=4_096)
 def variables_of(node: Any) -> frozenset[str]:
-    """The variables whose values an expression, predicate or tuple of them looks at."""
+    """Return the variables that an expression, a predicate or a tuple of them refers to."""
     return frozenset(item.variable for item in walk(node) if isinstance(item, (ir.PropertyRef, ir.EntityRef)))
 
 
 @lru_cache(maxsize=4_096)
 def properties_of(node: Any) -> tuple[ir.PropertyRef, ...]:
-    """The properties that it looks at, each once."""
+    """Return the distinct properties that an expression or a predicate refers to."""
     return tuple(dict.fromkeys(item for item in walk(node) if isinstance(item, ir.PropertyRef)))
 
 
 @lru_cache(maxsize=4_096)
 def has_search(node: Any) -> bool:
-    """Whether there is a text search in it."""
+    """Return whether an expression or a predicate contains a text search."""
     return any(isinstance(item, ir.TextMatch) for item in walk(node))
 
 
 @lru_cache(maxsize=1_024)
 def pattern_variables(pattern: tuple[ir.Step, ...]) -> frozenset[str]:
-    """Every variable that a pattern mentions, inner patterns included."""
+    """Return every variable that a pattern refers to, including those of inner patterns."""
     found: set[str] = set()
     for step in pattern:
         match step:

@@ -1,67 +1,71 @@
-"""The rows of one table that satisfy predicates about nothing but themselves."""
+"""Select the rows of one table by predicates on these rows alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from omnigraph.catalog.keys import NodeKey, derive_id
 from omnigraph.engine.arrow_expressions import matches
-from omnigraph.engine.exact_numbers import constant_value, fitting
-from omnigraph.engine.memory.table_columns import Frame, Ordinals
+from omnigraph.engine.exact_numbers import constant_value, exact_value
+from omnigraph.engine.memory.cached_table import NO_ROWS, CachedTable, Ordinals
 from omnigraph.engine.pushdown import push_down
 from omnigraph.lang import ir
 from omnigraph.lang.types import FLOATS
+from omnigraph.read.column_sources import RowsSource, TableSource
+from omnigraph.read.read_session import ReadSession, conjunction
 from omnigraph.read.references import has_search, properties_of
-from omnigraph.read.session import FrameRows, ReadSession, SomeRows, all_of, no_rows
 
 _CONSTANT = (ir.Const, ir.ParamRef, ir.Now)
 
 
-def select_rows(session: ReadSession, frame: Frame, where: Sequence[ir.Predicate]) -> Ordinals:
-    """Positions of the rows on which every predicate is true, ascending."""
+def select_rows(session: ReadSession, table: CachedTable, where: Sequence[ir.Predicate]) -> Ordinals:
+    """Return the positions of the rows that satisfy all predicates, ascending."""
     if not where:
-        return np.arange(frame.num_rows, dtype=np.int64)
-    predicate = all_of(where)
-    found = _by_key(session, frame, where)
+        return np.arange(table.num_rows, dtype=np.int64)
+    predicate = conjunction(where)
+    found = _look_up_key(session, table, where)
     if found is not None:
-        return found if len(where) == 1 else _check(session, frame, predicate, found)
-    if _in_memory(frame, predicate):
-        mask = matches(predicate, FrameRows(session, frame), session.bindings)
+        return found if len(where) == 1 else _recheck(session, table, predicate, found)
+    if _is_in_memory(table, predicate):
+        mask = matches(predicate, TableSource(session, table), session.bindings)
         return np.flatnonzero(mask.to_numpy(zero_copy_only=False))
-    pushed = push_down(predicate, lambda ref: physical_name(frame, ref), session.bindings)
+    pushed = push_down(predicate, lambda ref: physical_name(table, ref), session.bindings)
     if pushed.sql is None:
-        return _check(session, frame, predicate, np.arange(frame.num_rows, dtype=np.int64))
-    found, _ = frame.search(pushed.sql)
-    return found if pushed.exact else _check(session, frame, predicate, found)
+        return _recheck(session, table, predicate, np.arange(table.num_rows, dtype=np.int64))
+    found, _ = table.find_rows(pushed.sql)
+    return found if pushed.exact else _recheck(session, table, predicate, found)
 
 
 def satisfies(
-    session: ReadSession, frame: Frame, where: Sequence[ir.Predicate], ordinals: Ordinals
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which of the given rows, repeated or not, satisfy every predicate."""
-    predicate = all_of(where)
-    if len(ordinals) > frame.num_rows and _in_memory(frame, predicate):
-        mask = matches(predicate, FrameRows(session, frame), session.bindings)
-        whole: np.ndarray[tuple[int], np.dtype[np.bool_]] = mask.to_numpy(zero_copy_only=False)
-        return whole[ordinals]
-    mask = matches(predicate, SomeRows(session, frame, ordinals), session.bindings)
-    some: np.ndarray[tuple[int], np.dtype[np.bool_]] = mask.to_numpy(zero_copy_only=False)
-    return some
+    session: ReadSession, table: CachedTable, where: Sequence[ir.Predicate], ordinals: Ordinals
+) -> npt.NDArray[np.bool_]:
+    """Return which of the given rows, which may repeat, satisfy all predicates."""
+    predicate = conjunction(where)
+    if len(ordinals) > table.num_rows and _is_in_memory(table, predicate):
+        mask = matches(predicate, TableSource(session, table), session.bindings)
+        of_table: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
+        return of_table[ordinals]
+    mask = matches(predicate, RowsSource(session, table, ordinals), session.bindings)
+    of_rows: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
+    return of_rows
 
 
-def _check(session: ReadSession, frame: Frame, predicate: ir.Predicate, found: Ordinals) -> Ordinals:
-    if not len(found):
-        return found
-    mask = matches(predicate, SomeRows(session, frame, found), session.bindings)
-    kept: Ordinals = found[mask.to_numpy(zero_copy_only=False)]
+def _recheck(
+    session: ReadSession, table: CachedTable, predicate: ir.Predicate, candidates: Ordinals
+) -> Ordinals:
+    if not len(candidates):
+        return candidates
+    mask = matches(predicate, RowsSource(session, table, candidates), session.bindings)
+    kept: Ordinals = candidates[mask.to_numpy(zero_copy_only=False)]
     return kept
 
 
-def _by_key(session: ReadSession, frame: Frame, where: Sequence[ir.Predicate]) -> Ordinals | None:
-    """The one row whose key the predicates spell out, or None when they do not."""
-    found = spelled_key(session, frame, where)
+def _look_up_key(session: ReadSession, table: CachedTable, where: Sequence[ir.Predicate]) -> Ordinals | None:
+    """Return the row with the key that the predicates specify, or None if they do not specify a key."""
+    found = specified_key(session, table, where)
     if found is None:
         return None
     key, values = found
@@ -69,20 +73,20 @@ def _by_key(session: ReadSession, frame: Frame, where: Sequence[ir.Predicate]) -
     for column in key.columns:
         value = values[column.name]
         assert not isinstance(value, tuple)
-        fitted = None if value is None else fitting(value, column.type.scalar)
-        if fitted is None:
-            return no_rows()
-        exact[column.name] = fitted
-    place = frame.position(derive_id(key, exact))
-    return no_rows() if place < 0 else np.array([place], np.int64)
+        converted = None if value is None else exact_value(value, column.type.scalar)
+        if converted is None:
+            return NO_ROWS
+        exact[column.name] = converted
+    position = table.position(derive_id(key, exact))
+    return NO_ROWS if position < 0 else np.array([position], np.int64)
 
 
-def spelled_key(
-    session: ReadSession, frame: Frame, where: Sequence[ir.Predicate]
+def specified_key(
+    session: ReadSession, table: CachedTable, where: Sequence[ir.Predicate]
 ) -> tuple[NodeKey, dict[str, ir.Value]] | None:
-    """The key of the table's nodes and the values that equalities ask of it, when they ask for all of it."""
-    key = frame.key
-    # Two spellings of a float may be equal, and some floats cannot be a key at all.
+    """Return the key of the table's nodes and its values, if equality predicates specify all of its properties."""
+    key = table.key
+    # Different floats may compare equal, and some floats are not allowed in keys.
     if key is None or any(column.type.scalar in FLOATS for column in key.columns):
         return None
     names = {column.name for column in key.columns}
@@ -97,13 +101,13 @@ def spelled_key(
     return (key, values) if len(values) == len(names) else None
 
 
-def _in_memory(frame: Frame, predicate: ir.Predicate) -> bool:
-    """Whether all that the predicate looks at is in memory, or belongs there."""
+def _is_in_memory(table: CachedTable, predicate: ir.Predicate) -> bool:
+    """Return whether all columns of the predicate are cached; caches those that should be."""
     if has_search(predicate):
         return True
-    return all(frame.held(ref.property) is not None for ref in properties_of(predicate))
+    return all(table.cached_column(ref.property) is not None for ref in properties_of(predicate))
 
 
-def physical_name(frame: Frame, ref: ir.PropertyRef | ir.ColumnRef) -> str | None:
-    """The name in storage of the column that a reference means; None when it is none of the table's."""
-    return frame.table.physical(ref.property) if isinstance(ref, ir.PropertyRef) else None
+def physical_name(table: CachedTable, ref: ir.PropertyRef | ir.ColumnRef) -> str | None:
+    """Return the name in storage of a referenced column; None if the table does not have it."""
+    return table.layout.physical(ref.property) if isinstance(ref, ir.PropertyRef) else None

@@ -1,8 +1,8 @@
-"""Which nodes an edge type connects, as adjacency over the positions of rows.
+"""The nodes that an edge type connects, as an adjacency over row positions.
 
-There are two ways to it. The whole adjacency of an edge type is built once per pair of versions, kept, and extended
-when rows were only appended. Or the edges around a few nodes are looked up in storage, level by level, into an
-adjacency of their own. The kernels that walk it are the same, and so are the rows.
+There are two methods. The whole adjacency of an edge type (CSR) is built once per pair of versions, cached, and
+extended if rows were only appended. For few source nodes, their edges are instead looked up in storage, level by
+level, and form an adjacency of their own. The same kernels follow both, and both give the same rows.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import table_key
+from omnigraph.engine.arrow_arrays import single_array
 from omnigraph.engine.csr import Adjacency, undirected
+from omnigraph.engine.memory.cached_table import CachedTable, Ordinals
 from omnigraph.engine.memory.memory_cache import Cache
-from omnigraph.engine.memory.table_columns import Frame, Ordinals, one_array
 from omnigraph.errors import StorageError
 from omnigraph.lang.ir import Direction
 from omnigraph.lang.schema import EdgeType
@@ -28,20 +29,20 @@ from omnigraph.store.tables.table_fragments import TableFragment
 
 ExpandMode: TypeAlias = Literal["csr", "index"]
 
-# Below this many edges the whole adjacency is made in a few milliseconds.
+# The adjacency of at most this many edges is built in a few milliseconds.
 SMALL_EDGES = 100_000
-# Looking up edges pays for this many nodes at a time, and for this many uses of an edge type before it is hot.
+# Index lookups pay off for at most this many source nodes, until an edge type has been used repeatedly.
 INDEX_FRONTIER = 512
-_USES_UNTIL_HOT = 3
+_USES_UNTIL_CACHED = 3
 _BYTES_PER_EDGE = 32
 _IDS_PER_FILTER = 1_000
-# Up to here the ends of new edges are fetched row by row.
-_FETCHED = 4_096
+# The endpoints of at most this many new edges are fetched row by row.
+_MAX_FETCHED_ROWS = 4_096
 
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Where the edges of one version begin and end, by position in the node tables."""
+    """The endpoints of all edges of one version, as positions in the node tables."""
 
     edges: tuple[TableFragment, ...]
     source_nodes: tuple[TableFragment, ...]
@@ -51,54 +52,60 @@ class Endpoints:
 
     @property
     def nbytes(self) -> int:
-        """Memory of both ends."""
+        """Bytes of the positions."""
         return int(self.sources.nbytes + self.targets.nbytes)
 
 
 @dataclass(frozen=True)
-class Whole:
-    """A whole adjacency and the ends it was built from."""
+class WholeAdjacency:
+    """The adjacency of all edges of one version, and the endpoints it was built from."""
 
     adjacency: Adjacency
-    ends: Endpoints
+    endpoints: Endpoints
 
     @property
     def nbytes(self) -> int:
-        """Memory of the adjacency; the ends are an entry of their own."""
+        """Bytes of the adjacency. The endpoints are a cache entry of their own."""
         return self.adjacency.nbytes
 
 
 @dataclass(frozen=True)
-class Graphlet:
-    """Adjacency in one direction, and what its numbers stand for: None when they are positions of rows."""
+class AdjacencyView:
+    """An adjacency in one direction, and the row positions of its nodes and edges.
+
+    `nodes` and `edges` map the numbers of the adjacency to row positions. None means that the numbers are
+    positions.
+    """
 
     adjacency: Adjacency
     mode: ExpandMode
     nodes: Ordinals | None = None
     edges: Ordinals | None = None
 
-    def inward(self, ordinals: Ordinals) -> Ordinals:
-        """Positions of rows as numbers of the adjacency; -1 for what it does not know."""
+    def to_local(self, positions: Ordinals) -> Ordinals:
+        """Convert positions of nodes to numbers of the adjacency, -1 for nodes that are not in it."""
         if self.nodes is None:
-            return ordinals
-        places = np.searchsorted(self.nodes, ordinals)
+            return positions
+        places = np.searchsorted(self.nodes, positions)
         known = places < len(self.nodes)
-        known[known] = self.nodes[places[known]] == ordinals[known]
+        known[known] = self.nodes[places[known]] == positions[known]
         return np.where(known, places, -1)
 
-    def outward(self, numbers: Ordinals) -> Ordinals:
-        """The positions of nodes."""
+    def node_positions(self, numbers: Ordinals) -> Ordinals:
+        """Convert numbers of nodes to positions."""
         return numbers if self.nodes is None else self.nodes[numbers]
 
-    def edge_rows(self, numbers: Ordinals) -> Ordinals:
-        """The positions of edges."""
+    def edge_positions(self, numbers: Ordinals) -> Ordinals:
+        """Convert numbers of edges to positions."""
         return numbers if self.edges is None else self.edges[numbers]
 
 
 class Topology:
     """The edges of one type at one commit."""
 
-    def __init__(self, edge: EdgeType, edges: Frame, source: Frame, target: Frame, cache: Cache) -> None:
+    def __init__(
+        self, edge: EdgeType, edges: CachedTable, source: CachedTable, target: CachedTable, cache: Cache
+    ) -> None:
         self.edge = edge
         self.edges = edges
         self.source = source
@@ -111,76 +118,78 @@ class Topology:
         """The key of the edge table."""
         return table_key("edge", self.edge.name)
 
-    def choose(self, direction: Direction, frontier: Ordinals | None) -> tuple[ExpandMode, str]:
-        """How to expand from these nodes, and why."""
+    def choose_mode(self, direction: Direction, frontier: Ordinals | None) -> tuple[ExpandMode, str]:
+        """Choose how to expand from these nodes, and return the reason."""
         if frontier is not None and not len(frontier):
-            return "index", "no nodes to expand from"
+            return "index", "no source nodes"
         if self.cache.get(self._family(direction), self._version) is not None:
-            return "csr", "adjacency in memory"
+            return "csr", "cached"
         rows = self.edges.num_rows
         if rows <= SMALL_EDGES:
-            return "csr", f"{rows:,} edges are few"
+            return "csr", _small(rows)
         if not self.cache.fits(rows * _BYTES_PER_EDGE):
-            return "index", f"the adjacency of {rows:,} edges is larger than the cache allows"
+            return "index", f"the adjacency of {rows:,} edges does not fit in the cache"
         if frontier is None or len(frontier) > INDEX_FRONTIER:
-            return "csr", "many nodes to expand from"
-        if self.cache.newest(self._family(direction)) is not None:
-            return "csr", "adjacency of an earlier version in memory"
-        if self.cache.asked(self._family(direction), None) >= _USES_UNTIL_HOT:
-            return "csr", "used again and again"
-        return "index", "few nodes to expand from"
+            return "csr", "many source nodes"
+        if self.cache.latest(self._family(direction)) is not None:
+            return "csr", "an earlier version is cached"
+        if self.cache.count_use(self._family(direction), None) >= _USES_UNTIL_CACHED:
+            return "csr", "used repeatedly"
+        return "index", "few source nodes"
 
-    def preview(self, direction: Direction) -> tuple[ExpandMode, str]:
-        """How an expansion would go from a few nodes, without counting as a use."""
+    def preview_mode(self, direction: Direction) -> tuple[ExpandMode, str]:
+        """Return the mode of an expansion from few nodes, and the reason, without counting a use."""
         if self.cache.get(self._family(direction), self._version) is not None:
-            return "csr", "adjacency in memory"
+            return "csr", "cached"
         if self.edges.num_rows <= SMALL_EDGES:
-            return "csr", f"{self.edges.num_rows:,} edges are few"
-        return "index", f"from up to {INDEX_FRONTIER} nodes, csr from more or when used again"
+            return "csr", _small(self.edges.num_rows)
+        return "index", f"up to {INDEX_FRONTIER} source nodes; CSR for more, or if used repeatedly"
 
-    def around(
+    def neighbourhood(
         self, direction: Direction, frontier: Ordinals, depth: int, mode: ExpandMode | None = None
-    ) -> Graphlet:
-        """What is needed to walk from these nodes as far as `depth`."""
-        chosen = mode or self.choose(direction, frontier)[0]
+    ) -> AdjacencyView:
+        """Return an adjacency that contains all paths of up to `depth` hops from these nodes."""
+        chosen = mode or self.choose_mode(direction, frontier)[0]
         if chosen == "csr":
-            return Graphlet(self.adjacency(direction), "csr")
+            return AdjacencyView(self.adjacency(direction), "csr")
         return self._look_up(direction, frontier, depth)
 
-    # --- the whole ---------------------------------------------------------------------------------------
+    # --- whole adjacency ---------------------------------------------------------------------------------
 
     def adjacency(self, direction: Direction) -> Adjacency:
-        """The whole adjacency in one direction."""
-        return self._whole(direction).adjacency
-
-    def _whole(self, direction: Direction) -> Whole:
-        return self.cache.make(self._family(direction), self._version, lambda: self._build(direction))
+        """Return the adjacency of all edges in one direction."""
+        return self.cache.get_or_build(
+            self._family(direction), self._version, lambda: self._build(direction)
+        ).adjacency
 
     def _family(self, direction: Direction) -> tuple[str, str, str, str, str]:
         return ("csr", self.edges.pin.path, self.source.pin.path, self.target.pin.path, direction)
 
-    def _build(self, direction: Direction) -> Whole:
+    def _build(self, direction: Direction) -> WholeAdjacency:
         ends = self._endpoints()
         if direction == "both":
-            return Whole(undirected(self.adjacency("out"), self.adjacency("in")), ends)
-        frames = (self.source, self.target) if direction == "out" else (self.target, self.source)
+            return WholeAdjacency(undirected(self.adjacency("out"), self.adjacency("in")), ends)
+        tables = (self.source, self.target) if direction == "out" else (self.target, self.source)
         near, far = (ends.sources, ends.targets) if direction == "out" else (ends.targets, ends.sources)
-        near_rows, far_rows = (frame.num_rows for frame in frames)
-        old: Whole | None = self.cache.newest(self._family(direction))
-        # A node without edges may be gone, or not be there yet, while the edges are the same.
+        near_rows, far_rows = (table.num_rows for table in tables)
+        old: WholeAdjacency | None = self.cache.latest(self._family(direction))
+        # Nodes without edges may have been deleted although the edges are unchanged, or the cached adjacency may
+        # be that of a later version.
         grows = (
             old is not None and old.adjacency.n_sources <= near_rows and old.adjacency.n_targets <= far_rows
         )
-        if old is not None and grows and _continues(ends, old.ends):
-            start = len(old.ends.sources)
+        if old is not None and grows and _extends(ends, old.endpoints):
+            start = len(old.endpoints.sources)
             added = np.arange(start, len(near), dtype=np.int32)
-            grown = old.adjacency.extended(near[start:], far[start:], added, near_rows, far_rows)
-            return Whole(grown, ends)
-        return Whole(Adjacency.build(near, far, near_rows, far_rows), ends)
+            extended = old.adjacency.extended(near[start:], far[start:], added, near_rows, far_rows)
+            return WholeAdjacency(extended, ends)
+        return WholeAdjacency(Adjacency.build(near, far, near_rows, far_rows), ends)
 
     def _endpoints(self) -> Endpoints:
         family = ("ends", self.edges.pin.path, self.source.pin.path, self.target.pin.path)
-        return self.cache.make(family, self._version, lambda: self._resolve(self.cache.newest(family)))
+        return self.cache.get_or_build(
+            family, self._version, lambda: self._resolve(self.cache.latest(family))
+        )
 
     def _resolve(self, old: Endpoints | None) -> Endpoints:
         before = None if old is None else (old.edges, old.source_nodes, old.sources)
@@ -192,47 +201,48 @@ class Topology:
     def _positions(
         self,
         end: str,
-        nodes: Frame,
+        nodes: CachedTable,
         old: tuple[tuple[TableFragment, ...], tuple[TableFragment, ...], Ordinals] | None,
     ) -> npt.NDArray[np.int32]:
-        """The positions of one end of every edge; what an older version knows is carried over."""
-        found = np.full(self.edges.num_rows, -1, np.int32)
+        """Return the node positions of one end of every edge; reuse those that an older version has resolved."""
+        positions = np.full(self.edges.num_rows, -1, np.int32)
         if old is not None:
             edges, before, numbers = old
-            moved = None if nodes.parts() == before else _moved(nodes, before)
-            for start, rows in _starts(self.edges, edges):
+            moved = None if nodes.parts() == before else _new_positions(nodes, before)
+            for start, rows in _reusable_parts(self.edges, edges):
                 known = numbers[rows] if moved is None else moved[numbers[rows]]
-                found[start : start + len(known)] = known
-        unknown = np.flatnonzero(found < 0)
+                positions[start : start + len(known)] = known
+        unknown = np.flatnonzero(positions < 0)
         if len(unknown):
-            found[unknown] = self._find(end, nodes, unknown)
-        return found
+            positions[unknown] = self._find_nodes(end, nodes, unknown)
+        return positions
 
-    def _find(self, end: str, nodes: Frame, rows: Ordinals) -> Ordinals:
-        if len(rows) <= _FETCHED:
-            names = self.edges.fetch(end, rows)
+    def _find_nodes(self, end: str, nodes: CachedTable, rows: Ordinals) -> Ordinals:
+        if len(rows) <= _MAX_FETCHED_ROWS:
+            ids = self.edges.fetch(end, rows)
         else:
-            names = self.edges.column(end)
-            names = names.take(pa.array(rows)) if len(rows) < len(names) else names
-        found = nodes.positions(names)
-        missing = int((found < 0).sum())
+            ids = self.edges.column(end)
+            ids = ids.take(pa.array(rows)) if len(rows) < len(ids) else ids
+        positions = nodes.positions(ids)
+        missing = int((positions < 0).sum())
         if missing:
+            noun = "row" if missing == 1 else "rows"
             raise StorageError(
-                f"{missing} rows of {self.key} have a {end} that is not in {nodes.table.key}",
-                hint="the graph is damaged; read or restore an earlier commit",
+                f"{self.key} has {missing:,} {noun} whose {end} is not in {nodes.layout.key}",
+                hint="the graph is corrupt; read or restore an earlier commit",
             )
-        return found
+        return positions
 
-    # --- around a few nodes ------------------------------------------------------------------------------
+    # --- index lookups -----------------------------------------------------------------------------------
 
-    def _look_up(self, direction: Direction, frontier: Ordinals, depth: int) -> Graphlet:
+    def _look_up(self, direction: Direction, frontier: Ordinals, depth: int) -> AdjacencyView:
         near: list[Ordinals] = []
         far: list[Ordinals] = []
         rows: list[Ordinals] = []
         seen = np.unique(frontier[frontier >= 0]).astype(np.int64)
         level = seen
         start, end = (self.source, self.target) if direction != "in" else (self.target, self.source)
-        same = start.table.key == end.table.key
+        same = start.layout.key == end.layout.key
         for _ in range(depth if same else 1):
             if not len(level):
                 break
@@ -242,10 +252,10 @@ class Topology:
             rows.append(found[2])
             level = np.setdiff1d(found[1], seen)
             seen = np.union1d(seen, level)
-        return _graphlet(_joined(near), _joined(far), _joined(rows), seen, same, direction)
+        return _build_view(_concatenate(near), _concatenate(far), _concatenate(rows), seen, same, direction)
 
     def _fetch(self, direction: Direction, level: Ordinals) -> tuple[Ordinals, Ordinals, Ordinals]:
-        """The edges at one end of these nodes: near ends, far ends, rows; each as often as it is walked."""
+        """Return near ends, far ends and rows of the edges of these nodes, once for each way to follow them."""
         parts = []
         if direction in ("out", "both"):
             parts.append(self._fetch_end("src", self.source, "dst", self.target, level))
@@ -258,22 +268,26 @@ class Topology:
         return near, far, rows
 
     def _fetch_end(
-        self, end: str, nodes: Frame, other: str, others: Frame, level: Ordinals
+        self, end: str, nodes: CachedTable, other: str, others: CachedTable, level: Ordinals
     ) -> tuple[Any, ...]:
         ids = nodes.values("id", level)
         near, far, rows = [], [], []
         for start in range(0, len(ids), _IDS_PER_FILTER):
             chunk = ids.slice(start, _IDS_PER_FILTER)
             where = string_in(end, chunk.to_pylist())
-            places, found = self.edges.search(where, [end, other])
-            near.append(level[_spots(found[end], ids)])
-            far.append(others.positions(one_array(found[other])))
+            places, found = self.edges.find_rows(where, [end, other])
+            near.append(level[_index_in(found[end], ids)])
+            far.append(others.positions(single_array(found[other])))
             rows.append(places)
-        return _joined(near), _joined(far), _joined(rows)
+        return _concatenate(near), _concatenate(far), _concatenate(rows)
 
 
-def _continues(ends: Endpoints, old: Endpoints) -> bool:
-    """Whether the edges of an older version stand unchanged before those that came after it."""
+def _small(rows: int) -> str:
+    return f"{rows:,} {'edge' if rows == 1 else 'edges'}"
+
+
+def _extends(ends: Endpoints, old: Endpoints) -> bool:
+    """Return whether the edges of an older version are an unchanged prefix of the edges."""
     known = len(old.sources)
     return (
         ends.edges[: len(old.edges)] == old.edges
@@ -282,32 +296,34 @@ def _continues(ends: Endpoints, old: Endpoints) -> bool:
     )
 
 
-def _starts(frame: Frame, old: tuple[TableFragment, ...]) -> Iterator[tuple[int, slice | Ordinals]]:
-    """For each part that an older version had: where it starts now, and where its rows stood then."""
+def _reusable_parts(
+    table: CachedTable, old: tuple[TableFragment, ...]
+) -> Iterator[tuple[int, slice | Ordinals]]:
+    """Yield for each part that an older version had its current start and the older positions of its rows."""
     start = 0
-    for part, rows in zip(frame.parts(), frame.shared(old), strict=True):
+    for part, rows in zip(table.parts(), table.reusable_rows(old), strict=True):
         if rows is not None:
             yield start, rows
         start += part.rows
 
 
-def _moved(nodes: Frame, before: tuple[TableFragment, ...]) -> Ordinals:
-    """The position now of every row of an older version, -1 for those that are gone."""
+def _new_positions(nodes: CachedTable, before: tuple[TableFragment, ...]) -> Ordinals:
+    """Return the current position of every row of an older version, -1 for rows that were removed."""
     moved = np.full(sum(part.rows for part in before), -1, np.int32)
-    for start, rows in _starts(nodes, before):
+    for start, rows in _reusable_parts(nodes, before):
         count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
         moved[rows] = np.arange(start, start + count, dtype=np.int32)
     return moved
 
 
-def _graphlet(
+def _build_view(
     near: Ordinals, far: Ordinals, rows: Ordinals, seen: Ordinals, same: bool, direction: Direction
-) -> Graphlet:
-    """Number the nodes and edges densely. Ends of two types share one numbering: it only names positions."""
+) -> AdjacencyView:
+    """Number the nodes and edges densely. Endpoints of two types share one numbering of positions."""
     if direction == "both":
-        # A level meets an edge that an earlier one has walked from its other end.
-        walked = np.unique(np.stack([near, far, rows]), axis=1)
-        near, far, rows = walked[0], walked[1], walked[2]
+        # A level may contain an edge that an earlier level followed from its other end.
+        followed = np.unique(np.stack([near, far, rows]), axis=1)
+        near, far, rows = followed[0], followed[1], followed[2]
     nodes = np.union1d(seen, np.union1d(near, far)) if not same else np.union1d(seen, far)
     edges, numbers = np.unique(rows, return_inverse=True)
     size = len(nodes)
@@ -318,13 +334,13 @@ def _graphlet(
         size,
         numbers.astype(np.int32),
     )
-    return Graphlet(adjacency, "index", nodes, edges)
+    return AdjacencyView(adjacency, "index", nodes, edges)
 
 
-def _spots(values: pa.ChunkedArray, among: pa.Array) -> Ordinals:
-    found: Ordinals = pc.index_in(one_array(values), value_set=among).to_numpy()
+def _index_in(values: pa.ChunkedArray, among: pa.Array) -> Ordinals:
+    found: Ordinals = pc.index_in(single_array(values), value_set=among).to_numpy()
     return found
 
 
-def _joined(items: Sequence[Ordinals]) -> Ordinals:
+def _concatenate(items: Sequence[Ordinals]) -> Ordinals:
     return np.concatenate([np.zeros(0, np.int64), *items]).astype(np.int64)

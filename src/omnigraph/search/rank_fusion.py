@@ -1,4 +1,4 @@
-"""Reciprocal rank fusion: one score out of two rankings."""
+"""Reciprocal rank fusion."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.errors import InvalidInput
+from omnigraph.lang.ir import Value
 
 Ordinals: TypeAlias = npt.NDArray[np.int64]
 
 
-def fuse(first: Ordinals, second: Ordinals, k: float = 60) -> tuple[Ordinals, npt.NDArray[np.float64]]:
-    """All entities of two rankings, ascending, and the sum of 1 / (k + rank + 1) of each.
+def reciprocal_ranks(ranking: Ordinals, k: int) -> tuple[Ordinals, npt.NDArray[np.float64]]:
+    """Return the entities of a ranking, ascending, and 1 / (k + rank + 1) of each.
 
-    Rankings stand best first and ranks count from 0. An entity that a ranking repeats has its best place and
-    takes up no other; one that a ranking lacks gets nothing from it. `k` must be positive, else `InvalidInput`.
+    The ranking is best first, and ranks count from 0. A repeated entity has its best rank; its other occurrences
+    take no rank.
 
-    >>> ordinals, scores = fuse(np.array([7, 3]), np.array([3]), 1)
-    >>> ordinals, scores.round(4)
-    (array([3, 7]), array([0.8333, 0.5   ]))
+    >>> entities, scores = reciprocal_ranks(np.array([7, 3, 7]), 1)
+    >>> entities, scores.round(4)
+    (array([3, 7]), array([0.3333, 0.5   ]))
     """
-    if not k > 0:
-        raise InvalidInput(f"rrf needs a k above 0, not {k}")
-    entities = np.unique(np.concatenate([first, second]).astype(np.int64))
-    scores = np.zeros(len(entities))
-    for ranking in (first, second):
-        ranked = _distinct(ranking)
-        scores[np.searchsorted(entities, ranked)] += 1.0 / (k + np.arange(len(ranked)) + 1)
-    return entities, scores
+    entities, places = np.unique(ranking, return_index=True)
+    ranks = np.empty(len(places), np.int64)
+    ranks[np.argsort(places)] = np.arange(len(places))
+    return entities, 1.0 / (k + ranks + 1)
 
 
-def _distinct(ranking: Ordinals) -> Ordinals:
-    _, places = np.unique(ranking, return_index=True)
-    return ranking[np.sort(places)]
+def check_k(value: Value) -> int:
+    """Return the constant k of ``rrf``; raise `InvalidInput` unless it is an integer above 0."""
+    if not isinstance(value, int) or value <= 0:
+        raise InvalidInput(f"`rrf` needs an integer k above 0, got {value}")
+    return value

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.memory.table_columns import Frame, Ordinals
+from omnigraph.engine.memory.cached_table import CachedTable, Ordinals
 from omnigraph.lang import ir
 from omnigraph.search.text_index import TextIndex
 from omnigraph.store.tables.table_fragments import TableFragment
@@ -33,7 +33,7 @@ class Indexed:
 class TextSearch:
     """Searches in one text property."""
 
-    frame: Frame
+    table: CachedTable
     property: str
 
     def rows(
@@ -45,7 +45,7 @@ class TextSearch:
         """
         if isinstance(queries, pa.Scalar):
             return self._matching(fn, queries.as_py(), edits, ordinals)
-        places = np.arange(self.frame.num_rows) if ordinals is None else ordinals
+        places = np.arange(self.table.num_rows) if ordinals is None else ordinals
         coded = queries.dictionary_encode()
         codes = pc.fill_null(coded.indices, -1).to_numpy()
         found = np.zeros(len(places), np.bool_)
@@ -58,12 +58,12 @@ class TextSearch:
         return pa.array(found, mask=~known)
 
     def _matching(self, fn: ir.TextFn, query: str | None, edits: int, ordinals: Ordinals | None) -> pa.Array:
-        count = self.frame.num_rows if ordinals is None else len(ordinals)
+        count = self.table.num_rows if ordinals is None else len(ordinals)
         if query is None:
             return pa.nulls(count, pa.bool_())
         index = self.index()
         mask = index.matches_fuzzy(query, edits) if fn == "fuzzy" else index.matches_any(query)
-        texts = self.frame.column(self.property)
+        texts = self.table.column(self.property)
         empty: npt.NDArray[np.bool_] = texts.is_null().to_numpy(zero_copy_only=False)
         if ordinals is None:
             return pa.array(mask, mask=empty)
@@ -73,14 +73,16 @@ class TextSearch:
 
     def index(self) -> TextIndex:
         """The index of the column at this version."""
-        physical = self.frame.table.physical(self.property)
-        family: Hashable = ("text", self.frame.pin.path, physical)
-        cache = self.frame.cache
-        return cache.make(family, self.frame.pin.version, lambda: self._build(cache.newest(family))).index
+        physical = self.table.layout.physical(self.property)
+        family: Hashable = ("text", self.table.pin.path, physical)
+        cache = self.table.cache
+        return cache.get_or_build(
+            family, self.table.pin.version, lambda: self._build(cache.latest(family))
+        ).index
 
     def _build(self, old: Indexed | None) -> Indexed:
-        parts = self.frame.parts()
-        texts = self.frame.column(self.property)
+        parts = self.table.parts()
+        texts = self.table.column(self.property)
         if old is not None and parts[: len(old.parts)] == old.parts:
             return Indexed(parts, old.index.extended(texts.slice(len(old.index))))
         return Indexed(parts, TextIndex.build(texts))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from omnigraph.api.entry import embedder_of, open_with
 from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.api.stored_queries import StoredQuery, read_stored
-from omnigraph.engine.memory.memory_cache import Memory
+from omnigraph.engine.memory.memory_cache import CachePool
 from omnigraph.errors import InvalidInput, OmnigraphError
 from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.policy.bundle import PolicyBundle, Rule
@@ -83,7 +83,7 @@ def open_graphs(
     `environment` selects the embedding provider and has the API keys.
     """
     limits = limits or ServerLimits()
-    memory = Memory(limits.cache_bytes or default_budget())
+    memory = CachePool(limits.cache_bytes or default_budget())
     with ThreadPoolExecutor(_CONCURRENT_OPENS) as pool:
         open_ = partial(_open, tokens=tokens, options=options, memory=memory, environment=environment or {})
         outcomes = list(pool.map(open_, hosting.graphs))
@@ -114,7 +114,7 @@ def _open(
     source: GraphSource,
     tokens: TokenRegistry,
     options: Mapping[str, str] | None,
-    memory: Memory,
+    memory: CachePool,
     environment: Mapping[str, str],
 ) -> HostedGraph | OmnigraphError:
     if source.trouble is not None:

@@ -78,9 +78,9 @@ def open_pairs(
     # Only work as large as this pays for importing a database.
     from sqlglot import exp
 
-    from omnigraph.engine.duckdb import Limits, Workspace
+    from omnigraph.engine.duckdb import DatabaseLimits, Workspace
 
-    limits = Limits(memory=SORT_MEMORY, threads=SORT_THREADS)
+    limits = DatabaseLimits(memory=SORT_MEMORY, threads=SORT_THREADS)
     with Workspace(directory or Path(tempfile.gettempdir()), limits) as workspace:
         for batch in chain(held, incoming):
             # One by one: the memory of a transaction grows with its rows, whatever the limit.

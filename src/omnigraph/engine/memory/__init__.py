@@ -1,1 +1,1 @@
-"""Columns, ids and row addresses of pinned tables, cached in bounded memory."""
+"""Cached tables: columns, ids and row addresses of pinned tables in bounded memory."""

@@ -1,8 +1,8 @@
-"""Where the row with an id is, without looking at all of them.
+"""An index from ids to the locations of rows.
 
-An index of ids outlives the versions that it was made from. It says in which file, and where in it, rows with an
-id have been written; which of them a version still has, the version itself knows. So a new version only adds the
-ids of the files that it added, whatever else it deleted or rewrote.
+An id index outlives the versions that it was built from. It holds the file and offset of every row that was ever
+written with an id. Which of these rows a version still has is decided by the version itself. A new version
+therefore adds only the ids of its new files, whatever rows it deleted or rewrote.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# A file, by its number in the index, and the place of a row in it.
-Spot: TypeAlias = tuple[int, int]
+# A file, by its number in the index, and the offset of a row in it.
+RowLocation: TypeAlias = tuple[int, int]
 
-# So many ids are kept one by one before all are sorted again.
-LOOSE_IDS = 4_096
-_BYTES_PER_LOOSE = 200
-_LEAST_STRIDE = 64
-_MOST_FENCES = 8_192
+# The index is sorted again when it has more unsorted ids than this.
+MAX_UNSORTED_IDS = 4_096
+_BYTES_PER_UNSORTED_ID = 200
+_MIN_STRIDE = 64
+_MAX_FENCES = 8_192
 
 
 @dataclass(frozen=True)
 class IdIndex:
-    """Ids of the rows in some files: most of them sorted, the newest one by one."""
+    """The ids of the rows in some files: most of them sorted, recently added ones in a dict."""
 
     files: tuple[str, ...]
     ids: pa.Array
     order: npt.NDArray[np.uint64]
     starts: npt.NDArray[np.int64]
     offsets: npt.NDArray[np.uint32]
-    loose: dict[str, tuple[Spot, ...]] = field(default_factory=dict)
-    # All of them: a key that is written again and again has a row in every file.
-    loose_rows: int = 0
+    unsorted: dict[str, tuple[RowLocation, ...]] = field(default_factory=dict)
+    # Counts rows, not ids: a key that is written repeatedly has a row in every file.
+    unsorted_rows: int = 0
 
     @classmethod
     def build(cls, parts: Sequence[tuple[str, npt.NDArray[np.uint32], pa.Array]]) -> IdIndex:
-        """The index of parts: for each its file, the places of its rows in it, and their ids."""
+        """Build the index of parts; each part is a file, the offsets of its rows in the file, and their ids."""
         ids = pa.concat_arrays([part[2] for part in parts]) if parts else pa.array([], pa.string())
         return cls(
             files=tuple(part[0] for part in parts),
@@ -55,13 +55,13 @@ class IdIndex:
 
     @property
     def nbytes(self) -> int:
-        """Memory of it all."""
+        """Bytes of the index."""
         sorted_part = self.ids.nbytes + self.order.nbytes + self.offsets.nbytes
-        return int(sorted_part) + _BYTES_PER_LOOSE * self.loose_rows
+        return int(sorted_part) + _BYTES_PER_UNSORTED_ID * self.unsorted_rows
 
     @cached_property
     def covered(self) -> frozenset[str]:
-        """The files whose ids it has."""
+        """The files whose ids are in the index."""
         return frozenset(self.files)
 
     @cached_property
@@ -70,27 +70,27 @@ class IdIndex:
 
     @cached_property
     def _fences(self) -> tuple[int, list[str]]:
-        """Every so many ids of the order: a search among these is one call, in the rest it is one a step."""
-        stride = max(_LEAST_STRIDE, len(self.order) // _MOST_FENCES)
+        """A sparse index: every n-th id in sorted order, as Python strings that one `bisect` call searches."""
+        stride = max(_MIN_STRIDE, len(self.order) // _MAX_FENCES)
         return stride, self.ids.take(pa.array(self.order[::stride])).to_pylist()
 
     def extended(self, parts: Sequence[tuple[str, npt.NDArray[np.uint32], pa.Array]]) -> IdIndex:
-        """The index with some more parts, each id kept by itself."""
-        loose = dict(self.loose)
+        """Return the index with more parts, whose ids stay unsorted."""
+        unsorted = dict(self.unsorted)
         files = list(self.files)
         for file, offsets, ids in parts:
             number = len(files)
             files.append(file)
             for id_, offset in zip(ids.to_pylist(), offsets.tolist(), strict=True):
-                loose[id_] = ((number, offset), *loose.get(id_, ()))
-        rows = self.loose_rows + sum(len(offsets) for _, offsets, _ in parts)
-        found = IdIndex(tuple(files), self.ids, self.order, self.starts, self.offsets, loose, rows)
+                unsorted[id_] = ((number, offset), *unsorted.get(id_, ()))
+        rows = self.unsorted_rows + sum(len(offsets) for _, offsets, _ in parts)
+        found = IdIndex(tuple(files), self.ids, self.order, self.starts, self.offsets, unsorted, rows)
         found.__dict__.update(_fences=self._fences, _file_starts=self._file_starts)
         return found
 
-    def spots(self, id_: str) -> Iterator[Spot]:
-        """Where rows with an id have been written, the newest first."""
-        yield from self.loose.get(id_, ())
+    def locations(self, id_: str) -> Iterator[RowLocation]:
+        """Yield the locations of all rows ever written with an id; unsorted ones first, newest first."""
+        yield from self.unsorted.get(id_, ())
         ids, order = self.ids, self.order
         stride, fences = self._fences
         fence = bisect_left(fences, id_)

@@ -1,4 +1,4 @@
-"""Memory for what reads keep, bounded in bytes. What is in it changes how fast rows come, never which."""
+"""The read cache: an LRU cache bounded in bytes. Cached values affect the speed of reads, never their results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 
 class Sized(Protocol):
-    """Something that knows the memory it holds."""
+    """A value that reports its memory use."""
 
     @property
     def nbytes(self) -> int:
@@ -20,15 +20,15 @@ class Sized(Protocol):
 
 
 T = TypeVar("T", bound=Sized)
-# One value may take this part of the budget.
-_SHARE = 2
-# So many questions are counted before counting begins anew.
-_REMEMBERED = 4_096
+# A single value may take at most 1 / _MAX_SHARE of the budget.
+_MAX_SHARE = 2
+# The use counters are reset when they hold more keys than this.
+_MAX_COUNTED_KEYS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """What a cache holds and how it has been used."""
+    """The contents of a cache, and its hits and misses."""
 
     entries: int
     nbytes: int
@@ -38,195 +38,197 @@ class CacheStats:
 
 
 @dataclass
-class _Making:
-    """A value being made, and how many threads are at it or wait for it."""
+class _Build:
+    """A build in progress, and the number of threads that run it or wait for it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     threads: int = 0
 
 
 @dataclass
-class _Uses:
-    """How often a cache was asked, and whether for something. Only changed under the lock of its memory."""
+class _Counters:
+    """Hits and misses of one cache. Modified only under the lock of its pool."""
 
     hits: int = 0
     misses: int = 0
     closed: bool = False
 
 
-class Memory:
-    """What any number of caches hold together. Safe to share between threads.
+class CachePool:
+    """Memory that several caches share. Thread-safe.
 
-    Least recently used goes first, whichever cache it belongs to; a value is made by one thread at a time.
+    The least recently used value of all caches is evicted first. A missing value is built by one thread at a time.
     """
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self._lock = threading.Lock()
         self._entries: OrderedDict[tuple[Hashable, Hashable], Any] = OrderedDict()
-        self._newest: dict[Hashable, tuple[Hashable, Hashable]] = {}
-        self._making: dict[tuple[Hashable, Hashable], _Making] = {}
-        self._asked: dict[tuple[Hashable, Hashable], int] = {}
+        self._latest: dict[Hashable, tuple[Hashable, Hashable]] = {}
+        self._builds: dict[tuple[Hashable, Hashable], _Build] = {}
+        self._uses: dict[tuple[Hashable, Hashable], int] = {}
         self._nbytes = 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are held now, by all."""
+        """Bytes in use by all caches."""
         with self._lock:
             return self._nbytes
 
-    def get(self, family: Hashable, version: Hashable, uses: _Uses) -> Any | None:
-        """The value, or None when it is not there."""
+    def get(self, family: Hashable, version: Hashable, counters: _Counters) -> Any | None:
+        """Return a value, or None if it is not cached."""
         key = (family, version)
         with self._lock:
-            found = self._entries.get(key)
-            if found is None:
-                uses.misses += 1
+            value = self._entries.get(key)
+            if value is None:
+                counters.misses += 1
             else:
-                uses.hits += 1
+                counters.hits += 1
                 self._entries.move_to_end(key)
-            return found
+            return value
 
-    def newest(self, family: Hashable) -> Any | None:
-        """The value of the family that was put last, if it is still there."""
+    def latest(self, family: Hashable) -> Any | None:
+        """Return the value of a family that was stored last, if it is still cached. Does not count as a use."""
         with self._lock:
-            key = self._newest.get(family)
+            key = self._latest.get(family)
             return None if key is None else self._entries.get(key)
 
-    def asked(self, family: Hashable, version: Hashable) -> int:
-        """Note that a value would have been of use; how often that has been so, this time included."""
+    def count_use(self, family: Hashable, version: Hashable) -> int:
+        """Count a use of a value that is not cached, and return the number of such uses so far."""
         key = (family, version)
         with self._lock:
-            if len(self._asked) > _REMEMBERED:
-                self._asked.clear()
-            self._asked[key] = self._asked.get(key, 0) + 1
-            return self._asked[key]
+            if len(self._uses) > _MAX_COUNTED_KEYS:
+                self._uses.clear()
+            self._uses[key] = self._uses.get(key, 0) + 1
+            return self._uses[key]
 
-    def make(self, family: Hashable, version: Hashable, build: Callable[[], T], uses: _Uses) -> T:
-        """The value, built when it is not there; it is kept when it fits."""
+    def get_or_build(
+        self, family: Hashable, version: Hashable, build: Callable[[], T], counters: _Counters
+    ) -> T:
+        """Return a value; build it if it is not cached, and cache it if it fits."""
         key = (family, version)
-        with self._making_alone(key):
-            found: T | None = self.get(family, version, uses)
-            if found is None:
-                found = build()
-                self._keep(key, found, uses)
-        return found
+        with self._building(key):
+            value: T | None = self.get(family, version, counters)
+            if value is None:
+                value = build()
+                self._store(key, value, counters)
+        return value
 
-    def replace(self, family: Hashable, build: Callable[[T | None], T], uses: _Uses) -> T:
-        """Renew the one value of a family that has no versions, from the one that is there."""
+    def update(self, family: Hashable, build: Callable[[T | None], T], counters: _Counters) -> T:
+        """Replace the value of a family without versions by one built from the cached value."""
         key = (family, None)
-        with self._making_alone(key):
-            found = build(self.newest(family))
-            self._keep(key, found, uses)
-        return found
+        with self._building(key):
+            value = build(self.latest(family))
+            self._store(key, value, counters)
+        return value
 
-    def held(self, is_wanted: Callable[[Hashable], bool]) -> tuple[int, int]:
-        """How many values of some families there are, and their bytes."""
+    def usage(self, selects: Callable[[Hashable], bool]) -> tuple[int, int]:
+        """Return the number of values of the selected families, and their bytes."""
         with self._lock:
-            found = [value.nbytes for (family, _), value in self._entries.items() if is_wanted(family)]
-            return len(found), sum(found)
+            sizes = [value.nbytes for (family, _), value in self._entries.items() if selects(family)]
+            return len(sizes), sum(sizes)
 
-    def forget(self, is_wanted: Callable[[Hashable], bool], uses: _Uses, *, close: bool) -> None:
-        """Let go of some families; once a cache is closed, what is still being made for it is not kept."""
+    def drop(self, selects: Callable[[Hashable], bool], counters: _Counters, *, close: bool) -> None:
+        """Remove the selected families. With `close`, values that are still being built are not cached."""
         with self._lock:
-            uses.closed = uses.closed or close
-            for key in [key for key in self._entries if is_wanted(key[0])]:
+            counters.closed = counters.closed or close
+            for key in [key for key in self._entries if selects(key[0])]:
                 self._nbytes -= self._entries.pop(key).nbytes
-            for family in [family for family in self._newest if is_wanted(family)]:
-                del self._newest[family]
-            for key in [key for key in self._asked if is_wanted(key[0])]:
-                del self._asked[key]
+            for family in [family for family in self._latest if selects(family)]:
+                del self._latest[family]
+            for key in [key for key in self._uses if selects(key[0])]:
+                del self._uses[key]
 
     @contextmanager
-    def _making_alone(self, key: tuple[Hashable, Hashable]) -> Iterator[None]:
-        """One thread at a time for each key; the last one to leave takes the lock away, whatever happened."""
+    def _building(self, key: tuple[Hashable, Hashable]) -> Iterator[None]:
+        """Hold the build lock of a key. The last thread to leave removes the lock, also after an error."""
         with self._lock:
-            making = self._making.setdefault(key, _Making())
-            making.threads += 1
+            build = self._builds.setdefault(key, _Build())
+            build.threads += 1
         try:
-            with making.lock:
+            with build.lock:
                 yield
         finally:
             with self._lock:
-                making.threads -= 1
-                if not making.threads:
-                    del self._making[key]
+                build.threads -= 1
+                if not build.threads:
+                    del self._builds[key]
 
-    def _keep(self, key: tuple[Hashable, Hashable], value: Sized, uses: _Uses) -> None:
-        if value.nbytes > self.budget // _SHARE:
+    def _store(self, key: tuple[Hashable, Hashable], value: Sized, counters: _Counters) -> None:
+        if value.nbytes > self.budget // _MAX_SHARE:
             return
         with self._lock:
-            if uses.closed:
+            if counters.closed:
                 return
-            former = self._entries.pop(key, None)
-            self._nbytes -= 0 if former is None else former.nbytes
+            previous = self._entries.pop(key, None)
+            self._nbytes -= 0 if previous is None else previous.nbytes
             self._entries[key] = value
-            self._newest[key[0]] = key
+            self._latest[key[0]] = key
             self._nbytes += value.nbytes
             while self._nbytes > self.budget:
-                gone, dropped = self._entries.popitem(last=False)
-                self._nbytes -= dropped.nbytes
-                if self._newest.get(gone[0]) == gone:
-                    del self._newest[gone[0]]
+                evicted_key, evicted = self._entries.popitem(last=False)
+                self._nbytes -= evicted.nbytes
+                if self._latest.get(evicted_key[0]) == evicted_key:
+                    del self._latest[evicted_key[0]]
 
 
 class Cache:
-    """One graph's part of a memory. Safe to share between threads.
+    """The cache of one graph, in a pool that it may share with others. Thread-safe.
 
-    Keys are ``(family, version)``: the newest value of a family is what a new version may be made from. They are
-    this cache's own: graphs that call their tables and versions the same never meet in a memory that they share.
+    Keys are ``(family, version)``. A new version of a value can be built from the latest version in its family.
+    Keys are private to a cache: graphs that share a pool and use equal table names and versions do not collide.
 
-    >>> memory = Memory(1_000)
-    >>> one, other = Cache(memory), Cache(memory)
-    >>> len(one.make("f", 1, lambda: memoryview(b"one"))), other.get("f", 1)
+    >>> pool = CachePool(1_000)
+    >>> one, other = Cache(pool), Cache(pool)
+    >>> len(one.get_or_build("f", 1, lambda: memoryview(b"one"))), other.get("f", 1)
     (3, None)
     """
 
-    def __init__(self, memory: Memory | int) -> None:
-        self._memory = Memory(memory) if isinstance(memory, int) else memory
-        self._uses = _Uses()
+    def __init__(self, pool: CachePool | int) -> None:
+        self._pool = CachePool(pool) if isinstance(pool, int) else pool
+        self._counters = _Counters()
 
     @property
     def budget(self) -> int:
-        """Bytes that this cache and those that share its memory may hold together."""
-        return self._memory.budget
+        """The byte limit of all caches in the pool together."""
+        return self._pool.budget
 
     def get(self, family: Hashable, version: Hashable) -> Any | None:
-        """The value, or None when it is not there."""
-        return self._memory.get((self, family), version, self._uses)
+        """Return a value, or None if it is not cached."""
+        return self._pool.get((self, family), version, self._counters)
 
-    def newest(self, family: Hashable) -> Any | None:
-        """The value of the family that was put last, if it is still there."""
-        return self._memory.newest((self, family))
+    def latest(self, family: Hashable) -> Any | None:
+        """Return the value of a family that was stored last, if it is still cached. Does not count as a use."""
+        return self._pool.latest((self, family))
 
-    def asked(self, family: Hashable, version: Hashable) -> int:
-        """Note that a value would have been of use; how often that has been so, this time included."""
-        return self._memory.asked((self, family), version)
+    def count_use(self, family: Hashable, version: Hashable) -> int:
+        """Count a use of a value that is not cached, and return the number of such uses so far."""
+        return self._pool.count_use((self, family), version)
 
     def fits(self, nbytes: int) -> bool:
-        """Whether something of this size may be kept without pushing out most of the rest."""
-        return nbytes <= self.budget // _SHARE
+        """Return whether a value of this size is cached. Larger values would evict most others."""
+        return nbytes <= self.budget // _MAX_SHARE
 
-    def make(self, family: Hashable, version: Hashable, build: Callable[[], T]) -> T:
-        """The value, built when it is not there; it is kept when it fits."""
-        return self._memory.make((self, family), version, build, self._uses)
+    def get_or_build(self, family: Hashable, version: Hashable, build: Callable[[], T]) -> T:
+        """Return a value; build it if it is not cached, and cache it if it fits."""
+        return self._pool.get_or_build((self, family), version, build, self._counters)
 
-    def replace(self, family: Hashable, build: Callable[[T | None], T]) -> T:
-        """Renew the one value of a family that has no versions, from the one that is there."""
-        return self._memory.replace((self, family), build, self._uses)
+    def update(self, family: Hashable, build: Callable[[T | None], T]) -> T:
+        """Replace the value of a family without versions by one built from the cached value."""
+        return self._pool.update((self, family), build, self._counters)
 
     def stats(self) -> CacheStats:
-        """What this cache holds now."""
-        entries, nbytes = self._memory.held(self._owns)
-        return CacheStats(entries, nbytes, self.budget, self._uses.hits, self._uses.misses)
+        """Return the current contents of this cache, and its hits and misses."""
+        entries, nbytes = self._pool.usage(self._owns)
+        return CacheStats(entries, nbytes, self.budget, self._counters.hits, self._counters.misses)
 
     def clear(self) -> None:
-        """Let go of everything."""
-        self._memory.forget(self._owns, self._uses, close=False)
+        """Remove all values."""
+        self._pool.drop(self._owns, self._counters, close=False)
 
     def close(self) -> None:
-        """Let go of everything for good: what is made from now on is given and not kept."""
-        self._memory.forget(self._owns, self._uses, close=True)
+        """Remove all values and cache no more. Later values are built and returned, but not cached."""
+        self._pool.drop(self._owns, self._counters, close=True)
 
     def _owns(self, family: Hashable) -> bool:
         return isinstance(family, tuple) and family[0] is self

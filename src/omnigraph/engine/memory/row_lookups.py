@@ -1,4 +1,4 @@
-"""Where rows are, told to writers from the ids that reads keep in memory."""
+"""Row addresses for writers, from the ids that reads have cached."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.memory.id_index import LOOSE_IDS, IdIndex
+from omnigraph.engine.memory.cached_table import CachedTable, parts_of
+from omnigraph.engine.memory.id_index import MAX_UNSORTED_IDS, IdIndex
 from omnigraph.engine.memory.memory_cache import Cache
-from omnigraph.engine.memory.table_columns import Frame, parts_of
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.tables import Tables
 
 
 class CachedIds:
-    """Answers from a cache of ids; a table whose ids are not worth keeping has no answer."""
+    """An optional cache of row addresses by id. Tables whose ids are not cached have no answer."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
     def addresses(self, snapshot: Snapshot, key: str, ids: Sequence[str]) -> dict[str, int] | None:
-        """The addresses of those of the rows that are there, by id; None when that is not known."""
-        frame = Frame(snapshot, key, self._cache)
+        """Return the addresses of the existing rows among `ids`, by id; None if the ids are not cached."""
+        table = CachedTable(snapshot, key, self._cache)
         found: dict[str, int] = {}
         for id_ in ids:
-            address = frame.address(id_)
+            address = table.address(id_)
             if address is None:
                 return None
             if address >= 0:
@@ -34,15 +34,15 @@ class CachedIds:
         return found
 
     def learn(self, tables: Tables, pin: TablePin, ids: pa.Array) -> None:
-        """Take over the ids of a version's new rows, so that nobody has to read them back.
+        """Add the ids of a version's new rows to the cache, so that they are not read back.
 
-        The version may never become visible: then nobody will ask for its file.
+        The version may never become visible. Its file is then never looked up.
         """
         family = ("ids", pin.path)
-        known: IdIndex | None = self._cache.newest(family)
-        if known is None or known.loose_rows + len(ids) > LOOSE_IDS:
+        known: IdIndex | None = self._cache.latest(family)
+        if known is None or known.unsorted_rows + len(ids) > MAX_UNSORTED_IDS:
             return
         new = [part for part in parts_of(self._cache, tables, pin) if part.files not in known.covered]
         if len(new) == 1 and new[0].rows == len(ids) and new[0].deletions is None:
-            places = np.arange(len(ids), dtype=np.uint32)
-            self._cache.replace(family, lambda old: (old or known).extended([(new[0].files, places, ids)]))
+            offsets = np.arange(len(ids), dtype=np.uint32)
+            self._cache.update(family, lambda old: (old or known).extended([(new[0].files, offsets, ids)]))

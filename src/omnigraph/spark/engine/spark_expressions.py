@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from omnigraph.catalog.columns import spark_type
 from omnigraph.engine.arrow_expressions import OPERATORS, RowRef, matches
-from omnigraph.engine.exact_numbers import FLIPPED, constant_value, fitting, narrow
+from omnigraph.engine.exact_numbers import FLIPPED, constant_value, exact_value, narrow_comparison
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
@@ -123,7 +123,7 @@ class Scope:
         if value is None:
             return _unknown()
         assert not isinstance(value, tuple)
-        found = narrow(op, value, scalar)
+        found = narrow_comparison(op, value, scalar)
         if isinstance(found, bool):
             return F.when(column.isNotNull(), _lit(found))
         compared: Column = OPERATORS[found[0]](column, literal(found[1], PropType(scalar)))
@@ -150,7 +150,7 @@ class Scope:
             return _lit(False)
         column, scalar = self.value(operand), operand.type.scalar
         given = [value for value in values if value is not None and not isinstance(value, tuple)]
-        fitted = [item for item in (fitting(value, scalar) for value in given) if item is not None]
+        fitted = [item for item in (exact_value(value, scalar) for value in given) if item is not None]
         found = column.isin([literal(item, PropType(scalar)) for item in fitted]) if fitted else _lit(False)
         if len(given) < len(values):
             return F.when(found, _lit(True))
@@ -163,7 +163,7 @@ class Scope:
         if value is None:
             return F.when(F.size(lists) == 0, _lit(False))
         assert not isinstance(value, tuple)
-        fitted = fitting(value, items.type.scalar)
+        fitted = exact_value(value, items.type.scalar)
         if fitted is None:
             return F.when(lists.isNotNull(), _lit(False))
         return F.array_contains(lists, literal(fitted, items.type.item))

@@ -11,8 +11,16 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.columns import arrow_type
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang import ir
-from omnigraph.read.plan import Check, Maybe, Plan, PlannedStep, Scan, Walk, Without
-from omnigraph.read.session import ReadSession, all_of
+from omnigraph.read.plan import (
+    AntiJoinStep,
+    ExpandStep,
+    FilterStep,
+    OptionalStep,
+    PlanStep,
+    ReadPlan,
+    ScanStep,
+)
+from omnigraph.read.read_session import ReadSession, conjunction
 from omnigraph.spark.engine.arrow_columns import as_stored
 from omnigraph.spark.engine.binding_frames import Frame, Session
 from omnigraph.spark.engine.pattern_joins import match_pattern
@@ -30,7 +38,7 @@ class Place:
     small_rows: int = SMALL_ROWS
 
 
-def read_on_spark(session: ReadSession, plan: Plan, spark: Session, place: Place) -> Frame:
+def read_on_spark(session: ReadSession, plan: ReadPlan, spark: Session, place: Place) -> Frame:
     """The rows of a read as a DataFrame that is not computed yet, of the session's snapshot whenever it is."""
     tables = SnapshotFrames(spark, session.snapshot, place)
     rows = match_pattern(tables, plan.query, ordered_steps(plan.steps), session.bindings)
@@ -81,22 +89,22 @@ class SnapshotFrames:
         return table_frame(self.spark, read, self.place.small_rows)
 
 
-def ordered_steps(steps: Sequence[PlannedStep]) -> tuple[ir.Step, ...]:
+def ordered_steps(steps: Sequence[PlanStep]) -> tuple[ir.Step, ...]:
     """The steps of a plan in the words of the language, in the order that was planned."""
     return tuple(found for step in steps for found in _in_words(step))
 
 
-def _in_words(step: PlannedStep) -> Iterator[ir.Step]:
+def _in_words(step: PlanStep) -> Iterator[ir.Step]:
     match step:
-        case Scan():
+        case ScanStep():
             yield ir.NodeScan(step.variable, step.type_name, step.where)
-        case Walk():
+        case ExpandStep():
             yield step.expand
             if step.where:
                 yield ir.NodeScan(step.expand.target, step.expand.target_type, step.where, bound=True)
-        case Check():
-            yield ir.Filter(all_of(step.predicates))
-        case Without():
+        case FilterStep():
+            yield ir.Filter(conjunction(step.predicates))
+        case AntiJoinStep():
             yield ir.AntiJoin(ordered_steps(step.steps))
-        case Maybe():
+        case OptionalStep():
             yield ir.OptionalMatch(ordered_steps(step.steps), step.introduces)

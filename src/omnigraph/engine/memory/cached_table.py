@@ -1,8 +1,9 @@
-"""A pinned table by the positions of its rows: whole columns from memory where that pays, storage otherwise."""
+"""A pinned table by row position: whole columns from the cache where that pays off, otherwise from storage."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,8 @@ import pyarrow.compute as pc
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import arrow_type
 from omnigraph.catalog.keys import NodeKey, node_key
-from omnigraph.engine.memory.id_index import LOOSE_IDS, IdIndex
+from omnigraph.engine.arrow_arrays import single_array
+from omnigraph.engine.memory.id_index import MAX_UNSORTED_IDS, IdIndex
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.errors import NotFound
 from omnigraph.graph.snapshot import Snapshot, reclaimed
@@ -34,55 +36,59 @@ from omnigraph.store.tables.table_fragments import (
 from omnigraph.store.tables.table_indexes import list_indexes
 from omnigraph.store.tables.tables import Tables
 
-# A column of a table this small is read whole at its first use; of a larger one when it is used again and again.
+# A column of a table with at most this many rows is cached at its first use; of a larger table, after repeated use.
 SMALL_ROWS = 1 << 18
-_USES_UNTIL_HOT = 3
-# A guess of a value's size, before any has been seen.
+_USES_UNTIL_CACHED = 3
+# Estimated size of a value that has not been read yet.
 _BYTES_PER_VALUE = 24
 _IDS_PER_FILTER = 1_000
+# Up to this many ids are looked up one by one.
 _FEW_IDS = 4
+# From this many ids on, reading all ids is cheaper than looking them up.
 _MANY_IDS = 20_000
-# Arrow's strings end at two gigabytes an array.
-_LARGEST_ARRAY = (1 << 31) - 1
+# The size limit of an Arrow string array with 32-bit offsets.
+_MAX_STRING_BYTES = (1 << 31) - 1
 
+# Positions of rows in a table.
 Ordinals = npt.NDArray[Any]
+NO_ROWS: Ordinals = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
 class ColumnData:
-    """A whole column of one version, with the parts that it was put together from."""
+    """A whole column of one version, with the parts that it was assembled from."""
 
     parts: tuple[TableFragment, ...]
     values: pa.Array
 
     @cached_property
     def nbytes(self) -> int:
-        """Memory of the values."""
+        """Bytes of the values."""
         return int(self.values.nbytes)
 
 
 @dataclass(frozen=True)
-class CodedColumn:
-    """A column of texts as numbers: the place of each row's value among the different values, -1 for null."""
+class DictionaryColumn:
+    """A dictionary-encoded text column: for each row the index of its value in `values`, -1 for null."""
 
     codes: npt.NDArray[np.int32]
     values: pa.Array
 
     @property
     def nbytes(self) -> int:
-        """Memory of numbers and values."""
+        """Bytes of codes and values."""
         return int(self.codes.nbytes + self.values.nbytes)
 
 
 @dataclass(frozen=True)
 class LiveRows:
-    """The places of a part's rows in its files."""
+    """The offsets of a part's live rows in its files."""
 
     offsets: npt.NDArray[np.uint32]
 
     @property
     def nbytes(self) -> int:
-        """Memory of the places."""
+        """Bytes of the offsets."""
         return int(self.offsets.nbytes)
 
 
@@ -94,53 +100,56 @@ class Parts:
 
     @property
     def nbytes(self) -> int:
-        """A rough size: names and numbers."""
+        """Estimated bytes."""
         return 200 * len(self.items) + 64
 
 
-class Frame:
-    """The rows of one table at one commit."""
+class CachedTable:
+    """The rows of one table at one commit, read through a cache.
+
+    Reads raise `NotFound` with the reason ``reclaimed`` if garbage collection removed the data of the commit.
+    """
 
     def __init__(self, snapshot: Snapshot, key: str, cache: Cache) -> None:
         self.snapshot = snapshot
-        self.table: Table = snapshot.table(key)
+        self.layout: Table = snapshot.table(key)
         self.pin: TablePin = snapshot.pin(key)
         self.cache = cache
         self._by_file: dict[str, tuple[TableFragment, int]] | None = None
 
     @property
     def num_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self.pin.rows
 
     @property
     def version(self) -> tuple[str, int]:
-        """What a cached value is valid for."""
+        """The version of the table that cached values belong to."""
         return self.pin.path, self.pin.version
 
     @cached_property
     def key(self) -> NodeKey | None:
-        """What the ids of the rows are derived from; None when they are their own."""
-        return node_key(self.snapshot.catalog, self.table.name) if self.table.kind == "node" else None
+        """The key that ids of rows are derived from; None if ids are independent of properties."""
+        return node_key(self.snapshot.catalog, self.layout.name) if self.layout.kind == "node" else None
 
     # --- columns -----------------------------------------------------------------------------------------
 
     def column(self, name: str) -> pa.Array:
-        """A whole column, by logical name."""
-        return self._data(self.table.physical(name)).values
+        """Return a whole column by logical name."""
+        return self._data(self.layout.physical(name)).values
 
-    def held(self, name: str) -> pa.Array | None:
-        """The whole column when it is in memory, or small or hot enough to be brought there; else None."""
-        physical = self.table.physical(name)
+    def cached_column(self, name: str) -> pa.Array | None:
+        """Return a whole column if it is cached, or small or used often enough to be cached; otherwise None."""
+        physical = self.layout.physical(name)
         found = self.cache.get(("column", self.pin.path, physical), self.pin.version)
         if found is not None:
             values: pa.Array = found.values
             return values
-        return self.column(name) if self._wants(physical) else None
+        return self.column(name) if self._should_cache(physical) else None
 
-    def _wants(self, physical: str) -> bool:
-        """Whether a column that is not in memory should be brought there."""
-        # One value may be larger than all the rest of the table.
+    def _should_cache(self, physical: str) -> bool:
+        """Return whether to cache a column that is not cached."""
+        # A single Blob may be larger than the rest of the table.
         if pa.types.is_struct(self._type(physical)):
             return False
         if not self.cache.fits(self.num_rows * _BYTES_PER_VALUE):
@@ -148,70 +157,71 @@ class Frame:
         if self.num_rows <= SMALL_ROWS:
             return True
         family = ("column", self.pin.path, physical)
-        return self.cache.newest(family) is not None or self.cache.asked(family, None) >= _USES_UNTIL_HOT
+        return (
+            self.cache.latest(family) is not None or self.cache.count_use(family, None) >= _USES_UNTIL_CACHED
+        )
 
     def fetch(self, name: str, ordinals: Ordinals) -> pa.Array:
-        """Values by ascending position straight from storage, where bringing the column here would not pay."""
-        if self.is_held(name):
+        """Return values by ascending position. Does not cache the column."""
+        if self.is_cached(name):
             return self.column(name).take(pa.array(ordinals))
         return self._take(ordinals.astype(np.int64), name)
 
-    def is_held(self, name: str) -> bool:
-        """Whether the whole column is in memory."""
-        family = ("column", self.pin.path, self.table.physical(name))
+    def is_cached(self, name: str) -> bool:
+        """Return whether the whole column is cached."""
+        family = ("column", self.pin.path, self.layout.physical(name))
         return self.cache.get(family, self.pin.version) is not None
 
     def values(self, name: str, ordinals: Ordinals) -> pa.Array:
-        """Values by position; a negative position gives null."""
+        """Return values by position. A negative position gives null."""
         if not len(ordinals):
-            return pa.array([], self._type(self.table.physical(name)))
-        held = self.held(name)
-        if held is not None:
+            return pa.array([], self._type(self.layout.physical(name)))
+        cached = self.cached_column(name)
+        if cached is not None:
             if len(ordinals) == 1 and ordinals[0] >= 0:
-                return held.slice(int(ordinals[0]), 1)
-            return held.take(indices(ordinals))
+                return cached.slice(int(ordinals[0]), 1)
+            return cached.take(to_indices(ordinals))
         distinct, places = np.unique(ordinals, return_inverse=True)
         missing = int(distinct[0] < 0) if len(distinct) else 0
         taken = self._take(distinct[missing:].astype(np.int64), name)
-        return taken.take(indices(places - missing))
+        return taken.take(to_indices(places - missing))
 
-    def coded(self, name: str) -> CodedColumn | None:
-        """A column of texts with every different value once, to group by; None when it is not worth having."""
-        physical = self.table.physical(name)
+    def dictionary_column(self, name: str) -> DictionaryColumn | None:
+        """Return a text column with each distinct value once, for grouping; None if the column is not cached."""
+        physical = self.layout.physical(name)
         if not pa.types.is_string(self._type(physical)):
             return None
-        held = self.held(name)
-        if held is None:
+        cached = self.cached_column(name)
+        if cached is None:
             return None
-        return self.cache.make(("coded", self.pin.path, physical), self.pin.version, lambda: _code(held))
+        family = ("dictionary", self.pin.path, physical)
+        return self.cache.get_or_build(family, self.pin.version, lambda: _dictionary_encode(cached))
 
     def _type(self, physical: str) -> pa.DataType:
-        return arrow_type(next(item.type for item in self.table.columns if item.physical == physical))
+        return arrow_type(next(item.type for item in self.layout.columns if item.physical == physical))
 
     def _take(self, positions: Positions, name: str) -> pa.Array:
-        physical = self.table.physical(name)
-        try:
+        physical = self.layout.physical(name)
+        with self._reading():
             found = take_positions(self.snapshot.tables, self.pin, positions, [physical])
-        except NotFound as error:
-            raise reclaimed(self.snapshot.commit) from error
         return found[physical].combine_chunks()
 
     def _data(self, physical: str) -> ColumnData:
-        return self.cache.make(
+        return self.cache.get_or_build(
             ("column", self.pin.path, physical), self.pin.version, lambda: self._build(physical)
         )
 
     def _build(self, physical: str) -> ColumnData:
-        """Put a column together from what the newest version in memory shares with this one, and storage."""
+        """Assemble a column: reuse the rows of the latest cached version, and read the others from storage."""
         parts = self.parts()
-        donor: ColumnData | None = self.cache.newest(("column", self.pin.path, physical))
-        shared = [None] * len(parts) if donor is None else self.shared(donor.parts)
-        missing = [part for part, rows in zip(parts, shared, strict=True) if rows is None]
+        donor: ColumnData | None = self.cache.latest(("column", self.pin.path, physical))
+        reusable = [None] * len(parts) if donor is None else self.reusable_rows(donor.parts)
+        missing = [part for part, rows in zip(parts, reusable, strict=True) if rows is None]
         read = iter(self._read(missing, [physical]))
         chunks = []
-        for rows in shared:
+        for rows in reusable:
             if rows is None:
-                chunks.append(one_array(next(read)[physical]))
+                chunks.append(single_array(next(read)[physical]))
             else:
                 assert donor is not None
                 chunks.append(_pick(donor.values, rows))
@@ -219,12 +229,12 @@ class Frame:
             return ColumnData(parts, pa.array([], self._type(physical)))
         if len(chunks) == 1:
             return ColumnData(parts, chunks[0])
-        if pa.types.is_string(chunks[0].type) and sum(chunk.nbytes for chunk in chunks) > _LARGEST_ARRAY:
+        if pa.types.is_string(chunks[0].type) and sum(chunk.nbytes for chunk in chunks) > _MAX_STRING_BYTES:
             chunks = [chunk.cast(pa.large_string()) for chunk in chunks]
         return ColumnData(parts, pa.concat_arrays(chunks))
 
-    def shared(self, old: tuple[TableFragment, ...]) -> list[slice | Ordinals | None]:
-        """Where the rows of each part stood in an older version of the table; None for a part it did not have."""
+    def reusable_rows(self, old: tuple[TableFragment, ...]) -> list[slice | Ordinals | None]:
+        """Return for each part the positions of its rows in an older version; None if that version lacks them."""
         starts = np.cumsum([0, *(part.rows for part in old)])
         before = {part.files: (part, int(start)) for part, start in zip(old, starts, strict=False)}
         found: list[slice | Ordinals | None] = []
@@ -235,11 +245,11 @@ class Frame:
             elif known.deletions == part.deletions:
                 found.append(slice(start, start + part.rows))
             else:
-                found.append(self._survivors(known, part, start))
+                found.append(self._surviving_rows(known, part, start))
         return found
 
-    def _survivors(self, known: TableFragment, part: TableFragment, start: int) -> Ordinals | None:
-        """Where the rows that more deletions have left stood before."""
+    def _surviving_rows(self, known: TableFragment, part: TableFragment, start: int) -> Ordinals | None:
+        """Return the older positions of the rows that later deletions left; None if rows were not only deleted."""
         now = self._live(part)
         if known.deletions is None:
             return start + now.astype(np.int64)
@@ -251,65 +261,63 @@ class Frame:
     def _live(self, part: TableFragment) -> npt.NDArray[np.uint32]:
         if part.deletions is None:
             return np.arange(part.rows, dtype=np.uint32)
-        try:
-            return self.cache.make(
+        with self._reading():
+            return self.cache.get_or_build(
                 ("live", part.files),
                 part.deletions,
                 lambda: LiveRows(live_offsets(self.snapshot.tables, self.pin, part)),
             ).offsets
-        except NotFound as error:
-            raise reclaimed(self.snapshot.commit) from error
 
     def parts(self) -> tuple[TableFragment, ...]:
-        """The runs of rows that this version consists of."""
-        try:
+        """Return the parts of this version, in row order."""
+        with self._reading():
             return parts_of(self.cache, self.snapshot.tables, self.pin)
-        except NotFound as error:
-            raise reclaimed(self.snapshot.commit) from error
 
     def _read(self, parts: Sequence[TableFragment], columns: Sequence[str]) -> list[pa.Table]:
-        try:
+        with self._reading():
             return read_fragments(self.snapshot.tables, self.pin, parts, columns)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Report data that is missing in storage as reclaimed."""
+        try:
+            yield
         except NotFound as error:
             raise reclaimed(self.snapshot.commit) from error
 
-    # --- finding -----------------------------------------------------------------------------------------
+    # --- lookups -----------------------------------------------------------------------------------------
 
-    def search(self, where: str, columns: Sequence[str] = ()) -> tuple[Ordinals, pa.Table]:
-        """Positions of the rows that a filter of physical columns selects, ascending."""
-        try:
+    def find_rows(self, where: str, columns: Sequence[str] = ()) -> tuple[Ordinals, pa.Table]:
+        """Return the positions of the rows that a filter over physical columns selects, ascending, and columns."""
+        with self._reading():
             return find_rows(self.snapshot.tables, self.pin, where, columns)
-        except NotFound as error:
-            raise reclaimed(self.snapshot.commit) from error
 
-    def indexed(self) -> frozenset[str]:
-        """The physical columns that storage has an index on."""
-        try:
-            found = list_indexes(self.snapshot.tables, self.pin)
-        except NotFound as error:
-            raise reclaimed(self.snapshot.commit) from error
-        return frozenset(name for item in found for name in item.columns)
+    def indexed_columns(self) -> frozenset[str]:
+        """Return the physical columns that have an index in storage."""
+        with self._reading():
+            indexes = list_indexes(self.snapshot.tables, self.pin)
+        return frozenset(name for item in indexes for name in item.columns)
 
     def position(self, id_: str) -> int:
-        """The position of the row with an id, or -1."""
-        found = self._spot(id_)
+        """Return the position of the row with an id, or -1."""
+        found = self._locate(id_)
         if found is None:
-            rows, _ = self.search(f"id = {quote_string(id_)}")
+            rows, _ = self.find_rows(f"id = {quote_string(id_)}")
             return int(rows[0]) if len(rows) else -1
         return found[0]
 
     def address(self, id_: str) -> int | None:
-        """The address in storage of the row with an id, -1 when there is none; None when that is not known here."""
-        found = self._spot(id_)
+        """Return the storage address of the row with an id, -1 if there is none, None if ids are not cached."""
+        found = self._locate(id_)
         return None if found is None else found[1]
 
-    def _spot(self, id_: str) -> tuple[int, int] | None:
-        """Position and address of a row, or -1 for both; None when the ids are not in memory."""
-        index = self._ids()
+    def _locate(self, id_: str) -> tuple[int, int] | None:
+        """Return position and address of a row, -1 for both if there is none, None if ids are not cached."""
+        index = self._id_index()
         if index is None:
             return None
-        for number, offset in index.spots(id_):
-            place = self._places().get(index.files[number])
+        for number, offset in index.locations(id_):
+            place = self._parts_by_file().get(index.files[number])
             if place is None:
                 continue
             part, start = place
@@ -321,81 +329,80 @@ class Frame:
                 return start + at, (part.id << 32) | offset
         return -1, -1
 
-    def _places(self) -> dict[str, tuple[TableFragment, int]]:
-        """Each part by its file, with the position of its first row."""
+    def _parts_by_file(self) -> dict[str, tuple[TableFragment, int]]:
+        """Return each part by its file, with the position of its first row."""
         if self._by_file is None:
             parts = self.parts()
             starts = np.cumsum([0, *(part.rows for part in parts)]).tolist()
             self._by_file = {part.files: (part, start) for part, start in zip(parts, starts, strict=False)}
         return self._by_file
 
-    def _ids(self) -> IdIndex | None:
-        """The index of ids that covers every part of this version, when it is worth having."""
+    def _id_index(self) -> IdIndex | None:
+        """Return the id index that covers every part of this version; None if ids are not cached."""
         family = ("ids", self.pin.path)
-        known: IdIndex | None = self.cache.newest(family)
-        if known is not None and self._places().keys() <= known.covered:
+        known: IdIndex | None = self.cache.latest(family)
+        if known is not None and self._parts_by_file().keys() <= known.covered:
             return known
-        if known is None and not self._wants("id"):
+        if known is None and not self._should_cache("id"):
             return None
-        return self.cache.replace(family, lambda old: self._index_ids(old))
+        return self.cache.update(family, lambda old: self._index_ids(old))
 
     def _index_ids(self, known: IdIndex | None) -> IdIndex:
         parts = self.parts()
         if known is not None:
             added = [part for part in parts if part.files not in known.covered]
-            if known.loose_rows + sum(part.rows for part in added) <= LOOSE_IDS:
+            if known.unsorted_rows + sum(part.rows for part in added) <= MAX_UNSORTED_IDS:
                 return known.extended(self._with_ids(added))
         return IdIndex.build(self._with_ids(parts))
 
     def _with_ids(self, parts: Sequence[TableFragment]) -> list[tuple[str, npt.NDArray[np.uint32], pa.Array]]:
-        """Every row that was ever written into the files: other versions have not deleted the same ones."""
-        whole = [part for part in parts if part.deletions is None]
+        """Return the ids of all rows ever written into the files, because versions differ in their deletions."""
+        complete = [part for part in parts if part.deletions is None]
         found = {
-            part.files: one_array(rows["id"])
-            for part, rows in zip(whole, self._read(whole, ["id"]), strict=True)
+            part.files: single_array(rows["id"])
+            for part, rows in zip(complete, self._read(complete, ["id"]), strict=True)
         }
-        try:
+        with self._reading():
             for part in parts:
                 if part.deletions is not None:
                     found[part.files] = physical_ids(self.snapshot.tables, self.pin, part)
-        except NotFound as error:
-            raise reclaimed(self.snapshot.commit) from error
         return [(file, np.arange(len(ids), dtype=np.uint32), ids) for file, ids in found.items()]
 
     def positions(self, ids: pa.Array) -> Ordinals:
-        """The positions of rows by id, -1 where there is none."""
+        """Return the positions of rows by id, -1 where there is none."""
         if len(ids) <= _FEW_IDS:
             return np.array([-1 if id_ is None else self.position(id_) for id_ in ids.to_pylist()], np.int64)
-        # Beyond some number of questions reading all the ids is the cheaper answer.
-        held = self.column("id") if len(ids) > _MANY_IDS else self.held("id")
-        if held is not None:
-            return _index(ids, held, None)
+        cached = self.column("id") if len(ids) > _MANY_IDS else self.cached_column("id")
+        if cached is not None:
+            return _index_in(ids, cached, None)
         distinct = pc.unique(ids).drop_null()
         known, places = [], []
         for start in range(0, len(distinct), _IDS_PER_FILTER):
             chunk = distinct.slice(start, _IDS_PER_FILTER).to_pylist()
             where = string_in("id", chunk)
-            found, rows = self.search(where, ["id"])
-            known.append(one_array(rows["id"]))
+            found, rows = self.find_rows(where, ["id"])
+            known.append(single_array(rows["id"]))
             places.append(found)
-        return _index(
+        return _index_in(
             ids, pa.concat_arrays(known or [ids.slice(0, 0)]), np.concatenate([*places, np.zeros(0)])
         )
 
 
 def parts_of(cache: Cache, tables: Tables, pin: TablePin) -> tuple[TableFragment, ...]:
-    """The runs of rows that a version of a table consists of."""
-    return cache.make(("parts", pin.path), pin.version, lambda: Parts(list_fragments(tables, pin))).items
+    """Return the parts of a table version, in row order."""
+    return cache.get_or_build(
+        ("parts", pin.path), pin.version, lambda: Parts(list_fragments(tables, pin))
+    ).items
 
 
-def _code(values: pa.Array) -> CodedColumn:
+def _dictionary_encode(values: pa.Array) -> DictionaryColumn:
     encoded = values.dictionary_encode()
     codes = pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int32)
-    return CodedColumn(codes, encoded.dictionary)
+    return DictionaryColumn(codes, encoded.dictionary)
 
 
-def indices(ordinals: Ordinals) -> pa.Array:
-    """Positions as Arrow takes them: a negative one is null."""
+def to_indices(ordinals: Ordinals) -> pa.Array:
+    """Convert positions to Arrow indices. A negative position becomes null."""
     if len(ordinals) and ordinals.min() < 0:
         return pa.array(ordinals, mask=ordinals < 0)
     return pa.array(ordinals)
@@ -407,15 +414,7 @@ def _pick(values: pa.Array, rows: slice | Ordinals) -> pa.Array:
     return values.take(pa.array(rows))
 
 
-def _index(wanted: pa.Array, known: pa.Array, places: Ordinals | None) -> Ordinals:
+def _index_in(wanted: pa.Array, known: pa.Array, places: Ordinals | None) -> Ordinals:
     found = pc.index_in(wanted, value_set=known)
     spots: npt.NDArray[np.int64] = pc.fill_null(found, -1).to_numpy().astype(np.int64)
     return spots if places is None else np.append(places, -1).astype(np.int64)[spots]
-
-
-def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array, without copying one that is one already."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    found = column.combine_chunks()
-    return found.chunk(0) if isinstance(found, pa.ChunkedArray) and found.num_chunks else found

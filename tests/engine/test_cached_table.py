@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.memory import table_columns
+from omnigraph.engine.memory import cached_table
+from omnigraph.engine.memory.cached_table import CachedTable
 from omnigraph.engine.memory.memory_cache import Cache
-from omnigraph.engine.memory.table_columns import Frame
 from omnigraph.graph.repository import Repository
 from tests.read.graphs import (
     KNOWS,
@@ -58,7 +58,7 @@ def graph() -> Repository:
 
 
 def test_a_column_of_an_empty_table_is_empty_and_of_its_type() -> None:
-    frame = Frame(new_graph().snapshot(), PERSON, Cache(PLENTY))
+    frame = CachedTable(new_graph().snapshot(), PERSON, Cache(PLENTY))
     assert frame.column("age").type == pa.int32()
     assert len(frame.column("age")) == 0
     assert frame.positions(pa.array(["a", None, "b", "c", "d", "e"])).tolist() == [-1] * 6
@@ -134,7 +134,7 @@ def test_an_added_column_is_null_before_and_has_values_after(graph: Repository) 
     check_columns(old, cache)
     add_column(graph)
     check_columns(graph.snapshot(), cache)
-    assert Frame(graph.snapshot(), PERSON, cache).column("zeal").to_pylist() == [None] * 5
+    assert CachedTable(graph.snapshot(), PERSON, cache).column("zeal").to_pylist() == [None] * 5
     put(graph, PERSON, {"f": {"zeal": "glad"}, "a": {"zeal": "calm"}})
     check_columns(graph.snapshot(), cache)
     assert sorted(filter(None, stored(graph.snapshot(), PERSON, "zeal"))) == ["calm", "glad"]
@@ -212,11 +212,11 @@ def test_what_is_in_memory_is_not_read_from_storage_again(s3: Bucket) -> None:
     put(graph, PERSON, people("a", "b", "c"))
     put(graph, PERSON, people("d", "e"))
     cache = Cache(PLENTY)
-    Frame(graph.snapshot(), PERSON, cache).column("name")
+    CachedTable(graph.snapshot(), PERSON, cache).column("name")
     put(graph, PERSON, people("f"))
     drop(graph, PERSON, "b")
     later = Repository.open(f"{s3.uri}/g", mode="r", options=s3.options)
-    frame = Frame(later.snapshot(), PERSON, cache)
+    frame = CachedTable(later.snapshot(), PERSON, cache)
     files = [part.files for part in frame.parts()]
     with s3.seam.recording() as log:
         frame.column("name")
@@ -234,7 +234,7 @@ def test_what_is_in_memory_is_not_read_from_storage_again(s3: Bucket) -> None:
 
 def test_values_by_position_repeat_and_a_negative_position_is_null(graph: Repository) -> None:
     for budget in (PLENTY, 0):
-        frame = Frame(graph.snapshot(), PERSON, Cache(budget))
+        frame = CachedTable(graph.snapshot(), PERSON, Cache(budget))
         names = stored(graph.snapshot(), PERSON, "name")
         wanted = np.array([4, -1, 0, 4, -1, 2])
         found = frame.values("name", wanted).to_pylist()
@@ -250,7 +250,7 @@ def test_ids_are_found_whether_few_or_many_missing_or_null(
 ) -> None:
     drop(graph, PERSON, "b")
     put(graph, PERSON, {"it's": {}, "": {}, "日本": {}})
-    frame = Frame(graph.snapshot(), PERSON, Cache(budget))
+    frame = CachedTable(graph.snapshot(), PERSON, Cache(budget))
     where: dict[Any, int] = {id_: place for place, id_ in enumerate(stored(graph.snapshot(), PERSON, "id"))}
     pool = ["e", None, "nobody", "it's", "a", "b", "", "日本", "e", None]
     wanted = [pool[place % len(pool)] for place in range(count)]
@@ -269,7 +269,7 @@ def test_a_deleted_row_is_not_found_by_its_id_and_is_where_it_was_never_deleted(
             drop(graph, PERSON, "b")
         # Whichever branch is looked at first, what is kept of it must not be taken for the other's.
         for branch in (first, second, first):
-            frame = Frame(graph.snapshot(branch), PERSON, cache)
+            frame = CachedTable(graph.snapshot(branch), PERSON, cache)
             ids = stored(graph.snapshot(branch), PERSON, "id")
             for id_ in "abcde":
                 assert frame.position(id_) == (ids.index(id_) if id_ in ids else -1)
@@ -277,16 +277,16 @@ def test_a_deleted_row_is_not_found_by_its_id_and_is_where_it_was_never_deleted(
 
 @pytest.mark.parametrize("budget", [PLENTY, 0], ids=["in memory", "from storage"])
 def test_more_ids_than_a_lookup_takes_are_found(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_columns, "_IDS_PER_FILTER", 7)
+    monkeypatch.setattr(cached_table, "_IDS_PER_FILTER", 7)
     graph = new_graph()
     put(graph, PERSON, {f"p{number:03}": {} for number in range(60)})
     drop(graph, PERSON, [f"p{number:03}" for number in range(0, 60, 7)])
-    frame = Frame(graph.snapshot(), PERSON, Cache(budget))
+    frame = CachedTable(graph.snapshot(), PERSON, Cache(budget))
     ids = stored(graph.snapshot(), PERSON, "id")
     wanted = [*ids[::-1], "p000", "zz", None, ids[3]]
     expected = [*range(len(ids))[::-1], -1, -1, -1, 3]
     assert frame.positions(pa.array(wanted)).tolist() == expected
-    monkeypatch.setattr(table_columns, "_MANY_IDS", 10)
+    monkeypatch.setattr(cached_table, "_MANY_IDS", 10)
     assert frame.positions(pa.array(wanted)).tolist() == expected
 
 
@@ -299,26 +299,26 @@ def test_ids_of_edges_are_found_too() -> None:
 def test_a_large_column_is_brought_to_memory_when_it_is_used_again_and_again(
     graph: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_columns, "SMALL_ROWS", 3)
+    monkeypatch.setattr(cached_table, "SMALL_ROWS", 3)
     cache = Cache(PLENTY)
-    frame = Frame(graph.snapshot(), PERSON, cache)
-    assert [frame.held("name") is not None for _ in range(4)] == [False, False, True, True]
+    frame = CachedTable(graph.snapshot(), PERSON, cache)
+    assert [frame.cached_column("name") is not None for _ in range(4)] == [False, False, True, True]
     # A later version is made from it at once.
     put(graph, PERSON, people("f"))
-    assert Frame(graph.snapshot(), PERSON, cache).held("name") is not None
-    assert Frame(graph.snapshot(), PERSON, Cache(100)).held("name") is None
+    assert CachedTable(graph.snapshot(), PERSON, cache).cached_column("name") is not None
+    assert CachedTable(graph.snapshot(), PERSON, Cache(100)).cached_column("name") is None
 
 
 def test_a_coded_column_has_each_text_once_and_is_that_of_its_version(graph: Repository) -> None:
     cache = Cache(PLENTY)
     put(graph, PERSON, {"x": {"name": "a-1"}, "y": {}})
     for _ in range(2):
-        frame = Frame(graph.snapshot(), PERSON, cache)
-        coded = frame.coded("name")
+        frame = CachedTable(graph.snapshot(), PERSON, cache)
+        coded = frame.dictionary_column("name")
         assert coded is not None
         texts = coded.values.to_pylist()
         assert len(set(texts)) == len(texts)
         plain = [None if code < 0 else texts[code] for code in coded.codes]
         assert plain == stored(graph.snapshot(), PERSON, "name")
         drop(graph, PERSON, ["a", "y"])
-    assert Frame(graph.snapshot(), PERSON, cache).coded("age") is None
+    assert CachedTable(graph.snapshot(), PERSON, cache).dictionary_column("age") is None

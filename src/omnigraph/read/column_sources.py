@@ -1,0 +1,112 @@
+"""Rows of a read as column sources for the expression evaluator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from omnigraph.engine.arrow_expressions import ColumnSource, RowRef, evaluate
+from omnigraph.engine.memory.cached_table import CachedTable, Ordinals
+from omnigraph.errors import InvalidInput
+from omnigraph.lang import ir
+from omnigraph.read.binding_table import BindingTable
+from omnigraph.read.read_session import ReadSession
+from omnigraph.search.text_search import TextSearch
+
+_DEFAULT_EDITS = 2
+
+
+@dataclass(frozen=True)
+class BindingSource:
+    """The rows of a binding table."""
+
+    session: ReadSession
+    rows: BindingTable
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return self.rows.num_rows
+
+    def column(self, ref: RowRef) -> pa.Array:
+        """Return the values of a reference, null where its variable is null."""
+        assert not isinstance(ref, ir.ColumnRef)
+        return self.session.variables[ref.variable].values(_name(ref), self.rows.columns[ref.variable])
+
+    def search(self, match: ir.TextMatch) -> pa.Array:
+        """Return which rows match a text search, null where there is no text."""
+        variable = match.field.variable
+        return _search(
+            self.session, self.session.variables[variable], match, self, self.rows.columns[variable]
+        )
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """All rows of one table, for predicates on a single variable."""
+
+    session: ReadSession
+    table: CachedTable
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return self.table.num_rows
+
+    def column(self, ref: RowRef) -> pa.Array:
+        """Return a whole column."""
+        assert not isinstance(ref, ir.ColumnRef)
+        return self.table.column(_name(ref))
+
+    def search(self, match: ir.TextMatch) -> pa.Array:
+        """Return which rows match a text search, null where there is no text."""
+        return _search(self.session, self.table, match, self, None)
+
+
+@dataclass(frozen=True)
+class RowsSource:
+    """Some rows of one table, by position."""
+
+    session: ReadSession
+    table: CachedTable
+    ordinals: Ordinals
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return len(self.ordinals)
+
+    def column(self, ref: RowRef) -> pa.Array:
+        """Return the values of a column at the positions."""
+        assert not isinstance(ref, ir.ColumnRef)
+        return self.table.values(_name(ref), self.ordinals)
+
+    def search(self, match: ir.TextMatch) -> pa.Array:
+        """Return which rows match a text search, null where there is no text."""
+        return _search(self.session, self.table, match, self, self.ordinals)
+
+
+def _name(ref: ir.PropertyRef | ir.EntityRef) -> str:
+    return "id" if isinstance(ref, ir.EntityRef) else ref.property
+
+
+def _search(
+    session: ReadSession,
+    table: CachedTable,
+    match: ir.TextMatch,
+    source: ColumnSource,
+    ordinals: Ordinals | None,
+) -> pa.Array:
+    queries = evaluate(match.query, source, session.bindings)
+    search = TextSearch(table, match.field.property)
+    return search.rows(match.fn, queries, _max_edits(session, match), ordinals)
+
+
+def _max_edits(session: ReadSession, match: ir.TextMatch) -> int:
+    if match.max_edits is None:
+        return _DEFAULT_EDITS
+    value = session.constant(match.max_edits)
+    if not isinstance(value, int) or value < 0:
+        raise InvalidInput(f"`fuzzy` needs a maximum number of edits of at least 0, got {value}")
+    return value
