@@ -16,7 +16,7 @@ import omnigraph as og
 from omnigraph.errors import InvalidInput, StorageError
 from omnigraph.read.export import export_parts
 from omnigraph.read.export.export_parts import ExportFormat
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from tests.read.exports import SCHEMA, files_of, fill, rows_in, source_of, text_of
 from tests.support.places import fresh_memory
 from tests.support.s3 import Bucket

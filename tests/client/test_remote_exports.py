@@ -23,7 +23,7 @@ from omnigraph.api.exports import ExportRequest
 from omnigraph.client.exports import fetch_export
 from omnigraph.client.transport import Transport
 from omnigraph.errors import InvalidInput, StorageError
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from tests.client.twins import SCHEMA, Twins, make_twins, refusal_of, told
 from tests.server.running import TOKENS, Running
 from tests.support.s3 import Bucket
@@ -76,7 +76,7 @@ def test_a_name_that_ends_in_gz_gets_packed_records(twins: Twins, tmp_path: Path
     here, there = (gzip.decompress((tmp_path / name).read_bytes()).decode() for name in names)
     assert here == there == plain.getvalue()
     twins.remote.export(address := f"memory://{uuid4().hex}/all.ndjson.gz")
-    store, key = ObjectStore.holding(address, {})
+    store, key = ObjectStore.split_uri(address, {})
     assert gzip.decompress(store.get(key).data).decode() == plain.getvalue()
     copy = og.init(f"memory://{uuid4().hex}", schema=twins.local.schema.source())
     assert copy.load(tmp_path / "here.ndjson.gz").total == plain.getvalue().count("\n")

@@ -28,7 +28,7 @@ from omnigraph.errors import (
     PreconditionFailed,
     StorageError,
 )
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from tests.client.talking import reply, scripted
 from tests.client.twins import Twins, make_twins, records, told
 from tests.server.running import TOKENS, Running

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from omnigraph.errors import NotFound
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from tests.support.workers import report, wait_for_start
 
 MIB = 1024 * 1024

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from omnigraph.errors import NotFound, OmnigraphError, OutcomeUnknown, StorageError
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from tests.support.s3 import Bucket
 from tests.support.s3_seam import How
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 from omnigraph.errors import InvalidInput, NotFound, StorageError
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from tests.contract import object_worker
 from tests.support.s3 import Bucket
 from tests.support.workers import run_together

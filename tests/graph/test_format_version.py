@@ -22,7 +22,7 @@ def stamp_of(graph: Repository) -> int:
 def restamp(graph: Repository, stamp: int) -> None:
     manifest = graph.manifest
     registry = manifest.registry(manifest.refresh())
-    manifest.replace_registry_if_equals(manifest.view, registry, Change(registry=registry.restamped(stamp)))
+    manifest.replace_registry_if_equals(manifest.view, registry, Change(registry=registry.with_format(stamp)))
 
 
 def problems(current: int, floor: int, steps: Iterable[int]) -> list[str]:

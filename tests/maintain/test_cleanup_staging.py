@@ -25,7 +25,7 @@ def graph(tmp_path: Path) -> Repository:
 def set_down(graph: Repository, *, age: float) -> Path:
     """The folder of a writer that was killed while it wrote its second file, so many seconds ago."""
     scratch = Scratch(graph.location.uri)
-    with scratch.writing("keys-1.parquet") as file:
+    with scratch.open_write("keys-1.parquet") as file:
         file.write(b"keys")
     folder = scratch.path("")
     assert folder is not None

@@ -98,7 +98,7 @@ def test_a_branch_that_was_about_to_be_made_has_to_look_again(
     registry = late.manifest.registry(view)
     purge(repository, [path_of(repository, "node:Firm", first.id)])
     with pytest.raises(Superseded):
-        late.manifest.replace_registry_if_equals(view, registry, Change(registry=registry.touched()))
+        late.manifest.replace_registry_if_equals(view, registry, Change(registry=registry.with_next_epoch()))
     with pytest.raises(NotFound, match="reclaimed"):
         late.create_branch("back", at=first.id)
 

@@ -12,7 +12,7 @@ from omnigraph.errors import NotFound
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.tables.table_files import NeededFiles, TableFile, TableFiles
 from omnigraph.store.tables.tables import COMPACT_AT, StagedTable, Tables
 from tests.support.rows import compact
@@ -70,7 +70,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_together_the_versions_of_a_table_need_every_file_it_has(bench: Bench) -> None:
-    needed = NeededFiles.all_of(bench.needed(pin) for pin in bench.pins)
+    needed = NeededFiles.union(bench.needed(pin) for pin in bench.pins)
     unneeded = {name for name in bench.on_disk() if name not in needed}
     assert unneeded == {"_versions/latest_version_hint.json"}
     assert needed.files <= bench.on_disk()

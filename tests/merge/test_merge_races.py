@@ -12,7 +12,7 @@ import omnigraph as og
 from omnigraph.api.merges import Merged
 from omnigraph.errors import Conflict, ConstraintViolation, MergeConflicts
 from omnigraph.graph.intents import Intents
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from tests.merge.merges import (
     SCHEMA,
     Record,

@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.errors import InvalidInput, StorageError
 from omnigraph.read.export.export_folder import MARKER, ExportFolder
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from tests.read.exports import files_of
 from tests.support.places import fresh_memory
 

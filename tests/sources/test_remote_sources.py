@@ -16,8 +16,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import InvalidInput, NotFound, StorageError
-from omnigraph.store.objects import streams
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects import object_reader
+from omnigraph.store.objects.object_store import ObjectStore
 from tests.support.places import fresh_memory
 from tests.support.s3 import Bucket
 from tests.support.s3_seam import How, Log
@@ -206,7 +206,7 @@ def content(key: str) -> bytes:
 def test_a_transfer_that_fails_half_way_loads_nothing(
     s3: Bucket, graph: og.Graph, key: str, how: How | int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "BLOCK", 64 * 1024)
+    monkeypatch.setattr(object_reader, "BLOCK_BYTES", 64 * 1024)
     source = SOURCES[key](put(s3, key, content(key)))
     commits = len(graph.commits())
     with (
@@ -225,7 +225,7 @@ def test_a_transfer_that_fails_half_way_loads_nothing(
 def test_a_single_fault_on_the_way_is_not_noticed(
     s3: Bucket, graph: og.Graph, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "BLOCK", 64 * 1024)
+    monkeypatch.setattr(object_reader, "BLOCK_BYTES", 64 * 1024)
     source = SOURCES[key](put(s3, key, content(key)))
     with s3.seam.fail("drop", method="GET", key=key, nth=2) as fault:
         assert graph.load(source).total == len(PEOPLE)
@@ -236,7 +236,7 @@ def test_a_single_fault_on_the_way_is_not_noticed(
 def test_an_object_that_is_replaced_while_it_is_read_loads_nothing(
     s3: Bucket, graph: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "BLOCK", 64 * 1024)
+    monkeypatch.setattr(object_reader, "BLOCK_BYTES", 64 * 1024)
     address = put(s3, "in.ndjson", content("in.ndjson"))
 
     def replace() -> None:

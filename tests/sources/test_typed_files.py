@@ -31,7 +31,7 @@ from omnigraph.sources.mapping.type_mapping import TypeMapping
 from omnigraph.sources.readers import open_source
 from omnigraph.sources.row_batch import Reject
 from omnigraph.sources.tabular import TableFile
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from tests.catalog.test_identity import catalog_of
 from tests.support.places import fresh_memory
 

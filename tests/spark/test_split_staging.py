@@ -520,7 +520,7 @@ def test_a_split_reports_rows_fragments_and_keys(graph: Repository, job: LoadJob
     ids = graph.tables.open(pin.path, staged.version).to_table(columns=["id"])["id"].to_pylist()
     assert ids == ["p0", "p1", "p2", "a", "b"]
     assert people.keys is not None
-    keys = pq.read_table(job.scratch.reading(people.keys))
+    keys = pq.read_table(job.scratch.open_read(people.keys))
     assert keys["id"].to_pylist() == ["a", "b"]
     assert keys[queries.PLACE].to_pylist() == [1, 4]
     assert keys[queries.SOURCE].to_pylist() == [7, 7]
@@ -553,7 +553,7 @@ def test_a_split_sets_down_what_it_rejects_and_writes_the_rest(job: LoadJob, tmp
     report = stage_split(replace(job, rejecting=True), split)
     assert (report.rejected, report.written["node:Person"].rows, report.error) == (2, 2, None)
     assert report.rejects is not None
-    rejects = [Reject.from_state(json.loads(line)) for line in job.scratch.reading(report.rejects)]
+    rejects = [Reject.from_state(json.loads(line)) for line in job.scratch.open_read(report.rejects)]
     assert sorted(item.place for item in rejects) == [2, 3]
 
 

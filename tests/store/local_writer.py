@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from omnigraph.errors import OutcomeUnknown
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 
 MARK = "the write begins"
 

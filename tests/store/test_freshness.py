@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph.repository import Repository
-from omnigraph.store.manifest.freshness import Sight, is_unchanged, look_at
+from omnigraph.store.manifest.freshness import DirectoryState, is_unchanged, read_directory_state
 from tests.support.places import fresh_memory
 from tests.support.repositories import handle, make_graph, put
 
@@ -22,7 +22,7 @@ STRANGE = Path("/proc")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder on a file system of this machine's own; elsewhere nothing is ever concluded."""
-    assert look_at(tmp_path) is not None, "run with --basetemp on a disk of this machine's own"
+    assert read_directory_state(tmp_path) is not None, "run with --basetemp on a disk of this machine's own"
     return tmp_path
 
 
@@ -43,7 +43,7 @@ def test_a_folder_is_unchanged_until_something_is_made_renamed_or_removed_in_it(
         lambda: (folder / "b").unlink(),
     ):
         settle(folder)
-        seen = look_at(folder)
+        seen = read_directory_state(folder)
         assert is_unchanged(folder, seen)
         change()
         assert not is_unchanged(folder, seen)
@@ -52,37 +52,37 @@ def test_a_folder_is_unchanged_until_something_is_made_renamed_or_removed_in_it(
 @pytest.mark.parametrize("ago", [0, SECOND // 1_000, SECOND, 2 * SECOND])
 def test_a_folder_that_changed_a_moment_before_the_look_is_not_trusted(folder: Path, ago: int) -> None:
     settle(folder, ago)
-    seen = look_at(folder)
+    seen = read_directory_state(folder)
     # Coarse clocks give a change of this moment the time of the last one.
     assert seen is not None
-    assert seen.changed == folder.stat().st_mtime_ns
+    assert seen.modified == folder.stat().st_mtime_ns
     assert not is_unchanged(folder, seen)
 
 
 def test_a_time_in_the_future_is_not_trusted(tmp_path: Path) -> None:
     settle(tmp_path, -LONG_AGO)
-    assert not is_unchanged(tmp_path, look_at(tmp_path))
+    assert not is_unchanged(tmp_path, read_directory_state(tmp_path))
 
 
 def test_a_look_is_judged_by_the_time_of_the_look_not_by_the_present(folder: Path) -> None:
     settle(folder)
-    changed = folder.stat().st_mtime_ns
-    assert is_unchanged(folder, Sight(changed, changed + 3 * SECOND))
+    modified = folder.stat().st_mtime_ns
+    assert is_unchanged(folder, DirectoryState(modified, modified + 3 * SECOND))
     # It is long ago by now, but when it was looked at another change could still have had the same time.
-    assert not is_unchanged(folder, Sight(changed, changed + SECOND))
+    assert not is_unchanged(folder, DirectoryState(modified, modified + SECOND))
 
 
 @pytest.mark.skipif(not STRANGE.exists(), reason="there is no such file system here")
 def test_a_look_at_a_file_system_of_unknown_kind_tells_nothing() -> None:
     assert STRANGE.stat().st_mtime_ns
-    assert look_at(STRANGE) is None
+    assert read_directory_state(STRANGE) is None
     assert not is_unchanged(STRANGE, None)
 
 
 def test_a_folder_that_is_not_there_tells_nothing(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
-    assert look_at(missing) is None
-    assert not is_unchanged(missing, Sight(0, LONG_AGO))
+    assert read_directory_state(missing) is None
+    assert not is_unchanged(missing, DirectoryState(0, LONG_AGO))
 
 
 # --- handles ------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import pytest
 
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.store.objects.local_backend import is_temporary
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.sync import Durability
 from tests.store.local_writer import MARK
 from tests.support.waiting import HANG

@@ -27,7 +27,7 @@ from omnigraph.store.manifest.manifest import (
 )
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import BranchEntry, CommitRecord, HeadRecord, RecoveryRecord, TablePin
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from tests.support.manifests import SCHEMA, child, first_change, head_of, make_manifest, move, reopen
 from tests.support.places import fresh_memory, lance_root, together
 
@@ -94,16 +94,16 @@ def test_a_head_that_is_not_the_expected_one_is_not_replaced(uri: str) -> None:
 def test_the_registry_that_is_not_the_expected_one_is_not_replaced(uri: str) -> None:
     manifest = make_manifest(uri)
     stale = manifest.registry(manifest.view)
-    manifest.replace_registry_if_equals(manifest.view, stale, Change(registry=stale.touched()))
+    manifest.replace_registry_if_equals(manifest.view, stale, Change(registry=stale.with_next_epoch()))
     with pytest.raises(Superseded):
-        manifest.replace_registry_if_equals(manifest.view, stale, Change(registry=stale.restamped(9)))
+        manifest.replace_registry_if_equals(manifest.view, stale, Change(registry=stale.with_format(9)))
     assert manifest.registry(manifest.refresh()).format == 1
 
 
 def test_a_manifest_with_two_registries_is_refused_loudly(uri: str) -> None:
     manifest = make_manifest(uri)
     registry = manifest.registry(manifest.view)
-    manifest._swap(manifest.view, remove=[], change=Change(registry=registry.touched()))
+    manifest._swap(manifest.view, remove=[], change=Change(registry=registry.with_next_epoch()))
     with pytest.raises(StorageError, match="2 registry fragments instead of one"):
         manifest.registry(manifest.view)
 
@@ -181,7 +181,7 @@ def test_creating_a_branch_commutes_with_a_publish(uri: str) -> None:
     two = reopen(one)
     registry = two.registry(two.view)
     move(one, one.view)
-    two.replace_registry_if_equals(two.view, registry, Change(registry=registry.touched()))
+    two.replace_registry_if_equals(two.view, registry, Change(registry=registry.with_next_epoch()))
     assert head_of(two, two.refresh()).commit.sequence == 2
 
 
@@ -209,7 +209,7 @@ def test_a_branch_head_that_is_gone_cannot_be_removed_again(uri: str) -> None:
     registry = manifest.registry(manifest.view)
     with pytest.raises(Superseded):
         manifest.replace_registry_if_equals(
-            manifest.view, registry, Change(registry.touched()), remove_head=new_id()
+            manifest.view, registry, Change(registry.with_next_epoch()), remove_head=new_id()
         )
 
 
@@ -479,7 +479,7 @@ def test_recovery_rows_are_folded_too() -> None:
         registry = manifest.registry(manifest.view)
         row = RecoveryRecord(new_id(), "discarded", "ana", "main", "load", None, f"reason {number}", number)
         rows.append(row)
-        change = Change(registry=registry.touched(), recoveries=[row])
+        change = Change(registry=registry.with_next_epoch(), recoveries=[row])
         manifest.replace_registry_if_equals(manifest.view, registry, change)
     assert manifest.fold_log()
     cold = reopen(manifest)

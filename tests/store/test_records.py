@@ -82,8 +82,8 @@ def test_every_changed_registry_differs_from_the_one_before(
     registry: Registry, name: str, entry: BranchEntry
 ) -> None:
     changed = [
-        registry.touched(),
-        registry.restamped(registry.format),
+        registry.with_next_epoch(),
+        registry.with_format(registry.format),
         registry.with_branch(name, entry),
         registry.without_branch(name),
     ]

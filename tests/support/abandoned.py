@@ -10,7 +10,7 @@ from typing import Final
 from omnigraph.graph.intents import Intent, Intents
 from omnigraph.graph.repository import Repository
 from omnigraph.store.manifest.records import RecoveryOutcome
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from tests.support.crash import copy_graph, frozen, position, run_traced
 from tests.support.workload import SIDE, Task, change, pairs, write
 

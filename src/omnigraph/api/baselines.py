@@ -36,7 +36,7 @@ def write_baseline(
 def write_lines(target: str | Path | IO[str], lines: Iterable[bytes], options: StorageOptions) -> None:
     """Write the lines of a baseline where they are to go; `options` are for a target in a store."""
     from omnigraph.store.location import Location
-    from omnigraph.store.objects.objects import ObjectStore
+    from omnigraph.store.objects.object_store import ObjectStore
 
     check_target(target)
     if not isinstance(target, str | Path):
@@ -46,8 +46,8 @@ def write_lines(target: str | Path | IO[str], lines: Iterable[bytes], options: S
     if isinstance(target, str) and "://" in target:
         location = Location.parse(target)
         if not location.is_local:
-            store, key = ObjectStore.holding(target, options)
-            with store.writing(key) as file:
+            store, key = ObjectStore.split_uri(target, options)
+            with store.open_write(key) as file:
                 for line in lines:
                     file.write(line)
             return

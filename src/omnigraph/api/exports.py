@@ -124,14 +124,14 @@ def write_one(
     """
     from omnigraph.api.files import replacing
     from omnigraph.store.location import Location
-    from omnigraph.store.objects.objects import ObjectStore
+    from omnigraph.store.objects.object_store import ObjectStore
 
     if not isinstance(target, str | Path):
         return _write_text(target, chunks)
     is_packed = str(target).lower().endswith(_GZIP)
     if isinstance(target, str) and "://" in target and not Location.parse(target).is_local:
-        store, key = ObjectStore.holding(target, options)
-        with store.writing(key) as file:
+        store, key = ObjectStore.split_uri(target, options)
+        with store.open_write(key) as file:
             return _write_bytes(file, chunks, packed=is_packed)
     with replacing(_local_path(target)) as text:
         return _write_bytes(text.buffer, chunks, packed=True) if is_packed else _write_text(text, chunks)

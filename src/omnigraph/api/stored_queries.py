@@ -16,7 +16,7 @@ from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.source import Source
 from omnigraph.lang.types import TYPE_NAMES, Scalar
 from omnigraph.store.location import Location
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from omnigraph.lang.schema import Schema
@@ -153,7 +153,7 @@ def _local_files(place: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _remote_files(uri: str, options: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
-    store, key = ObjectStore.holding(uri, options)
+    store, key = ObjectStore.split_uri(uri, options)
     folder = key.strip("/")
     if folder.endswith(SUFFIX):
         yield uri, store.get(folder).data

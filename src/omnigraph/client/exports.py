@@ -69,7 +69,7 @@ def _unpack(chunks: Iterator[bytes], folder: ExportFolder) -> int:
                 report = _report(file.read())
                 continue
             names.append(name)
-            with folder.store.writing(folder.prefix + name) as target:
+            with folder.store.open_write(folder.prefix + name) as target:
                 while piece := file.read(_PIECE):
                     target.write(piece)
         if report is None:

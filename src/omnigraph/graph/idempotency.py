@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from omnigraph.errors import Conflict
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import HeadRecord, encode_body
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 
 PREFIX = "__idempotency/"
 

@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeAlias
 from omnigraph.errors import Conflict, NotFound, OmnigraphError, RecoveryRequired
 from omnigraph.graph.write_plan import Plan
 from omnigraph.store.manifest.records import encode_body
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
 
 PREFIX = "__recovery/"

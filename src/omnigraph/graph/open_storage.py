@@ -11,7 +11,7 @@ from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.manifest import Manifest, NotAGraph, Uncertain
 from omnigraph.store.manifest.records import Registry
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.storage_options import StorageOptions
 from omnigraph.store.sync import Durability
 

@@ -76,7 +76,7 @@ def publish(
         if plan.taken:
             # Whoever removes versions replaces the registry and then looks at the heads again. One of the two sees
             # the other: either the versions are gone by now, or this swap fails, or the remover finds them in use.
-            change = replace(change, registry=manifest.registry(view).touched())
+            change = replace(change, registry=manifest.registry(view).with_next_epoch())
             _check_taken(manifest, plan)
         try:
             manifest.replace_head_if_equals(view, head, change)

@@ -152,7 +152,7 @@ def _write_audit(manifest: Manifest, record: RecoveryRecord) -> bool:
         if manifest.find_recovery(view, record.id) is not None:
             return attempt > 0 and _is_same(manifest, record)
         registry = manifest.registry(view)
-        change = Change(registry=registry.touched(), recoveries=[record])
+        change = Change(registry=registry.with_next_epoch(), recoveries=[record])
         try:
             manifest.replace_registry_if_equals(view, registry, change)
         except (Superseded, Uncertain):

@@ -64,7 +64,7 @@ from omnigraph.store.manifest.records import (
     Registry,
     TablePin,
 )
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
 from omnigraph.store.storage_options import StorageOptions
 from omnigraph.store.sync import Durability
@@ -186,7 +186,7 @@ class Repository:
         def restamp(view: View) -> None:
             registry = self.manifest.registry(view)
             if registry.format < target:
-                change = Change(registry=registry.restamped(target))
+                change = Change(registry=registry.with_format(target))
                 self.manifest.replace_registry_if_equals(view, registry, change)
 
         self._retry(restamp)
@@ -386,7 +386,7 @@ class Repository:
         def reserve(view: View) -> int:
             registry = self.manifest.registry(view)
             first = max(at_least, registry.next_id or self._highest_identity(view, registry))
-            change = Change(registry=registry.counted_to(first + count))
+            change = Change(registry=registry.with_next_id(first + count))
             self.manifest.replace_registry_if_equals(view, registry, change)
             return first
 

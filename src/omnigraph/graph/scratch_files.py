@@ -10,7 +10,7 @@ from pathlib import Path
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.objects.local_backend import is_temporary
-from omnigraph.store.objects.objects import ObjectReader, ObjectStore, Writable
+from omnigraph.store.objects.object_store import ObjectReader, ObjectStore, Writable
 from omnigraph.store.storage_options import StorageOptions
 
 # Cleanup removes what is found below, once it is older than every write that is still on its way.
@@ -28,11 +28,11 @@ class Scratch:
     options: StorageOptions = field(default_factory=dict, repr=False)
     folder: str = field(default_factory=lambda: f"{PREFIX}{new_id()}")
 
-    def writing(self, name: str) -> AbstractContextManager[Writable]:
+    def open_write(self, name: str) -> AbstractContextManager[Writable]:
         """Write a file, whole or not at all."""
-        return self._objects().writing(f"{self.folder}/{name}")
+        return self._objects().open_write(f"{self.folder}/{name}")
 
-    def reading(self, name: str) -> ObjectReader:
+    def open_read(self, name: str) -> ObjectReader:
         """Read a file."""
         objects = self._objects()
         return objects.open_read(objects.head(f"{self.folder}/{name}"))

@@ -39,7 +39,7 @@ from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.violations import Findings, refuse
 from omnigraph.sources.row_batch import Reject, Rejecting
 from omnigraph.sources.splits import Split
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.sync import Durability
 from omnigraph.store.tables.uncommitted_fragments import fragment_files
 
@@ -180,7 +180,7 @@ class DistributedLoad:
         for report, first in zip(reports, before, strict=True):
             if report.rejects is None or rejecting is None:
                 continue
-            with self._scratch.reading(report.rejects) as file:
+            with self._scratch.open_read(report.rejects) as file:
                 for line in BufferedReader(file):
                     rejecting(Reject.from_state(json.loads(line)).shifted(first))
 

@@ -50,7 +50,7 @@ class KeyFiles:
     def __call__(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The keys of some files."""
         for name in names:
-            with self.scratch.reading(name) as stream, pq.ParquetFile(stream) as opened:
+            with self.scratch.open_read(name) as stream, pq.ParquetFile(stream) as opened:
                 yield from opened.iter_batches()
 
 

@@ -36,7 +36,7 @@ from omnigraph.load.split_staging import LoadJob, SplitReport, stage_partition
 from omnigraph.load.spool import LoadLimits
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.sources.tabular import read_table
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
 
 # How long whoever stages may take. What is given up without a word is looked at with every write until then.

@@ -162,7 +162,7 @@ def _write_keys(job: LoadJob, split: Split, table: Table, spool: Spool) -> str:
     # name also tells whoever watches how far the load has come.
     name = f"keys-{split.number:06d}-{table.id}-{spool.counts[table.key]}-{uuid.uuid4().hex}.parquet"
     position = split.number << SPLIT_SHIFT
-    with job.scratch.writing(name) as file:
+    with job.scratch.open_write(name) as file:
         writer: pq.ParquetWriter | None = None
         for batch in spool.batches(table.key, [*columns, PLACE]):
             numbers = np.arange(position, position + batch.num_rows, dtype=np.int64)
@@ -188,7 +188,7 @@ def _set_down(job: LoadJob, split: Split, rejects: Sequence[Reject]) -> str | No
     if not rejects:
         return None
     name = f"rejects-{split.number:06d}-{uuid.uuid4().hex}.ndjson"
-    with job.scratch.writing(name) as file:
+    with job.scratch.open_write(name) as file:
         for item in rejects:
             file.write((json.dumps(item.to_state(), ensure_ascii=False, default=str) + "\n").encode())
     return name

@@ -22,7 +22,7 @@ from omnigraph.maintain.retention import Lineage, Retention, micros, parse_durat
 from omnigraph.store.manifest.manifest import View
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
 from omnigraph.store.tables.table_files import (
-    BATCH,
+    DELETE_BATCH,
     TABLE_FOLDERS,
     NeededFiles,
     TableFile,
@@ -317,7 +317,7 @@ class _Cleanup:
 
     def _needed_of(self, listing: TableListing) -> NeededFiles:
         pins = {EMPTY_VERSION: 0, **self._marks.pins[listing.path]}
-        return NeededFiles.all_of(
+        return NeededFiles.union(
             self._version_needs(listing, version, moment) for version, moment in pins.items()
         )
 
@@ -368,8 +368,8 @@ class _Cleanup:
         if self._confirm:
             # Removing a file makes its folder young.
             folders = scratch_files.old_folders(self._objects.location, self._horizon)
-            for start in range(0, len(doomed), BATCH):
-                self._objects.delete_many(doomed[start : start + BATCH])
+            for start in range(0, len(doomed), DELETE_BATCH):
+                self._objects.delete_many(doomed[start : start + DELETE_BATCH])
             for folder in folders:
                 scratch_files.remove_folder(folder)
         return len(doomed)

@@ -75,13 +75,13 @@ class _Purge:
         # Also those that were never doomed: a merge may have built one on files of a version that is.
         heads |= standing
         # What a branch stands at must be there: if it is not, nothing more is removed.
-        needed = NeededFiles.all_of(
+        needed = NeededFiles.union(
             [
                 *(self._files.needed_by(self._path, version) for version in heads),
                 *(self._needs(version) for version in built_upon),
             ]
         )
-        unreadable = NeededFiles.all_of(doomed.values())
+        unreadable = NeededFiles.union(doomed.values())
         data = [
             file
             for file in listing.files

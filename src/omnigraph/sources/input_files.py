@@ -16,7 +16,7 @@ from omnigraph.errors import InvalidInput, NotFound, StorageError
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.sources.mapping.type_mapping import FORMATS, Format
 from omnigraph.store.location import Location
-from omnigraph.store.objects.objects import ObjectInfo, ObjectStore
+from omnigraph.store.objects.object_store import ObjectInfo, ObjectStore
 from omnigraph.store.storage_options import StorageOptions
 
 # What the names of files end in, by what is in them.
@@ -95,7 +95,7 @@ def _local_file(path: Path) -> InputFile:
 
 
 def _remote_files(uri: str, suffixes: tuple[str, ...], options: StorageOptions) -> list[InputFile]:
-    store, key = ObjectStore.holding(uri, options)
+    store, key = ObjectStore.split_uri(uri, options)
 
     def file_of(info: ObjectInfo) -> InputFile:
         return InputFile(f"{store.location.uri}/{info.key}", lambda: cast(BinaryIO, store.open_read(info)))

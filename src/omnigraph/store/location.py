@@ -1,9 +1,9 @@
-"""Where a graph or one of its parts lives, in one normal form for every library below.
+"""The address of a graph or of one of its parts, in one normal form for obstore and Lance.
 
-Three kinds of storage have an address: a folder on a local disk (`path` or `file://`), named memory that
-the whole process shares (`memory://name`), and an S3-compatible bucket (`s3://bucket/prefix`). The same
-address is given to obstore and to Lance, which decode URLs differently, so characters that they would
-disagree about are refused here instead of leading to two different places.
+Three kinds of storage have addresses: a directory on a local disk (`path` or `file://`), named memory that the
+whole process shares (`memory://name`), and an S3-compatible bucket (`s3://bucket/prefix`). obstore and Lance
+decode URLs differently, so characters that they interpret differently are rejected here. Otherwise one address
+could refer to two places.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ __all__ = ["Location", "Scheme"]
 
 Scheme = Literal["file", "memory", "s3"]
 
-_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
-_BROKEN_URL = re.compile(r"^(file|memory|s3|https?):/", re.IGNORECASE)
+_URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
+_URL_WITH_ONE_SLASH = re.compile(r"^(file|memory|s3|https?):/", re.IGNORECASE)
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-# Lance reads these addresses as URLs, obstore as plain keys.
+# Lance decodes these characters as parts of a URL; obstore takes them literally.
 _AMBIGUOUS = re.compile(r"[\x00-\x1f\x7f%?#\\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A normalised address; two spellings of one place are equal.
+    """A normalized address. Two spellings of one place are equal.
 
-    `authority` is the bucket or the memory's name, and empty for a local disk. `path` is absolute and free of
-    links for a local disk, and otherwise a prefix without slashes at its ends, empty for the whole bucket.
+    `authority` is the name of the bucket or of the memory, and empty for a local disk. `path` is absolute and
+    has no symbolic links on a local disk. Otherwise it is a prefix without slashes at its ends, empty for the
+    whole bucket.
 
     >>> Location.parse("s3://bucket//team/graph/").uri
     's3://bucket/team/graph'
@@ -47,24 +48,26 @@ class Location:
 
     @classmethod
     def parse(cls, uri: str | os.PathLike[str]) -> Location:
-        """The location that a user's address names; a relative path counts from the working directory.
+        """Parse the address that a user gave. A relative path starts at the working directory.
 
-        An object of `pathlib` names a local path. Raises `InvalidInput` for another scheme, a missing bucket or
-        name, and characters that have a second meaning in URLs. Nothing is looked up except the links on a local
-        path.
+        A `pathlib` object is a local path. Raises `InvalidInput` for an unknown scheme, a missing bucket or
+        name, and characters with a special meaning in URLs. Storage is not accessed, except to resolve symbolic
+        links.
         """
         if not isinstance(uri, str):
             return cls._of_path(uri)
         if not uri:
-            raise InvalidInput("the address of the graph is empty")
-        match = _SCHEME.match(uri)
+            raise InvalidInput(
+                "the address of the graph is empty", hint="give a path, memory:// or s3:// address"
+            )
+        match = _URL.match(uri)
         if match is None:
             return cls._local(uri, uri)
         scheme, rest = match.group(1).lower(), match.group(2)
         if scheme == "file":
             host, slash, path = rest.partition("/")
             if host not in ("", "localhost") or not slash:
-                raise InvalidInput(f"`{_shown(uri)}` names a file on another host", hint="write file:///path")
+                raise InvalidInput(f"`{_redacted(uri)}` refers to another host", hint="write file:///path")
             return cls._local(unquote("/" + path), uri)
         if scheme in ("s3", "memory"):
             return cls._remote("s3" if scheme == "s3" else "memory", rest, uri)
@@ -73,61 +76,63 @@ class Location:
         )
 
     @classmethod
-    def _of_path(cls, given: object) -> Location:
-        path = os.fspath(given) if isinstance(given, os.PathLike) else None
+    def _of_path(cls, value: object) -> Location:
+        path = os.fspath(value) if isinstance(value, os.PathLike) else None
         if not isinstance(path, str):
-            raise InvalidInput(f"an address is a text or a path, not a value of {type(given).__name__}")
-        if _BROKEN_URL.match(path):
-            # Two slashes are one in a path, so that this would be a local folder of an odd name.
-            raise InvalidInput(f"`{path}` is no path", hint="give an address with :// as a text")
+            raise InvalidInput(f"address: expected a string or a path, got {type(value).__name__}")
+        if _URL_WITH_ONE_SLASH.match(path):
+            # pathlib collapses the two slashes of a URL. The result would be a local directory named `s3:`.
+            raise InvalidInput(f"`{path}` is a URL in a path object", hint="give the address as a string")
         return cls._local(path, path)
 
     @classmethod
     def _local(cls, path: str, uri: str) -> Location:
         if "\0" in path:
-            raise InvalidInput(f"`{uri!r}` is not a path")
+            raise InvalidInput(f"path {uri!r} contains a null character")
         try:
             return cls("file", "", str(Path(path).resolve()))
         except (OSError, RuntimeError) as error:
-            # The latter is how links that lead in a circle are told before Python 3.13.
-            raise InvalidInput(f"`{uri}` cannot be followed: {error}") from error
+            # Python before 3.13 reports a loop of symbolic links as RuntimeError.
+            raise InvalidInput(f"cannot resolve path `{uri}`: {error}") from error
 
     @classmethod
     def _remote(cls, scheme: Scheme, rest: str, uri: str) -> Location:
         authority, _, path = rest.partition("/")
         if not _NAME.match(authority):
-            what = "bucket" if scheme == "s3" else "name"
-            raise InvalidInput(f"`{_shown(uri)}` has no valid {what}", hint=f"write {scheme}://{what}/prefix")
+            part = "bucket" if scheme == "s3" else "name"
+            raise InvalidInput(
+                f"`{_redacted(uri)}` has no valid {part}", hint=f"write {scheme}://{part}/prefix"
+            )
         segments = [segment for segment in path.split("/") if segment]
         if any(segment in (".", "..") for segment in segments) or _AMBIGUOUS.search(path):
             raise InvalidInput(
-                f"`{_shown(uri)}` has a prefix that storage libraries read differently",
+                f"`{_redacted(uri)}` has a prefix with ambiguous characters",
                 hint="avoid . and .. segments, %, ?, #, backslashes and control characters",
             )
         return cls(scheme, authority, "/".join(segments))
 
     @property
     def is_local(self) -> bool:
-        """Whether this is a local disk, where durability needs a sync."""
+        """Whether this is a local disk, where writes must be synced to be durable."""
         return self.scheme == "file"
 
     @property
     def uri(self) -> str:
-        """The one spelling of this location; parsing it gives the same location again."""
+        """The canonical address. Parsing it returns an equal location."""
         if self.scheme == "file":
             return self.path
         return f"{self.scheme}://{self.authority}" + (f"/{self.path}" if self.path else "")
 
     @property
     def lance_uri(self) -> str:
-        """The same place in Lance's terms, whose own `memory://` is private to one handle."""
+        """The address for Lance, whose own `memory://` is private to one dataset handle."""
         return f"shared-{self.uri}" if self.scheme == "memory" else self.uri
 
     def child(self, *segments: str) -> Location:
-        """A location below this one; segments are names of ours, such as `nodes` or a type id."""
+        """Return a location below this one. Segments are internal names, such as `nodes` or a type id."""
         for segment in segments:
             if segment in ("", ".", "..") or "/" in segment or _AMBIGUOUS.search(segment):
-                raise InvalidInput(f"`{segment}` is not a name inside a graph")
+                raise InvalidInput(f"`{segment}` is not a valid name of a part of a graph")
         path = "/".join((self.path.rstrip("/"), *segments) if self.path else segments)
         return Location(self.scheme, self.authority, path)
 
@@ -135,10 +140,10 @@ class Location:
         return self.uri
 
 
-def _shown(uri: str) -> str:
-    """An address for messages: without a user and a password, which may have slashes in them."""
+def _redacted(uri: str) -> str:
+    """Return an address for messages, without user name and password, which may contain slashes."""
     scheme, separator, rest = uri.partition("://")
-    _, at, place = rest.rpartition("@")
+    _, at, host_and_path = rest.rpartition("@")
     if at:
-        return f"{scheme}{separator}…@{place}"
+        return f"{scheme}{separator}…@{host_and_path}"
     return f"{scheme}{separator}…" if ":" in rest.partition("/")[0] else uri

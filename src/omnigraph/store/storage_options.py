@@ -1,20 +1,20 @@
-"""What storage needs to know besides the address: credentials, endpoint, timeouts and retries.
+"""Storage options: credentials, endpoint, timeouts and retries.
 
-Options are a flat mapping of strings, so that they travel unchanged to other processes and into Spark tasks.
-This module and everything else in `store` takes them as an argument and reads no environment; a surface
-collects the environment once with `s3_options(os.environ)`. The native libraries below do look at `AWS_*`
-variables of their own accord for what the mapping leaves open; what it states always wins.
+Options are a flat mapping of strings, so that they can be sent to other processes and into Spark tasks. `store`
+takes them as an argument and does not read the environment; a surface collects the environment with
+`s3_options(os.environ)`. The native libraries read `AWS_*` variables themselves for options that are not set.
+An option that is set overrides the variable.
 
 | key | meaning | default |
 |---|---|---|
-| `access_key_id`, `secret_access_key`, `session_token` | credentials | the platform's own |
+| `access_key_id`, `secret_access_key`, `session_token` | credentials | those of the platform |
 | `region` | region to sign for | `us-east-1` |
 | `endpoint` | URL of an S3-compatible service | AWS |
-| `allow_http` | `true` permits an endpoint without TLS | `false` |
+| `allow_http` | `true` allows an endpoint without TLS | `false` |
 | `virtual_hosted` | `true` puts the bucket into the host name | `false` |
-| `timeout`, `connect_timeout` | limits of one request: `500ms`, `30s`, `2m` | `30s`, `5s` |
-| `max_retries`, `retry_timeout` | limits of all attempts at one call, local locks included | `5`, `60s` |
-| `retry_backoff` | pause before the first retry; it doubles, up to 20 times this | `100ms` |
+| `timeout`, `connect_timeout` | limits for one request: `500ms`, `30s`, `2m` | `30s`, `5s` |
+| `max_retries`, `retry_timeout` | limits for all attempts of one call and for local locks | `5`, `60s` |
+| `retry_backoff` | wait before the first retry; doubles with each retry, up to 20 times | `100ms` |
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["RetryPolicy", "StorageOptions", "check_options", "lance_options", "s
 
 StorageOptions: TypeAlias = Mapping[str, str]
 
-# Each option by the name that Lance has for it; what Lance cannot be told is None.
+# The name of each option in Lance; None for an option that Lance does not have.
 _LANCE_NAMES: dict[str, str | None] = {
     "access_key_id": "aws_access_key_id",
     "secret_access_key": "aws_secret_access_key",
@@ -48,7 +48,7 @@ _LANCE_NAMES: dict[str, str | None] = {
 _DURATION = re.compile(r"^(\d+(?:\.\d+)?)(ms|s|m)$")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
-# The first variable that is set wins.
+# The first variable that is set is used.
 _VARIABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("access_key_id", ("AWS_ACCESS_KEY_ID",)),
     ("secret_access_key", ("AWS_SECRET_ACCESS_KEY",)),
@@ -61,7 +61,7 @@ _VARIABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The bounds of one call: seconds for a request, attempts and seconds for all of them."""
+    """The limits of one call: seconds for each request, number of retries and seconds for all attempts."""
 
     timeout: float
     connect_timeout: float
@@ -70,12 +70,12 @@ class RetryPolicy:
     backoff: float
 
     @property
-    def longest_pause(self) -> float:
+    def max_backoff(self) -> float:
         return self.backoff * 20
 
     @classmethod
     def of(cls, options: StorageOptions) -> RetryPolicy:
-        """The policy that checked options ask for."""
+        """Return the policy of checked options."""
         return cls(
             timeout=_seconds(options, "timeout", "30s"),
             connect_timeout=_seconds(options, "connect_timeout", "5s"),
@@ -86,38 +86,42 @@ class RetryPolicy:
 
 
 def s3_options(env: Mapping[str, str]) -> dict[str, str]:
-    """The storage options that the usual `AWS_*` variables ask for; empty variables count as unset.
+    """Return the storage options that the usual `AWS_*` variables set; empty variables count as unset.
 
-    An endpoint that says `http://` is taken at its word unless `AWS_ALLOW_HTTP` forbids it.
+    An endpoint with `http://` sets `allow_http`, unless `AWS_ALLOW_HTTP` is set.
 
     >>> s3_options({"AWS_ENDPOINT_URL": "http://127.0.0.1:9000", "AWS_REGION": ""})
     {'endpoint': 'http://127.0.0.1:9000', 'allow_http': 'true'}
     """
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for option, variables in _VARIABLES:
         value = next((env[name] for name in variables if env.get(name)), None)
         if value is not None:
-            found[option] = value
-    if "allow_http" in found:
-        found["allow_http"] = "true" if found["allow_http"].lower() in ("1", "true", "yes") else "false"
-    elif found.get("endpoint", "").lower().startswith("http://"):
-        found["allow_http"] = "true"
-    return found
+            options[option] = value
+    if "allow_http" in options:
+        options["allow_http"] = "true" if options["allow_http"].lower() in ("1", "true", "yes") else "false"
+    elif options.get("endpoint", "").lower().startswith("http://"):
+        options["allow_http"] = "true"
+    return options
 
 
 def check_options(options: StorageOptions) -> None:
-    """Refuse what cannot be understood: an unknown key would otherwise be silently without effect."""
+    """Raise `InvalidInput` for an unknown key, which would otherwise be ignored silently, and for a bad value."""
     unknown = sorted(set(options) - set(_LANCE_NAMES))
     if unknown:
-        raise InvalidInput(f"unknown storage option `{unknown[0]}`", details={"known": sorted(_LANCE_NAMES)})
+        raise InvalidInput(
+            f"unknown storage option `{unknown[0]}`",
+            details={"known": sorted(_LANCE_NAMES)},
+            hint=f"known options: {', '.join(sorted(_LANCE_NAMES))}",
+        )
     for name in ("allow_http", "virtual_hosted"):
         if options.get(name, "true") not in ("true", "false"):
-            raise InvalidInput(f"storage option `{name}` is `{options[name]}`, not true or false")
+            raise InvalidInput(f'storage option `{name}`: expected true or false, got "{options[name]}"')
     RetryPolicy.of(options)
 
 
 def lance_options(options: StorageOptions) -> dict[str, str]:
-    """The same options as Lance's `storage_options`.
+    """Return the options in the form of Lance's `storage_options`.
 
     >>> lance_options({"endpoint": "http://127.0.0.1:9000", "allow_http": "true", "retry_timeout": "1500ms"})
     {'aws_endpoint': 'http://127.0.0.1:9000', 'allow_http': 'true', 'client_retry_timeout': '2'}
@@ -127,7 +131,7 @@ def lance_options(options: StorageOptions) -> dict[str, str]:
     for option, value in options.items():
         name = _LANCE_NAMES[option]
         if name is not None:
-            # Lance counts this one, and only this one, in whole seconds.
+            # Lance takes only this duration as a number of whole seconds.
             whole = option == "retry_timeout"
             translated[name] = str(max(1, round(_seconds(options, option, value)))) if whole else value
     return translated
@@ -138,7 +142,7 @@ def _seconds(options: StorageOptions, name: str, default: str) -> float:
     match = _DURATION.match(text)
     if match is None:
         raise InvalidInput(
-            f"storage option `{name}` is `{text}`, not a duration", hint="write 500ms, 30s or 2m"
+            f'storage option `{name}`: expected a duration, got "{text}"', hint="write 500ms, 30s or 2m"
         )
     return float(match.group(1)) * _UNITS[match.group(2)]
 
@@ -146,5 +150,5 @@ def _seconds(options: StorageOptions, name: str, default: str) -> float:
 def _count(options: StorageOptions, name: str, default: str) -> int:
     text = options.get(name, default)
     if not (text.isascii() and text.isdigit()):
-        raise InvalidInput(f"storage option `{name}` is `{text}`, not a count")
+        raise InvalidInput(f'storage option `{name}`: expected a whole number, got "{text}"')
     return int(text)

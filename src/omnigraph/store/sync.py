@@ -1,9 +1,9 @@
-"""Making local files survive a power failure, which neither Lance nor obstore does.
+"""Making local files durable, so that they survive a power failure. Neither Lance nor obstore syncs its files.
 
-A rename is only durable when three things were synced: the file's content, the folder that holds its name, and
-every folder above that was made on the way. What belongs to one step is synced at the same time: the disk then
-needs one or two turns for all of it instead of one for each. Object stores are durable by their put, so nothing
-here concerns them.
+A rename is durable only when three things are synced: the content of the file, the directory that holds its
+name, and every directory above it that is new. All files of one step are synced concurrently, so that the disk
+flushes its cache once or twice instead of once per file. Object stores make every put durable and do not need
+this module.
 """
 
 from __future__ import annotations
@@ -29,74 +29,74 @@ __all__ = [
 ]
 
 Durability: TypeAlias = Literal["full", "os"]
-"""`full` syncs before a write is acknowledged; `os` leaves the moment to the operating system."""
+"""`full` syncs before a write is acknowledged; `os` lets the operating system choose when to write to disk."""
 
-# What the system says when it is merely busy or out of something that comes back.
+# The operating system is busy or short of a resource that becomes available again.
 _TRANSIENT = frozenset(
     {errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EMFILE, errno.ENFILE, errno.ENOLCK, errno.ETIMEDOUT}
 )
-_SYNCING = 8
-# On macOS a plain fsync stops at the drive's cache.
+_SYNC_THREADS = 8
+# On macOS, fsync does not flush the cache of the drive.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 def sync_files(paths: Iterable[Path]) -> None:
-    """Make files and their names durable: each file and each folder that holds one, once.
+    """Make files and their directory entries durable. Each file and each directory is synced once.
 
-    Raises `StorageError` when one cannot be synced; the files stay as they are, and whether they would
-    survive a power failure is then unknown.
+    Raises `StorageError` when one cannot be synced. The files remain; whether they would survive a power failure is
+    then unknown.
     """
     files = list(dict.fromkeys(paths))
     _sync_all([*files, *dict.fromkeys(path.parent for path in files)])
 
 
 def sync_tree(root: Path, new_files: Iterable[Path]) -> None:
-    """Make new files below `root` durable, with every folder from theirs up to `root` itself.
+    """Make new files below `root` durable, and every directory from theirs up to `root` itself.
 
-    For files in folders that may be new as well: a synced file in a folder whose own name was never synced is
-    lost with that folder. Each is synced once. Fails as `sync_files` does.
+    Use it for files in directories that may be new: a synced file is lost when the name of its directory was never
+    synced. Each file and directory is synced once. Raises the same errors as `sync_files`.
     """
     files = list(dict.fromkeys(new_files))
-    folders: dict[Path, None] = {}
+    directories: dict[Path, None] = {}
     for path in files:
         if not path.is_relative_to(root):
-            raise InvalidInput(f"{path} is not below {root}")
-        folder = path.parent
-        while folder not in folders:
-            folders[folder] = None
-            if folder == root:
+            raise InvalidInput(f"cannot sync {path}: it is not below {root}")
+        directory = path.parent
+        while directory not in directories:
+            directories[directory] = None
+            if directory == root:
                 break
-            folder = folder.parent
-    _sync_all([*files, *folders])
+            directory = directory.parent
+    _sync_all([*files, *directories])
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a folder durable, after any change to them. Fails as `sync_files` does."""
+    """Make the entries of a directory durable. Raises the same errors as `sync_files`."""
     _sync(path)
 
 
 def make_directories(path: Path, durability: Durability = "full") -> None:
-    """Make a folder and those above it, safe against others doing the same.
+    """Create a directory and its parents. Several processes may create the same directory.
 
-    With `full`, the names of the new folders are durable when this returns. A failure leaves the folders
-    that could be made, which are empty and harmless.
+    With `full`, the names of the new directories are durable on return. A failure leaves the directories that were
+    created, which are empty.
     """
     missing: list[Path] = []
-    folder = path
-    while not folder.is_dir() and folder != folder.parent:
-        missing.append(folder)
-        folder = folder.parent
+    directory = path
+    while not directory.is_dir() and directory != directory.parent:
+        missing.append(directory)
+        directory = directory.parent
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise storage_error_from_os(error, f"cannot make folder {path}") from error
+        raise storage_error_from_os(error, f"cannot create directory {path}") from error
     if durability == "full":
-        for folder in missing:
-            _sync(folder.parent)
+        for directory in missing:
+            _sync(directory.parent)
 
 
 def storage_error_from_os(error: OSError, message: str) -> StorageError:
-    """What the operating system said, as our error; transient only where waiting helps by itself."""
+    """Return a `StorageError` for an error of the operating system; transient when a later attempt may succeed."""
     reason = error.strerror or type(error).__name__
     return StorageError(
         f"{message}: {reason}", transient=error.errno in _TRANSIENT, details={"errno": error.errno}
@@ -108,16 +108,16 @@ def _sync_all(paths: Sequence[Path]) -> None:
         for path in paths:
             _sync(path)
         return
-    waiting = [_pool(os.getpid()).submit(_sync, path) for path in paths]
-    # Every one is waited for, so that none is still under way when the caller hears of a failure.
-    errors = [error for error in (item.exception() for item in waiting) if error is not None]
+    futures = [_pool(os.getpid()).submit(_sync, path) for path in paths]
+    # Wait for all of them, so that none is still running when the caller handles a failure.
+    errors = [error for error in (item.exception() for item in futures) if error is not None]
     if errors:
         raise errors[0]
 
 
 @lru_cache(maxsize=1)
-def _pool(pid: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do not survive a fork: a child gets its own
-    return ThreadPoolExecutor(_SYNCING, thread_name_prefix="omnigraph-sync")
+def _pool(pid: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do not survive a fork: a child process needs its own pool
+    return ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="omnigraph-sync")
 
 
 def _sync(path: Path) -> None:

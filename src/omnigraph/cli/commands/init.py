@@ -65,7 +65,7 @@ def refuse_cluster(target: Target) -> None:
     root, _, folder = parent.rpartition("/")
     if folder != "graphs" or not name.removesuffix(".omni") or not name.endswith(".omni"):
         return
-    from omnigraph.store.objects.objects import ObjectStore
+    from omnigraph.store.objects.object_store import ObjectStore
 
     cluster = Location(location.scheme, location.authority, root or ("/" if location.is_local else ""))
     try:

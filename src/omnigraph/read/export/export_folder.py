@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from omnigraph.errors import InvalidInput, OmnigraphError, StorageError
 from omnigraph.store.location import Location
-from omnigraph.store.objects.objects import ObjectInfo, ObjectStore
+from omnigraph.store.objects.object_store import ObjectInfo, ObjectStore
 from omnigraph.store.storage_options import StorageOptions
 from omnigraph.store.sync import make_directories, storage_error_from_os, sync_directory
 

@@ -24,7 +24,7 @@ from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import get_fragment
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import CommitRecord, TablePin
-from omnigraph.store.objects.objects import ObjectStore, Writable
+from omnigraph.store.objects.object_store import ObjectStore, Writable
 from omnigraph.store.storage_options import StorageOptions
 from omnigraph.store.tables.table_fragments import list_fragments
 from omnigraph.store.tables.tables import Tables
@@ -101,7 +101,7 @@ def write_part(
         if tables is None:
             tables = Tables(LanceRoot.from_uri(job.graph, job.options, "os"))
         store = ObjectStore.open(job.folder, job.options)
-        with store.writing(job.prefix + part.name) as file:
+        with store.open_write(job.prefix + part.name) as file:
             batches = _batches(job, part, tables, progress)
             if job.format == "parquet":
                 _write_parquet(file, part.table, batches)

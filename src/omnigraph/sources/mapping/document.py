@@ -14,7 +14,7 @@ import yaml
 
 from omnigraph.errors import InvalidInput, NotFound, StorageError
 from omnigraph.store.location import Location
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.storage_options import StorageOptions
 
 # Where something stands in a mapping: the names that lead there.
@@ -97,7 +97,7 @@ def read_text(path: str | Path, options: StorageOptions) -> str:
 def _text_in(path: str | Path, options: StorageOptions) -> tuple[str, str]:
     name = str(path)
     if isinstance(path, str) and name.partition("://")[0].lower() in ("s3", "memory") and "://" in name:
-        store, key = ObjectStore.holding(name, options)
+        store, key = ObjectStore.split_uri(name, options)
         data, base = store.get(key).data, name.rpartition("/")[0]
     else:
         local = Path(Location.parse(name).path) if isinstance(path, str) and "://" in name else Path(name)

@@ -1,9 +1,9 @@
-"""Whether a local folder has changed since it was looked at, for the price of one `stat`.
+"""Detection of changes in a local directory with one `stat` call.
 
-The time of a folder's last change moves with every name in it that is made, renamed or removed. It moves in ticks
-of some milliseconds: two changes in one tick leave the same time, so it only says that nothing has happened
-when it was well in the past already at the time of looking. On file systems of other machines the answer may be
-kept by this one for seconds, so there nothing is concluded from it.
+The modification time of a directory changes whenever an entry is created, renamed or removed. It has a
+resolution of some milliseconds, so two changes within one tick leave the same time. An equal time therefore
+proves that nothing changed only if it was well in the past when it was read. A network file system may cache
+the time for seconds, so nothing is concluded from it there.
 """
 
 from __future__ import annotations
@@ -14,49 +14,54 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-# Far above any file system's tick: those that count in whole seconds are never settled before two of them.
-_SETTLED_NANOS = 2_100_000_000
+# Far above the resolution of any file system, including those that count in whole seconds.
+_STABLE_AFTER_NANOS = 2_100_000_000
 _MOUNTS = Path("/proc/self/mountinfo")
-# File systems whose every change is made by this machine's kernel.
-_OWN = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs", "bcachefs"})
+# File systems that only the kernel of this machine changes.
+_LOCAL_FILE_SYSTEMS = frozenset(
+    {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs", "bcachefs"}
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """When a folder was looked at, and when it had last changed then."""
+class DirectoryState:
+    """The modification time of a directory, and the time when it was read, in nanoseconds since the epoch."""
 
-    changed: int
-    looked: int
+    modified: int
+    read_at: int
 
     @property
-    def is_settled(self) -> bool:
-        """Whether any later change would show."""
-        return self.looked - self.changed > _SETTLED_NANOS
+    def is_stable(self) -> bool:
+        """Whether any later change results in another modification time."""
+        return self.read_at - self.modified > _STABLE_AFTER_NANOS
 
 
-def look_at(folder: Path) -> Sight | None:
-    """Look before reading the folder: what changes afterwards then differs. None when looking tells nothing."""
-    looked = time.time_ns()
+def read_directory_state(folder: Path) -> DirectoryState | None:
+    """Return the state of a directory, or None when it does not allow to detect changes.
+
+    Read the state before the content of the directory. A change after that is then detected.
+    """
+    read_at = time.time_ns()
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError:
         return None
-    return Sight(found.st_mtime_ns, looked) if _is_own(found.st_dev) else None
+    return DirectoryState(status.st_mtime_ns, read_at) if _is_local(status.st_dev) else None
 
 
-def is_unchanged(folder: Path, since: Sight | None) -> bool:
-    """Whether nothing has been made, renamed or removed in the folder since; False when that is not known."""
-    if since is None or not since.is_settled:
+def is_unchanged(folder: Path, since: DirectoryState | None) -> bool:
+    """Return whether no entry was created, renamed or removed since; False when that is not known."""
+    if since is None or not since.is_stable:
         return False
     try:
-        return folder.stat().st_mtime_ns == since.changed
+        return folder.stat().st_mtime_ns == since.modified
     except OSError:
         return False
 
 
 @lru_cache(maxsize=64)
-def _is_own(device: int) -> bool:
-    """Whether a device's file system is this machine's own."""
+def _is_local(device: int) -> bool:
+    """Return whether only this machine changes the file system of a device."""
     name = f"{os.major(device)}:{os.minor(device)}"
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -65,5 +70,5 @@ def _is_own(device: int) -> bool:
     for line in lines:
         before, _, after = line.partition(" - ")
         if before.split(" ")[2:3] == [name]:
-            return after.split(" ")[0] in _OWN
+            return after.split(" ")[0] in _LOCAL_FILE_SYSTEMS
     return False

@@ -29,7 +29,7 @@ from omnigraph.store.lance.lance_errors import storage_error_from_lance, transla
 from omnigraph.store.lance.lance_files import data_files, get_fragment, transaction_file, version_file
 from omnigraph.store.lance.lance_filters import quote_string
 from omnigraph.store.lance.lance_root import LanceRoot
-from omnigraph.store.manifest.freshness import Sight, is_unchanged, look_at
+from omnigraph.store.manifest.freshness import DirectoryState, is_unchanged, read_directory_state
 from omnigraph.store.manifest.manifest_files import (
     LOG_KINDS,
     UNFINISHED,
@@ -51,7 +51,7 @@ from omnigraph.store.manifest.records import (
     Registry,
     encode_body,
 )
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import attribute_requests_to, propagate_context
 
 PATH = "__manifest"
@@ -135,7 +135,7 @@ class Manifest:
         self._view = self._make_view(dataset, None)
         self._versions = None if root.local is None else root.local / PATH / "_versions"
         # What was seen of that folder, and the newest version that was there then.
-        self._sight: tuple[Sight | None, int] = (None, 0)
+        self._sight: tuple[DirectoryState | None, int] = (None, 0)
 
     # --- opening and creating ----------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class Manifest:
             seen, version = self._sight
             if version == current.version and is_unchanged(folder, seen):
                 return current
-        sight = None if folder is None else look_at(folder)
+        sight = None if folder is None else read_directory_state(folder)
         with translate_lance_errors("look at __manifest"):
             latest = current.dataset.latest_version
             self._sight = (sight, latest)

@@ -1,6 +1,6 @@
-"""What the manifest's rows say: commits with the table versions they pin, the registry, recovery outcomes.
+"""The rows of `__manifest`: commits with the table versions they pin, the registry, recovery outcomes.
 
-Frozen data with one JSON form each. Lance version numbers use all 64 bits, so JSON carries them as strings.
+Each record has one JSON form. Lance version numbers use all 64 bits, so JSON carries them as strings.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ GENESIS_SEQUENCE = 1
 
 @dataclass(frozen=True, slots=True)
 class TablePin:
-    """One table as one commit sees it.
+    """The version of a table that a commit refers to.
 
-    `content` is the id of the commit that last changed the table's rows: two pins with equal content hold the
-    same rows, however maintenance rearranged them.
+    `content` is the id of the commit that last changed the rows of the table. Two pins with equal content hold the
+    same rows, even when maintenance has rewritten the files.
     """
 
     path: str
@@ -30,18 +30,18 @@ class TablePin:
     content: str
 
     def to_body(self) -> Body:
-        """The JSON form."""
+        """Return the JSON form."""
         return {"path": self.path, "version": str(self.version), "rows": self.rows, "content": self.content}
 
     @classmethod
     def from_body(cls, body: Body) -> TablePin:
-        """Read the JSON form."""
+        """Parse the JSON form."""
         return cls(body["path"], int(body["version"]), int(body["rows"]), body["content"])
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """A graph commit, complete: every table, the schema, the lineage. Reading it needs no other commit."""
+    """A graph commit with all of its tables, its schema and its parents. Reading it requires no other commit."""
 
     id: str
     branch: str
@@ -59,7 +59,7 @@ class CommitRecord:
     recovered: bool = False
 
     def to_body(self) -> Body:
-        """The JSON form."""
+        """Return the JSON form."""
         return {
             "id": self.id,
             "branch": self.branch,
@@ -79,7 +79,7 @@ class CommitRecord:
 
     @classmethod
     def from_body(cls, body: Body) -> CommitRecord:
-        """Read the JSON form."""
+        """Parse the JSON form."""
         return cls(
             id=body["id"],
             branch=body["branch"],
@@ -100,46 +100,46 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True)
 class HeadRecord:
-    """Where a branch stands. A new branch stands at a commit that another branch made."""
+    """The head of a branch. The head of a new branch is a commit of another branch."""
 
     branch: str
     incarnation: str
     commit: CommitRecord
 
     def to_body(self) -> Body:
-        """The JSON form."""
+        """Return the JSON form."""
         return {"branch": self.branch, "incarnation": self.incarnation, "commit": self.commit.to_body()}
 
     @classmethod
     def from_body(cls, body: Body) -> HeadRecord:
-        """Read the JSON form."""
+        """Parse the JSON form."""
         return cls(body["branch"], body["incarnation"], CommitRecord.from_body(body["commit"]))
 
 
 @dataclass(frozen=True, slots=True)
 class BranchEntry:
-    """A live branch: its incarnation tells it from an earlier branch of the same name."""
+    """A branch. `incarnation` distinguishes it from an earlier, deleted branch of the same name."""
 
     incarnation: str
     created_at: int
     created_by: str | None = None
 
     def to_body(self) -> Body:
-        """The JSON form."""
+        """Return the JSON form."""
         return {"incarnation": self.incarnation, "created_at": self.created_at, "created_by": self.created_by}
 
     @classmethod
     def from_body(cls, body: Body) -> BranchEntry:
-        """Read the JSON form."""
+        """Parse the JSON form."""
         return cls(body["incarnation"], int(body["created_at"]), _text(body["created_by"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The graph's identity, its format stamp, and the branches that live.
+    """The identity of the graph, its format version, and its branches.
 
-    `epoch` grows with every replacement, so that two registries that say the same are still told apart.
-    `next_id` is the next number for a type, property or table that no branch has used; 0 when nobody asked yet.
+    `epoch` increases with every replacement, so that two registries with otherwise equal content differ.
+    `next_id` is the next unused id of a type, property or table on any branch; 0 before the first allocation.
     """
 
     format: int
@@ -150,7 +150,7 @@ class Registry:
     next_id: int = 0
 
     def to_body(self) -> Body:
-        """The JSON form."""
+        """Return the JSON form."""
         return {
             "format": self.format,
             "graph_id": self.graph_id,
@@ -162,7 +162,7 @@ class Registry:
 
     @classmethod
     def from_body(cls, body: Body) -> Registry:
-        """Read the JSON form."""
+        """Parse the JSON form."""
         branches = {name: BranchEntry.from_body(entry) for name, entry in body["branches"].items()}
         return cls(
             int(body["format"]),
@@ -173,31 +173,31 @@ class Registry:
             int(body.get("next_id", 0)),
         )
 
-    def touched(self) -> Registry:
-        """The same registry, told apart from this one by its epoch alone."""
+    def with_next_epoch(self) -> Registry:
+        """Return the same registry with the next epoch, so that a compare-and-swap against this one fails."""
         return replace(self, epoch=self.epoch + 1)
 
-    def counted_to(self, next_id: int) -> Registry:
-        """The same registry with the numbers below one given away."""
+    def with_next_id(self, next_id: int) -> Registry:
+        """Return the registry with the ids below `next_id` allocated."""
         return replace(self, next_id=next_id, epoch=self.epoch + 1)
 
-    def restamped(self, format_: int) -> Registry:
-        """The same registry with another format stamp."""
+    def with_format(self, format_: int) -> Registry:
+        """Return the registry with another format version."""
         return replace(self, format=format_, epoch=self.epoch + 1)
 
     def with_branch(self, name: str, entry: BranchEntry) -> Registry:
-        """The same registry with one branch more."""
+        """Return the registry with a branch added."""
         return replace(self, branches={**self.branches, name: entry}, epoch=self.epoch + 1)
 
     def without_branch(self, name: str) -> Registry:
-        """The same registry with one branch fewer."""
-        kept = {key: entry for key, entry in self.branches.items() if key != name}
-        return replace(self, branches=kept, epoch=self.epoch + 1)
+        """Return the registry with a branch removed."""
+        branches = {key: entry for key, entry in self.branches.items() if key != name}
+        return replace(self, branches=branches, epoch=self.epoch + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRecord:
-    """What became of an interrupted bulk write. Its id is the operation's, so there is one per operation."""
+    """The outcome of an interrupted bulk write. The operation has the same id, so it has at most one outcome."""
 
     id: str
     outcome: RecoveryOutcome
@@ -210,7 +210,7 @@ class RecoveryRecord:
     tables: Mapping[str, str] = field(default_factory=dict)
 
     def to_body(self) -> Body:
-        """The JSON form."""
+        """Return the JSON form."""
         return {
             "id": self.id,
             "outcome": self.outcome,
@@ -225,7 +225,7 @@ class RecoveryRecord:
 
     @classmethod
     def from_body(cls, body: Body) -> RecoveryRecord:
-        """Read the JSON form."""
+        """Parse the JSON form."""
         return cls(
             id=body["id"],
             outcome=body["outcome"],
@@ -240,10 +240,10 @@ class RecoveryRecord:
 
 
 def encode_body(body: Body) -> str:
-    """The one text of a body: compact, keys as given."""
+    """Return the canonical text of a body: compact JSON with the keys in their order."""
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
 
 
 def _text(value: Any) -> str | None:
-    """What is recorded as text. There are graphs with numbers, from when nobody looked; they can be listed too."""
+    """Return a recorded text. Old graphs may hold numbers, because earlier releases did not check the type."""
     return value if value is None or isinstance(value, str) else str(value)

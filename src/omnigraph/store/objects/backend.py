@@ -1,4 +1,4 @@
-"""What a kind of storage has to be able to do to hold objects, and the errors it may raise."""
+"""The operations that a kind of storage provides for objects."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-__all__ = ["Backend", "Object", "ObjectInfo", "Pinned", "Writable"]
+__all__ = ["Backend", "Object", "ObjectInfo", "RangeReader", "Writable"]
 
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """One object as it was at one moment: its bytes, and the tag to replace exactly this with."""
+    """The content of an object at one moment, and the entity tag for a conditional replace."""
 
     data: bytes
     etag: str
@@ -21,9 +21,9 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a listing says of an object; `key` is the key to get it by.
+    """An object in a listing. `key` is the key to read it with.
 
-    `etag` is the tag of the version that was listed, None on local disks, which would have to read it for that.
+    `etag` is the entity tag of the listed version. It is None on a local disk, where it would require a read.
     """
 
     key: str
@@ -32,14 +32,14 @@ class ObjectInfo:
     etag: str | None = None
 
 
-class Pinned(Protocol):
-    """One version of an object, held to be read in pieces."""
+class RangeReader(Protocol):
+    """Access to byte ranges of one version of an object."""
 
     @property
     def size(self) -> int: ...
 
     def read(self, start: int, end: int) -> bytes:
-        """Exactly the bytes from `start` up to `end`, which is at most `size`."""
+        """Return exactly the bytes from `start` up to `end`, which is at most `size`."""
         ...
 
     def close(self) -> None: ...
@@ -52,7 +52,7 @@ class Writable(Protocol):
 
 
 class Backend(Protocol):
-    """The operations behind `ObjectStore`, which documents them and has checked keys and prefixes already."""
+    """The operations behind `ObjectStore`, which documents them and validates keys and prefixes."""
 
     def get(self, key: str) -> Object: ...
 
@@ -68,6 +68,6 @@ class Backend(Protocol):
 
     def head(self, key: str) -> ObjectInfo: ...
 
-    def pin(self, info: ObjectInfo) -> Pinned: ...
+    def open_range_reader(self, info: ObjectInfo) -> RangeReader: ...
 
-    def writing(self, key: str) -> AbstractContextManager[Writable]: ...
+    def open_write(self, key: str) -> AbstractContextManager[Writable]: ...

@@ -1,17 +1,17 @@
-"""Control objects as files, written by the operating system's own calls.
+"""Objects as files, written with system calls.
 
-obstore has a local store, but it neither syncs what it writes nor knows a conditional replace, so it is not
-used here. The primitives instead:
+obstore has a local store, but it neither syncs its writes nor supports a conditional replace. This module therefore
+implements the operations itself:
 
-- **replace**: write a temporary file beside the target, sync it, rename it over the target, sync the folder;
-- **create if absent**: the same with a hard link instead of the rename, which fails when the name is taken;
-- **replace if it matches**: compare and rename while holding an exclusive `flock` on the folder. Plain
-  replaces and deletes hold it too, so none can slip in between comparing and renaming. The lock is on the
-  folder itself: there is no lock file to leave behind or to delete by mistake, and the system releases it
-  when its holder dies. It works among threads and processes of one machine; network file systems that
-  cannot lock a folder say so with an error rather than pretend.
+- **put**: write a temporary file beside the target, sync it, rename it to the target, sync the directory;
+- **create if absent**: the same with a hard link instead of the rename, which fails when the name exists;
+- **replace if matches**: compare and rename while holding an exclusive `flock` on the directory. Puts and
+  deletes hold the lock too, so none of them can happen between the comparison and the rename. The lock is on
+  the directory itself, so there is no lock file to leave behind or to delete by mistake, and the operating
+  system releases it when its owner dies. It works between threads and processes of one machine. A network file
+  system that cannot lock a directory reports an error.
 
-A crash leaves at most one temporary file, which no listing shows and `is_temporary` recognises.
+A crash leaves at most one temporary file, which listings omit and `is_temporary` recognizes.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from omnigraph.store.sync import Durability, make_directories, storage_error_fro
 __all__ = ["LocalBackend", "is_temporary"]
 
 _TEMPORARY = (".omnigraph-", ".tmp")
-# A lock is held for one comparison and one rename.
-_SHORTEST_PAUSE = 0.0005
-_LONGEST_PAUSE = 0.02
-_BUFFER = 1024 * 1024
+# Seconds between two attempts to lock a directory. A lock is held for one comparison and one rename.
+_MIN_LOCK_DELAY = 0.0005
+_MAX_LOCK_DELAY = 0.02
+_BUFFER_BYTES = 1024 * 1024
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file of this name is an unfinished write.
+    """Return whether a file name belongs to an unfinished write.
 
     >>> is_temporary(".omnigraph-5f3a.tmp"), is_temporary("01J.json")
     (True, False)
@@ -53,14 +53,14 @@ def is_temporary(name: str) -> bool:
 
 
 class LocalBackend:
-    """Control objects below one folder."""
+    """Objects below one directory."""
 
-    def __init__(self, location: Location, durability: Durability, patience: float) -> None:
-        """`patience` is how many seconds to wait for a folder that another writer holds."""
+    def __init__(self, location: Location, durability: Durability, lock_timeout: float) -> None:
+        """`lock_timeout` is how many seconds to wait for a directory that another writer has locked."""
         self._root = Path(location.path)
-        self._patience = patience
+        self._lock_timeout = lock_timeout
         self._durability: Durability = durability
-        self._prepared: set[Path] = set()
+        self._synced_directories: set[Path] = set()
 
     def get(self, key: str) -> Object:
         return self._read(self._root / key, key)
@@ -68,39 +68,42 @@ class LocalBackend:
     def put(self, key: str, data: bytes) -> str:
         target = self._root / key
         with (
-            self._written(target, data) as temporary,
-            _exclusive(target.parent, self._patience),
-            _mapped("put", key),
+            self._temporary_file(target, data) as temporary,
+            _directory_lock(target.parent, self._lock_timeout),
+            _translate_os_errors("put", key),
         ):
             temporary.rename(target)
-        self._sync_names(target.parent, key)
-        return _tag(data)
+        self._sync_directory(target.parent, key)
+        return _etag(data)
 
     def create_if_absent(self, key: str, data: bytes) -> bool:
         target = self._root / key
-        with self._written(target, data) as temporary, _mapped("create", key):
+        with self._temporary_file(target, data) as temporary, _translate_os_errors("create", key):
             try:
                 target.hardlink_to(temporary)
             except FileExistsError:
                 return False
-        self._sync_names(target.parent, key)
+        self._sync_directory(target.parent, key)
         return True
 
     def replace_if_matches(self, key: str, data: bytes, etag: str) -> str | None:
         target = self._root / key
         if not target.is_file():
             return None
-        with self._written(target, data) as temporary, _exclusive(target.parent, self._patience):
+        with (
+            self._temporary_file(target, data) as temporary,
+            _directory_lock(target.parent, self._lock_timeout),
+        ):
             try:
                 current = self._read(target, key)
             except NotFound:
                 return None
             if current.etag != etag:
                 return None
-            with _mapped("replace", key):
+            with _translate_os_errors("replace", key):
                 temporary.rename(target)
-        self._sync_names(target.parent, key)
-        return _tag(data)
+        self._sync_directory(target.parent, key)
+        return _etag(data)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         return self._walk(self._root / prefix, f"{prefix}/" if prefix else "")
@@ -109,57 +112,57 @@ class LocalBackend:
         by_folder: dict[Path, list[str]] = {}
         for key in keys:
             by_folder.setdefault((self._root / key).parent, []).append(key)
-        for folder, found in by_folder.items():
+        for folder, folder_keys in by_folder.items():
             if not folder.is_dir():
                 continue
-            with _exclusive(folder, self._patience):
-                for key in found:
-                    with _mapped("delete", key), suppress(FileNotFoundError):
+            with _directory_lock(folder, self._lock_timeout):
+                for key in folder_keys:
+                    with _translate_os_errors("delete", key), suppress(FileNotFoundError):
                         (self._root / key).unlink()
             if self._durability == "full":
                 sync_directory(folder)
 
     def head(self, key: str) -> ObjectInfo:
-        with _mapped("look at", key):
+        with _translate_os_errors("stat", key):
             try:
                 status = (self._root / key).stat()
             except (FileNotFoundError, NotADirectoryError):
-                raise _absent(key) from None
+                raise _not_found(key) from None
         if not stat.S_ISREG(status.st_mode):
-            raise _absent(key)
+            raise _not_found(key)
         return _info(key, status)
 
-    def pin(self, info: ObjectInfo) -> _PinnedFile:
-        with _mapped("read", info.key):
+    def open_range_reader(self, info: ObjectInfo) -> _FileRangeReader:
+        with _translate_os_errors("read", info.key):
             try:
-                return _PinnedFile((self._root / info.key).open("rb", buffering=0), info.key)
+                return _FileRangeReader((self._root / info.key).open("rb", buffering=0), info.key)
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-                raise _absent(info.key) from None
+                raise _not_found(info.key) from None
 
     @contextmanager
-    def writing(self, key: str) -> Iterator[Writable]:
+    def open_write(self, key: str) -> Iterator[Writable]:
         target = self._root / key
-        with self._written(target, b"") as temporary:
-            with _mapped("write", key):
-                file = temporary.open("wb", buffering=_BUFFER)
+        with self._temporary_file(target, b"") as temporary:
+            with _translate_os_errors("write", key):
+                file = temporary.open("wb", buffering=_BUFFER_BYTES)
             with file:
-                yield _Draft(file, key)
-                with _mapped("write", key):
+                yield _FileWriter(file, key)
+                with _translate_os_errors("write", key):
                     file.flush()
                     if self._durability == "full":
                         os.fsync(file.fileno())
-            with _exclusive(target.parent, self._patience), _mapped("put", key):
+            with _directory_lock(target.parent, self._lock_timeout), _translate_os_errors("put", key):
                 temporary.rename(target)
-        self._sync_names(target.parent, key)
+        self._sync_directory(target.parent, key)
 
     def _read(self, path: Path, key: str) -> Object:
         try:
             data = path.read_bytes()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            raise _absent(key) from None
+            raise _not_found(key) from None
         except OSError as error:
             raise storage_error_from_os(error, f"cannot read object `{key}`") from error
-        return Object(data, _tag(data))
+        return Object(data, _etag(data))
 
     def _walk(self, folder: Path, prefix: str) -> Iterator[ObjectInfo]:
         try:
@@ -169,7 +172,7 @@ class LocalBackend:
             return
         except OSError as error:
             raise storage_error_from_os(error, f"cannot list `{prefix}`") from error
-        # A folder's name sorts as the keys in it do, that is with the slash that follows it.
+        # A directory sorts like the keys in it, that is, with the slash that follows its name.
         named = sorted(
             (os.fsencode(entry.name) + (b"/" if entry.is_dir(follow_symlinks=False) else b""), entry)
             for entry in entries
@@ -187,12 +190,12 @@ class LocalBackend:
             yield _info(prefix + entry.name, status)
 
     @contextmanager
-    def _written(self, target: Path, data: bytes) -> Iterator[Path]:
-        """A synced temporary file beside the target, gone afterwards unless it was renamed."""
-        self._prepare(target.parent)
+    def _temporary_file(self, target: Path, data: bytes) -> Iterator[Path]:
+        """Yield a synced temporary file beside the target. It is removed afterwards unless it was renamed."""
+        self._ensure_directory(target.parent)
         temporary = target.parent / secrets.token_hex(8).join(_TEMPORARY)
         try:
-            with _mapped("write", target.name), temporary.open("xb") as file:
+            with _translate_os_errors("write", target.name), temporary.open("xb") as file:
                 file.write(data)
                 file.flush()
                 if self._durability == "full":
@@ -202,12 +205,12 @@ class LocalBackend:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
-    def _prepare(self, folder: Path) -> None:
-        """Make a folder, once with the names of all folders down from the root made durable.
+    def _ensure_directory(self, folder: Path) -> None:
+        """Create a directory, and sync the names of all directories above it up to the root, once.
 
-        Also when it exists: its maker may be another process that has not come to syncing it yet.
+        An existing directory is synced too: the process that created it may not have synced it yet.
         """
-        if folder in self._prepared and folder.is_dir():
+        if folder in self._synced_directories and folder.is_dir():
             return
         make_directories(folder, self._durability)
         if self._durability == "full":
@@ -215,95 +218,101 @@ class LocalBackend:
             while above != self._root:
                 above = above.parent
                 sync_directory(above)
-        self._prepared.add(folder)
+        self._synced_directories.add(folder)
 
-    def _sync_names(self, folder: Path, key: str) -> None:
+    def _sync_directory(self, folder: Path, key: str) -> None:
         if self._durability != "full":
             return
         try:
             sync_directory(folder)
         except StorageError as error:
-            # The new object is visible by now; only whether it would survive a power failure is not known.
+            # The new object is visible. Only whether it would survive a power failure is unknown.
             raise OutcomeUnknown(
-                f"object `{key}` was written but could not be made durable", details={"key": key}
+                f"object `{key}` was written but not synced to disk: {error.message}",
+                details={"key": key},
+                hint="check the disk, then write the object again",
             ) from error
 
 
-class _PinnedFile:
-    """An open file: whoever replaces the object gives its name to another one."""
+class _FileRangeReader:
+    """An open file. A replace of the object renames another file, so this one keeps its content."""
 
     def __init__(self, file: FileIO, key: str) -> None:
         self._file = file
         self._key = key
-        with _mapped("read", key):
+        with _translate_os_errors("read", key):
             self.size = os.fstat(file.fileno()).st_size
 
     def read(self, start: int, end: int) -> bytes:
-        found = bytearray()
-        while len(found) < end - start:
-            with _mapped("read", self._key):
-                piece = os.pread(self._file.fileno(), end - start - len(found), start + len(found))
+        data = bytearray()
+        while len(data) < end - start:
+            with _translate_os_errors("read", self._key):
+                piece = os.pread(self._file.fileno(), end - start - len(data), start + len(data))
             if not piece:
-                raise StorageError(f"object `{self._key}` was cut short while it was read")
-            found += piece
-        return bytes(found)
+                raise StorageError(
+                    f"object `{self._key}` was truncated while it was read",
+                    details={"key": self._key},
+                    hint="read it again from its beginning",
+                )
+            data += piece
+        return bytes(data)
 
     def close(self) -> None:
         self._file.close()
 
 
-class _Draft:
-    """A file that is being written, whose failures are errors of ours."""
+class _FileWriter:
+    """A file that is being written. Its failures are raised as `StorageError`."""
 
     def __init__(self, file: BinaryIO, key: str) -> None:
         self._file = file
         self._key = key
 
     def write(self, data: bytes, /) -> int:
-        with _mapped("write", self._key):
+        with _translate_os_errors("write", self._key):
             return self._file.write(data)
 
 
 @contextmanager
-def _exclusive(folder: Path, patience: float) -> Iterator[None]:
-    """Hold the folder's lock; every handle is its own holder, so threads exclude each other too."""
+def _directory_lock(folder: Path, timeout: float) -> Iterator[None]:
+    """Hold the lock of a directory. Every file descriptor owns its lock, so threads exclude each other too."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise storage_error_from_os(error, f"cannot open folder {folder}") from error
+        raise storage_error_from_os(error, f"cannot open directory {folder}") from error
     try:
-        _lock(handle, folder, time.monotonic() + patience)
+        _lock(handle, folder, time.monotonic() + timeout)
         yield
     finally:
-        # Closing releases the lock, except where a fork in another thread has copied the handle.
+        # Closing the descriptor releases the lock, unless a fork in another thread has copied it.
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
 
 def _lock(handle: int, folder: Path, deadline: float) -> None:
-    """Take the lock, asking again until the deadline: a holder that was stopped must not stop everyone."""
-    pause = _SHORTEST_PAUSE
+    """Take the lock, with retries until the deadline: a suspended owner must not block other writers forever."""
+    delay = _MIN_LOCK_DELAY
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except OSError as error:
-            if not isinstance(error, BlockingIOError) or time.monotonic() + pause > deadline:
-                raise storage_error_from_os(error, f"cannot lock folder {folder}") from error
-        time.sleep(pause)
-        pause = min(_LONGEST_PAUSE, pause * 2)
+            if not isinstance(error, BlockingIOError) or time.monotonic() + delay > deadline:
+                raise storage_error_from_os(error, f"cannot lock directory {folder}") from error
+        time.sleep(delay)
+        delay = min(_MAX_LOCK_DELAY, delay * 2)
 
 
 @contextmanager
-def _mapped(verb: str, key: str) -> Iterator[None]:
+def _translate_os_errors(action: str, key: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise storage_error_from_os(error, f"cannot {verb} object `{key}`") from error
+        raise storage_error_from_os(error, f"cannot {action} object `{key}`") from error
 
 
-def _absent(key: str) -> NotFound:
+def _not_found(key: str) -> NotFound:
     return NotFound(f"no object `{key}`", details={"key": key})
 
 
@@ -311,5 +320,5 @@ def _info(key: str, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
 
-def _tag(data: bytes) -> str:
+def _etag(data: bytes) -> str:
     return sha256(data).hexdigest()

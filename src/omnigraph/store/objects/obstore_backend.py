@@ -1,9 +1,9 @@
-"""Control objects in S3-compatible buckets and in memory, over obstore.
+"""Objects in S3-compatible buckets and in memory, through obstore.
 
-Two handles on the same place: reads and listings may be repeated blindly, so obstore retries them. Changes
-are tried once by obstore and retried here, because obstore repeats a conditional put whose reply was lost and
-then reports the conflict with its own first attempt. Every write carries a mark of its own as object
-metadata; when a reply is lost, the object is read back and the mark tells whose it is.
+There are two handles on the same place. Reads and listings are safe to repeat, so obstore retries them. Writes
+are sent once by obstore and retried here, because obstore repeats a conditional put whose reply was lost and
+then reports the conflict with its own first attempt. Every write stores a unique write id in the object
+metadata. When a reply is lost, the object is read back, and the write id tells whether this write created it.
 """
 
 from __future__ import annotations
@@ -38,58 +38,61 @@ __all__ = ["ObstoreBackend"]
 
 Handle: TypeAlias = S3Store | MemoryStore
 
-_MARK = "omnigraph-write"
-_PAGE = 1000
-# An upload has at most 10,000 parts in S3, so their size bounds that of an object: 160 GB.
-_PART = 16 * 1024 * 1024
-_PARTS_AT_ONCE = 4
-# What obstore raises: its own errors, FileNotFoundError, and ValueError for what it cannot parse.
+_WRITE_ID = "omnigraph-write"
+_PAGE_KEYS = 1000
+# S3 allows 10,000 parts in a multipart upload, so the part size limits an object to 160 GB.
+_PART_BYTES = 16 * 1024 * 1024
+_CONCURRENT_PARTS = 4
+# obstore raises its own errors, FileNotFoundError, and ValueError for replies that it cannot parse.
 _ERRORS = (BaseError, OSError, ValueError)
 
-# Memory lives as long as the process, so that every handle of one name sees the same objects.
+# Memory stores live as long as the process, so that all stores of one name share their objects.
 _memories: dict[str, MemoryStore] = {}
 _memories_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """An object as read, with the mark of the write that made it."""
+class _StoredObject:
+    """An object with the id of the write that created it."""
 
     data: bytes
     etag: str
-    mark: str
+    write_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """When a write may happen.
+    """The condition of a write.
 
-    `open_to` says whether it could still succeed on what is there now. `beaten_by` says whether what is there
-    proves that no earlier attempt of this write was ever in place.
+    `holds_for` returns whether the write could still succeed, given the present object. `excluded_by` returns
+    whether the present object proves that no earlier attempt of this write took effect.
     """
 
     kind: str
     mode: PutMode
-    open_to: Callable[[_Found | None], bool]
-    beaten_by: Callable[[_Found], bool]
+    holds_for: Callable[[_StoredObject | None], bool]
+    excluded_by: Callable[[_StoredObject], bool]
 
 
 _ALWAYS = _Condition("put", "overwrite", lambda _: True, lambda _: False)
-# Someone's creation in place means that ours is not: it never was, or it has been deleted since.
+# An object that another create wrote means that this create did not take effect, or was deleted since.
 _IF_ABSENT = _Condition(
-    "create", "create", lambda found: found is None, lambda found: found.mark.startswith("create/")
+    "create",
+    "create",
+    lambda present: present is None,
+    lambda present: present.write_id.startswith("create/"),
 )
 
 
-def _if_tagged(etag: str) -> _Condition:
-    def unchanged(found: _Found | None) -> bool:
-        return found is not None and found.etag == etag
+def _if_matches(etag: str) -> _Condition:
+    def unchanged(present: _StoredObject | None) -> bool:
+        return present is not None and present.etag == etag
 
     return _Condition("replace", {"e_tag": etag}, unchanged, lambda _: False)
 
 
 class ObstoreBackend:
-    """Control objects below one prefix of a bucket or of a named memory."""
+    """Objects below one prefix of a bucket or of a named memory."""
 
     def __init__(self, connect: Callable[[int], Handle], prefix: str, policy: RetryPolicy) -> None:
         self._connect = connect
@@ -98,7 +101,7 @@ class ObstoreBackend:
 
     @classmethod
     def at(cls, location: Location, options: StorageOptions) -> ObstoreBackend:
-        """The objects at a remote location, with checked options."""
+        """Return the objects at a remote location; `options` are already checked."""
         policy = RetryPolicy.of(options)
         if location.scheme == "memory":
             with _memories_lock:
@@ -106,7 +109,7 @@ class ObstoreBackend:
             return cls(lambda _: memory, location.path, policy)
         return cls(lambda retries: _s3(location.authority, options, policy, retries), location.path, policy)
 
-    # Each handle takes some 10 ms to make, for its TLS roots, and many stores only need one of them.
+    # A handle takes about 10 ms to create, because it loads TLS roots. Many stores need only one of the two.
     @cached_property
     def _reader(self) -> Handle:
         return self._connect(self._policy.max_retries)
@@ -117,180 +120,182 @@ class ObstoreBackend:
 
     def get(self, key: str) -> Object:
         try:
-            found = self._read(self._reader, key)
+            stored = self._read(self._reader, key)
         except _ERRORS as error:
             raise ObstoreFailure.of(error).as_error(f"get object `{key}`") from error
-        if found is None:
+        if stored is None:
             raise NotFound(f"no object `{key}`", details={"key": key})
-        return Object(found.data, found.etag)
+        return Object(stored.data, stored.etag)
 
     def put(self, key: str, data: bytes) -> str:
-        tag = self._write(key, data, _ALWAYS)
-        if tag is None:
-            raise StorageError(f"the store refused an unconditional put of `{key}` as conditional")
-        return tag
+        etag = self._write(key, data, _ALWAYS)
+        if etag is None:
+            raise StorageError(
+                f"cannot put object `{key}`: the store reported a failed condition for a put without condition"
+            )
+        return etag
 
     def create_if_absent(self, key: str, data: bytes) -> bool:
         return self._write(key, data, _IF_ABSENT) is not None
 
     def replace_if_matches(self, key: str, data: bytes, etag: str) -> str | None:
-        return self._write(key, data, _if_tagged(etag))
+        return self._write(key, data, _if_matches(etag))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         folder = (self._prefix + prefix).rstrip("/") or None
-        # A folder that holds nothing is asked for too.
+        # A listing without results takes one request too.
         count_requests(reads=1)
         try:
-            for number, page in enumerate(obstore.list(self._reader, folder, chunk_size=_PAGE)):
+            for number, page in enumerate(obstore.list(self._reader, folder, chunk_size=_PAGE_KEYS)):
                 count_requests(reads=min(number, 1))
-                for found in page:
-                    yield self._info(found)
+                for meta in page:
+                    yield self._info(meta)
         except _ERRORS as error:
             raise ObstoreFailure.of(error).as_error(f"list `{prefix}`") from error
 
     def delete_many(self, keys: Sequence[str]) -> None:
         paths = [self._prefix + key for key in keys]
         failure = ObstoreFailure.of(TimeoutError("no attempt was made"))
-        # Repeated here: obstore takes a delete for something that must not be sent twice.
+        # obstore does not retry deletes, although they are idempotent.
         for _ in self._attempts():
-            # A store takes a thousand names in a request.
-            count_requests(writes=-(-len(paths) // _PAGE))
+            # One request deletes up to a thousand objects.
+            count_requests(writes=-(-len(paths) // _PAGE_KEYS))
             try:
                 obstore.delete(self._writer, paths)
                 return
             except _ERRORS as error:
                 failure = ObstoreFailure.of(error)
-            if failure.missing:
+            if failure.object_missing:
                 return
             if not failure.transient:
                 break
-        raise failure.as_error(f"delete {len(keys)} objects, `{keys[0]}` first")
+        more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+        raise failure.as_error(f"delete object `{keys[0]}`{more}")
 
     def head(self, key: str) -> ObjectInfo:
         count_requests(reads=1)
         try:
             return self._info(obstore.head(self._reader, self._prefix + key))
         except _ERRORS as error:
-            raise _unread(ObstoreFailure.of(error), key) from error
+            raise _read_error(ObstoreFailure.of(error), key) from error
 
-    def pin(self, info: ObjectInfo) -> _PinnedObject:
-        return _PinnedObject(self._reader, self._prefix + info.key, info)
+    def open_range_reader(self, info: ObjectInfo) -> _ObjectRangeReader:
+        return _ObjectRangeReader(self._reader, self._prefix + info.key, info)
 
     @contextmanager
-    def writing(self, key: str) -> Iterator[Writable]:
+    def open_write(self, key: str) -> Iterator[Writable]:
         upload = _Upload(self, key)
         try:
             yield upload
         except BaseException:
-            upload.abandon()
+            upload.abort()
             raise
         upload.finish()
 
-    def open_parts(self, key: str, mark: str) -> WritableFile:
-        """An upload in parts. Sending a part again replaces it, so obstore may retry them."""
+    def open_multipart(self, key: str, write_id: str) -> WritableFile:
+        """Start a multipart upload. A part that is sent again replaces itself, so obstore may retry it."""
         return obstore.open_writer(
             self._reader,
             self._prefix + key,
-            attributes={_MARK: mark},
-            buffer_size=_PART,
-            max_concurrency=_PARTS_AT_ONCE,
+            attributes={_WRITE_ID: write_id},
+            buffer_size=_PART_BYTES,
+            max_concurrency=_CONCURRENT_PARTS,
         )
 
-    def has_mark(self, key: str, mark: str) -> bool:
-        """Whether the object is the one that a write with this mark made."""
+    def has_write_id(self, key: str, write_id: str) -> bool:
+        """Return whether the write with this id created the present object."""
         count_requests(reads=1)
         result = obstore.get(self._reader, self._prefix + key, options={"range": (0, 1)})
-        return result.attributes.get(_MARK) == mark
+        return result.attributes.get(_WRITE_ID) == write_id
 
-    def _info(self, found: ObjectMeta) -> ObjectInfo:
+    def _info(self, meta: ObjectMeta) -> ObjectInfo:
         return ObjectInfo(
-            key=found["path"].removeprefix(self._prefix),
-            size=found["size"],
-            last_modified=found["last_modified"],
-            etag=found["e_tag"],
+            key=meta["path"].removeprefix(self._prefix),
+            size=meta["size"],
+            last_modified=meta["last_modified"],
+            etag=meta["e_tag"],
         )
 
-    def _read(self, handle: Handle, key: str) -> _Found | None:
-        """The object, or None; other failures as obstore raises them."""
+    def _read(self, handle: Handle, key: str) -> _StoredObject | None:
+        """Return the object, or None when there is none. Other errors of obstore pass unchanged."""
         count_requests(reads=1)
         try:
             result = obstore.get(handle, self._prefix + key)
             data = result.bytes().to_bytes()
         except FileNotFoundError as error:
-            if ObstoreFailure.of(error).missing:
+            if ObstoreFailure.of(error).object_missing:
                 return None
             raise
-        return _Found(data, result.meta["e_tag"] or "", result.attributes.get(_MARK, ""))
+        return _StoredObject(data, result.meta["e_tag"] or "", result.attributes.get(_WRITE_ID, ""))
 
     def _write(self, key: str, data: bytes, condition: _Condition) -> str | None:
-        """Write under a condition: the new tag, or None if the condition did not hold.
+        """Write under a condition; return the new entity tag, or None if the condition did not hold.
 
-        `doubt` means that an attempt may have taken effect unseen. From then on a refusal proves nothing,
-        as it may be our own write that is in the way; only reading back does.
+        `uncertain` means that an attempt may have taken effect although its reply was lost. From then on a failed
+        condition proves nothing, because the write itself may have changed the object. Only reading back decides.
         """
-        mark = f"{condition.kind}/{uuid4().hex}"
-        doubt = False
+        write_id = f"{condition.kind}/{uuid4().hex}"
+        uncertain = False
         failure = ObstoreFailure.of(TimeoutError("no attempt was made"))
         for _ in self._attempts():
             try:
-                return self._put_once(key, data, condition, mark)
+                return self._put_once(key, data, condition, write_id)
             except _ERRORS as error:
                 failure = ObstoreFailure.of(error)
-            if failure.lost and not doubt:
+            if failure.condition_failed and not uncertain:
                 return None
-            if not (failure.lost or failure.transient or failure.maybe_done):
+            if not (failure.condition_failed or failure.transient or failure.may_have_succeeded):
                 break
-            doubt = doubt or failure.maybe_done
-            if not (doubt or failure.conflict):
+            uncertain = uncertain or failure.may_have_succeeded
+            if not (uncertain or failure.conflict):
                 continue
             try:
-                found = self._read(self._writer, key)
+                present = self._read(self._writer, key)
             except _ERRORS:
                 continue
-            if found is not None and found.mark == mark:
-                return found.etag
-            if condition.open_to(found):
+            if present is not None and present.write_id == write_id:
+                return present.etag
+            if condition.holds_for(present):
                 continue
-            if not doubt or (found is not None and condition.beaten_by(found)):
+            if not uncertain or (present is not None and condition.excluded_by(present)):
                 return None
             break
-        what = f"{condition.kind} object `{key}`"
-        if doubt:
+        if uncertain:
             raise OutcomeUnknown(
-                f"cannot tell whether the store did {what}",
+                f"cannot tell whether the store executed {condition.kind} of object `{key}`: {failure.reason}",
                 details={"key": key, "reason": failure.summary},
                 hint="read the object to find out",
             )
-        raise failure.as_error(what)
+        raise failure.as_error(f"{condition.kind} object `{key}`")
 
-    def _put_once(self, key: str, data: bytes, condition: _Condition, mark: str) -> str:
+    def _put_once(self, key: str, data: bytes, condition: _Condition, write_id: str) -> str:
         count_requests(writes=1)
         result = obstore.put(
             self._writer,
             self._prefix + key,
             data,
-            attributes={_MARK: mark},
+            attributes={_WRITE_ID: write_id},
             mode=condition.mode,
             use_multipart=False,
         )
         return result["e_tag"] or ""
 
     def _attempts(self) -> Iterator[int]:
-        """Count attempts, pausing between them, within the policy's bounds."""
+        """Yield the numbers of the attempts that the retry policy allows, with a wait between them."""
         deadline = time.monotonic() + self._policy.retry_timeout
         yield 0
         for attempt in range(1, self._policy.max_retries + 1):
-            longest = min(self._policy.longest_pause, self._policy.backoff * 2 ** (attempt - 1))
-            # Jitter keeps writers that failed together from coming back together.
-            pause = longest * random.uniform(0.5, 1)
-            if time.monotonic() + pause > deadline:
+            backoff = min(self._policy.max_backoff, self._policy.backoff * 2 ** (attempt - 1))
+            # Jitter, so that writers that failed at the same time do not retry at the same time.
+            delay = backoff * random.uniform(0.5, 1)
+            if time.monotonic() + delay > deadline:
                 return
-            time.sleep(pause)
+            time.sleep(delay)
             yield attempt
 
 
-class _PinnedObject:
-    """One version of an object. Each piece is a request of its own, so a slow reader holds no connection open."""
+class _ObjectRangeReader:
+    """One version of an object. Each range is one request, so a slow reader keeps no connection open."""
 
     def __init__(self, handle: Handle, path: str, info: ObjectInfo) -> None:
         self._handle = handle
@@ -307,93 +312,97 @@ class _PinnedObject:
             )
             data = result.bytes().to_bytes()
         except _ERRORS as error:
-            raise _unread(ObstoreFailure.of(error), key) from error
+            raise _read_error(ObstoreFailure.of(error), key) from error
         if len(data) != end - start:
-            raise StorageError(f"object `{key}` came {end - start - len(data)} bytes short", transient=True)
+            raise StorageError(
+                f"cannot read object `{key}`: expected {end - start} bytes, got {len(data)}", transient=True
+            )
         return data
 
     def close(self) -> None:
-        """Nothing is held between requests."""
+        """Do nothing: there is no connection between requests."""
 
 
 class _Upload:
-    """Bytes on their way to one object: a single put while they are few, an upload in parts beyond that.
+    """An object that is being written: one put if it is small, else a multipart upload.
 
-    Parts are no object: it is there when the store has been told that they are complete.
+    The object becomes visible when the multipart upload is completed.
     """
 
     def __init__(self, backend: ObstoreBackend, key: str) -> None:
         self._backend = backend
         self._key = key
-        self._mark = f"upload/{uuid4().hex}"
-        self._pending = bytearray()
+        self._write_id = f"upload/{uuid4().hex}"
+        self._buffer = bytearray()
         self._sent = 0
-        self._parts: WritableFile | None = None
+        self._multipart: WritableFile | None = None
 
     def write(self, data: bytes, /) -> int:
-        self._pending += data
-        if len(self._pending) > _PART:
-            if self._parts is None:
-                self._parts = self._backend.open_parts(self._key, self._mark)
+        self._buffer += data
+        if len(self._buffer) > _PART_BYTES:
+            if self._multipart is None:
+                self._multipart = self._backend.open_multipart(self._key, self._write_id)
             try:
-                self._send(self._parts)
+                self._send(self._multipart)
             except _ERRORS as error:
-                raise _failed_upload(error).as_error(f"write object `{self._key}`") from error
+                raise _upload_failure(error).as_error(f"write object `{self._key}`") from error
         return len(data)
 
     def finish(self) -> None:
         """Make the object visible."""
-        if self._parts is None:
-            self._backend.put(self._key, bytes(self._pending))
+        if self._multipart is None:
+            self._backend.put(self._key, bytes(self._buffer))
             return
         try:
-            self._send(self._parts)
-            # The parts, what begins them and what completes them.
-            count_requests(writes=2 - (-self._sent // _PART))
-            self._parts.close()
+            self._send(self._multipart)
+            # The parts, the request that begins the upload, and the request that completes it.
+            count_requests(writes=2 - (-self._sent // _PART_BYTES))
+            self._multipart.close()
         except _ERRORS as error:
-            self._settle(_failed_upload(error), error)
+            self._check_completed(_upload_failure(error), error)
 
-    def abandon(self) -> None:
-        """Have the store forget the parts. Where it cannot be told, they stay invisible."""
-        if self._parts is not None:
+    def abort(self) -> None:
+        """Abort the multipart upload. If that fails, the parts remain in the store and are invisible."""
+        if self._multipart is not None:
             stopped = InterruptedError("the writer stopped")
             with suppress(*_ERRORS):
-                self._parts.__exit__(type(stopped), stopped, None)
+                self._multipart.__exit__(type(stopped), stopped, None)
 
     def _send(self, parts: WritableFile) -> None:
-        parts.write(bytes(self._pending))
-        self._sent += len(self._pending)
-        self._pending.clear()
+        parts.write(bytes(self._buffer))
+        self._sent += len(self._buffer)
+        self._buffer.clear()
 
-    def _settle(self, failure: ObstoreFailure, error: Exception) -> None:
-        """Find out whether an upload that failed at its end is complete."""
-        # A part that could not be sent leaves nothing to complete. A lost reply to the completion does, and
-        # when it is asked for again, the upload is not known any more.
-        if "partNumber=" in failure.summary or not (failure.maybe_done or failure.code == "NoSuchUpload"):
+    def _check_completed(self, failure: ObstoreFailure, error: Exception) -> None:
+        """Find out whether an upload whose last request failed is complete."""
+        # Without all parts the upload cannot have completed. It may have completed when the reply was lost; a
+        # second completion then fails because the upload no longer exists.
+        if "partNumber=" in failure.summary or not (
+            failure.may_have_succeeded or failure.code == "NoSuchUpload"
+        ):
             raise failure.as_error(f"write object `{self._key}`") from error
         with suppress(*_ERRORS):
-            if self._backend.has_mark(self._key, self._mark):
+            if self._backend.has_write_id(self._key, self._write_id):
                 return
         raise OutcomeUnknown(
-            f"cannot tell whether the store completed object `{self._key}`",
+            f"cannot tell whether the store completed the upload of object `{self._key}`: {failure.reason}",
             details={"key": self._key, "reason": failure.summary},
-            hint="look at the object to find out; it is whole or not there",
+            hint="read the object to find out; it has either its old or its new content",
         ) from error
 
 
-def _failed_upload(error: Exception) -> ObstoreFailure:
+def _upload_failure(error: Exception) -> ObstoreFailure:
     failure = ObstoreFailure.of(error)
-    # The errors of an upload come without the part that names the kind of transport failure.
-    lost = failure.status is None and failure.transport is None and "HTTP error" in failure.summary
-    return replace(failure, transport="Request") if lost else failure
+    # The errors of an upload do not name the kind of transport failure.
+    no_reply = failure.status is None and failure.transport is None and "HTTP error" in failure.summary
+    return replace(failure, transport="Request") if no_reply else failure
 
 
-def _unread(failure: ObstoreFailure, key: str) -> NotFound | StorageError:
-    """The error for an object that cannot be read."""
-    if failure.missing:
+def _read_error(failure: ObstoreFailure, key: str) -> NotFound | StorageError:
+    """Return the error to raise for a failed read."""
+    if failure.object_missing:
         return NotFound(f"no object `{key}`", details={"key": key})
-    if failure.lost:
+    if failure.condition_failed:
         return StorageError(
             f"object `{key}` was replaced while it was read",
             transient=True,
@@ -429,7 +438,7 @@ def _s3(bucket: str, options: StorageOptions, policy: RetryPolicy, retries: int)
             "retry_timeout": timedelta(seconds=policy.retry_timeout),
             "backoff": {
                 "init_backoff": timedelta(seconds=policy.backoff),
-                "max_backoff": timedelta(seconds=policy.longest_pause),
+                "max_backoff": timedelta(seconds=policy.max_backoff),
                 "base": 2,
             },
         },

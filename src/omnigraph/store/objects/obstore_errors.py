@@ -1,7 +1,7 @@
-"""What a failed obstore call means: refused, lost, never sent, or possibly done.
+"""Classification of failed obstore calls: refused, lost, not sent, or possibly done.
 
-obstore keeps the HTTP status and the kind of transport failure in the text of its errors only, so they are
-read from there. What is not recognised counts as possibly done and not transient, the careful side of both.
+obstore reports the HTTP status and the kind of transport failure only in the text of its errors, so they are parsed
+from there. An unrecognized failure counts as possibly done and not transient, which is the safe choice for both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 
 @dataclass(frozen=True, slots=True)
 class ObstoreFailure:
-    """One failed call. `status` is the HTTP status, `transport` the kind of failure when no reply came."""
+    """One failed call. `status` is the HTTP status, `transport` the kind of failure when there was no reply."""
 
     summary: str
     status: int | None
@@ -33,6 +33,7 @@ class ObstoreFailure:
 
     @classmethod
     def of(cls, error: Exception) -> ObstoreFailure:
+        """Classify an error of obstore."""
         text = str(error)
         status = _STATUS.search(text)
         transport = _TRANSPORT.search(text)
@@ -48,22 +49,22 @@ class ObstoreFailure:
 
     @property
     def no_bucket(self) -> bool:
-        """The bucket itself is missing, which obstore reports like a missing object."""
+        """Whether the bucket is missing, which obstore reports like a missing object."""
         return self.code == "NoSuchBucket"
 
     @property
-    def missing(self) -> bool:
-        """There is no such object."""
+    def object_missing(self) -> bool:
+        """Whether the object does not exist."""
         return self.not_found and not self.no_bucket
 
     @property
-    def lost(self) -> bool:
-        """The condition of a conditional put did not hold."""
+    def condition_failed(self) -> bool:
+        """Whether the condition of a conditional put did not hold."""
         return self.refused_by_condition and self.status != 409 and not self.no_bucket
 
     @property
     def conflict(self) -> bool:
-        """The store was busy with another write of this key and decided nothing: S3 wants it sent again."""
+        """Whether the store processed another write of this key at the same time. S3 asks to send it again."""
         return self.status == 409
 
     @property
@@ -75,25 +76,28 @@ class ObstoreFailure:
         return busy or (self.status >= 500 and self.status != 501)
 
     @property
-    def maybe_done(self) -> bool:
-        """Whether the request may have taken effect: it was sent, and no answer says otherwise.
+    def may_have_succeeded(self) -> bool:
+        """Whether the request may have taken effect: it was sent, and no reply excludes that.
 
-        501 and 503 say so: the store does not know the request, or has no time for it.
+        501 and 503 exclude it: the store does not support the request, or rejected it because of load.
         """
         if self.status is not None:
             return self.status >= 500 and self.status not in (501, 503)
         return self.transport is not None and self.transport != "Connect"
 
-    def as_error(self, what: str) -> StorageError:
-        """The error for a caller who tried to do `what`."""
+    @property
+    def reason(self) -> str:
+        """The cause in a few words."""
         if self.status is not None:
-            reason = f"the store answered {self.status}" + (f" {self.code}" if self.code else "")
-        elif self.transport is not None:
-            reason = f"the connection failed ({self.transport.lower()})"
-        else:
-            reason = self.summary
+            return f"the store returned status {self.status}" + (f" {self.code}" if self.code else "")
+        if self.transport is not None:
+            return f"the connection failed ({self.transport.lower()})"
+        return self.summary
+
+    def as_error(self, action: str) -> StorageError:
+        """Return the error to raise; `action` names what failed, such as ``get object `a```."""
         return StorageError(
-            f"cannot {what}: {reason}",
+            f"cannot {action}: {self.reason}",
             transient=self.transient,
             details={"status": self.status, "reason": self.summary},
         )

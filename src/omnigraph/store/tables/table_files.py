@@ -1,7 +1,7 @@
-"""Files of tables: which of them a pinned version needs, which are there, and the removal of the others.
+"""The files of tables: which ones a version needs, which ones exist, and the removal of the others.
 
-Lance has a cleanup of its own, but it does not know detached versions and deletes their files. What a version needs
-is therefore read from the version itself, and everything else is told apart by name and age.
+The cleanup of Lance does not know detached versions and deletes their files. Garbage collection therefore reads the
+files of each needed version from the version itself, and selects the others by name and age.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from itertools import groupby
 from typing import Final
 
 from omnigraph.store.lance.lance_errors import translate_lance_errors
-from omnigraph.store.lance.lance_files import data_files, transaction_file, version_file
+from omnigraph.store.lance.lance_files import data_files, deletion_files, transaction_file, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.objects.backend import ObjectInfo
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects.object_store import ObjectStore
 
-# The folders of a graph root that hold tables, each table in a folder of its own.
+# The directories below the root that hold tables, one directory per table.
 TABLE_FOLDERS: Final = ("nodes", "edges")
-# As many as one request to an object store takes.
-BATCH: Final = 1000
+# The number of objects that one delete request of an object store takes.
+DELETE_BATCH: Final = 1000
 
 _VERSIONS = "_versions/"
 _DATA = "data/"
 _INDICES = "_indices/"
-# What may be removed from a table that lives; a name that no code here has ever written is left alone.
-_KNOWN_FOLDERS = (_VERSIONS, _DATA, "_deletions/", _INDICES, "_transactions/")
-# The HEAD lineage: the empty table that every table begins with. A table without it is none to other Lance tools.
+# Only files in these directories are removed from a table in use. Files of other programs are not touched.
+_LANCE_FOLDERS = (_VERSIONS, _DATA, "_deletions/", _INDICES, "_transactions/")
+# The HEAD lineage: the empty version that every table starts with. Other Lance tools cannot open a table
+# without it.
 _HEAD_LINEAGE = re.compile(r"_versions/(?:\d{20}\.manifest|latest_version_hint\.json)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -39,7 +40,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file of a table, named relative to the table's folder; `modified` is in epoch microseconds."""
+    """A file of a table. `name` is relative to the table, `modified` is in microseconds since the epoch."""
 
     name: str
     size: int
@@ -47,18 +48,18 @@ class TableFile:
 
     @property
     def is_version(self) -> bool:
-        """Whether this is what makes a version of the table exist."""
+        """Whether this is the manifest file of a version."""
         return self.name.startswith(_VERSIONS) and self.name.endswith(".manifest")
 
     @property
     def is_removable(self) -> bool:
-        """Whether it may be removed from a table that lives on, should no version need it."""
-        return self.name.startswith(_KNOWN_FOLDERS) and _HEAD_LINEAGE.fullmatch(self.name) is None
+        """Whether garbage collection may remove it from a table in use, if no version needs it."""
+        return self.name.startswith(_LANCE_FOLDERS) and _HEAD_LINEAGE.fullmatch(self.name) is None
 
 
 @dataclass(frozen=True)
 class TableListing:
-    """What is there of one table."""
+    """The files of one table at one moment."""
 
     path: str
     files: tuple[TableFile, ...]
@@ -68,13 +69,13 @@ class TableListing:
         return frozenset(file.name for file in self.files if file.is_version)
 
     def has_version(self, version: int) -> bool:
-        """Whether the version was there when the listing was made."""
+        """Return whether the listing has the version."""
         return version_file(version) in self._versions
 
 
 @dataclass(frozen=True, slots=True)
 class NeededFiles:
-    """Files that some version needs: by name, and by folder where Lance does not say what a folder holds."""
+    """The files that versions need: by name, and by directory where Lance does not list the files."""
 
     files: frozenset[str] = frozenset()
     folders: frozenset[str] = frozenset()
@@ -87,8 +88,8 @@ class NeededFiles:
         return bool(slash) and f"{first}/{second}" in self.folders
 
     @classmethod
-    def all_of(cls, parts: Iterable[NeededFiles]) -> NeededFiles:
-        """What is needed by any of several."""
+    def union(cls, parts: Iterable[NeededFiles]) -> NeededFiles:
+        """Return the files that any of the parts needs."""
         files: set[str] = set()
         folders: set[str] = set()
         for part in parts:
@@ -98,7 +99,7 @@ class NeededFiles:
 
 
 class TableFiles:
-    """The files of all tables of a graph. Removing what somebody still needs is the caller's to prevent."""
+    """The files of all tables of a graph. The caller must not remove files that a reader or writer needs."""
 
     def __init__(self, root: LanceRoot, objects: ObjectStore) -> None:
         self._root = root
@@ -106,71 +107,69 @@ class TableFiles:
 
     @property
     def are_visible(self) -> bool:
-        """Whether files can be listed at all: Lance keeps those of a graph in memory to itself."""
+        """Whether files can be listed. Lance does not list the files of a graph in memory."""
         return self._objects.location.scheme != "memory"
 
     def tables(self, folder: str) -> Iterator[TableListing]:
-        """Every table in one of `TABLE_FOLDERS`, one after the other; files outside of tables are left out."""
+        """Yield the tables in one of `TABLE_FOLDERS`; files outside of a table are skipped."""
         if not self.are_visible:
             return
-        found = (item for item in self._objects.list(folder) if item.key.count("/") > 1)
-        for path, items in groupby(found, key=lambda item: "/".join(item.key.split("/", 2)[:2])):
+        objects = (item for item in self._objects.list(folder) if item.key.count("/") > 1)
+        for path, items in groupby(objects, key=lambda item: "/".join(item.key.split("/", 2)[:2])):
             yield _listing(path, items)
 
     def table(self, path: str) -> TableListing:
-        """One table."""
+        """Return the files of one table."""
         return _listing(path, self._objects.list(path) if self.are_visible else ())
 
     def has_version(self, path: str, version: int) -> bool:
-        """Whether a version is there now."""
+        """Return whether a version exists in storage now."""
         key = f"{path}/{version_file(version)}"
         return any(item.key == key for item in self._objects.list(f"{path}/{_VERSIONS.rstrip('/')}"))
 
     def needed_by(self, path: str, version: int) -> NeededFiles:
-        """The files that reading a version, or building on it, needs; `NotFound` when the version is gone."""
+        """Return the files that a version needs to be read or written on; `NotFound` when it does not exist."""
         dataset = self._root.open(path, version)
         with translate_lance_errors(f"list the files of {path}"):
             fragments = [item.metadata for item in dataset.get_fragments()]
-            deletions = [item.deletion_file.path(item.id) for item in fragments if item.deletion_file]
-            # Segments that cover no fragment any more are listed too; Lance may still open them.
+            # This includes segments that no longer cover a fragment, because Lance may still open them.
             segments = [segment for index in dataset.describe_indices() for segment in index.segments]
             transaction = dataset.read_transaction(version)
         data = data_files(fragments)
-        files = {version_file(version), *data, *deletions}
+        files = {version_file(version), *data, *deletion_files(fragments)}
         if transaction is not None:
-            # Lance reads a copy inside the version; the file is kept for tools that follow a table's history.
+            # Lance reads a copy inside the version file. Tools that read the history of a table need the file.
             files.add(transaction_file(transaction))
         indices = [f"{_INDICES}{segment.uuid}" for segment in segments]
-        # Large blobs stand beside their data file, in a folder of its name.
+        # Large blobs are in a directory that has the name of their data file.
         blobs = [name.removesuffix(".lance") for name in data]
         return NeededFiles(frozenset(files), frozenset([*indices, *blobs]))
 
     def remove(self, path: str, files: Iterable[TableFile]) -> Iterator[Sequence[TableFile]]:
-        """Remove files in batches, each given when it is gone, versions before what they consist of.
+        """Remove files and yield each batch after its removal. Version files go before the files they need.
 
-        Cut off anywhere, a version that lost any file has lost its own first: it is not there, rather than
-        there in part.
+        After an interruption a version is therefore either complete or does not exist.
         """
         ordered = sorted(files, key=lambda file: not file.is_version)
         for _, group in groupby(ordered, key=lambda file: file.is_version):
-            found = list(group)
-            for start in range(0, len(found), BATCH):
-                batch = found[start : start + BATCH]
+            kind = list(group)
+            for start in range(0, len(kind), DELETE_BATCH):
+                batch = kind[start : start + DELETE_BATCH]
                 self._objects.delete_many(f"{path}/{file.name}" for file in batch)
                 yield batch
         self._remove_empty_folders(path, ordered)
 
     def remove_table(self, listing: TableListing) -> Iterator[Sequence[TableFile]]:
-        """Remove a whole table, as `remove` does."""
+        """Remove a whole table. See `remove` for the order."""
         yield from self.remove(listing.path, listing.files)
         if self._root.local is not None:
             table = self._root.local / listing.path
-            for folder in (*(table / name for name in _KNOWN_FOLDERS), table):
+            for folder in (*(table / name for name in _LANCE_FOLDERS), table):
                 with suppress(OSError):
                     folder.rmdir()
 
     def _remove_empty_folders(self, path: str, removed: Iterable[TableFile]) -> None:
-        """On a local disk, the folders of indices and blobs outlive their files. No writer returns to one."""
+        """Remove empty directories of indices and blobs on a local disk. No writer uses them again."""
         if self._root.local is None:
             return
         table = self._root.local / path
@@ -192,7 +191,7 @@ def _listing(path: str, items: Iterable[ObjectInfo]) -> TableListing:
 
 
 def epoch_micros(moment: datetime) -> int:
-    """A moment in epoch microseconds.
+    """Return a time in microseconds since the epoch.
 
     >>> epoch_micros(datetime(1970, 1, 1, 0, 0, 1, 5, tzinfo=UTC))
     1000005

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidInput, NotFound, OutcomeUnknown, StorageError
-from omnigraph.store.objects import streams
-from omnigraph.store.objects.objects import ObjectStore
+from omnigraph.store.objects import object_reader
+from omnigraph.store.objects.object_store import ObjectStore
 from tests.contract.test_object_store import Place, place_of
 from tests.support.s3 import Bucket
 from tests.support.s3_objects import Reply, Request
@@ -48,7 +48,7 @@ def bucket_store(s3: Bucket) -> ObjectStore:
 @contextmanager
 def small_blocks(size: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "BLOCK", size)
+        patch.setattr(object_reader, "BLOCK_BYTES", size)
         yield
 
 
@@ -115,19 +115,19 @@ def test_any_reads_and_seeks_give_what_a_file_gives(
 ) -> None:
     data = bytes(range(size))
     expected = io.BytesIO(data)
-    with small_blocks(block), streams.ObjectReader(_Bytes(data), "x") as reader:
+    with small_blocks(block), object_reader.ObjectReader(_Bytes(data), "x") as reader:
         for kind, number, whence in steps:
             if kind == "read":
                 assert reader.read(number) == expected.read(number)
             else:
                 assert reader.seek(number, whence) == expected.seek(number, whence)
             assert reader.tell() == expected.tell()
-            assert len(reader._blocks) <= streams.KEPT
+            assert len(reader._blocks) <= object_reader.CACHED_BLOCKS
 
 
 def test_blocks_that_were_just_used_are_not_fetched_again() -> None:
     source = _Bytes(bytes(100))
-    with small_blocks(10), streams.ObjectReader(source, "x") as reader:
+    with small_blocks(10), object_reader.ObjectReader(source, "x") as reader:
         for position in (95, 0, 12, 99, 25, 95):
             reader.seek(position)
             reader.read(1)
@@ -135,7 +135,7 @@ def test_blocks_that_were_just_used_are_not_fetched_again() -> None:
 
 
 def test_a_reader_refuses_what_a_file_refuses() -> None:
-    reader = streams.ObjectReader(_Bytes(b"abc"), "x")
+    reader = object_reader.ObjectReader(_Bytes(b"abc"), "x")
     with pytest.raises(ValueError, match="negative position -1"):
         reader.seek(-4, io.SEEK_END)
     reader.close()
@@ -239,7 +239,7 @@ def test_a_local_file_that_was_cut_short_is_an_error(tmp_path_factory: pytest.Te
     with small_blocks(40), store.open_read(store.head("a")) as reader:
         reader.read(10)
         (folder / "a").write_bytes(bytes(50))
-        with pytest.raises(StorageError, match="cut short"):
+        with pytest.raises(StorageError, match="was truncated while it was read"):
             reader.read()
 
 
@@ -266,11 +266,11 @@ def test_patterns_match_by_name_and_by_folder(store: ObjectStore) -> None:
 
 def test_the_address_of_an_object_is_its_store_and_its_key() -> None:
     name = uuid4().hex
-    store, key = ObjectStore.holding(f"memory://{name}/a/100%?#.csv")
+    store, key = ObjectStore.split_uri(f"memory://{name}/a/100%?#.csv")
     assert (store.location.uri, key) == (f"memory://{name}", "a/100%?#.csv")
     for refused in ("file:///tmp/a", "https://host/a", "s3:///a"):
         with pytest.raises(InvalidInput):
-            ObjectStore.holding(refused)
+            ObjectStore.split_uri(refused)
 
 
 # --- writing ------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def test_the_address_of_an_object_is_its_store_and_its_key() -> None:
 
 def test_what_is_written_in_pieces_is_one_object(store: ObjectStore) -> None:
     for key, data, step in (("a/large", LARGE, 3 * MIB), ("a/small", b"abc", 1), ("a/empty", b"", 1)):
-        with store.writing(key) as file:
+        with store.open_write(key) as file:
             for start in range(0, len(data), step):
                 assert file.write(data[start : start + step]) == len(data[start : start + step])
             assert not store.exists_any(key), "nothing is there before all of it is"
@@ -291,7 +291,7 @@ def test_an_error_on_the_way_leaves_what_was_there(store: ObjectStore, size: int
     store.put("a", b"before")
 
     def fail() -> None:
-        with store.writing("a") as file:
+        with store.open_write("a") as file:
             file.write(LARGE[:size])
             raise OSError("our own")
 
@@ -303,7 +303,7 @@ def test_an_error_on_the_way_leaves_what_was_there(store: ObjectStore, size: int
 
 def test_a_writer_may_use_storage_itself(store: ObjectStore) -> None:
     store.put("b", b"1")
-    with store.writing("a") as file:
+    with store.open_write("a") as file:
         for start in range(0, len(LARGE), 10 * MIB):
             file.write(LARGE[start : start + 10 * MIB])
             assert store.get("b").data == b"1"
@@ -314,11 +314,11 @@ def test_an_upload_that_fails_or_is_given_up_leaves_no_parts(s3: Bucket, bucket_
     with (
         s3.seam.fail(503, method="PUT", key="a", nth=2, times=None),
         pytest.raises(StorageError) as caught,
-        bucket_store.writing("a") as file,
+        bucket_store.open_write("a") as file,
     ):
         file.write(LARGE)
     assert caught.value.transient
-    with suppress(KeyError), bucket_store.writing("a") as file:
+    with suppress(KeyError), bucket_store.open_write("a") as file:
         file.write(LARGE)
         raise KeyError
     assert s3.keys == []
@@ -327,7 +327,7 @@ def test_an_upload_that_fails_or_is_given_up_leaves_no_parts(s3: Bucket, bucket_
 
 @pytest.mark.parametrize("how", ABSORBED)
 def test_one_failed_part_is_sent_again(s3: Bucket, bucket_store: ObjectStore, how: How | int) -> None:
-    with s3.seam.fail(how, method="PUT", nth=2) as fault, bucket_store.writing("a") as file:
+    with s3.seam.fail(how, method="PUT", nth=2) as fault, bucket_store.open_write("a") as file:
         file.write(LARGE)
     assert fault.hits == 1
     assert bucket_store.get("a").data == LARGE
@@ -337,7 +337,7 @@ def test_parts_that_never_arrive_are_a_failure_and_not_a_doubt(s3: Bucket, bucke
     with (
         s3.seam.fail("drop", method="PUT", times=None),
         pytest.raises(StorageError, match="connection failed") as caught,
-        bucket_store.writing("a") as file,
+        bucket_store.open_write("a") as file,
     ):
         file.write(LARGE)
     assert caught.value.transient
@@ -372,7 +372,7 @@ def test_a_completion_whose_reply_was_lost_is_recognised_by_its_mark(
     with (
         kept_metadata(s3),
         s3.seam.fail(how, method="POST", nth=2) as fault,
-        bucket_store.writing("a") as file,
+        bucket_store.open_write("a") as file,
     ):
         file.write(LARGE)
     assert fault.hits == 1
@@ -385,14 +385,14 @@ def test_a_completion_that_cannot_be_told_is_an_unknown_outcome(
     with (
         s3.seam.fail("drop", method="POST", nth=2, times=None),
         s3.seam.fail(503, method="GET", times=None),
-        pytest.raises(OutcomeUnknown, match="completed object `a`"),
-        bucket_store.writing("a") as file,
+        pytest.raises(OutcomeUnknown, match="completed the upload of object `a`"),
+        bucket_store.open_write("a") as file,
     ):
         file.write(LARGE)
 
 
 def test_writing_twenty_megabytes_takes_four_requests(s3: Bucket, bucket_store: ObjectStore) -> None:
-    with s3.seam.recording() as log, bucket_store.writing("a") as file:
+    with s3.seam.recording() as log, bucket_store.open_write("a") as file:
         for start in range(0, len(LARGE), 100_000):
             file.write(LARGE[start : start + 100_000])
     assert sorted(methods(log, s3)) == ["POST", "POST", "PUT", "PUT"], str(log)
@@ -403,4 +403,4 @@ def test_an_odd_key_is_refused_before_anything_is_sent(store: ObjectStore) -> No
         with pytest.raises(InvalidInput):
             store.head(key)
         with pytest.raises(InvalidInput):
-            store.writing(key)
+            store.open_write(key)

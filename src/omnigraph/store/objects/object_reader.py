@@ -1,4 +1,4 @@
-"""A large object as a file to read: from any place, in few requests, with little in memory."""
+"""An object as a seekable file that is fetched in large blocks."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
-from omnigraph.store.objects.backend import Pinned
+from omnigraph.store.objects.backend import RangeReader
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 __all__ = ["ObjectReader"]
 
-# A request takes some 30 ms before its first byte comes, as long as a few MB after that.
-BLOCK = 8 * 1024 * 1024
+# The first byte of a request takes about 30 ms, as long as the transfer of a few MB.
+BLOCK_BYTES = 8 * 1024 * 1024
 # A Parquet file is read at its end first, then from its beginning on, where columns share blocks.
-KEPT = 3
+CACHED_BLOCKS = 3
 
 
 class ObjectReader(RawIOBase):
-    """The bytes of one version of an object, fetched in whole blocks, of which the last used are kept.
+    """The bytes of one version of an object, with an LRU cache of blocks.
 
-    Reads give as much as was asked for, fewer bytes only at the end. Failures are the errors of the storage and no
-    `OSError`. Not for several threads at once.
+    A read returns fewer bytes than requested only at the end. Failures are raised as `StorageError` and not as
+    `OSError`. Not safe to share between threads.
     """
 
-    def __init__(self, pinned: Pinned, name: str) -> None:
-        self._pinned = pinned
+    def __init__(self, reader: RangeReader, name: str) -> None:
+        self._reader = reader
         self._position = 0
-        self._blocks: LRUCache[int, bytes] = LRUCache(KEPT)
+        self._blocks: LRUCache[int, bytes] = LRUCache(CACHED_BLOCKS)
         self.name = name
 
     @property
     def size(self) -> int:
-        """How many bytes there are in all."""
-        return self._pinned.size
+        """The size of the object in bytes."""
+        return self._reader.size
 
     def readable(self) -> bool:
         return True
@@ -62,7 +62,7 @@ class ObjectReader(RawIOBase):
         end = min(self._position + len(target), self.size)
         start = self._position
         while self._position < end:
-            number, skipped = divmod(self._position, BLOCK)
+            number, skipped = divmod(self._position, BLOCK_BYTES)
             piece = memoryview(self._block(number))[skipped : skipped + end - self._position]
             target[self._position - start :][: len(piece)] = piece
             self._position += len(piece)
@@ -71,15 +71,15 @@ class ObjectReader(RawIOBase):
     def close(self) -> None:
         if not self.closed:
             self._blocks.clear()
-            self._pinned.close()
+            self._reader.close()
         super().close()
 
     def _block(self, number: int) -> bytes:
-        found = self._blocks.get(number)
-        if found is None:
-            # Make room first, so that there is never one more in memory.
-            while len(self._blocks) >= KEPT:
+        block = self._blocks.get(number)
+        if block is None:
+            # Evict first, so that there is never one more block in memory.
+            while len(self._blocks) >= CACHED_BLOCKS:
                 self._blocks.popitem()
-            found = self._pinned.read(number * BLOCK, min((number + 1) * BLOCK, self.size))
-            self._blocks[number] = found
-        return found
+            block = self._reader.read(number * BLOCK_BYTES, min((number + 1) * BLOCK_BYTES, self.size))
+            self._blocks[number] = block
+        return block
