@@ -217,7 +217,7 @@ def test_what_is_in_memory_is_not_read_from_storage_again(s3: Bucket) -> None:
     drop(graph, PERSON, "b")
     later = Repository.open(f"{s3.uri}/g", mode="r", options=s3.options)
     frame = CachedTable(later.snapshot(), PERSON, cache)
-    files = [part.files for part in frame.parts()]
+    files = [fragment.files for fragment in frame.fragments()]
     with s3.seam.recording() as log:
         frame.column("name")
     read = {item.key.rsplit("/", 1)[1] for item in log.requests if "/data/" in item.key}

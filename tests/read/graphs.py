@@ -1,4 +1,4 @@
-"""Small graphs with versions that share parts, and what storage itself says is in them."""
+"""Small graphs with versions that share fragments, and what storage itself says is in them."""
 
 from __future__ import annotations
 

@@ -86,5 +86,5 @@ def test_a_text_that_is_no_unicode_is_refused() -> None:
 
 
 def test_a_vector_of_no_dimension_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="at least 1 dimension, not 0"):
+    with pytest.raises(InvalidInput, match="at least 1 dimension, got 0"):
         EMBEDDER.embed(["a"], 0, None)

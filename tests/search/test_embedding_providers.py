@@ -152,7 +152,7 @@ def test_what_makes_no_sense_is_a_failure_that_keeps_the_key(answer: tuple[int, 
 def test_a_provider_that_is_not_there_is_a_failure() -> None:
     with provider(by_length) as server:
         gone = server.open("openai", OMNIGRAPH_EMBED_RETRY_ATTEMPTS="2")
-    with pytest.raises(StorageError, match="gave no vectors"):
+    with pytest.raises(StorageError, match="returned no vectors"):
         gone.embed(["a"], 3, None)
 
 

@@ -115,7 +115,7 @@ def test_no_rows_have_no_distances() -> None:
 
 @pytest.mark.parametrize("query", [[], [1.0], [1.0, 2.0, 3.0]])
 def test_a_query_of_another_dimension_is_refused(query: list[float]) -> None:
-    with pytest.raises(InvalidInput, match=f"has {len(query)} dimensions, the column 2"):
+    with pytest.raises(InvalidInput, match=f"expected 2, got {len(query)}"):
         nearest_distances(column_of([[1, 2]], 2), np.arange(1), query)
 
 

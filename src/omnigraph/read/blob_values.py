@@ -122,8 +122,8 @@ def find_blob(table: CachedTable, property_: str, id_: str) -> StoredBlob | None
         return None
     physical = table.layout.physical(property_)
     row = _take(table, position, f"{physical}.{BLOB_URI}", _ADDRESS)
-    fragment, offset = divmod(int(row[_ADDRESS][0].as_py()), 1 << _OFFSET_BITS)
-    file = next(part.files for part in table.parts() if part.id == fragment)
+    fragment_id, offset = divmod(int(row[_ADDRESS][0].as_py()), 1 << _OFFSET_BITS)
+    file = next(fragment.files for fragment in table.fragments() if fragment.id == fragment_id)
     value = row[physical][0]
     uri = value[BLOB_URI].as_py() if value.is_valid else None
     return StoredBlob(table, physical, position, file, offset, uri)

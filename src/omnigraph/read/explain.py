@@ -20,7 +20,7 @@ from omnigraph.read.plan import (
     ScanStep,
     materializes_rows,
 )
-from omnigraph.read.project import choose_engine, full_projection
+from omnigraph.read.project import choose_engine, input_schema
 from omnigraph.read.read_session import ReadSession, conjunction
 from omnigraph.read.references import properties_of
 from omnigraph.read.select import physical_name, specified_key
@@ -136,4 +136,4 @@ def _sql(session: ReadSession, plan: ReadPlan) -> str:
     from omnigraph.engine.projection.sql_projection import projection_query
 
     declare_variables(session, plan.steps)
-    return projection_query(*full_projection(session, plan.query)).sql("duckdb")
+    return projection_query(plan.projection, input_schema(session, plan)).sql("duckdb")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from omnigraph.engine.projection.projection_plan import ProjectionPlan
 from omnigraph.lang import ir
 
 # What matching does with equal rows: keep each of them, count them, or drop all but one.
@@ -71,11 +72,16 @@ PlanStep: TypeAlias = ScanStep | ExpandStep | FilterStep | AntiJoinStep | Option
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """The steps of a read, and what they do with equal rows."""
+    """The steps of a read, what they do with equal rows, and the projection of the matched rows.
+
+    `inputs` are the expressions of the projection's input columns, by position.
+    """
 
     query: ir.ReadQuery
     steps: tuple[PlanStep, ...]
     duplicates: Duplicates
+    projection: ProjectionPlan
+    inputs: tuple[ir.Expr, ...]
 
 
 def materializes_rows(step: ExpandStep) -> bool:

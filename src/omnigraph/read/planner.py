@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from omnigraph.engine.projection.plan_projection import plan_projection
 from omnigraph.lang import ir
 from omnigraph.read.cost_model import (
     ANTI_JOIN_SELECTIVITY,
@@ -39,7 +40,7 @@ def plan_read(query: ir.ReadQuery, statistics: Statistics) -> ReadPlan:
     """Plan a read."""
     needed = _used_by_projection(query)
     steps = _order_steps(query.pattern, frozenset(), needed, statistics)
-    return ReadPlan(query, steps, _duplicates(query))
+    return ReadPlan(query, steps, _duplicates(query), *plan_projection(query))
 
 
 def _duplicates(query: ir.ReadQuery) -> Duplicates:

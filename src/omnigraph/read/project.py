@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,7 +12,6 @@ from omnigraph.catalog.columns import arrow_type
 from omnigraph.engine.deadline import check_deadline
 from omnigraph.engine.memory.cached_table import NO_ROWS, to_indices
 from omnigraph.engine.projection import arrow_projection
-from omnigraph.engine.projection.plan_projection import plan_projection
 from omnigraph.engine.projection.projection_plan import (
     InputColumn,
     InputRef,
@@ -65,41 +64,39 @@ def project(session: ReadSession, plan: ReadPlan, rows: BindingTable) -> pa.Tabl
             rows = rows.take(found.ranked)
             scores[item.expr] = found.take(found.ranked)
     run = _run_on(choose_engine(session, rows.num_rows))
-    projection, exprs = plan_projection(query)
+    projection = plan.projection
     merged = query.aggregated or query.distinct
     if not merged:
-        rows, scores = _final_rows(session, projection, exprs, rows, scores, run)
+        rows, scores = _final_rows(session, plan, rows, scores, run)
         projection = ProjectionPlan(projection.outputs)
     keys = {item.value.column for item in projection.outputs if isinstance(item.value, InputRef)}
     columns = _Columns(session, rows, scores)
     for place in range(1 + max(used_columns(projection), default=-1)):
-        columns.of(exprs[place], as_key=merged and place in keys)
+        columns.of(plan.inputs[place], as_key=merged and place in keys)
     weights = None if rows.weights is None else pa.array(rows.weights)
     return run(
         projection, MatchedRows(rows.num_rows, tuple(columns.built), weights, frozenset(columns.distinct))
     )
 
 
-def full_projection(session: ReadSession, query: ir.ReadQuery) -> tuple[ProjectionPlan, pa.Schema]:
-    """Return the whole projection of a query and the schema of its input columns. Reads no rows."""
-    names = [item.name for item in query.variables]
+def input_schema(session: ReadSession, plan: ReadPlan) -> pa.Schema:
+    """Return the schema of the projection's input columns. Reads no rows."""
+    names = [item.name for item in plan.query.variables]
     columns = _Columns(session, BindingTable(0, dict.fromkeys(names, NO_ROWS)), {})
-    projection, exprs = plan_projection(query)
-    for expr in exprs:
+    for expr in plan.inputs:
         columns.of(expr)
-    schema = pa.schema([pa.field(f"c{place}", column.type) for place, column in enumerate(columns.built)])
-    return projection, schema
+    return pa.schema([pa.field(f"c{place}", column.type) for place, column in enumerate(columns.built)])
 
 
 def _final_rows(
     session: ReadSession,
-    projection: ProjectionPlan,
-    exprs: Sequence[ir.Expr],
+    plan: ReadPlan,
     rows: BindingTable,
     scores: dict[ir.Expr, RowScores],
     run: RunProjection,
 ) -> tuple[BindingTable, dict[ir.Expr, RowScores]]:
     """Return the rows of the result in order. Only the columns that decide the order are looked up."""
+    projection, exprs = plan.projection, plan.inputs
     if not projection.order:
         if not projection.skip and projection.limit is None:
             return rows, scores

@@ -196,7 +196,9 @@ class Topology:
         sources = self._positions("src", self.source, before)
         before = None if old is None else (old.edges, old.target_nodes, old.targets)
         targets = self._positions("dst", self.target, before)
-        return Endpoints(self.edges.parts(), self.source.parts(), self.target.parts(), sources, targets)
+        return Endpoints(
+            self.edges.fragments(), self.source.fragments(), self.target.fragments(), sources, targets
+        )
 
     def _positions(
         self,
@@ -208,8 +210,8 @@ class Topology:
         positions = np.full(self.edges.num_rows, -1, np.int32)
         if old is not None:
             edges, before, numbers = old
-            moved = None if nodes.parts() == before else _new_positions(nodes, before)
-            for start, rows in _reusable_parts(self.edges, edges):
+            moved = None if nodes.fragments() == before else _new_positions(nodes, before)
+            for start, rows in _reusable_fragments(self.edges, edges):
                 known = numbers[rows] if moved is None else moved[numbers[rows]]
                 positions[start : start + len(known)] = known
         unknown = np.flatnonzero(positions < 0)
@@ -256,15 +258,15 @@ class Topology:
 
     def _fetch(self, direction: Direction, level: Ordinals) -> tuple[Ordinals, Ordinals, Ordinals]:
         """Return near ends, far ends and rows of the edges of these nodes, once for each way to follow them."""
-        parts = []
+        ends = []
         if direction in ("out", "both"):
-            parts.append(self._fetch_end("src", self.source, "dst", self.target, level))
+            ends.append(self._fetch_end("src", self.source, "dst", self.target, level))
         if direction in ("in", "both"):
-            parts.append(self._fetch_end("dst", self.target, "src", self.source, level))
+            ends.append(self._fetch_end("dst", self.target, "src", self.source, level))
         if direction == "both":
-            loops = parts[1][0] == parts[1][1]
-            parts[1] = tuple(item[~loops] for item in parts[1])
-        near, far, rows = (np.concatenate(items) for items in zip(*parts, strict=True))
+            loops = ends[1][0] == ends[1][1]
+            ends[1] = tuple(item[~loops] for item in ends[1])
+        near, far, rows = (np.concatenate(items) for items in zip(*ends, strict=True))
         return near, far, rows
 
     def _fetch_end(
@@ -296,21 +298,21 @@ def _extends(ends: Endpoints, old: Endpoints) -> bool:
     )
 
 
-def _reusable_parts(
+def _reusable_fragments(
     table: CachedTable, old: tuple[TableFragment, ...]
 ) -> Iterator[tuple[int, slice | Ordinals]]:
-    """Yield for each part that an older version had its current start and the older positions of its rows."""
+    """Yield for each fragment that an older version had its current start and the older positions of its rows."""
     start = 0
-    for part, rows in zip(table.parts(), table.reusable_rows(old), strict=True):
+    for fragment, rows in zip(table.fragments(), table.reusable_rows(old), strict=True):
         if rows is not None:
             yield start, rows
-        start += part.rows
+        start += fragment.rows
 
 
 def _new_positions(nodes: CachedTable, before: tuple[TableFragment, ...]) -> Ordinals:
     """Return the current position of every row of an older version, -1 for rows that were removed."""
-    moved = np.full(sum(part.rows for part in before), -1, np.int32)
-    for start, rows in _reusable_parts(nodes, before):
+    moved = np.full(sum(fragment.rows for fragment in before), -1, np.int32)
+    for start, rows in _reusable_fragments(nodes, before):
         count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
         moved[rows] = np.arange(start, start + count, dtype=np.int32)
     return moved

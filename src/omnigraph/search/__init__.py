@@ -1,1 +1,1 @@
-"""Full-text and vector search: indexes, distances, rank fusion, embeddings."""
+"""Full-text and vector search: indexes, distances, ranking, embeddings."""

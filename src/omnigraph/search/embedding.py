@@ -1,4 +1,4 @@
-"""Turning texts into vectors: what a provider must do, and one that needs no model."""
+"""Embeddings: the provider protocol, and a deterministic provider without a model."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ class Embedder(Protocol):
     """An embedding provider."""
 
     def embed(self, texts: Sequence[str], dim: int, model: str | None) -> npt.NDArray[np.float32]:
-        """One vector of `dim` numbers for each text: an array of shape (number of texts, `dim`).
+        """Return one vector of `dim` numbers per text, as an array of shape (number of texts, `dim`).
 
-        `model` names the model to use, where None leaves it to the provider.
+        `model` is the name of the model; None selects the provider's default.
         """
 
 
 class MockEmbedder:
-    """Vectors that depend on nothing but the text: equal texts are near, all others are anywhere.
+    """A deterministic provider for tests: equal texts have equal vectors, and different texts unrelated ones.
 
-    The seed is the 64-bit FNV-1a hash of the text's UTF-8 bytes. Each number comes from the next xorshift64
-    state (left 13, right 7, left 17), where state 0 stands for -1 and 2**64 - 1 for 1; the vector is then made
-    unit length. Zero would be a dead end for xorshift, so a text that hashes to 0 is seeded with FNV's offset
-    basis, as the empty text is. The model's name makes no difference.
+    The seed is the 64-bit FNV-1a hash of the text's UTF-8 bytes. Each number is derived from the next xorshift64
+    state (left 13, right 7, left 17): state 0 maps to -1 and 2**64 - 1 to 1. The vector is then normalized to
+    length 1. Zero is a fixed point of xorshift, so a text that hashes to 0 is seeded with FNV's offset basis, as
+    the empty text is. The model is ignored.
 
     >>> MockEmbedder().embed(["hello"], 3, None).round(3)
     array([[-0.423,  0.689,  0.589]], dtype=float32)
     """
 
     def embed(self, texts: Sequence[str], dim: int, model: str | None) -> npt.NDArray[np.float32]:  # noqa: ARG002
-        """See `Embedder`. A text with a lone surrogate, or no dimension at all, is `InvalidInput`."""
+        """See `Embedder`. Raises `InvalidInput` for a text with a lone surrogate and for a `dim` below 1."""
         if dim < 1:
-            raise InvalidInput(f"a vector needs at least 1 dimension, not {dim}")
+            raise InvalidInput(f"a vector needs at least 1 dimension, got {dim}")
         state = np.array([_fnv1a(text) or _FNV_BASIS for text in texts], np.uint64)
         numbers = np.empty((len(texts), dim))
         for column in range(dim):
@@ -64,7 +64,7 @@ def _fnv1a(text: str) -> int:
 
 
 def to_unit_length(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Each row at length 1, but for rows of zeros, which have no direction."""
+    """Normalize each row to length 1. Rows of zeros stay zero."""
     lengths = np.sqrt(sum_squares(rows))
     lengths[lengths == 0] = 1
     return (rows / lengths[:, None]).astype(np.float32)

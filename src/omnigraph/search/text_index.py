@@ -1,15 +1,16 @@
-"""Searching a column of texts: tokens, an inverted index, token and fuzzy matches, BM25.
+"""Full-text search in a column: tokenizer, inverted index, token and fuzzy matches, BM25.
 
-What counts as a token is decided here alone, by the Unicode data of the running Python:
+This module alone defines tokens, by the Unicode data of the running Python:
 
-- A word is a run of letters, digits and other numbers with the marks that follow them; everything else
-  separates, the apostrophe, the underscore and invisible format characters included. Marks that follow no
-  letter and variation selectors do not count.
-- Words are compared after NFKC and case folding, so ``STRASSE`` finds ``straße``, full-width letters find plain
-  ones and it does not matter how an accent is encoded. Accents themselves count: ``cafe`` is not ``café``.
-- Chinese, Japanese, Korean, Thai, Lao, Khmer and Burmese words may stand inside a run without spaces. Such a run
-  gives every character (with its marks) and every pair of neighbours. A query asks for its pairs, or for the
-  character if it is alone, so a word is found inside a longer run without finding each of its characters.
+- A word is a run of letters, digits and other numbers with the marks that follow them. Every other character
+  separates words, including the apostrophe, the underscore and invisible format characters. Variation selectors,
+  and marks that follow no letter, are ignored.
+- Words are compared after NFKC normalization and case folding: ``STRASSE`` matches ``straße``, full-width letters
+  match plain ones, and the encoding of an accent does not matter. Accents are significant: ``cafe`` does not
+  match ``café``.
+- Chinese, Japanese, Korean, Thai, Lao, Khmer and Burmese words may be part of a run without spaces. Such a run
+  has a token for every character (with its marks) and for every pair of neighbours. A query uses its pairs, or
+  its only character. A word is thus found inside a longer run, but not by its single characters.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 K1 = 1.2
 B = 0.75
 
-# Bytes of text that are taken apart at a time: what bounds the memory that building needs beside the index.
+# Bytes of text that are tokenized at a time. Limits the memory for building an index.
 _SLICE_BYTES = 1 << 26
-# Cells of the edit distance tables that are held at a time.
+# Cells of edit distance tables in memory at a time.
 _TABLE_CELLS = 1 << 20
 _MAX_ROWS = 1 << 32
 
@@ -59,7 +60,7 @@ _UNSPACED = re.compile(
 
 
 class _Spacing(dict[int, str]):
-    """A table for `str.translate` that makes separators blanks and drops variation selectors."""
+    """A table for `str.translate` that replaces separators with blanks and removes variation selectors."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -72,7 +73,7 @@ class _Spacing(dict[int, str]):
 
 
 class _Kinds(dict[int, str]):
-    """A table for `str.translate` from marks to m, from unspaced scripts to u and from all else to s."""
+    """A table for `str.translate` that maps marks to m, unspaced scripts to u and all other characters to s."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -81,7 +82,7 @@ class _Kinds(dict[int, str]):
         return self[code]
 
 
-# They fill up as characters are met, since a category is slow to look up; there are not many characters.
+# The tables fill up as characters occur, because looking up a category is slow.
 _SPACING = _Spacing()
 _KINDS = _Kinds()
 _SAME_KIND = re.compile("(?:um*)+|(?:sm*)+")
@@ -89,7 +90,7 @@ _ONE_UNIT = re.compile("um*")
 
 
 def tokenize(text: str) -> list[str]:
-    """The tokens that a stored text is found by, with repetitions.
+    """Return the tokens of a stored text, with repetitions.
 
     >>> tokenize("Don't PANIC: Straße 42"), tokenize("iPhone手机壳")
     (['don', 't', 'panic', 'strasse', '42'], ['iphone', '手', '机', '壳', '手机', '机壳'])
@@ -98,7 +99,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def query_terms(text: str) -> list[str]:
-    """The tokens that a query asks for: each once, in code point order.
+    """Return the distinct tokens of a query, in code point order.
 
     >>> query_terms("to be or not to be"), query_terms("手机壳"), query_terms("?!")
     (['be', 'not', 'or', 'to'], ['手机', '机壳'], [])
@@ -107,13 +108,13 @@ def query_terms(text: str) -> list[str]:
 
 
 def _words(text: str) -> Iterator[list[str]]:
-    """The units of each word: one unit for a word between spaces, else one for each character."""
+    """Yield the units of each word: the word itself, or its characters if its script has no spaces."""
     for run in text.translate(_SPACING).split():
         if run.isascii():
             yield [run.lower()]
         else:
             folded = _fold(run)
-            # Some letters and numbers have others and separators in them, as one half has: 1⁄2.
+            # NFKC may decompose a character into others and separators, such as ½ into 1⁄2.
             for word in [run] if folded == run else folded.translate(_SPACING).split():
                 yield from _split_scripts(word)
 
@@ -143,15 +144,15 @@ def _pairs(units: list[str]) -> list[str]:
     return [first + second for first, second in pairwise(units)]
 
 
-# --- the index -------------------------------------------------------------------------------------------
+# --- index -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextIndex:
-    """An immutable inverted index of a column of texts; the row at position n of the column has ordinal n.
+    """An immutable inverted index of a text column. The ordinal of a row is its position in the column.
 
-    Null texts have no tokens and are no texts to BM25's statistics; empty texts are. What a query answers
-    depends on the texts alone, to the last bit, not on the steps in which the index was built.
+    Null texts have no tokens and do not count in the statistics of BM25; empty texts do. Results depend only on
+    the texts, to the last bit, and not on the steps in which the index was built.
 
     >>> index = TextIndex.build(pa.array(["red fox", None, "red red wine"])).extended(pa.array(["blue"]))
     >>> index.matches_any("RED?"), index.matches_fuzzy("reed bleu", 1)
@@ -161,7 +162,7 @@ class TextIndex:
     (array([0, 2]), array([0.47  , 0.5666]))
     """
 
-    # Sizes fall at least by half from each to the next, so there are few and rows are merged few times.
+    # Sizes at least halve from each segment to the next, so there are few segments and rows are rarely merged.
     _segments: tuple[_Segment, ...] = ()
     _starts: tuple[int, ...] = ()
     _rows: int = 0
@@ -169,15 +170,19 @@ class TextIndex:
 
     @classmethod
     def build(cls, column: pa.Array | pa.ChunkedArray) -> TextIndex:
-        """The index of all texts of a column of strings."""
+        """Build the index of a text column."""
         return cls().extended(column)
 
     def extended(self, more: pa.Array | pa.ChunkedArray) -> TextIndex:
-        """The index of this column with `more` rows appended; costs about as much as indexing those alone."""
+        """Return the index of this column with `more` rows appended. Costs about as much as indexing only these
+        rows.
+
+        Raises `ResourceLimit` for more than 2**32 rows.
+        """
         segments, rows = list(self._segments), self._rows + len(more)
         if rows > _MAX_ROWS:
             raise ResourceLimit(
-                f"a text index holds at most {_MAX_ROWS} rows, not {rows}", details={"rows": rows}
+                f"a text index holds at most {_MAX_ROWS:,} rows, got {rows:,}", details={"rows": rows}
             )
         for texts in _slices(more):
             segments.append(_index(texts))
@@ -188,31 +193,31 @@ class TextIndex:
         return TextIndex(tuple(segments), tuple(starts), rows, self._texts + len(more) - more.null_count)
 
     def __len__(self) -> int:
-        """The number of rows, null ones included."""
+        """The number of rows, including null ones."""
         return self._rows
 
     @property
     def nbytes(self) -> int:
-        """The bytes of memory that the index holds."""
+        """Bytes of the index."""
         return sum(segment.nbytes for segment in self._segments)
 
     def matches_any(self, query: str) -> Mask:
-        """For each row, whether its text has at least one token of the query. False of a null text."""
+        """Return for each row whether its text has at least one token of the query. False for a null text."""
         terms = query_terms(query)
-        return self._having([_ids(segment, terms) for segment in self._segments])
+        return self._containing([_ids(segment, terms) for segment in self._segments])
 
     def matches_fuzzy(self, query: str, max_edits: int) -> Mask:
-        """For each row, whether its text has a token within `max_edits` edits of a token of the query.
+        """Return for each row whether its text has a token within `max_edits` edits of a token of the query.
 
-        An edit inserts, removes or replaces one code point; swapping two neighbours takes two. Pairs of
-        characters from a run without spaces match exactly or not at all: a few edits would turn any of them
-        into any other, and one common pair is enough as it is.
+        An edit inserts, removes or replaces one code point; a transposition takes two edits. Pairs of characters
+        from a run without spaces match only exactly, because a few edits would turn any pair into any other, and
+        one common pair is already enough for a match.
         """
         if max_edits < 0:
-            raise InvalidInput(f"fuzzy needs at least 0 edits, not {max_edits}")
+            raise InvalidInput(f"`fuzzy` needs a maximum number of edits of at least 0, got {max_edits}")
         terms = query_terms(query)
         words = [term for term in terms if not _UNSPACED.match(term)]
-        return self._having(
+        return self._containing(
             [
                 _ids(segment, terms) + [found for word in words for found in _near(segment, word, max_edits)]
                 for segment in self._segments
@@ -220,10 +225,10 @@ class TextIndex:
         )
 
     def bm25(self, query: str) -> tuple[Ordinals, Scores]:
-        """The rows with at least one token of the query, ascending, and the BM25 score of each.
+        """Return the rows with at least one token of the query, ascending, and their BM25 scores.
 
-        k1 is 1.2 and b is 0.75. A term that is in `df` of `n` texts weighs ln(1 + (n - df + 0.5) / (df + 0.5));
-        a token that the query repeats counts once. Scores are positive.
+        k1 is 1.2 and b is 0.75. A term that occurs in `df` of `n` texts has the weight ln(1 + (n - df + 0.5) /
+        (df + 0.5)). A token that the query repeats counts once. Scores are positive.
         """
         terms = query_terms(query)
         total = sum(segment.tokens for segment in self._segments)
@@ -241,14 +246,14 @@ class TextIndex:
                 counts = segment.counts[segment.bounds[found] : segment.bounds[found + 1]].astype(np.float64)
                 lengths = segment.lengths[rows].astype(np.float64)
                 norms = K1 * (1 - B + B * (lengths * self._texts / total))
-                # Every row gets its terms in the order of the query, whatever segment it is in.
+                # Each row adds its terms in the order of the query, independent of its segment.
                 scores[start : start + segment.rows][rows] += weight * counts / (counts + norms)
         ordinals = np.flatnonzero(scores).astype(np.int64)
         return ordinals, scores[ordinals]
 
-    def _having(self, found: Sequence[Sequence[int]]) -> Mask:
+    def _containing(self, terms: Sequence[Sequence[int]]) -> Mask:
         mask = np.zeros(self._rows, np.bool_)
-        for segment, start, ids in zip(self._segments, self._starts, found, strict=True):
+        for segment, start, ids in zip(self._segments, self._starts, terms, strict=True):
             for term in ids:
                 mask[start : start + segment.rows][segment.postings(term)] = True
         return mask
@@ -256,13 +261,13 @@ class TextIndex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Segment:
-    """The index of some neighbouring rows: of term n, the postings from bounds[n] to bounds[n + 1]."""
+    """The index of some consecutive rows. Term n has the postings from bounds[n] to bounds[n + 1]."""
 
-    terms: pa.Array  # in code point order, which is the order of their bytes too
+    terms: pa.Array  # in code point order, which is also the order of their UTF-8 bytes
     bounds: npt.NDArray[np.int64]
     places: npt.NDArray[np.uint32]  # rows of the segment, ascending within a term
-    counts: npt.NDArray[np.uint32]  # how often the term is in that row
-    lengths: npt.NDArray[np.uint32]  # tokens of each row of the segment
+    counts: npt.NDArray[np.uint32]  # number of occurrences of the term in that row
+    lengths: npt.NDArray[np.uint32]  # number of tokens of each row of the segment
     tokens: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -286,7 +291,7 @@ class _Segment:
 
 
 def _ids(segment: _Segment, terms: Sequence[str]) -> list[int]:
-    """The numbers of those terms that the segment has."""
+    """Return the numbers of the given terms that the segment has."""
 
     def spelled(number: int) -> str:
         return str(segment.terms[number].as_py())
@@ -299,12 +304,14 @@ def _ids(segment: _Segment, terms: Sequence[str]) -> list[int]:
 # --- building --------------------------------------------------------------------------------------------
 
 _CODES = np.arange(256)
-# Bytes that separate words whatever stands beside them. Bytes from 128 on belong to other characters.
+# ASCII bytes that separate words in any context. Bytes from 128 on belong to other characters.
 _SEPARATES = (_CODES < 128) & ~np.array([chr(code).isalnum() for code in _CODES])
 
 
 def _slices(column: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
-    """The column as arrays of large strings, each but for single long texts of a bounded number of bytes."""
+    """Yield the column as arrays of large strings of a limited number of bytes. Only a single long text exceeds
+    it.
+    """
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         texts = pc.fill_null(chunk.cast(pa.large_string()), "")
         ends = _offsets(texts)[1:]
@@ -317,7 +324,7 @@ def _slices(column: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
 
 
 def _offsets(texts: pa.Array) -> npt.NDArray[np.int64]:
-    """Where each text begins in the bytes of a large string array, and the end of the last one."""
+    """Return the start of each text in the buffer of a large string array, and the end of the last text."""
     if not len(texts):
         return np.zeros(1, np.int64)
     return np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
@@ -327,7 +334,7 @@ def _index(texts: pa.Array) -> _Segment:
     pieces, owners = _split(texts)
     encoded = pieces.dictionary_encode()
     terms, sizes, numbers = _tokenize_distinct(encoded.dictionary)
-    # Each occurrence of a piece becomes the piece's tokens: `within` counts them from 0 for every occurrence.
+    # Each occurrence of a piece has the tokens of the piece: `within` counts them from 0 for every occurrence.
     which = encoded.indices.to_numpy().astype(np.int64)
     repeats = sizes[which]
     owners = np.repeat(owners, repeats)
@@ -340,14 +347,14 @@ def _index(texts: pa.Array) -> _Segment:
 
 
 def _split(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The texts cut at ASCII separators, and the row of each piece. No cut goes through a word."""
+    """Split texts at ASCII separators, and return the row of each piece. A split never cuts a word."""
     offsets = _offsets(texts)
     data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
     offsets = offsets - offsets[0]
     kept = ~_SEPARATES[data]
     begins = kept.copy()
     begins[1:] &= ~kept[:-1]
-    # A text that starts with a letter starts a piece, however the text before it ended.
+    # A text that starts with a letter starts a piece, whatever the previous text ended with.
     starts = offsets[:-1][offsets[:-1] < offsets[1:]]
     begins[starts] |= kept[starts]
     ends = kept.copy()
@@ -361,7 +368,7 @@ def _split(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
 
 
 def _tokenize_distinct(pieces: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The terms of some pieces, how many tokens each piece has, and the number of the term of each token."""
+    """Return the terms of pieces, the number of tokens of each piece, and the term number of each token."""
     plain = pc.string_is_ascii(pieces).to_numpy(zero_copy_only=False)
     others = [tokenize(piece) for piece in pieces.filter(pa.array(~plain)).to_pylist()]
     sizes = np.ones(len(pieces), np.int64)
@@ -373,7 +380,7 @@ def _tokenize_distinct(pieces: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64
         ]
     )
     terms, ranks = _rank(spelled)
-    # The tokens stand with those of plain pieces first; bring them into the order of the pieces.
+    # The tokens of ASCII pieces come first; restore the order of the pieces.
     of_plain = np.repeat(plain, sizes)
     numbers = np.empty(len(spelled), np.int64)
     numbers[of_plain] = ranks[: np.count_nonzero(plain)]
@@ -382,7 +389,7 @@ def _tokenize_distinct(pieces: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64
 
 
 def _rank(spelled: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The distinct strings in order, and the position of each of the given among them."""
+    """Return the distinct strings in order, and the position of each given string among them."""
     encoded = spelled.dictionary_encode()
     order = pc.sort_indices(encoded.dictionary).to_numpy().astype(np.int64)
     ranks = np.empty(len(order), np.int64)
@@ -391,13 +398,13 @@ def _rank(spelled: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
 
 
 def _merge(first: _Segment, second: _Segment) -> _Segment:
-    """One segment of the rows of both."""
+    """Merge two adjacent segments."""
     terms, ranks = _rank(pa.concat_arrays([first.terms, second.terms]))
     sizes = np.concatenate([np.diff(first.bounds), np.diff(second.bounds)])
     found = np.repeat(ranks, sizes)
     places = np.concatenate([first.places, second.places + np.uint32(first.rows)])
     counts = np.concatenate([first.counts, second.counts])
-    # Stable, so that rows stay ascending within a term; two sorted runs are what this sort is quickest at.
+    # Stable, so that rows stay ascending within a term. This sort is fastest for two sorted runs.
     order = np.argsort(found, kind="stable")
     lengths = np.concatenate([first.lengths, second.lengths])
     return _segment(terms, found[order], places[order], counts[order], lengths)
@@ -410,7 +417,7 @@ def _segment(
     counts: npt.NDArray[np.integer],
     lengths: npt.NDArray[np.integer],
 ) -> _Segment:
-    """A segment of postings that are sorted by the number of their term, then by row."""
+    """Build a segment from postings that are sorted by term number, then by row."""
     bounds = np.searchsorted(found, np.arange(len(terms) + 1))
     return _Segment(
         terms, bounds, places.astype(np.uint32), counts.astype(np.uint32), lengths.astype(np.uint32)
@@ -421,7 +428,7 @@ def _segment(
 
 
 def _near(segment: _Segment, word: str, max_edits: int) -> list[int]:
-    """The numbers of the segment's terms that are words within `max_edits` edits of the word."""
+    """Return the numbers of the segment's terms that are words within `max_edits` edits of the word."""
     lengths = pc.utf8_length(segment.terms).to_numpy().astype(np.int64)
     near: list[int] = []
     for length in np.unique(lengths[np.abs(lengths - len(word)) <= max_edits]).tolist():
@@ -438,10 +445,10 @@ def _near(segment: _Segment, word: str, max_edits: int) -> list[int]:
 
 
 def _within(codes: npt.NDArray[np.uint32], word: str, max_edits: int) -> Mask:
-    """For each row of code points, whether it is within `max_edits` edits of the word.
+    """Return for each row of code points whether it is within `max_edits` edits of the word.
 
-    The usual table, a row of it for each prefix of the word, all candidates at once. Cells further than
-    `max_edits` off the diagonal cannot matter and are never filled in.
+    The usual dynamic programming table, one row per prefix of the word, for all candidates at once. Cells further
+    than `max_edits` from the diagonal are never filled, because they cannot be part of the result.
     """
     count, length = codes.shape
     columns = np.ascontiguousarray(codes.T)
@@ -451,7 +458,7 @@ def _within(codes: npt.NDArray[np.uint32], word: str, max_edits: int) -> Mask:
     here = np.full_like(above, too_far)
     for done, char in enumerate(word, start=1):
         low, high = max(done - max_edits, 1), min(done + max_edits, length)
-        # Right at the edge of the table, and too far wherever else the band begins.
+        # The left edge of the table, or a cell outside the band, which is too far in any case.
         here[low - 1] = done
         for j in range(low, high + 1):
             replaced = above[j - 1] + (columns[j - 1] != ord(char))

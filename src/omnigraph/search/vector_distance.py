@@ -15,19 +15,19 @@ from omnigraph.errors import InvalidInput
 Ordinals: TypeAlias = npt.NDArray[np.int64]
 Distances: TypeAlias = npt.NDArray[np.float64]
 
-# Numbers that are worked on at a time: few enough to stay in a processor's cache.
+# Numbers that are processed at a time, so that they stay in the processor's cache.
 _BATCH_NUMBERS = 1 << 17
 
 
 def nearest_distances(
     column: pa.Array | pa.ChunkedArray, ordinals: Ordinals, query: Sequence[float]
 ) -> tuple[Ordinals, Distances]:
-    """The squared L2 distance of each row in `ordinals` that has a vector, in the order given.
+    """Return the squared L2 distance of each row in `ordinals` that has a vector, in the given order.
 
-    `column` is a fixed-size list of floats. Left out are the rows whose vector, or a number in it, is null. A
-    row's distance depends on its vector and the query alone, to the last bit, not on the rows beside it. It is
-    NaN when a NaN is involved, or infinities of the same sign. A query of another dimension than the column's
-    is `InvalidInput`.
+    `column` is a fixed-size list of floats. Rows whose vector, or a number in it, is null are left out. A
+    distance depends only on the vector and the query, to the last bit, and not on other rows. It is NaN if a NaN
+    is involved, or infinities of the same sign. Raises `InvalidInput` if the query has another dimension than the
+    column.
 
     >>> column = pa.array([[0, 0], None, [3, 4]], pa.list_(pa.float32(), 2))
     >>> nearest_distances(column, np.array([2, 1, 0]), [0, 1])
@@ -37,14 +37,14 @@ def nearest_distances(
     target = np.asarray(query, np.float64)
     if target.shape != (dimension,):
         raise InvalidInput(
-            f"the query vector has {len(query)} dimensions, the column {dimension}",
+            f"wrong dimension of the query vector: expected {dimension}, got {len(query)}",
             details={"expected": dimension, "actual": len(query)},
         )
-    wanted = np.asarray(ordinals, np.int64)
-    distances = np.empty(len(wanted))
-    kept = np.zeros(len(wanted), np.bool_)
+    requested = np.asarray(ordinals, np.int64)
+    distances = np.empty(len(requested))
+    kept = np.zeros(len(requested), np.bool_)
     step = max(1, _BATCH_NUMBERS // dimension)
-    for chunk, positions, rows in _by_chunk(column, wanted):
+    for chunk, positions, rows in _by_chunk(column, requested):
         for start in range(0, len(rows), step):
             vectors, whole = _take(chunk, rows[start : start + step])
             some = positions[start : start + step][whole]
@@ -52,14 +52,14 @@ def nearest_distances(
             with np.errstate(invalid="ignore"):
                 # The query is in double precision, so the differences are too.
                 distances[some] = sum_squares(vectors - target)
-    return wanted[kept], distances[kept]
+    return requested[kept], distances[kept]
 
 
 def sum_squares(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The sum of squares of each row, by adding one half of the row onto the other until one number is left.
+    """Return the sum of squares of each row, by repeatedly adding one half of the row to the other.
 
-    Each addition is rounded by itself, so the result is the same on every machine and for every number of rows;
-    the sums of numerical libraries are not.
+    Each addition is rounded by itself, so the result is the same on every machine and for every number of rows.
+    The sums of numerical libraries are not.
 
     >>> sum_squares(np.array([[1.0, 2.0, 3.0]]))
     array([14.])
@@ -77,7 +77,9 @@ def sum_squares(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def _by_chunk(
     column: pa.Array | pa.ChunkedArray, ordinals: Ordinals
 ) -> list[tuple[pa.Array, npt.NDArray[np.intp], Ordinals]]:
-    """Each chunk that is needed, the positions in `ordinals` that lead to it, and their rows in the chunk."""
+    """Return each chunk that is needed, the positions in `ordinals` that refer to it, and their rows in the
+    chunk.
+    """
     if not isinstance(column, pa.ChunkedArray):
         return [(column, np.arange(len(ordinals)), ordinals)]
     ends = np.cumsum([len(chunk) for chunk in column.chunks], dtype=np.int64)
@@ -92,10 +94,10 @@ def _by_chunk(
 
 
 def _take(chunk: pa.Array, rows: Ordinals) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.bool_]]:
-    """The vectors of those rows that have no null in them, and which rows these are."""
+    """Return the vectors of the rows without a null in them, and which rows these are."""
     lists = chunk.take(pa.array(rows))
     whole: npt.NDArray[np.bool_] = lists.is_valid().to_numpy(zero_copy_only=False)
-    # What is taken has no offset, so the numbers of the lists are all the numbers beneath them.
+    # An array returned by `take` has no offset, so its flat values belong to its lists.
     numbers = lists.values
     vectors = numbers.to_numpy(zero_copy_only=False).reshape(len(rows), -1)
     if numbers.null_count:

@@ -56,9 +56,9 @@ NO_ROWS: Ordinals = np.zeros(0, np.int64)
 
 @dataclass(frozen=True)
 class ColumnData:
-    """A whole column of one version, with the parts that it was assembled from."""
+    """A whole column of one version, with the fragments that it was assembled from."""
 
-    parts: tuple[TableFragment, ...]
+    fragments: tuple[TableFragment, ...]
     values: pa.Array
 
     @cached_property
@@ -82,7 +82,7 @@ class DictionaryColumn:
 
 @dataclass(frozen=True)
 class LiveRows:
-    """The offsets of a part's live rows in its files."""
+    """The offsets of a fragment's live rows in its files."""
 
     offsets: npt.NDArray[np.uint32]
 
@@ -93,8 +93,8 @@ class LiveRows:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The parts of one version."""
+class Fragments:
+    """The fragments of one version."""
 
     items: tuple[TableFragment, ...]
 
@@ -213,10 +213,10 @@ class CachedTable:
 
     def _build(self, physical: str) -> ColumnData:
         """Assemble a column: reuse the rows of the latest cached version, and read the others from storage."""
-        parts = self.parts()
+        fragments = self.fragments()
         donor: ColumnData | None = self.cache.latest(("column", self.pin.path, physical))
-        reusable = [None] * len(parts) if donor is None else self.reusable_rows(donor.parts)
-        missing = [part for part, rows in zip(parts, reusable, strict=True) if rows is None]
+        reusable = [None] * len(fragments) if donor is None else self.reusable_rows(donor.fragments)
+        missing = [fragment for fragment, rows in zip(fragments, reusable, strict=True) if rows is None]
         read = iter(self._read(missing, [physical]))
         chunks = []
         for rows in reusable:
@@ -226,31 +226,33 @@ class CachedTable:
                 assert donor is not None
                 chunks.append(_pick(donor.values, rows))
         if not chunks:
-            return ColumnData(parts, pa.array([], self._type(physical)))
+            return ColumnData(fragments, pa.array([], self._type(physical)))
         if len(chunks) == 1:
-            return ColumnData(parts, chunks[0])
+            return ColumnData(fragments, chunks[0])
         if pa.types.is_string(chunks[0].type) and sum(chunk.nbytes for chunk in chunks) > _MAX_STRING_BYTES:
             chunks = [chunk.cast(pa.large_string()) for chunk in chunks]
-        return ColumnData(parts, pa.concat_arrays(chunks))
+        return ColumnData(fragments, pa.concat_arrays(chunks))
 
     def reusable_rows(self, old: tuple[TableFragment, ...]) -> list[slice | Ordinals | None]:
-        """Return for each part the positions of its rows in an older version; None if that version lacks them."""
-        starts = np.cumsum([0, *(part.rows for part in old)])
-        before = {part.files: (part, int(start)) for part, start in zip(old, starts, strict=False)}
+        """Return the positions of each fragment's rows in an older version; None if that version lacks them."""
+        starts = np.cumsum([0, *(fragment.rows for fragment in old)])
+        before = {
+            fragment.files: (fragment, int(start)) for fragment, start in zip(old, starts, strict=False)
+        }
         found: list[slice | Ordinals | None] = []
-        for part in self.parts():
-            known, start = before.get(part.files, (None, 0))
+        for fragment in self.fragments():
+            known, start = before.get(fragment.files, (None, 0))
             if known is None:
                 found.append(None)
-            elif known.deletions == part.deletions:
-                found.append(slice(start, start + part.rows))
+            elif known.deletions == fragment.deletions:
+                found.append(slice(start, start + fragment.rows))
             else:
-                found.append(self._surviving_rows(known, part, start))
+                found.append(self._surviving_rows(known, fragment, start))
         return found
 
-    def _surviving_rows(self, known: TableFragment, part: TableFragment, start: int) -> Ordinals | None:
+    def _surviving_rows(self, known: TableFragment, fragment: TableFragment, start: int) -> Ordinals | None:
         """Return the older positions of the rows that later deletions left; None if rows were not only deleted."""
-        now = self._live(part)
+        now = self._live(fragment)
         if known.deletions is None:
             return start + now.astype(np.int64)
         before: LiveRows | None = self.cache.get(("live", known.files), known.deletions)
@@ -258,24 +260,24 @@ class CachedTable:
             return None
         return start + np.searchsorted(before.offsets, now)
 
-    def _live(self, part: TableFragment) -> npt.NDArray[np.uint32]:
-        if part.deletions is None:
-            return np.arange(part.rows, dtype=np.uint32)
+    def _live(self, fragment: TableFragment) -> npt.NDArray[np.uint32]:
+        if fragment.deletions is None:
+            return np.arange(fragment.rows, dtype=np.uint32)
         with self._reading():
             return self.cache.get_or_build(
-                ("live", part.files),
-                part.deletions,
-                lambda: LiveRows(live_offsets(self.snapshot.tables, self.pin, part)),
+                ("live", fragment.files),
+                fragment.deletions,
+                lambda: LiveRows(live_offsets(self.snapshot.tables, self.pin, fragment)),
             ).offsets
 
-    def parts(self) -> tuple[TableFragment, ...]:
-        """Return the parts of this version, in row order."""
+    def fragments(self) -> tuple[TableFragment, ...]:
+        """Return the fragments of this version, in row order."""
         with self._reading():
-            return parts_of(self.cache, self.snapshot.tables, self.pin)
+            return fragments_of(self.cache, self.snapshot.tables, self.pin)
 
-    def _read(self, parts: Sequence[TableFragment], columns: Sequence[str]) -> list[pa.Table]:
+    def _read(self, fragments: Sequence[TableFragment], columns: Sequence[str]) -> list[pa.Table]:
         with self._reading():
-            return read_fragments(self.snapshot.tables, self.pin, parts, columns)
+            return read_fragments(self.snapshot.tables, self.pin, fragments, columns)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -317,55 +319,59 @@ class CachedTable:
         if index is None:
             return None
         for number, offset in index.locations(id_):
-            place = self._parts_by_file().get(index.files[number])
+            place = self._fragments_by_file().get(index.files[number])
             if place is None:
                 continue
-            part, start = place
-            if part.deletions is None:
-                return start + offset, (part.id << 32) | offset
-            live = self._live(part)
+            fragment, start = place
+            if fragment.deletions is None:
+                return start + offset, (fragment.id << 32) | offset
+            live = self._live(fragment)
             at = int(np.searchsorted(live, offset))
             if at < len(live) and live[at] == offset:
-                return start + at, (part.id << 32) | offset
+                return start + at, (fragment.id << 32) | offset
         return -1, -1
 
-    def _parts_by_file(self) -> dict[str, tuple[TableFragment, int]]:
-        """Return each part by its file, with the position of its first row."""
+    def _fragments_by_file(self) -> dict[str, tuple[TableFragment, int]]:
+        """Return each fragment by its file, with the position of its first row."""
         if self._by_file is None:
-            parts = self.parts()
-            starts = np.cumsum([0, *(part.rows for part in parts)]).tolist()
-            self._by_file = {part.files: (part, start) for part, start in zip(parts, starts, strict=False)}
+            fragments = self.fragments()
+            starts = np.cumsum([0, *(fragment.rows for fragment in fragments)]).tolist()
+            self._by_file = {
+                fragment.files: (fragment, start) for fragment, start in zip(fragments, starts, strict=False)
+            }
         return self._by_file
 
     def _id_index(self) -> IdIndex | None:
-        """Return the id index that covers every part of this version; None if ids are not cached."""
+        """Return the id index that covers every fragment of this version; None if ids are not cached."""
         family = ("ids", self.pin.path)
         known: IdIndex | None = self.cache.latest(family)
-        if known is not None and self._parts_by_file().keys() <= known.covered:
+        if known is not None and self._fragments_by_file().keys() <= known.covered:
             return known
         if known is None and not self._should_cache("id"):
             return None
         return self.cache.update(family, lambda old: self._index_ids(old))
 
     def _index_ids(self, known: IdIndex | None) -> IdIndex:
-        parts = self.parts()
+        fragments = self.fragments()
         if known is not None:
-            added = [part for part in parts if part.files not in known.covered]
-            if known.unsorted_rows + sum(part.rows for part in added) <= MAX_UNSORTED_IDS:
+            added = [fragment for fragment in fragments if fragment.files not in known.covered]
+            if known.unsorted_rows + sum(fragment.rows for fragment in added) <= MAX_UNSORTED_IDS:
                 return known.extended(self._with_ids(added))
-        return IdIndex.build(self._with_ids(parts))
+        return IdIndex.build(self._with_ids(fragments))
 
-    def _with_ids(self, parts: Sequence[TableFragment]) -> list[tuple[str, npt.NDArray[np.uint32], pa.Array]]:
+    def _with_ids(
+        self, fragments: Sequence[TableFragment]
+    ) -> list[tuple[str, npt.NDArray[np.uint32], pa.Array]]:
         """Return the ids of all rows ever written into the files, because versions differ in their deletions."""
-        complete = [part for part in parts if part.deletions is None]
+        complete = [fragment for fragment in fragments if fragment.deletions is None]
         found = {
-            part.files: single_array(rows["id"])
-            for part, rows in zip(complete, self._read(complete, ["id"]), strict=True)
+            fragment.files: single_array(rows["id"])
+            for fragment, rows in zip(complete, self._read(complete, ["id"]), strict=True)
         }
         with self._reading():
-            for part in parts:
-                if part.deletions is not None:
-                    found[part.files] = physical_ids(self.snapshot.tables, self.pin, part)
+            for fragment in fragments:
+                if fragment.deletions is not None:
+                    found[fragment.files] = physical_ids(self.snapshot.tables, self.pin, fragment)
         return [(file, np.arange(len(ids), dtype=np.uint32), ids) for file, ids in found.items()]
 
     def positions(self, ids: pa.Array) -> Ordinals:
@@ -388,10 +394,10 @@ class CachedTable:
         )
 
 
-def parts_of(cache: Cache, tables: Tables, pin: TablePin) -> tuple[TableFragment, ...]:
-    """Return the parts of a table version, in row order."""
+def fragments_of(cache: Cache, tables: Tables, pin: TablePin) -> tuple[TableFragment, ...]:
+    """Return the fragments of a table version, in row order."""
     return cache.get_or_build(
-        ("parts", pin.path), pin.version, lambda: Parts(list_fragments(tables, pin))
+        ("fragments", pin.path), pin.version, lambda: Fragments(list_fragments(tables, pin))
     ).items
 
 

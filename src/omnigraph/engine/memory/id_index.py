@@ -42,15 +42,19 @@ class IdIndex:
     unsorted_rows: int = 0
 
     @classmethod
-    def build(cls, parts: Sequence[tuple[str, npt.NDArray[np.uint32], pa.Array]]) -> IdIndex:
-        """Build the index of parts; each part is a file, the offsets of its rows in the file, and their ids."""
-        ids = pa.concat_arrays([part[2] for part in parts]) if parts else pa.array([], pa.string())
+    def build(cls, fragments: Sequence[tuple[str, npt.NDArray[np.uint32], pa.Array]]) -> IdIndex:
+        """Build the index of fragments, each given as a file, the offsets of its rows in it, and their ids."""
+        ids = (
+            pa.concat_arrays([fragment[2] for fragment in fragments])
+            if fragments
+            else pa.array([], pa.string())
+        )
         return cls(
-            files=tuple(part[0] for part in parts),
+            files=tuple(fragment[0] for fragment in fragments),
             ids=ids,
             order=pc.sort_indices(ids).to_numpy(),
-            starts=np.cumsum([0, *(len(part[1]) for part in parts)]),
-            offsets=np.concatenate([np.zeros(0, np.uint32), *(part[1] for part in parts)]),
+            starts=np.cumsum([0, *(len(fragment[1]) for fragment in fragments)]),
+            offsets=np.concatenate([np.zeros(0, np.uint32), *(fragment[1] for fragment in fragments)]),
         )
 
     @property
@@ -74,16 +78,16 @@ class IdIndex:
         stride = max(_MIN_STRIDE, len(self.order) // _MAX_FENCES)
         return stride, self.ids.take(pa.array(self.order[::stride])).to_pylist()
 
-    def extended(self, parts: Sequence[tuple[str, npt.NDArray[np.uint32], pa.Array]]) -> IdIndex:
-        """Return the index with more parts, whose ids stay unsorted."""
+    def extended(self, fragments: Sequence[tuple[str, npt.NDArray[np.uint32], pa.Array]]) -> IdIndex:
+        """Return the index with more fragments, whose ids stay unsorted."""
         unsorted = dict(self.unsorted)
         files = list(self.files)
-        for file, offsets, ids in parts:
+        for file, offsets, ids in fragments:
             number = len(files)
             files.append(file)
             for id_, offset in zip(ids.to_pylist(), offsets.tolist(), strict=True):
                 unsorted[id_] = ((number, offset), *unsorted.get(id_, ()))
-        rows = self.unsorted_rows + sum(len(offsets) for _, offsets, _ in parts)
+        rows = self.unsorted_rows + sum(len(offsets) for _, offsets, _ in fragments)
         found = IdIndex(tuple(files), self.ids, self.order, self.starts, self.offsets, unsorted, rows)
         found.__dict__.update(_fences=self._fences, _file_starts=self._file_starts)
         return found

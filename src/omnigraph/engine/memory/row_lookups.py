@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.memory.cached_table import CachedTable, parts_of
+from omnigraph.engine.memory.cached_table import CachedTable, fragments_of
 from omnigraph.engine.memory.id_index import MAX_UNSORTED_IDS, IdIndex
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.graph.snapshot import Snapshot
@@ -42,7 +42,11 @@ class CachedIds:
         known: IdIndex | None = self._cache.latest(family)
         if known is None or known.unsorted_rows + len(ids) > MAX_UNSORTED_IDS:
             return
-        new = [part for part in parts_of(self._cache, tables, pin) if part.files not in known.covered]
+        new = [
+            fragment
+            for fragment in fragments_of(self._cache, tables, pin)
+            if fragment.files not in known.covered
+        ]
         if len(new) == 1 and new[0].rows == len(ids) and new[0].deletions is None:
             offsets = np.arange(len(ids), dtype=np.uint32)
             self._cache.update(family, lambda old: (old or known).extended([(new[0].files, offsets, ids)]))
