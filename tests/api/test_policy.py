@@ -20,10 +20,12 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.branches import Branches
+from omnigraph.api.entry import authorized_view
 from omnigraph.api.graph import Graph
 from omnigraph.api.schemas import SchemaView
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
 from omnigraph.policy.bundle import BRANCH_ACTIONS, TARGET_ACTIONS, PolicyBundle, Rule, read_bundle
+from omnigraph.policy.gate import Access
 from tests.policy.test_gate import DOCUMENT
 from tests.support.places import fresh_memory, together
 
@@ -136,6 +138,22 @@ TABLE: dict[str, Ask] = {
 }
 # Nothing of the graph is read or written by these.
 UNASKED = {"Graph.acting_as", "Graph.actor", "Graph.close", "Graph.uri"}
+
+
+def test_authorized_view_granted_access_is_not_checked_again() -> None:
+    uri = fresh_memory()
+    make(uri).close()
+    with og.open(uri, policy=may("read")) as graph:
+        granted = authorized_view(graph, "bob", frozenset({Access("change", "dev")}))
+        assert granted.mutate(ADD, {"n": "Bo"}, branch="dev").affected_nodes == 1
+        for denied in (
+            lambda: granted.mutate(ADD, {"n": "Bo"}),
+            lambda: granted.mutate(ADD, {"n": "Bo"}, branch="dev", actor="eve"),
+            lambda: granted.query(COUNT, branch="dev"),
+            lambda: granted.acting_as("bob").mutate(ADD, {"n": "Bo"}, branch="dev"),
+        ):
+            with pytest.raises(PermissionDenied):
+                denied()
 
 
 @pytest.fixture(scope="module")

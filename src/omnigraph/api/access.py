@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.policy.bundle import Binding, PolicyBundle
-    from omnigraph.policy.gate import Gate
+    from omnigraph.policy.gate import Access, Gate
     from omnigraph.store.storage_options import StorageOptions
 
 # A path, file://, s3:// or memory:// address.
@@ -30,11 +30,15 @@ Policy: TypeAlias = "PolicyBundle | Mapping[str, Any] | str | Path"
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Whom a handle acts for, and the policy that it obeys; without one everybody may do everything."""
+    """Whom a handle acts for, and the policy that it obeys; without one everybody may do everything.
+
+    `granted` are accesses of the actor that the creator of the handle has authorized already.
+    """
 
     repository: Repository
     actor: str | None = None
     gate: Gate | None = None
+    granted: frozenset[Access] = frozenset()
 
     def __post_init__(self) -> None:
         check_text("actor", self.actor)
@@ -48,9 +52,9 @@ class Guard:
         if self.gate is not None:
             from omnigraph.policy.gate import Access
 
-            self.gate.check(
-                acting, Access(action, check_text("branch", branch), check_text("branch", target))
-            )
+            access = Access(action, check_text("branch", branch), check_text("branch", target))
+            if acting != self.actor or access not in self.granted:
+                self.gate.check(acting, access)
         return acting
 
     @property

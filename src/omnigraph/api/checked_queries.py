@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cachetools import LRUCache
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from omnigraph.lang.schema import Schema
 
 _KEPT = 512
+# Member of an error's details that says why the query of a call cannot be run: `ambiguous`, `read` or `mutation`.
+SELECTION: Final = "query_selection"
 
 
 class CheckedQueries:
@@ -48,7 +50,11 @@ def _check(text: str, name: str | None, schema: Schema) -> ir.CheckedQuery:
     if name is None:
         if len(queries) > 1:
             names = ", ".join(item.name for item in queries)
-            raise InvalidInput(f"the text holds several queries: {names}", hint="choose one by name")
+            raise InvalidInput(
+                f"the text holds several queries: {names}",
+                details={SELECTION: "ambiguous", "queries": [item.name for item in queries]},
+                hint="choose one by name",
+            )
         return check_query(queries[0], schema, source)
     chosen = next((item for item in queries if item.name == name), None)
     if chosen is None:

@@ -10,7 +10,7 @@ from omnigraph.api.access import Address, Policy, gate_of
 from omnigraph.api.graph import Graph
 
 if TYPE_CHECKING:
-    from omnigraph.policy.gate import Gate
+    from omnigraph.policy.gate import Access, Gate
     from omnigraph.read.reader import Reader
     from omnigraph.search.embedding import Embedder
 
@@ -119,6 +119,15 @@ def open_with(
         repository.location.uri, "rw", None, storage_options, "full", None, reader.embedder, gate
     )
     return Graph(repository, reader, None, opened, gate)
+
+
+def authorized_view(graph: Graph, actor: str | None, granted: frozenset[Access]) -> Graph:
+    """Return the handle of `Graph.acting_as` for an actor whose accesses in `granted` are authorized already.
+
+    The handle does not evaluate the policy for them again. This is for a server, which authorizes what a request
+    names before it reads the body.
+    """
+    return graph._authorized_as(actor, granted)  # noqa: SLF001 - not a member of the public API
 
 
 def reopen(opened: Mapping[str, Any]) -> Graph:

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from omnigraph.api.access import Guard
 from omnigraph.api.branches import Branches
 from omnigraph.api.change_reads import ChangeReads
-from omnigraph.api.checked_queries import CheckedQueries
+from omnigraph.api.checked_queries import SELECTION, CheckedQueries
 from omnigraph.api.commits import (
     At,
     Commit,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.transaction import Transaction
     from omnigraph.graph.write_plan import Prepared
     from omnigraph.mutate.mutate import MutationResult
-    from omnigraph.policy.gate import Gate
+    from omnigraph.policy.gate import Access, Gate
     from omnigraph.read.reader import Reader
 
 
@@ -71,8 +71,9 @@ class Graph(ChangeReads):
         actor: str | None,
         opened: Mapping[str, Any],
         gate: Gate | None = None,
+        granted: frozenset[Access] = frozenset(),
     ) -> None:
-        guard = Guard(repository, actor, gate)
+        guard = Guard(repository, actor, gate, granted)
         super().__init__(repository, guard, reader.cache)
         self._opened = dict(opened)
         self.branches = Branches(repository, guard)
@@ -117,9 +118,11 @@ class Graph(ChangeReads):
         >>> g.acting_as("bo").load({"City": [{"name": "Bern"}]}).commit.actor
         'bo'
         """
-        view = Graph(
-            self._repository, self._reader, actor, {**self._opened, "actor": actor}, self._guard.gate
-        )
+        return self._authorized_as(actor, frozenset())
+
+    def _authorized_as(self, actor: str | None, granted: frozenset[Access]) -> Graph:
+        opened = {**self._opened, "actor": actor}
+        view = Graph(self._repository, self._reader, actor, opened, self._guard.gate, granted)
         view._checked = self._checked
         view._is_view = True
         return view
@@ -270,7 +273,9 @@ class Graph(ChangeReads):
         if isinstance(query, ir.ReadQuery):
             return query
         raise InvalidInput(
-            f"query '{query.name}' contains mutations (insert/update/delete)", hint="run it with `mutate`"
+            f"query '{query.name}' contains mutations (insert/update/delete)",
+            details={SELECTION: "mutation", "query": query.name},
+            hint="run it with `mutate`",
         )
 
     @staticmethod
@@ -309,7 +314,11 @@ class Graph(ChangeReads):
         def prepare(transaction: Transaction) -> Prepared[MutationResult]:
             query = self._checked.get(text, name, transaction.base.catalog)
             if not isinstance(query, ir.MutationQuery):
-                raise InvalidInput(f"query '{query.name}' is a read", hint="run it with `query`")
+                raise InvalidInput(
+                    f"query '{query.name}' is a read",
+                    details={SELECTION: "read", "query": query.name},
+                    hint="run it with `query`",
+                )
             bindings = Bindings(bind_params(query.params, params), now)
             return prepare_mutation(transaction, query, bindings, self._reader.ids)
 

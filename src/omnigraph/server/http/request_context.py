@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote
 
@@ -16,6 +16,7 @@ from pydantic import AfterValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
+from omnigraph.api.entry import authorized_view
 from omnigraph.api.hosting import check_graph_id
 from omnigraph.errors import NotFound, PermissionDenied
 from omnigraph.policy.gate import Access
@@ -65,22 +66,30 @@ def accepts(request: Request, media_type: str) -> bool:
 
 @dataclass(frozen=True)
 class RequestContext:
-    """A request to a graph by an authenticated actor."""
+    """A request to a graph by an authenticated actor.
+
+    A route authorizes what the request names, before it reads the body and before the limits of the actor apply.
+    The graph handle does not check the policy for that again. It authorizes what it has to look up, such as the
+    branch of a commit.
+    """
 
     request: Request
     actor: str | None
     hosted: HostedGraph
     admission: Admission
+    _granted: set[Access] = field(default_factory=set, repr=False)
 
     @property
     def graph(self) -> Graph:
         """A handle of the graph that acts for the caller."""
-        return self.hosted.graph.acting_as(self.actor)
+        return authorized_view(self.hosted.graph, self.actor, frozenset(self._granted))
 
     def authorize(self, action: str, branch: str | None = None, target: str | None = None) -> None:
         """Raise `PermissionDenied` unless the policy allows the action."""
         if self.hosted.gate is not None:
-            self.hosted.gate.check(self.actor, Access(action, branch, target))
+            access = Access(action, branch, target)
+            self.hosted.gate.check(self.actor, access)
+            self._granted.add(access)
 
     @property
     def exact(self) -> bool:

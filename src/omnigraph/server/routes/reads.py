@@ -25,7 +25,7 @@ from omnigraph.server.http.routing import (
     error_responses,
     graph_router,
 )
-from omnigraph.server.routes.query_choice import choose_query
+from omnigraph.server.routes.query_errors import http_query_errors
 
 router = graph_router("reads")
 
@@ -132,8 +132,9 @@ async def explain(context: Context, body: QueryRequest) -> Response:
     snapshot = SnapshotReference.of(body).authorize(context)
 
     def work(graph: Graph) -> dict[str, Any]:
-        name = chosen_name(context, body.query, body.name, mutation=False)
-        return {"plan": graph.explain(body.query, body.params, name=name, **snapshot.arguments)}
+        with http_query_errors(context):
+            plan = graph.explain(body.query, body.params, name=body.name, **snapshot.arguments)
+        return {"plan": plan}
 
     return await context.read(work)
 
@@ -169,15 +170,10 @@ async def _query(
     snapshot = SnapshotReference.of(body).authorize(context)
 
     def work(graph: Graph) -> Response | dict[str, Any]:
-        chosen = chosen_name(context, text, name, mutation=False)
-        return run_query(context, graph, text, chosen, body.params, snapshot, include_commit=include_commit)
+        with http_query_errors(context):
+            return run_query(context, graph, text, name, body.params, snapshot, include_commit=include_commit)
 
     return await context.read(work)
-
-
-def chosen_name(context: RequestContext, text: str, name: str | None, *, mutation: bool) -> str | None:
-    """The name of the query that is meant. Who wants exact answers gets the refusals of the library instead."""
-    return name if context.exact else choose_query(text, name, mutation=mutation)
 
 
 def run_query(

@@ -23,7 +23,7 @@ from omnigraph.server.http.routing import (
     read_if_commit_header,
     reject_if_commit_header,
 )
-from omnigraph.server.routes.reads import chosen_name
+from omnigraph.server.routes.query_errors import http_query_errors, only_query_name
 
 router = graph_router("writes")
 
@@ -69,17 +69,19 @@ async def _mutate(context: RequestContext, body: ChangeRequest, if_commit: str |
     context.authorize("change", body.branch)
 
     def work(graph: Graph) -> Receipt:
-        name = chosen_name(context, body.query, body.name, mutation=True)
-        receipt = graph.mutate(
-            body.query,
-            body.params,
-            # Not the chosen name: a repeated request is recognized by the name that was sent.
-            name=body.name,
-            branch=body.branch,
-            message=body.message,
-            if_commit=if_commit,
-            idempotency_key=body.idempotency_key,
-        )
-        return receipt if receipt.query_name is not None else replace(receipt, query_name=name)
+        with http_query_errors(context):
+            receipt = graph.mutate(
+                body.query,
+                body.params,
+                name=body.name,
+                branch=body.branch,
+                message=body.message,
+                if_commit=if_commit,
+                idempotency_key=body.idempotency_key,
+            )
+        if receipt.query_name is None and not context.exact:
+            # A replayed request is not compiled, but the response has the name.
+            return replace(receipt, query_name=only_query_name(body.query))
+        return receipt
 
     return await context.write(work, lambda receipt: change_body(receipt, body.branch, context.actor))
