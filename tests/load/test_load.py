@@ -21,7 +21,7 @@ from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.load import LoadResult, prepare_load
 from omnigraph.load.spool import LoadLimits, Spool
 from omnigraph.mutate.overlay import Overlay
-from omnigraph.rules.violations import REPORTED
+from omnigraph.rules.violations import MAX_REPORTED
 from omnigraph.sources.row_batch import InputBatch, Reject
 from tests.catalog.test_identity import catalog_of
 from tests.load.loads import BULK, SMALL, input_of, load, rows
@@ -279,9 +279,9 @@ def test_a_small_overwrite_of_a_large_table_is_done_in_bulk(graph: Repository) -
 def test_broken_rows_are_reported_with_their_places_and_all_counted(
     graph: Repository, limits: LoadLimits
 ) -> None:
-    people = [person(f"p{number:03}", age=151 if number % 2 else 1) for number in range(2 * REPORTED + 6)]
+    people = [person(f"p{number:03}", age=151 if number % 2 else 1) for number in range(2 * MAX_REPORTED + 6)]
     found = refused(graph, {"node:Person": people}, "append", limits)
-    assert len(found) == REPORTED
+    assert len(found) == MAX_REPORTED
     first = {
         "message": "@range violation on Person.age: value 151 > max 150",
         "line": 2,
@@ -290,12 +290,14 @@ def test_broken_rows_are_reported_with_their_places_and_all_counted(
     assert first.items() <= found[0].items()
     with pytest.raises(ConstraintViolation) as caught:
         load(graph, {"node:Person": people}, "append", limits=limits)
-    assert caught.value.details == {"violations": REPORTED + 3, "limit": REPORTED}
+    assert caught.value.details == {"violations": MAX_REPORTED + 3, "limit": MAX_REPORTED}
 
 
 def test_rejected_rows_are_handed_over_and_the_others_load(graph: Repository, limits: LoadLimits) -> None:
-    notes = [{"text": f"{number}"} for number in range(REPORTED + 5)]
-    broken = [{"id": f"n{number}", "day": 3, "vec": [1.0, float("inf")]} for number in range(REPORTED + 5)]
+    notes = [{"text": f"{number}"} for number in range(MAX_REPORTED + 5)]
+    broken = [
+        {"id": f"n{number}", "day": 3, "vec": [1.0, float("inf")]} for number in range(MAX_REPORTED + 5)
+    ]
     edges = [edge("k7", "Ann", "Cy"), {"id": "k8", "src": "Ann", "since": 0}]
     rejects: list[Reject] = []
     outcome = load(
@@ -308,10 +310,10 @@ def test_rejected_rows_are_handed_over_and_the_others_load(graph: Repository, li
     )
     assert (outcome.rejected, outcome.nodes, outcome.edges) == (
         len(rejects),
-        {"Note": REPORTED + 5},
+        {"Note": MAX_REPORTED + 5},
         {"Knows": 1},
     )
-    assert [item.place for item in rejects] == [*range(1, REPORTED + 6), 2 * REPORTED + 12]
+    assert [item.place for item in rejects] == [*range(1, MAX_REPORTED + 6), 2 * MAX_REPORTED + 12]
     assert rejects[0].to_json() == {
         "source": "in.jsonl",
         "line": 1,

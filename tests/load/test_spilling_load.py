@@ -16,7 +16,7 @@ from omnigraph.graph.repository import Repository
 from omnigraph.load.load import LoadResult
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import LoadMode
-from omnigraph.rules.violations import REPORTED
+from omnigraph.rules.violations import MAX_REPORTED
 from tests.catalog.test_identity import catalog_of
 from tests.load.loads import BULK, SMALL, image, load
 from tests.rules import naive
@@ -190,7 +190,7 @@ def test_values_of_every_type_are_compared_and_told_alike(committed: bool) -> No
     assert (len(told[1]), holders) == ((22, {"zero"}) if committed else (11, {"one"}))
 
 
-MANY = range(REPORTED + 20)
+MANY = range(MAX_REPORTED + 20)
 TOO_MANY: list[Records] = [
     {"node:P": [{"id": f"q{number * 7 % len(MANY):03}", "mail": "z"} for number in MANY]},
     {"edge:J": [edge(f"e{number * 7 % len(MANY):03}", "nobody", "nowhere") for number in MANY]},
@@ -208,7 +208,7 @@ def test_the_first_violations_are_told_and_all_counted(
         records = {"node:C": [{**row, "name": None} for row in records["node:C"]]}
     message, violations, details = attempt(graph, records, mode, "main", bulk=False)
     assert attempt(graph, records, mode, "main", bulk=True) == (message, violations, details)
-    assert len(violations) == min(REPORTED, details["violations"])
+    assert len(violations) == min(MAX_REPORTED, details["violations"])
 
 
 def test_the_records_of_a_bulk_load_are_indexed(graph: Repository) -> None:
@@ -225,14 +225,14 @@ def test_the_records_of_a_bulk_load_are_indexed(graph: Repository) -> None:
 def test_the_queries_can_be_said_in_every_dialect(dialect: str) -> None:
     for query in (
         queries.superseded_positions(1),
-        queries.rewritten_addresses(1),
-        queries.count_rewritten(1),
+        queries.replaced_addresses(1),
+        queries.count_replaced(1),
         queries.origins(1, ["it's", "\\"]),
-        queries.taken_ids(1),
-        queries.repeated_values(1, ("property1", "property2"), kept=True),
-        queries.dangling_ends(2, "src", ("new_1", "old_1")),
-        queries.orphaned_ends(2, "dst", 1),
-        *(queries.wrong_counts(2, mode, 1, 1, 2) for mode in MODES),
+        queries.existing_ids(1),
+        queries.duplicate_values(1, ("property1", "property2"), kept=True),
+        queries.missing_endpoints(2, "src", ("new_1", "committed_1")),
+        queries.orphaned_endpoints(2, "dst", 1),
+        *(queries.cardinality_violations(2, mode, 1, 1, 2) for mode in MODES),
     ):
         text = query.sql(dialect)
         assert parse_one(text, read=dialect).sql(dialect) == text

@@ -19,26 +19,26 @@ from omnigraph.lang.schema import Range
 from omnigraph.lang.types import INT_RANGES, PropType, Scalar
 from omnigraph.rules.row_rules import row_violations
 from omnigraph.rules.set_rules import entity_of
-from omnigraph.rules.violations import REPORTED, Findings
+from omnigraph.rules.violations import MAX_REPORTED, Violations
 from tests.catalog.test_identity import catalog_of
 from tests.rules.states import WORKED, Row, rows_of
 
 
-def check(catalog: Catalog, rows: pa.Table, key: str = "node:T") -> Findings:
+def check(catalog: Catalog, rows: pa.Table, key: str = "node:T") -> Violations:
     table = catalog.tables[key]
     return row_violations(table, entity_of(catalog, table), rows)
 
 
-def findings(catalog: Catalog, rows: list[Row], key: str = "node:T") -> Findings:
+def violations(catalog: Catalog, rows: list[Row], key: str = "node:T") -> Violations:
     return check(catalog, rows_of(catalog.tables[key], rows), key)
 
 
 def messages(text: str, **values: Any) -> list[str]:
-    return [item.message for item in findings(catalog_of(f"node T {{ {text} }}"), [{"id": "t", **values}])]
+    return [item.message for item in violations(catalog_of(f"node T {{ {text} }}"), [{"id": "t", **values}])]
 
 
-def with_column(text: str, values: pa.Array) -> Findings:
-    """The findings of rows t0, t1, … whose column `v` is an array that need not have the stored type."""
+def with_column(text: str, values: pa.Array) -> Violations:
+    """The violations of rows t0, t1, … whose column `v` is an array that need not have the stored type."""
     ids = pa.array([f"t{position}" for position in range(len(values))], pa.string())
     return check(catalog_of(f"node T {{ {text} }}"), pa.table({"id": ids, "v": values}))
 
@@ -48,7 +48,7 @@ def with_column(text: str, values: pa.Array) -> Findings:
 
 def test_a_required_value_that_is_null_is_named_with_its_row() -> None:
     catalog = catalog_of("node T { a: String  b: I32? }")
-    (found,) = findings(catalog, [{"id": "fine", "a": ""}, {"id": "bad", "a": None}])
+    (found,) = violations(catalog, [{"id": "fine", "a": ""}, {"id": "bad", "a": None}])
     assert found.to_json() == {
         "rule": "required",
         "type": "node:T",
@@ -66,7 +66,7 @@ def test_a_column_that_is_missing_is_null_in_every_row() -> None:
 
 
 def test_endpoints_of_an_edge_are_required() -> None:
-    found = findings(WORKED, [{"id": "k", "src": "Ann", "dst": None}], "edge:Knows")
+    found = violations(WORKED, [{"id": "k", "src": "Ann", "dst": None}], "edge:Knows")
     assert [(item.rule, item.property) for item in found] == [("required", "dst")]
 
 
@@ -81,9 +81,9 @@ def test_a_blob_has_bytes_or_an_address(blob: Row) -> None:
 
 
 def test_a_value_that_cannot_be_of_the_type_is_invalid_input() -> None:
-    with pytest.raises(InvalidInput, match="property 'v' expects I32"):
+    with pytest.raises(InvalidInput, match="property 'v': expected I32"):
         with_column("v: I32", pa.array([2**31]))
-    with pytest.raises(InvalidInput, match=r"property 'v' expects Vector\(2\)"):
+    with pytest.raises(InvalidInput, match=r"property 'v': expected Vector\(2\)"):
         with_column("v: Vector(2)", pa.array(["a"]))
 
 
@@ -97,21 +97,21 @@ def test_values_of_a_wider_carrier_are_judged_as_what_they_are() -> None:
 
 
 def test_an_enum_value_outside_its_set_is_refused_as_in_the_worked_example() -> None:
-    (found,) = findings(WORKED, [{"id": "X", "name": "X", "kind": "private"}], "node:Company")
+    (found,) = violations(WORKED, [{"id": "X", "name": "X", "kind": "private"}], "node:Company")
     assert found.message == "invalid enum value 'private' for Company.kind (expected: public, startup)"
     assert (found.rule, found.id, found.property, found.value) == ("enum", "X", "kind", "private")
 
 
 @pytest.mark.parametrize("kind", ["public", "startup", None])
 def test_an_enum_value_of_its_set_or_null_is_fine(kind: str | None) -> None:
-    assert not findings(WORKED, [{"id": "X", "name": "X", "kind": kind}], "node:Company")
+    assert not violations(WORKED, [{"id": "X", "name": "X", "kind": kind}], "node:Company")
 
 
 # --- @range -------------------------------------------------------------------------------------------------
 
 
 def test_a_value_below_its_range_is_refused_as_in_the_worked_example() -> None:
-    (found,) = findings(WORKED, [{"id": "Ann", "name": "Ann", "age": -1}], "node:Person")
+    (found,) = violations(WORKED, [{"id": "Ann", "name": "Ann", "age": -1}], "node:Person")
     assert found.message == "@range violation on Person.age: value -1 < min 0"
     assert found.value == -1
 
@@ -262,7 +262,7 @@ def test_elements_of_vectors_and_lists_are_not_null() -> None:
 
 def test_findings_are_in_the_order_of_id_then_property() -> None:
     rows: list[Row] = [{"id": "b", "name": None, "age": -1}, {"id": "a", "name": "a", "age": 200}]
-    found = findings(WORKED, rows, "node:Person")
+    found = violations(WORKED, rows, "node:Person")
     assert [(item.id, item.property) for item in found] == [("a", "age"), ("b", "age"), ("b", "name")]
 
 
@@ -272,7 +272,7 @@ def test_many_violations_are_counted_and_the_first_by_id_reported() -> None:
     for table in (stored, pa.concat_tables(stored.slice(at, 300) for at in range(0, 1000, 300))):
         found = check(WORKED, table, "node:Person")
         assert found.total == 1000
-        assert [item.id for item in found] == [f"{number:04}" for number in range(1, REPORTED + 1)]
+        assert [item.id for item in found] == [f"{number:04}" for number in range(1, MAX_REPORTED + 1)]
 
 
 def test_inputs_and_findings_can_be_sent_to_another_process() -> None:
@@ -285,13 +285,13 @@ def test_inputs_and_findings_can_be_sent_to_another_process() -> None:
 
 
 def test_no_rows_break_no_rule() -> None:
-    assert not findings(WORKED, [], "node:Person")
-    assert list(Findings.merge([])) == []
+    assert not violations(WORKED, [], "node:Person")
+    assert list(Violations.merge([])) == []
 
 
 def test_every_type_of_property_has_rows_that_pass() -> None:
     catalog = catalog_of("node T { " + "  ".join(f"p{i}: {t}" for i, t in enumerate(SAMPLES)) + " }")
-    assert not findings(catalog, [{"id": "t", **{f"p{i}": v for i, v in enumerate(SAMPLES.values())}}])
+    assert not violations(catalog, [{"id": "t", **{f"p{i}": v for i, v in enumerate(SAMPLES.values())}}])
 
 
 SAMPLES: dict[PropType, Any] = {

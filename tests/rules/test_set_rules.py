@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.rules.set_rules import cardinality_violations, endpoint_violations, unique_violations
-from omnigraph.rules.violations import REPORTED
+from omnigraph.rules.violations import MAX_REPORTED
 from tests.catalog.test_identity import catalog_of
 from tests.rules.states import WORKED, Row, committed, delta, deltas, edge, image_of, person, rows_of
 
@@ -300,7 +300,7 @@ def test_an_edge_type_without_bounds_asks_for_nothing() -> None:
 
 
 def test_many_violations_of_each_rule_are_counted_and_the_first_by_id_reported() -> None:
-    count = 3 * REPORTED
+    count = 3 * MAX_REPORTED
     catalog = catalog_of("node N { v: I32 @unique }\nedge E: N -> N @card(0..1)")
     nodes = rows_of(catalog.tables["node:N"], [{"id": f"n{i:04}", "v": 7} for i in range(count)])
     edges = [edge(f"e{i:04}{end}", f"x{i:04}", "n0000") for i in range(count) for end in "ab"]
@@ -312,7 +312,7 @@ def test_many_violations_of_each_rule_are_counted_and_the_first_by_id_reported()
         (cardinality_violations, count, ["x0000", "x0001"]),
     ):
         found = rule(catalog, change, state)
-        assert (found.total, len(found.violations)) == (total, REPORTED)
+        assert (found.total, len(found.reported)) == (total, MAX_REPORTED)
         assert [item.id for item in found][:2] == first
 
 

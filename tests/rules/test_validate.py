@@ -14,14 +14,14 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import ConstraintViolation
 from omnigraph.rules.delta import TableDelta
 from omnigraph.rules.row_rules import row_violations
-from omnigraph.rules.set_rules import entity_of, record_identity, repeated, tuples
+from omnigraph.rules.set_rules import complete_tuples, duplicate_tuples, entity_of, record_identity
 from omnigraph.rules.validate import (
     check_row_rules,
     check_set_rules,
-    set_findings,
+    set_violations,
     validate,
 )
-from omnigraph.rules.violations import REPORTED, Findings
+from omnigraph.rules.violations import MAX_REPORTED, Violations
 from tests.catalog.test_identity import catalog_of
 from tests.rules import naive
 from tests.rules.naive import CATALOG
@@ -123,13 +123,13 @@ def test_a_stage_reports_all_its_violations_by_type_then_id_then_property() -> N
         ("node:Person", "a", "age"),
         ("node:Person", "b", "age"),
     ]
-    assert error.details == {"violations": 4, "limit": REPORTED}
+    assert error.details == {"violations": 4, "limit": MAX_REPORTED}
 
 
 def test_the_error_counts_what_it_does_not_list() -> None:
     error = refusal({"node:Person": [person(f"p{number:04}", age=-1) for number in range(250)]})
-    assert len(error.violations) == REPORTED
-    assert error.violations[-1]["id"] == f"p{REPORTED - 1:04}"
+    assert len(error.violations) == MAX_REPORTED
+    assert error.violations[-1]["id"] == f"p{MAX_REPORTED - 1:04}"
     assert error.details["violations"] == 250
 
 
@@ -138,7 +138,7 @@ def test_the_error_counts_what_it_does_not_list() -> None:
 
 def duplicates(catalog: Catalog, rows: list[Row], columns: tuple[str, ...], key: str = "node:T") -> list[str]:
     table = catalog.tables[key]
-    found = repeated(table, columns, tuples(table, columns, rows_of(table, rows)))
+    found = duplicate_tuples(table, columns, complete_tuples(table, columns, rows_of(table, rows)))
     return [item.message for item in found]
 
 
@@ -267,12 +267,12 @@ def refused(changes: dict[str, TableDelta], state: ArrowRows) -> tuple[dict[str,
     return ()
 
 
-def broken(found: Findings) -> naive.Broken:
-    assert found.total == len(found.violations)
+def broken(found: Violations) -> naive.Broken:
+    assert found.total == len(found.reported)
     return {(item.table_key, str(item.id), item.message) for item in found}
 
 
-def clashing(found: Findings) -> naive.Clashes:
+def clashing(found: Violations) -> naive.Clashes:
     groups: dict[tuple[str, tuple[str, ...], str], set[str]] = {}
     for item in found:
         columns = tuple(item.details["columns"])
@@ -289,10 +289,10 @@ def test_the_changed_rows_tell_as_much_as_the_whole_image(
 ) -> None:
     before, after, changes, sources = operation
     state = committed(CATALOG, before)
-    rows = Findings.merge(
+    rows = Violations.merge(
         row_violations(delta.table, entity_of(CATALOG, delta.table), delta.rows) for delta in changes.values()
     )
-    unique, endpoints, card = set_findings(CATALOG, changes, state)
+    unique, endpoints, card = set_violations(CATALOG, changes, state)
     expected = [
         naive.broken_rows(after),
         naive.clashes(after),
@@ -300,5 +300,5 @@ def test_the_changed_rows_tell_as_much_as_the_whole_image(
         naive.miscounted(after, sources),
     ]
     assert [broken(rows), clashing(unique), broken(endpoints), broken(card)] == expected
-    speaks = next((found for found in (rows, unique, endpoints, card) if found), Findings())
+    speaks = next((found for found in (rows, unique, endpoints, card) if found), Violations())
     assert refused(changes, state) == tuple(item.to_json() for item in speaks)

@@ -27,7 +27,7 @@ from omnigraph.load.key_checks import KeyTables
 from omnigraph.load.key_reads import KeyFiles
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import LoadMode
-from omnigraph.rules.violations import REPORTED
+from omnigraph.rules.violations import MAX_REPORTED
 from omnigraph.spark.engine.key_tables import SparkKeys
 from tests.spark import loads
 from tests.spark.loads import (
@@ -143,13 +143,13 @@ def filled(tables: KeyTables) -> None:
     new += [f"x{text}" for text in ODD]
     given_ = chosen.choices(new, k=200)
     committed = node_keys(old, chosen, 0).append_column(queries.ADDRESS, pa.array(range(150), pa.int64()))
-    tables.append(queries.old_keys(NODE), [committed])
+    tables.append(queries.committed_keys(NODE), [committed])
     tables.append(queries.new_keys(NODE), [node_keys(new[:90], chosen, 0), node_keys(new[90:], chosen, 90)])
-    tables.append(queries.given_keys(NODE), [node_keys(given_, chosen, 1 << 41)])
+    tables.append(queries.input_keys(NODE), [node_keys(given_, chosen, 1 << 41)])
     ends = [*old[:100], *new[:100], *some_ids("gone", 170, chosen)]
     kept = edge_keys("e", ends, 260, chosen)
     address = pa.array([(number % 3) << 32 | number for number in range(260)], pa.int64())
-    tables.append(queries.old_keys(EDGE), [kept.append_column(queries.ADDRESS, address)])
+    tables.append(queries.committed_keys(EDGE), [kept.append_column(queries.ADDRESS, address)])
     tables.append(queries.new_keys(EDGE), [edge_keys("e", ends, 300, chosen)])
     tables.derive("last", queries.last_records(NODE))
 
@@ -172,19 +172,21 @@ def answer(tables: KeyTables, query: Select) -> pa.Table:
 
 ASKED: dict[str, Select] = {
     "superseded": queries.superseded_positions(NODE),
-    "count of rewritten": queries.count_rewritten(EDGE),
-    "taken": queries.taken_ids(EDGE),
+    "count of rewritten": queries.count_replaced(EDGE),
+    "taken": queries.existing_ids(EDGE),
     "origins": queries.origins(NODE, [f"x{text}" for text in ODD]),
     # Two types at a time, with what is committed and without.
     **{
-        f"repeated {' and '.join(pair)}": queries.repeated_values(NODE, pair, kept=kept)
+        f"repeated {' and '.join(pair)}": queries.duplicate_values(NODE, pair, kept=kept)
         for pair, kept in zip(PAIRS, [True, False] * len(PAIRS), strict=False)
     },
-    "dangling": queries.dangling_ends(EDGE, "src", (queries.new_keys(NODE), queries.old_keys(NODE))),
-    "dangling in one": queries.dangling_ends(EDGE, "dst", (queries.old_keys(NODE),)),
-    "orphaned": queries.orphaned_ends(EDGE, "dst", NODE),
-    **{f"counts of {mode}": queries.wrong_counts(EDGE, mode, None, 2, 3) for mode in MODES},
-    "counts without sources": queries.wrong_counts(EDGE, "overwrite", NODE, 3, None),
+    "dangling": queries.missing_endpoints(
+        EDGE, "src", (queries.new_keys(NODE), queries.committed_keys(NODE))
+    ),
+    "dangling in one": queries.missing_endpoints(EDGE, "dst", (queries.committed_keys(NODE),)),
+    "orphaned": queries.orphaned_endpoints(EDGE, "dst", NODE),
+    **{f"counts of {mode}": queries.cardinality_violations(EDGE, mode, None, 2, 3) for mode in MODES},
+    "counts without sources": queries.cardinality_violations(EDGE, "overwrite", NODE, 3, None),
 }
 
 
@@ -202,17 +204,17 @@ def test_a_query_has_one_answer(both: tuple[KeyTables, KeyTables], name: str) ->
 
 
 def test_some_answers_are_cut_off_and_all_of_it_is_counted(both: tuple[KeyTables, KeyTables]) -> None:
-    asked = queries.dangling_ends(EDGE, "dst", (queries.old_keys(NODE),))
-    here, there = (answer(tables, queries.total_of(asked))[queries.TOTAL][0].as_py() for tables in both)
+    asked = queries.missing_endpoints(EDGE, "dst", (queries.committed_keys(NODE),))
+    here, there = (answer(tables, queries.count_query(asked))[queries.TOTAL][0].as_py() for tables in both)
     found = answer(both[1], asked)
-    assert found.num_rows == REPORTED < here == there
+    assert found.num_rows == MAX_REPORTED < here == there
     ids = found["id"].to_pylist()
     assert ids == sorted(ids)
 
 
 @pytest.mark.parametrize(
     "query",
-    [queries.rewritten_addresses(EDGE), select("*").from_("last")],
+    [queries.replaced_addresses(EDGE), select("*").from_("last")],
     ids=["addresses of rewritten", "last records"],
 )
 def test_a_query_without_an_order_has_one_answer_in_some_order(
@@ -237,7 +239,7 @@ def test_numbers_come_in_order_and_in_pieces(spark: SparkSession) -> None:
         yield pyarrow.RecordBatch.from_arrays([pyarrow.array(ids), pyarrow.array(numbers)], schema=schema)
 
     with SparkKeys(spark) as keys:
-        keys.gather(queries.given_keys(NODE), schema, [2, 0, 1], read, 3 * count)
+        keys.gather(queries.input_keys(NODE), schema, [2, 0, 1], read, 3 * count)
         batches = list(keys.stream(queries.superseded_positions(NODE)))
     assert len(batches) > 2
     assert pa.Table.from_batches(batches).column(0).to_pylist() == list(range(2 * count))
@@ -259,7 +261,7 @@ def test_nothing_is_left_in_the_session(spark: SparkSession) -> None:
         with SparkKeys(spark) as keys, SparkKeys(spark) as others:
             for number, tables in enumerate((keys, others)):
                 ids = pa.RecordBatch.from_pydict({"id": ["a", "a"], queries.POSITION: [number, number + 2]})
-                tables.append(queries.given_keys(NODE), [ids])
+                tables.append(queries.input_keys(NODE), [ids])
                 tables.derive("gone", queries.superseded_positions(NODE))
                 assert answer(tables, select("*").from_("gone")).num_rows == 1
             assert left_in(spark)[0] != before[0]
@@ -276,10 +278,10 @@ def test_keys_that_are_added_are_all_there(spark: SparkSession) -> None:
     batch = pa.RecordBatch.from_pydict({"id": ["b", "a"]})
     with SparkKeys(spark) as keys:
         assert keys.append(queries.new_keys(NODE), [batch.slice(0, 0)]) == 0
-        assert not list(keys.stream(queries.repeated_values(NODE, ("id",), kept=False)))
+        assert not list(keys.stream(queries.duplicate_values(NODE, ("id",), kept=False)))
         assert keys.append(queries.new_keys(NODE), [batch]) == 2
         assert keys.append(queries.new_keys(NODE), [batch]) == 2
-        found = answer(keys, queries.repeated_values(NODE, ("id",), kept=False))
+        found = answer(keys, queries.duplicate_values(NODE, ("id",), kept=False))
     assert [row["id"] for row in found.to_pylist()] == ["a", "b"]
 
 

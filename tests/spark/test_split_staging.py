@@ -34,7 +34,7 @@ from omnigraph.load.split_staging import SPLIT_SHIFT, Indexing, LoadJob, SplitRe
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import LoadMode
-from omnigraph.rules.violations import REPORTED
+from omnigraph.rules.violations import MAX_REPORTED
 from omnigraph.sources import splits
 from omnigraph.sources.row_batch import Reject
 from omnigraph.sources.splits import Split, plan_splits
@@ -214,13 +214,13 @@ def test_rows_that_break_rules_are_told_with_their_lines_and_all_counted(
 ) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text(
-        text_of(person(f"q{number:03}", age=-1) for number in range(REPORTED + 5)), encoding="utf-8"
+        text_of(person(f"q{number:03}", age=-1) for number in range(MAX_REPORTED + 5)), encoding="utf-8"
     )
     found = compared(shared, path, "merge", split_bytes=500)
     assert found.error is not None
     assert found.error[0] is ConstraintViolation
-    assert [item["line"] for item in found.error[5]] == list(range(1, REPORTED + 1))
-    assert found.error[4]["violations"] == REPORTED + 5
+    assert [item["line"] for item in found.error[5]] == list(range(1, MAX_REPORTED + 1))
+    assert found.error[4]["violations"] == MAX_REPORTED + 5
 
 
 @pytest.mark.parametrize("line", ["{", '{"type":"Person","data":{"name":7}}', '{"type":"Nobody","data":{}}'])
@@ -506,7 +506,7 @@ def test_a_split_reports_rows_fragments_and_keys(graph: Repository, job: LoadJob
     (only,) = plan_of(tmp_path, lines)
     split = replace(only, number=7)
     report = stage_split(job, split)
-    assert (report.lines, report.error, bool(report.findings), report.rejected) == (4, None, False, 0)
+    assert (report.lines, report.error, bool(report.violations), report.rejected) == (4, None, False, 0)
     assert {key: written.rows for key, written in report.written.items()} == {
         "node:Person": 2,
         "edge:Knows": 1,
@@ -543,7 +543,7 @@ def test_a_split_with_a_row_that_breaks_a_rule_writes_nothing(job: LoadJob, tmp_
     before = files(tmp_path)
     report = stage_split(job, split)
     assert report.error is None
-    assert [(item.id, item.details["line"]) for item in report.findings] == [("b", 2), ("c", 3)]
+    assert [(item.id, item.details["line"]) for item in report.violations] == [("b", 2), ("c", 3)]
     assert not report.written
     assert files(tmp_path) == before
 

@@ -36,7 +36,7 @@ from omnigraph.load.staged_fragments import (
     lines_before,
 )
 from omnigraph.rules.load_mode import LoadMode
-from omnigraph.rules.violations import Findings, refuse
+from omnigraph.rules.violations import Violations, raise_violations
 from omnigraph.sources.row_batch import Reject, Rejecting
 from omnigraph.sources.splits import Split
 from omnigraph.store.objects.object_store import ObjectStore
@@ -273,17 +273,17 @@ def _refuse_errors(reports: Sequence[SplitReport], before: Sequence[int]) -> Non
             raise _relocated(report.error, first)
     shifted = [
         replace(
-            report.findings,
-            violations=tuple(
+            report.violations,
+            reported=tuple(
                 replace(item, details={**item.details, "line": item.details["line"] + first})
                 if "line" in item.details
                 else item
-                for item in report.findings
+                for item in report.violations
             ),
         )
         for report, first in zip(reports, before, strict=True)
     ]
-    refuse(Findings.merge(shifted))
+    raise_violations(Violations.merge(shifted))
 
 
 def _relocated(error: OmnigraphError, first: int) -> OmnigraphError:

@@ -19,19 +19,18 @@ from omnigraph.catalog.row_json import json_values
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.schema import EdgeType, NodeType
 from omnigraph.rules import set_queries as queries
-from omnigraph.rules.delta import Violation
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.set_rules import (
-    already_there,
+    cardinality_violation,
     column_types,
-    ends_nowhere,
+    comparable,
+    duplicate_violation,
     entity_of,
-    held_twice,
-    plain,
+    existing_id_violation,
+    missing_node_violation,
     record_identity,
-    wrong_count,
 )
-from omnigraph.rules.violations import Findings
+from omnigraph.rules.violations import Violation, Violations
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS
 from omnigraph.store.tables.tables import StagedTable
 
@@ -96,17 +95,17 @@ class KeyedWork:
             for batch in self._transaction.base.scan_batches(table.key, committed_columns(table, columns)):
                 yield committed_rows(table, columns, batch)
 
-        self._append(queries.old_keys(table.id), keys())
+        self._append(queries.committed_keys(table.id), keys())
 
     # --- rules -------------------------------------------------------------------------------------------
 
-    def findings(self) -> Iterator[Findings]:
+    def violations(self) -> Iterator[Violations]:
         """What each stage finds, in order and one at a time."""
-        yield Findings.merge(self._uniques())
-        yield Findings.merge(self._endpoints())
-        yield Findings.merge(self._cardinalities())
+        yield Violations.merge(self._uniques())
+        yield Violations.merge(self._endpoints())
+        yield Violations.merge(self._cardinalities())
 
-    def _uniques(self) -> Iterator[Findings]:
+    def _uniques(self) -> Iterator[Violations]:
         for table in self._loaded.values():
             entity = entity_of(self._catalog, table)
             identity = record_identity(entity)
@@ -118,28 +117,28 @@ class KeyedWork:
             ):
                 yield self._repeated(table, identity, kept=False)
             if self._mode == "append" and not made:
-                yield self._found(queries.taken_ids(table.id), _say_taken(table))
+                yield self._found(queries.existing_ids(table.id), _say_taken(table))
             for columns in entity.uniques:
                 yield self._repeated(table, columns, kept=self._mode != "overwrite")
 
-    def _repeated(self, table: Table, columns: tuple[str, ...], *, kept: bool) -> Findings:
+    def _repeated(self, table: Table, columns: tuple[str, ...], *, kept: bool) -> Violations:
         names = tuple(_key_column(table, name) for name in columns)
-        query = queries.repeated_values(table.id, names, kept=kept)
+        query = queries.duplicate_values(table.id, names, kept=kept)
         return self._found(query, _say_repeated(table, columns))
 
-    def _endpoints(self) -> Iterator[Findings]:
+    def _endpoints(self) -> Iterator[Violations]:
         for key, end, node in _ends(self._catalog):
             edges, nodes = self._catalog.tables[key], self._catalog.tables[node]
             if key in self._loaded:
                 places = [queries.new_keys(nodes.id)] if node in self._loaded else []
-                places += [] if self._is_replaced(node) else [queries.old_keys(nodes.id)]
-                query = queries.dangling_ends(edges.id, end, tuple(places))
+                places += [] if self._is_replaced(node) else [queries.committed_keys(nodes.id)]
+                query = queries.missing_endpoints(edges.id, end, tuple(places))
                 yield self._found(query, _say_nowhere("endpoint", key, nodes.name, end))
             elif self._is_replaced(node):
-                query = queries.orphaned_ends(edges.id, end, nodes.id)
+                query = queries.orphaned_endpoints(edges.id, end, nodes.id)
                 yield self._found(query, _say_nowhere("orphan", key, nodes.name, end))
 
-    def _cardinalities(self) -> Iterator[Findings]:
+    def _cardinalities(self) -> Iterator[Violations]:
         for key, table in self._loaded.items():
             edge = entity_of(self._catalog, table)
             if not isinstance(edge, EdgeType) or edge.cardinality.is_default:
@@ -147,18 +146,18 @@ class KeyedWork:
             node = table_key("node", edge.source)
             replaced = self._catalog.tables[node].id if self._is_replaced(node) else None
             least, most = edge.cardinality.min, edge.cardinality.max
-            query = queries.wrong_counts(table.id, self._mode, replaced, least, most)
+            query = queries.cardinality_violations(table.id, self._mode, replaced, least, most)
             yield self._found(query, _say_wrong_count(key, edge))
 
     def _is_replaced(self, key: str) -> bool:
         return self._mode == "overwrite" and key in self._loaded
 
-    def _found(self, query: Select, say: Callable[[pa.Table], list[Violation]]) -> Findings:
-        total = int(self._numbers(queries.total_of(query))[0])
+    def _found(self, query: Select, say: Callable[[pa.Table], list[Violation]]) -> Violations:
+        total = int(self._numbers(queries.count_query(query))[0])
         if not total:
-            return Findings()
+            return Violations()
         rows = pa.Table.from_batches(self._keys.stream(query))
-        return Findings.merge([Findings(tuple(say(rows)), total)])
+        return Violations.merge([Violations(tuple(say(rows)), total)])
 
     def places(self, key: str, ids: Sequence[str]) -> Mapping[str, tuple[int, str | None]]:
         """Where the last record of each of these ids is from."""
@@ -177,10 +176,10 @@ class KeyedWork:
         replaced: np.ndarray[Any, Any] = np.empty(0, np.uint64)
         if self._mode == "overwrite":
             if table.key not in self._made:
-                updated = int(self._numbers(queries.count_rewritten(table.id))[0])
+                updated = int(self._numbers(queries.count_replaced(table.id))[0])
             deleted = rows - updated
         elif self._mode == "merge" and given and table.key not in self._made:
-            replaced = self._numbers(queries.rewritten_addresses(table.id)).astype(np.uint64)
+            replaced = self._numbers(queries.replaced_addresses(table.id)).astype(np.uint64)
             updated = len(replaced)
         return {"inserted": given - updated, "updated": updated, "deleted": deleted}, replaced
 
@@ -301,7 +300,7 @@ def _ends(catalog: Catalog) -> Iterator[tuple[str, str, str]]:
 
 
 def _say_taken(table: Table) -> Callable[[pa.Table], list[Violation]]:
-    return lambda rows: [already_there(table, this) for this in rows["id"].to_pylist()]
+    return lambda rows: [existing_id_violation(table, this) for this in rows["id"].to_pylist()]
 
 
 def _say_repeated(table: Table, columns: tuple[str, ...]) -> Callable[[pa.Table], list[Violation]]:
@@ -317,7 +316,7 @@ def _say_repeated(table: Table, columns: tuple[str, ...]) -> Callable[[pa.Table]
         )
         ids, holders = rows["id"].to_pylist(), rows[queries.HOLDER].to_pylist()
         return [
-            held_twice(table, columns, values, other, this)
+            duplicate_violation(table, columns, values, other, this)
             for this, other, values in zip(ids, holders, members, strict=True)
         ]
 
@@ -326,7 +325,10 @@ def _say_repeated(table: Table, columns: tuple[str, ...]) -> Callable[[pa.Table]
 
 def _say_nowhere(rule: str, key: str, node: str, end: str) -> Callable[[pa.Table], list[Violation]]:
     def say(rows: pa.Table) -> list[Violation]:
-        return [ends_nowhere(rule, key, node, end, row["id"], row[queries.VALUE]) for row in rows.to_pylist()]
+        return [
+            missing_node_violation(rule, key, node, end, row["id"], row[queries.VALUE])
+            for row in rows.to_pylist()
+        ]
 
     return say
 
@@ -337,8 +339,8 @@ def _say_wrong_count(key: str, edge: EdgeType) -> Callable[[pa.Table], list[Viol
     def violation(row: Row) -> Violation:
         count = row[queries.VALUE]
         if count < least or most is None:
-            return wrong_count(key, edge.name, row["id"], count, "min", least)
-        return wrong_count(key, edge.name, row["id"], count, "max", most)
+            return cardinality_violation(key, edge.name, row["id"], count, "min", least)
+        return cardinality_violation(key, edge.name, row["id"], count, "max", most)
 
     return lambda rows: [violation(row) for row in rows.to_pylist()]
 
@@ -354,7 +356,7 @@ def _key_column(table: Table, name: str) -> str:
 
 
 def _plain(column: pa.Array, prop_type: Any) -> pa.Array:
-    return plain(pa.chunked_array([column]), prop_type).combine_chunks()
+    return comparable(pa.chunked_array([column]), prop_type).combine_chunks()
 
 
 def _flat(columns: Sequence[tuple[str, ...]]) -> Iterator[str]:

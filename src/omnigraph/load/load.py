@@ -24,11 +24,17 @@ from omnigraph.graph.progress import Progress
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass, Prepared
 from omnigraph.load.spool import Spool, stored
-from omnigraph.rules.delta import TableDelta, Violation
+from omnigraph.rules.delta import TableDelta
 from omnigraph.rules.load_mode import LoadMode
-from omnigraph.rules.set_rules import entity_of, record_identity, repeated, taken, tuples
-from omnigraph.rules.validate import set_findings
-from omnigraph.rules.violations import Findings, origin_details, refuse
+from omnigraph.rules.set_rules import (
+    complete_tuples,
+    duplicate_tuples,
+    entity_of,
+    existing_ids,
+    record_identity,
+)
+from omnigraph.rules.validate import set_violations
+from omnigraph.rules.violations import Violation, Violations, origin_details, raise_violations
 from omnigraph.sources.row_batch import PLACE, SOURCE
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS
 
@@ -71,7 +77,7 @@ class Work(Protocol):
     superseded: dict[str, int]
     seconds: dict[str, float]
 
-    def findings(self) -> Iterator[Findings]:
+    def violations(self) -> Iterator[Violations]:
         """What each stage of the rules between rows finds, in order and one at a time."""
         ...
 
@@ -152,8 +158,8 @@ def check_and_stage(
     if progress is not None:
         progress("check", total)
     with opened as work:
-        for found in work.findings():
-            refuse(_placed(found, work))
+        for found in work.violations():
+            raise_violations(_placed(found, work))
         checked = time.monotonic()
         if progress is not None:
             progress("stage", total)
@@ -175,8 +181,8 @@ def _of_kind(prefix: str, counts: Mapping[str, int]) -> dict[str, int]:
     return {key.removeprefix(prefix): count for key, count in counts.items() if key.startswith(prefix)}
 
 
-def _placed(found: Findings, work: Work) -> Findings:
-    """The findings with the places of the records that they are about."""
+def _placed(found: Violations, work: Work) -> Violations:
+    """The violations with the places of the records that they are about."""
     ids: dict[str, dict[str, None]] = {}
     for item in found:
         if item.rule in _OF_A_RECORD and item.id is not None:
@@ -187,7 +193,7 @@ def _placed(found: Findings, work: Work) -> Findings:
         place = places.get(item.table_key, {}).get(item.id or "") if item.rule in _OF_A_RECORD else None
         return item if place is None else replace(item, details={**item.details, **origin_details(*place)})
 
-    return Findings(tuple(map(placed, found)), found.total)
+    return Violations(tuple(map(placed, found)), found.total)
 
 
 class MemoryLoad:
@@ -221,23 +227,23 @@ class MemoryLoad:
             )
         return self._committed.find(key, "id", rows["id"].combine_chunks(), [*columns, ROW_ADDRESS])
 
-    def findings(self) -> Iterator[Findings]:
+    def violations(self) -> Iterator[Violations]:
         """What each stage finds."""
         deltas = {key: self._delta(key) for key in self._rows}
-        stages = set_findings(self._catalog, deltas, self._committed)
-        yield Findings.merge([*self._identities(), next(stages)])
+        stages = set_violations(self._catalog, deltas, self._committed)
+        yield Violations.merge([*self._identities(), next(stages)])
         yield from stages
 
-    def _identities(self) -> Iterator[Findings]:
+    def _identities(self) -> Iterator[Violations]:
         """Records that are to be rows of their own and are not: of one key or id, or there already."""
         for key, rows in self._rows.items():
             table = self._catalog.tables[key]
             entity = entity_of(self._catalog, table)
             columns = record_identity(entity)
             if self._mode != "merge" and columns not in entity.uniques:
-                yield repeated(table, columns, tuples(table, columns, rows))
+                yield duplicate_tuples(table, columns, complete_tuples(table, columns, rows))
             if self._mode == "append":
-                yield taken(table, rows["id"], self._replaced[key]["id"])
+                yield existing_ids(table, rows["id"], self._replaced[key]["id"])
 
     def _delta(self, key: str) -> TableDelta:
         rows, before = self._rows[key], self._replaced[key]

@@ -57,7 +57,7 @@ class BulkLoad(KeyedWork):
                 numbers = _counted(first, batch.num_rows)
                 yield pa.RecordBatch.from_arrays([batch.column("id"), numbers], ["id", queries.POSITION])
 
-        self._append(queries.given_keys(table.id), ids())
+        self._append(queries.input_keys(table.id), ids())
         return self._numbers(queries.superseded_positions(table.id))
 
     def _bring_new(self, table: Table) -> None:

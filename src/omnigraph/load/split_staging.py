@@ -22,7 +22,7 @@ from omnigraph.graph.scratch_files import Scratch
 from omnigraph.load.key_checks import key_columns, key_rows
 from omnigraph.load.spool import LoadLimits, Spool, stored
 from omnigraph.rules.set_rules import entity_of
-from omnigraph.rules.violations import Findings
+from omnigraph.rules.violations import Violations
 from omnigraph.sources.mapping.type_mapping import TypeMapping
 from omnigraph.sources.row_batch import PLACE, InputBatch, Reject, Rejecting
 from omnigraph.sources.splits import Split, SplitReader
@@ -71,13 +71,13 @@ class Written:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """What came of a split. With an `error` or `findings` nothing of it may be committed."""
+    """What came of a split. With an `error` or `violations` nothing of it may be committed."""
 
     split: Split
     lines: int = 0
     written: dict[str, Written] = field(default_factory=dict)
     error: OmnigraphError | None = None
-    findings: Findings = field(default_factory=Findings)
+    violations: Violations = field(default_factory=Violations)
     rejected: int = 0
     rejects: str | None = None
 
@@ -133,8 +133,8 @@ def stage_read(job: LoadJob, split: Split, read: Read, lines: Callable[[], int])
     take = rejects.append if job.rejecting else None
     try:
         with Spool.of(read(take), job.catalog, limits=_HELD, rejecting=take, refusing=False) as spool:
-            if spool.findings:
-                return SplitReport(split, lines(), findings=spool.findings)
+            if spool.violations:
+                return SplitReport(split, lines(), violations=spool.violations)
             written = {key: _write(job, split, job.catalog.tables[key], spool) for key in spool.counts}
     except OmnigraphError as error:
         return SplitReport(split, lines(), error=error)

@@ -26,7 +26,7 @@ from omnigraph.lang.schema import NodeType
 from omnigraph.load.fresh_ids import FreshIds
 from omnigraph.rules.row_rules import broken_rows, row_violations
 from omnigraph.rules.set_rules import entity_of
-from omnigraph.rules.violations import Findings, Origin, refuse
+from omnigraph.rules.violations import RowOrigins, Violations, raise_violations
 from omnigraph.sources.row_batch import PLACE, SOURCE, InputBatch, Reject, Rejecting
 
 _ORIGIN = (pa.field(PLACE, pa.int64()), pa.field(SOURCE, pa.int32()))
@@ -63,7 +63,7 @@ class Spool:
     def __init__(self, catalog: Catalog, limits: LoadLimits) -> None:
         self.catalog = catalog
         self.limits = limits
-        self.findings = Findings()
+        self.violations = Violations()
         self.rejected = 0
         self.seconds = 0.0
         self.sources: list[str | None] = []
@@ -87,7 +87,7 @@ class Spool:
         """Consume an input: give ids where there are none and apply every rule that a row keeps on its own.
 
         A row that breaks one is handed to `rejecting` and left out. Without it the input is read to its end, and
-        `ConstraintViolation` then tells what is wrong with it, or when not `refusing` the spool's `findings` do.
+        `ConstraintViolation` then tells what is wrong with it, or when not `refusing` the spool's `violations` do.
         Whatever is raised, no file stays behind.
         """
         spool = cls(catalog, limits or LoadLimits())
@@ -95,7 +95,7 @@ class Spool:
         try:
             spool._read(batches, rejecting, progress)
             if refusing:
-                refuse(spool.findings)
+                raise_violations(spool.violations)
         except BaseException:
             spool.close()
             raise
@@ -177,27 +177,27 @@ class Spool:
         self, batches: Iterable[InputBatch], rejecting: Rejecting | None, progress: Progress | None
     ) -> None:
         fresh = FreshIds()
-        broken = Findings()
+        broken = Violations()
         for given in batches:
             table = self._open(given.key)
             source = self._source(given.source)
             for offset in range(0, given.rows.num_rows, self.limits.batch_rows):
                 part = given.rows.slice(offset, self.limits.batch_rows).combine_chunks()
-                origin = Origin(given.places.slice(offset, part.num_rows), given.source)
+                origin = RowOrigins(given.places.slice(offset, part.num_rows), given.source)
                 self._tables[given.key].made &= part["id"].null_count == part.num_rows
                 rows = _with_ids(part, fresh).to_batches()[0]
                 if rejecting is None:
                     found = row_violations(
                         table, entity_of(self.catalog, table), pa.Table.from_batches([rows]), origin
                     )
-                    broken = Findings.merge([broken, found])
+                    broken = Violations.merge([broken, found])
                 else:
                     rows, origin = self._sift(table, part, rows, origin, rejecting)
                 if not broken and rows.num_rows:
                     self._add(given.key, _typed(table, rows, origin, source))
                 if progress is not None:
                     progress("read", self._rows)
-        self.findings = broken
+        self.violations = broken
         for kept in self._tables.values():
             if kept.writer is not None:
                 kept.writer.close()
@@ -217,8 +217,8 @@ class Spool:
         return self.sources.index(name)
 
     def _sift(
-        self, table: Table, given: pa.Table, rows: pa.RecordBatch, origin: Origin, rejecting: Rejecting
-    ) -> tuple[pa.RecordBatch, Origin]:
+        self, table: Table, given: pa.Table, rows: pa.RecordBatch, origin: RowOrigins, rejecting: Rejecting
+    ) -> tuple[pa.RecordBatch, RowOrigins]:
         """The rows that break no rule of their own; the others are handed over."""
         entity = entity_of(self.catalog, table)
         broken = broken_rows(table, entity, rows)
@@ -235,7 +235,7 @@ class Spool:
         kept = np.ones(rows.num_rows, bool)
         kept[positions] = False
         mask = pa.array(kept)
-        return rows.filter(mask), Origin(origin.places.filter(mask), origin.source)
+        return rows.filter(mask), RowOrigins(origin.places.filter(mask), origin.source)
 
     # --- keeping it --------------------------------------------------------------------------------------
 
@@ -278,7 +278,7 @@ def _with_ids(rows: pa.Table, fresh: FreshIds) -> pa.Table:
     return rows.set_column(position, "id", fresh.fill(ids))
 
 
-def _typed(table: Table, rows: pa.RecordBatch, origin: Origin, source: int) -> pa.RecordBatch:
+def _typed(table: Table, rows: pa.RecordBatch, origin: RowOrigins, source: int) -> pa.RecordBatch:
     """The rows in the schema of the spool. They passed the rules, so that every value fits its type."""
     schema = logical_schema(table)
     rows = rows.select(schema.names)

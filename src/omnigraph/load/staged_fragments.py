@@ -108,7 +108,7 @@ class WrittenLoad(KeyedWork, ABC):
     def _bring_new(self, table: Table) -> np.ndarray[Any, Any]:
         """Have the keys of the records that count in a table; the positions of those that do not."""
         files = [(item.keys, item.rows) for item in self._given.written(table.key) if item.keys]
-        new, given = queries.new_keys(table.id), queries.given_keys(table.id)
+        new, given = queries.new_keys(table.id), queries.input_keys(table.id)
         if self._mode != "merge" or table.key in self._made or not files:
             self._attach(table, new, files)
             return np.empty(0, np.int64)
@@ -254,7 +254,7 @@ class TaskCheckedLoad(WrittenLoad):
         parts = list_fragments(self._transaction.base.tables, pin)
         fragments = [(part.id, part.rows) for part in parts]
         read = CommittedKeys(self._given.scratch, pin, table, tuple(columns))
-        self._gather(queries.old_keys(table.id), no_committed(table, columns).schema, fragments, read)
+        self._gather(queries.committed_keys(table.id), no_committed(table, columns).schema, fragments, read)
 
     def _gather(
         self,

@@ -16,11 +16,11 @@ from omnigraph.merge.conflicts import Choice, ConflictKind, MergeConflict, other
 from omnigraph.merge.merge_basis import MergeBasis
 from omnigraph.merge.merge_tables import Sides, TypeSides
 from omnigraph.merge.row_merge import KEEP, PUT, REMOVE, Delta, TableMerge
-from omnigraph.rules.delta import TableDelta, Violation
+from omnigraph.rules.delta import TableDelta
 from omnigraph.rules.row_rules import row_violations
-from omnigraph.rules.set_rules import entity_of, held_twice
-from omnigraph.rules.validate import set_findings
-from omnigraph.rules.violations import Findings
+from omnigraph.rules.set_rules import duplicate_violation, entity_of
+from omnigraph.rules.validate import set_violations
+from omnigraph.rules.violations import Violation, Violations
 
 _KINDS: Mapping[str, ConflictKind] = {
     "unique": "unique_violation",
@@ -37,7 +37,7 @@ def broken_rules(
     basis: Choice,
     sides: Sides,
 ) -> tuple[list[MergeConflict], int]:
-    """What the first stage of rules finds that finds anything, and how many findings there are in all."""
+    """What the first stage of rules finds that finds anything, and how many violations there are in all."""
     stricter = {
         key for key, item in types.items() if item.changed(basis) and has_new_rules(catalog, item, basis)
     }
@@ -50,11 +50,13 @@ def broken_rules(
     return [], 0
 
 
-def _stages(catalog: Catalog, deltas: Mapping[str, TableDelta], committed: MergeBasis) -> Iterator[Findings]:
-    yield Findings.merge(
+def _stages(
+    catalog: Catalog, deltas: Mapping[str, TableDelta], committed: MergeBasis
+) -> Iterator[Violations]:
+    yield Violations.merge(
         row_violations(delta.table, entity_of(catalog, delta.table), delta.rows) for delta in deltas.values()
     )
-    yield from set_findings(catalog, deltas, committed)
+    yield from set_violations(catalog, deltas, committed)
 
 
 def has_new_rules(catalog: Catalog, item: TypeSides, choice: Choice) -> bool:
@@ -113,7 +115,7 @@ def _blamed_on_theirs(found: Violation, table: Table, basis: Choice) -> Violatio
         return found
     columns = tuple(found.details["columns"])
     members = (found.value,) if len(columns) == 1 else tuple(found.value)
-    return held_twice(table, columns, members, found.id, found.details["held_by"])
+    return duplicate_violation(table, columns, members, found.id, found.details["held_by"])
 
 
 def _conflicts(

@@ -1,1 +1,1 @@
-"""Constraint checks: what rows must satisfy on their own and together."""
+"""Constraints of the schema, and the checks of every write against them."""

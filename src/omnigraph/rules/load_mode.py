@@ -1,4 +1,4 @@
-"""Load modes: how the rows of a load meet the rows that are committed."""
+"""Load modes: append, merge and overwrite."""
 
 from __future__ import annotations
 

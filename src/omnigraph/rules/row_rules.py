@@ -1,6 +1,6 @@
-"""The rules that a row keeps or breaks on its own, each a function over whole columns.
+"""Row rules: the constraints that can be checked in each row alone, each a function over whole columns.
 
-Nothing here knows a graph: a type, its table and rows are enough, and all of them can be sent to a task.
+They need a type, its table and rows, and no graph, so tasks can run them.
 """
 
 from __future__ import annotations
@@ -18,52 +18,58 @@ import pyarrow.compute as pc
 from omnigraph.catalog.catalog import Column, Table
 from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
 from omnigraph.catalog.row_json import json_float, json_values
-from omnigraph.errors import InvalidInput
+from omnigraph.errors import ErrorLocation, InvalidInput
 from omnigraph.lang.schema import Check, EdgeType, NodeType, Range
 from omnigraph.lang.types import INT_RANGES, Scalar
-from omnigraph.rules.delta import Violation
-from omnigraph.rules.violations import REPORTED, Findings, Origin, report, text_of
+from omnigraph.rules.violations import (
+    MAX_REPORTED,
+    RowOrigins,
+    Violation,
+    Violations,
+    value_text,
+    violations_at,
+)
 
 Positions: TypeAlias = np.ndarray[Any, Any]
 
 
 def row_violations(
-    table: Table, entity: NodeType | EdgeType, rows: pa.Table, origin: Origin | None = None
-) -> Findings:
-    """Required values, enums, vectors, list elements, ``@range`` and ``@check`` over rows by logical column.
+    table: Table, entity: NodeType | EdgeType, rows: pa.Table, origins: RowOrigins | None = None
+) -> Violations:
+    """Check required values, enums, vectors, list elements, ``@range`` and ``@check``.
 
-    A column that the rows do not have counts as null in each of them. One whose values do not fit the type is
-    `InvalidInput`: such rows are not the graph's to judge. With `origin` violations tell where their row is from.
+    `rows` are by logical column; a missing column is null in every row. With `origins` the violations name the
+    place of their row. A column whose values cannot be converted to its type raises `InvalidInput`.
     """
 
-    def found() -> Iterator[Findings]:
+    def of_batches() -> Iterator[Violations]:
         first = 0
         for batch in rows.to_batches():
-            at = None if origin is None else origin.slice(first, batch.num_rows)
-            yield from _batch(table, entity, batch, at)
+            places = None if origins is None else origins.slice(first, batch.num_rows)
+            yield from _batch_violations(table, entity, batch, places)
             first += batch.num_rows
 
-    return Findings.merge(found())
+    return Violations.merge(of_batches())
 
 
 def broken_rows(table: Table, entity: NodeType | EdgeType, batch: pa.RecordBatch) -> dict[int, list[str]]:
-    """Every row of a batch that breaks a rule, by position and in order, with all that is wrong with it."""
-    origin = Origin(pa.array(np.arange(batch.num_rows)))
-    found: dict[int, list[str]] = {}
-    for part in _batch(table, entity, batch, origin, batch.num_rows):
-        for item in part:
-            found.setdefault(item.details["line"], []).append(item.message)
-    return {position: sorted(found[position]) for position in sorted(found)}
+    """Return the messages of every row that breaks a rule, by position in the batch."""
+    positions = RowOrigins(pa.array(np.arange(batch.num_rows)))
+    messages: dict[int, list[str]] = {}
+    for violations in _batch_violations(table, entity, batch, positions, batch.num_rows):
+        for item in violations:
+            messages.setdefault(item.details["line"], []).append(item.message)
+    return {position: sorted(messages[position]) for position in sorted(messages)}
 
 
-def _batch(
+def _batch_violations(
     table: Table,
     entity: NodeType | EdgeType,
     batch: pa.RecordBatch,
-    origin: Origin | None,
-    limit: int = REPORTED,
-) -> Iterator[Findings]:
-    columns = {column.name: _column_rows(table, column, batch, origin, limit) for column in table.columns}
+    origins: RowOrigins | None,
+    limit: int = MAX_REPORTED,
+) -> Iterator[Violations]:
+    columns = {column.name: _column_rows(table, column, batch, origins, limit) for column in table.columns}
     for rows in columns.values():
         if not rows.column.type.nullable:
             yield required(rows)
@@ -83,72 +89,77 @@ def _batch(
 
 @dataclass(frozen=True)
 class ColumnRows:
-    """One column of some rows: their ids and its values, in the type of the column where that is a scalar."""
+    """One column of some rows: the ids of the rows, and the values in the column's type if it is a scalar type."""
 
     table: Table
     column: Column
     ids: pa.Array
     values: pa.Array
-    origin: Origin | None = None
-    limit: int = REPORTED
+    origins: RowOrigins | None = None
+    limit: int = MAX_REPORTED
 
     @property
-    def place(self) -> str:
-        """How messages name the property."""
+    def property_name(self) -> str:
+        """The property as messages name it, such as `Person.age`."""
         return f"{self.table.name}.{self.column.name}"
 
-    def where(self, mask: pa.Array, rule: str, say: Callable[[Any], str]) -> Findings:
-        """One violation for each row of a mask; null in the mask is no violation."""
+    def where(self, mask: pa.Array, rule: str, message: Callable[[Any], str]) -> Violations:
+        """Return one violation for each row where the mask is true. `message` gets the value of the row."""
 
         def values(chosen: Positions) -> list[Any]:
             return json_values(self.values.take(pa.array(chosen)), self.column.type)
 
-        return self.at(_positions(mask.fill_null(False)), rule, values, say)
+        return self.at(_positions(mask.fill_null(False)), rule, values, message)
 
     def at(
         self,
         positions: Positions,
         rule: str,
         values: Callable[[Positions], list[Any]],
-        say: Callable[[Any], str],
-    ) -> Findings:
-        """One violation for each position; `values` reads the values of those that are reported."""
+        message: Callable[[Any], str],
+    ) -> Violations:
+        """Return one violation for each position. `values` returns the values at the positions to report."""
 
         def describe(chosen: Positions, ids: list[str | None]) -> Iterator[Violation]:
-            origins = [{}] * len(chosen) if self.origin is None else self.origin.details(chosen)
-            for id_, value, origin in zip(ids, values(chosen), origins, strict=True):
-                yield Violation(rule, self.table.key, say(value), id_, self.column.name, value, origin)
+            details = [{}] * len(chosen) if self.origins is None else self.origins.details(chosen)
+            for id_, value, place in zip(ids, values(chosen), details, strict=True):
+                yield Violation(rule, self.table.key, message(value), id_, self.column.name, value, place)
 
-        return report(self.ids, positions, describe, self.limit)
+        return violations_at(self.ids, positions, describe, self.limit)
 
-    def absent(self, positions: Positions, rule: str, message: str) -> Findings:
-        """One violation for each position where the fault is that there is nothing."""
+    def missing_at(self, positions: Positions, rule: str, message: str) -> Violations:
+        """Return one violation for each position, where a value is missing."""
         return self.at(positions, rule, lambda chosen: [None] * len(chosen), lambda _: message)
 
 
 def _column_rows(
-    table: Table, column: Column, batch: pa.RecordBatch, origin: Origin | None, limit: int
+    table: Table, column: Column, batch: pa.RecordBatch, origins: RowOrigins | None, limit: int
 ) -> ColumnRows:
-    wanted = arrow_type(column.type)
+    expected = arrow_type(column.type)
     if column.name not in batch.schema.names:
-        values = pa.nulls(batch.num_rows, wanted)
+        values = pa.nulls(batch.num_rows, expected)
     else:
         values = batch.column(column.name)
-    # A vector of another length would not cast: which one it is is a rule of its own. A blob is not looked into.
+    # A vector of another length cannot be cast; the vector rule reports it. The content of a blob is not checked.
     keep = column.type.scalar is Scalar.BLOB or (
         column.type.scalar is Scalar.VECTOR and _is_list(values.type)
     )
-    if values.type != wanted and not keep:
+    if values.type != expected and not keep:
         try:
-            values = values.cast(wanted)
+            values = values.cast(expected)
         except pa.ArrowException as error:
-            raise InvalidInput(f"property '{column.name}' expects {column.type}: {error}") from error
-    return ColumnRows(table, column, batch.column("id"), values, origin, limit)
+            raise _wrong_type(table, column, error) from error
+    return ColumnRows(table, column, batch.column("id"), values, origins, limit)
 
 
-def _is_list(found: pa.DataType) -> bool:
+def _wrong_type(table: Table, column: Column, error: Exception) -> InvalidInput:
+    location = ErrorLocation(type=table.name, property=column.name)
+    return InvalidInput(f"expected {column.type}: {error}", location=location)
+
+
+def _is_list(type_: pa.DataType) -> bool:
     return bool(
-        pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found)
+        pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
     )
 
 
@@ -156,18 +167,18 @@ def _positions(mask: pa.Array) -> Positions:
     return np.flatnonzero(mask.to_numpy(zero_copy_only=False))
 
 
-def required(rows: ColumnRows) -> Findings:
-    """A value that is not nullable is there. A blob of neither bytes nor address is absent too."""
-    absent = rows.values.is_null()
+def required(rows: ColumnRows) -> Violations:
+    """Report missing values of a required property. A blob without data and without URI is missing."""
+    missing = rows.values.is_null()
     if rows.column.type.scalar is Scalar.BLOB:
         parts = [pc.struct_field(rows.values, name).is_null() for name in (BLOB_DATA, BLOB_URI)]
-        absent = pc.and_(*parts)
+        missing = pc.and_(*parts)
     message = f"non-nullable property '{rows.column.name}' has null or invalid values"
-    return rows.absent(_positions(absent), "required", message)
+    return rows.missing_at(_positions(missing), "required", message)
 
 
-def enum(rows: ColumnRows) -> Findings:
-    """An enum value is one of the declared ones."""
+def enum(rows: ColumnRows) -> Violations:
+    """Report values that are not in the declared set."""
     allowed = rows.column.type.enum_values or ()
     outside = pc.and_(
         rows.values.is_valid(),
@@ -175,28 +186,30 @@ def enum(rows: ColumnRows) -> Findings:
     )
     expected = ", ".join(allowed)
     return rows.where(
-        outside, "enum", lambda value: f"invalid enum value '{value}' for {rows.place} (expected: {expected})"
+        outside,
+        "enum",
+        lambda value: f"invalid enum value '{value}' for {rows.property_name} (expected: {expected})",
     )
 
 
-def check(rows: ColumnRows, rule: Check) -> Findings:
-    """A String contains a match of the pattern, as RE2 reads it: there ``$`` is the very end of the text."""
+def check(rows: ColumnRows, rule: Check) -> Violations:
+    """Report Strings that contain no match of the pattern. In RE2 ``$`` matches only at the end of the text."""
     unmatched = pc.invert(pc.match_substring_regex(rows.values, rule.pattern))
     return rows.where(
         unmatched,
         "check",
         lambda value: (
-            f"@check violation on {rows.place}: value '{value}' does not match pattern '{rule.pattern}'"
+            f"@check violation on {rows.property_name}: value '{value}' does not match pattern '{rule.pattern}'"
         ),
     )
 
 
-def value_range(rows: ColumnRows, rule: Range) -> Iterator[Findings]:
-    """A number lies within the bounds, compared by value across widths; NaN lies within none."""
+def value_range(rows: ColumnRows, rule: Range) -> Iterator[Violations]:
+    """Report numbers outside the bounds, compared by value whatever the types. NaN is outside every range."""
     values = rows.values
     if pa.types.is_floating(values.type):
         values = values.cast(pa.float64())
-        message = f"@range violation on {rows.place}: value is NaN"
+        message = f"@range violation on {rows.property_name}: value is NaN"
         yield rows.where(pc.is_nan(values), "range", lambda _: message)
     scalar = rows.column.type.scalar
     if rule.min is not None:
@@ -205,15 +218,15 @@ def value_range(rows: ColumnRows, rule: Range) -> Iterator[Findings]:
         yield _outside(rows, _above(values, scalar, rule.max), "> max", rule.max)
 
 
-def _outside(rows: ColumnRows, mask: pa.Array, side: str, bound: int | float) -> Findings:
-    def say(value: Any) -> str:
-        text = text_of(value)
+def _outside(rows: ColumnRows, mask: pa.Array, side: str, bound: int | float) -> Violations:
+    def message(value: Any) -> str:
+        text = value_text(value)
         if text == str(bound):
-            # Only an F32 can be beyond a bound and print like it; then its exact value explains why.
+            # An F32 can be outside a bound and print like it. Its exact value then shows the difference.
             text = repr(float(np.float32(value)))
-        return f"@range violation on {rows.place}: value {text} {side} {bound}"
+        return f"@range violation on {rows.property_name}: value {text} {side} {bound}"
 
-    return rows.where(mask, "range", say)
+    return rows.where(mask, "range", message)
 
 
 def _below(values: pa.Array, scalar: Scalar, bound: int | float) -> pa.Array:
@@ -239,16 +252,16 @@ def _above(values: pa.Array, scalar: Scalar, bound: int | float) -> pa.Array:
 
 
 def _float_at_least(bound: int | float) -> float:
-    """The smallest float that is not below a bound: floats are below either or below neither."""
+    """Return the smallest float that is not less than a bound: no float is between the two."""
     try:
-        found = float(bound)
+        nearest = float(bound)
     except OverflowError:
         return math.inf if bound > 0 else -sys.float_info.max
-    return math.nextafter(found, math.inf) if found < bound else found
+    return math.nextafter(nearest, math.inf) if nearest < bound else nearest
 
 
-def vector(rows: ColumnRows) -> Iterator[Findings]:
-    """A vector has its declared dimension, and its elements are finite numbers."""
+def vector(rows: ColumnRows) -> Iterator[Violations]:
+    """Report vectors of another dimension than declared, and elements that are not finite numbers."""
     name, dim = rows.column.name, rows.column.type.dim
     owners, lengths, elements = _flatten(rows.values)
     elements = _as_float32(rows, elements)
@@ -259,7 +272,7 @@ def vector(rows: ColumnRows) -> Iterator[Findings]:
         lambda length: f"vector property '{name}' expects {dim} dimensions, got {length}",
     )
     of_element = np.repeat(owners, lengths)
-    yield rows.absent(
+    yield rows.missing_at(
         np.unique(of_element[_positions(elements.is_null())]),
         "vector",
         f"vector property '{name}' elements must be numeric, got null",
@@ -278,23 +291,23 @@ def vector(rows: ColumnRows) -> Iterator[Findings]:
 
 def _as_float32(rows: ColumnRows, elements: pa.Array) -> pa.Array:
     try:
-        # Safe for floats too: a double beyond the width becomes infinite, which is what is looked for.
+        # A double beyond the range of F32 becomes infinite, which the caller reports.
         return elements.cast(pa.float32())
     except pa.ArrowException as error:
-        raise InvalidInput(f"property '{rows.column.name}' expects {rows.column.type}: {error}") from error
+        raise _wrong_type(rows.table, rows.column, error) from error
 
 
-def list_elements(rows: ColumnRows) -> Findings:
-    """No element of a list is null."""
+def list_elements(rows: ColumnRows) -> Violations:
+    """Report lists with a null element."""
     owners, lengths, elements = _flatten(rows.values)
     if not elements.null_count:
-        return Findings()
+        return Violations()
     positions = np.unique(np.repeat(owners, lengths)[_positions(elements.is_null())])
-    return rows.absent(positions, "list", f"list property '{rows.column.name}' elements must not be null")
+    return rows.missing_at(positions, "list", f"list property '{rows.column.name}' elements must not be null")
 
 
 def _flatten(values: pa.Array) -> tuple[Positions, Positions, pa.Array]:
-    """The positions of the lists that are there, their lengths, and all their elements in a row."""
+    """Return the positions of the lists that are not null, their lengths, and the elements of all of them."""
     owners = _positions(values.is_valid())
     present = values.drop_null()
     lengths = pc.list_value_length(present).cast(pa.int64()).to_numpy(zero_copy_only=False)

@@ -1,12 +1,12 @@
-"""The rules between rows as queries over keys, for loads that are larger than memory.
+"""Set rules as SQL queries over keys, for loads that do not fit in memory.
 
-Every query reads tables of keys alone: what a load brings to a table (`new_keys`) and what is committed in it
-(`old_keys`). A rule answers with the first offenders by id, so that an answer is small whatever it says; `total_of`
-asks for the number of all of them. A query is an expression, built once and not to be changed, and runs wherever
-its dialect is spoken.
+A query reads key tables only: the keys of the records of a load (`new_keys`) and the keys of committed rows
+(`committed_keys`). It returns the first violations by id, so the result is bounded; `count_query` returns the
+number of all violations. A query is a sqlglot expression, which DuckDB and Spark render in their dialect. It is
+built once and must not be modified.
 
->>> print(count_rewritten(7).sql("spark"))
-SELECT COUNT(*) AS total FROM old_7 AS a WHERE EXISTS(SELECT 1 FROM new_7 AS b WHERE b.id = a.id)
+>>> print(count_replaced(7).sql("spark"))
+SELECT COUNT(*) AS total FROM committed_7 AS a WHERE EXISTS(SELECT 1 FROM new_7 AS b WHERE b.id = a.id)
 """
 
 from __future__ import annotations
@@ -18,70 +18,71 @@ from sqlglot import exp
 from sqlglot.expressions import Condition, Select, alias_, and_, column, condition, func, not_, select, table_
 
 from omnigraph.rules.load_mode import LoadMode
-from omnigraph.rules.violations import REPORTED
+from omnigraph.rules.violations import MAX_REPORTED
 
-# The position of a record in the input of its table, where it came from, and where a committed row is stored.
+# Columns of key tables: the position of a record in the input of its table, its line or row, the number of its
+# source file, and the row address of a committed row.
 POSITION = "position"
 PLACE = "place"
 SOURCE = "source"
 ADDRESS = "address"
-# In answers: the row that has a value already, the values themselves, and how many there are.
+# Columns of results: the id of the row that has a value already, the values, and the number of violations.
 HOLDER = "holder"
 VALUE = "value"
 TOTAL = "total"
 
 
-def given_keys(table: int) -> str:
-    """The ids of all records that are given for the table of that identity, before the last of each is chosen."""
-    return f"given_{table}"
+def input_keys(table: int) -> str:
+    """Return the name of the table with the keys of all input records, before the last of each id is selected."""
+    return f"input_{table}"
 
 
 def new_keys(table: int) -> str:
-    """The keys that a load brings to the table of that identity."""
+    """Return the name of the table with the keys that a load writes. `table` is the identity of a catalog table."""
     return f"new_{table}"
 
 
-def old_keys(table: int) -> str:
-    """The keys that are committed in the table of that identity."""
-    return f"old_{table}"
+def committed_keys(table: int) -> str:
+    """Return the name of the table with the keys of committed rows."""
+    return f"committed_{table}"
 
 
-def _finding(found: Select) -> Select:
-    """The first rows of a query by id."""
-    ordered = ["id", *(item for item in found.named_selects if item != "id")]
+def _first_violations(violations: Select) -> Select:
+    """Return a query for the first rows of a query, by id."""
+    ordered = ["id", *(item for item in violations.named_selects if item != "id")]
     return (
         select(exp.Star())
-        .from_(found.subquery("found", copy=False), copy=False)
+        .from_(violations.subquery("violations", copy=False), copy=False)
         .order_by(*(exp.Ordered(this=column(name)) for name in ordered))
-        .limit(REPORTED)
+        .limit(MAX_REPORTED)
     )
 
 
-def total_of(finding: Select) -> Select:
-    """How many offenders a rule finds. Without any, this is much quicker to say than which they are.
+def count_query(rule: Select) -> Select:
+    """Return a query for the number of violations of a rule. It is much cheaper than the rule if there are none.
 
-    >>> print(total_of(taken_ids(7)).sql("duckdb")[:36])
+    >>> print(count_query(existing_ids(7)).sql("duckdb")[:36])
     SELECT COUNT(*) AS total FROM (SELEC
     """
-    found = next(item for item in finding.find_all(exp.Subquery) if item.alias == "found")
-    return select(alias_(func("COUNT", exp.Star()), TOTAL)).from_(found.copy())
+    violations = next(item for item in rule.find_all(exp.Subquery) if item.alias == "violations")
+    return select(alias_(func("COUNT", exp.Star()), TOTAL)).from_(violations.copy())
 
 
-# --- which records count ------------------------------------------------------------------------------------
+# --- superseded records and replaced rows -------------------------------------------------------------------
 
 
 @cache
 def superseded_positions(table: int) -> Select:
-    """Positions of the given records that a later record of the same id replaces, ascending."""
+    """Select the positions of input records that a later record with the same id supersedes, ascending."""
     last = (
         select(column("id"), alias_(func("MAX", column(POSITION)), "last"))
-        .from_(table_(given_keys(table)))
+        .from_(table_(input_keys(table)))
         .group_by(column("id"))
         .having(condition(func("COUNT", exp.Star())) > 1)
     )
     return (
         select(column(POSITION, "a"))
-        .from_(table_(given_keys(table), alias="a"))
+        .from_(table_(input_keys(table), alias="a"))
         .join(last.subquery("b"), on=column("id", "a").eq(column("id", "b")))
         .where(column(POSITION, "a") < column("last", "b"))
         .order_by(column(POSITION, "a"))
@@ -90,28 +91,30 @@ def superseded_positions(table: int) -> Select:
 
 @cache
 def last_records(table: int) -> Select:
-    """The keys of the given records that no later record of the same id replaces."""
-    # By their positions: a join of records with later ones of the same id takes the square of how often it repeats.
-    last = select(func("MAX", column(POSITION))).from_(table_(given_keys(table))).group_by(column("id"))
+    """Select the keys of the last input record of each id."""
+    # By position: a self-join on the id is quadratic in the number of records with one id.
+    last = select(func("MAX", column(POSITION))).from_(table_(input_keys(table))).group_by(column("id"))
     chosen = exp.In(this=column(POSITION, "a"), query=last.subquery())
-    return select("*").from_(table_(given_keys(table), alias="a")).where(chosen)
+    return select("*").from_(table_(input_keys(table), alias="a")).where(chosen)
 
 
 @cache
-def rewritten_addresses(table: int) -> Select:
-    """Where the committed rows are that the load replaces."""
-    return select(column(ADDRESS, "a")).from_(_old(table)).where(_has(new_keys(table), column("id", "a")))
+def replaced_addresses(table: int) -> Select:
+    """Select the addresses of the committed rows that the load replaces."""
+    return (
+        select(column(ADDRESS, "a")).from_(_committed(table)).where(_has(new_keys(table), column("id", "a")))
+    )
 
 
 @cache
-def count_rewritten(table: int) -> Select:
-    """How many committed rows have an id that the load brings."""
+def count_replaced(table: int) -> Select:
+    """Count the committed rows that the load replaces."""
     counted = alias_(func("COUNT", exp.Star()), TOTAL)
-    return select(counted).from_(_old(table)).where(_has(new_keys(table), column("id", "a")))
+    return select(counted).from_(_committed(table)).where(_has(new_keys(table), column("id", "a")))
 
 
 def origins(table: int, ids: Iterable[str]) -> Select:
-    """Where the records of these ids come from, in input order."""
+    """Select the places and sources of the records with these ids, in input order."""
     wanted = exp.In(this=column("id"), expressions=[exp.Literal.string(item) for item in ids])
     chosen = [column(name) for name in ("id", PLACE, SOURCE)]
     return select(*chosen).from_(table_(new_keys(table))).where(wanted).order_by(column(POSITION))
@@ -121,21 +124,23 @@ def origins(table: int, ids: Iterable[str]) -> Select:
 
 
 @cache
-def taken_ids(table: int) -> Select:
-    """Records whose id a committed row has."""
-    found = select(column("id", "a")).from_(_new(table)).where(_has(old_keys(table), column("id", "a")))
-    return _finding(found)
+def existing_ids(table: int) -> Select:
+    """Select the records whose id a committed row has."""
+    existing = (
+        select(column("id", "a")).from_(_new(table)).where(_has(committed_keys(table), column("id", "a")))
+    )
+    return _first_violations(existing)
 
 
 @cache
-def repeated_values(table: int, columns: tuple[str, ...], *, kept: bool) -> Select:
-    """Records whose values in the columns another has: a kept row, else the record of the least id.
+def duplicate_values(table: int, columns: tuple[str, ...], *, kept: bool) -> Select:
+    """Select the records with the values of a committed row, or of another record with a lesser id.
 
-    With `kept` the committed rows that the load does not rewrite count too.
+    With `kept` the committed rows that the load does not replace are compared too.
     """
     everything: exp.Query = _tuples(_new(table), columns, fresh=1)
     if kept:
-        committed = _tuples(_old(table), columns, fresh=0).where(
+        committed = _tuples(_committed(table), columns, fresh=0).where(
             not_(_has(new_keys(table), column("id", "a")))
         )
         everything = everything.union(committed, distinct=False)
@@ -156,8 +161,8 @@ def repeated_values(table: int, columns: tuple[str, ...], *, kept: bool) -> Sele
         .from_(everything.subquery("every"))
         .join(suspects.subquery("suspects"), on=same)
     )
-    found = select(*map(column, ("id", *names, HOLDER))).from_(ranked.subquery("ranked"))
-    return _finding(found.where(column("fresh").eq(1), condition(column("rank")) > 1))
+    duplicates = select(*map(column, ("id", *names, HOLDER))).from_(ranked.subquery("ranked"))
+    return _first_violations(duplicates.where(column("fresh").eq(1), condition(column("rank")) > 1))
 
 
 def _tuples(source: exp.Table, columns: Sequence[str], *, fresh: int) -> Select:
@@ -168,7 +173,7 @@ def _tuples(source: exp.Table, columns: Sequence[str], *, fresh: int) -> Select:
 
 
 def _first(value: exp.Column | None, names: Sequence[str], alias: str) -> exp.Expr:
-    """Of the rows with equal values the kept come first, then the least id."""
+    """Return a window over the rows with equal values: committed rows first, then by id."""
     order = exp.Order(
         expressions=[exp.Ordered(this=column("fresh", "every")), exp.Ordered(this=column("id", "every"))]
     )
@@ -184,46 +189,48 @@ def _first(value: exp.Column | None, names: Sequence[str], alias: str) -> exp.Ex
 
 
 @cache
-def dangling_ends(edge: int, end: str, nodes: tuple[str, ...]) -> Select:
-    """New edges whose end is in none of the tables of node keys."""
+def missing_endpoints(edge: int, end: str, nodes: tuple[str, ...]) -> Select:
+    """Select new edges whose end is in none of the tables of node keys."""
     return _ends(_new(edge), end, nodes)
 
 
 @cache
-def orphaned_ends(edge: int, end: str, node: int) -> Select:
-    """Committed edges whose end the load takes away by replacing all nodes of a type."""
-    return _ends(_old(edge), end, (new_keys(node),))
+def orphaned_endpoints(edge: int, end: str, node: int) -> Select:
+    """Select committed edges whose node an overwrite of its type removes."""
+    return _ends(_committed(edge), end, (new_keys(node),))
 
 
 def _ends(edges: exp.Table, end: str, nodes: Sequence[str]) -> Select:
     missing = [not_(_has(name, column(end, "a"))) for name in nodes]
     chosen = (column("id", "a"), alias_(column(end, "a"), VALUE))
-    return _finding(select(*chosen).from_(edges).where(*missing))
+    return _first_violations(select(*chosen).from_(edges).where(*missing))
 
 
 # --- cardinality --------------------------------------------------------------------------------------------
 
 
 @cache
-def wrong_counts(edge: int, mode: LoadMode, replaced: int | None, least: int, most: int | None) -> Select:
-    """Sources that gained or lost edges by a load of that mode and have fewer or more than allowed now.
+def cardinality_violations(
+    edge: int, mode: LoadMode, replaced: int | None, least: int, most: int | None
+) -> Select:
+    """Select the sources whose edges the load changes and whose number of edges is then outside the bounds.
 
-    `replaced` is the table of the sources when an overwrite replaces it as well: a source that it takes away may
-    have none.
+    `replaced` is the table of the sources when an overwrite replaces it too: a source that it removes may have no
+    edges.
     """
     changed: exp.Query = _counted(_new(edge), 1)
     if mode == "merge":
-        before = _counted(_old(edge), 0).where(_has(new_keys(edge), column("id", "a")))
+        before = _counted(_committed(edge), 0).where(_has(new_keys(edge), column("id", "a")))
         changed = changed.union(before, distinct=False)
     elif mode == "overwrite":
-        before = _counted(_old(edge), 0)
+        before = _counted(_committed(edge), 0)
         if replaced is not None:
             before = before.where(_has(new_keys(replaced), column("src", "a")))
         changed = changed.union(before, distinct=False)
     everything = changed
     if mode != "overwrite":
         names = select(column("src")).distinct().from_(changed.subquery("sources"))
-        kept = _counted(_old(edge), 1).where(
+        kept = _counted(_committed(edge), 1).where(
             not_(_has(new_keys(edge), column("id", "a"))),
             exp.In(this=column("src", "a"), query=names.subquery()),
         )
@@ -232,26 +239,27 @@ def wrong_counts(edge: int, mode: LoadMode, replaced: int | None, least: int, mo
     wrong: Condition = condition(count) < least
     if most is not None:
         wrong = wrong.or_(condition(count) > most)
-    found = select(alias_(column("src"), "id"), alias_(exp.cast(count, "BIGINT"), VALUE))
-    return _finding(found.from_(everything.subquery("changes")).group_by(column("src")).having(wrong))
+    sources = select(alias_(column("src"), "id"), alias_(exp.cast(count, "BIGINT"), VALUE))
+    return _first_violations(
+        sources.from_(everything.subquery("changes")).group_by(column("src")).having(wrong)
+    )
 
 
 def _counted(source: exp.Table, edges: int) -> Select:
     return select(column("src", "a"), alias_(exp.Literal.number(edges), "edges")).from_(source)
 
 
-# --- parts --------------------------------------------------------------------------------------------------
+# --- tables and conditions ----------------------------------------------------------------------------------
 
 
 def _new(table: int) -> exp.Table:
     return table_(new_keys(table), alias="a")
 
 
-def _old(table: int) -> exp.Table:
-    return table_(old_keys(table), alias="a")
+def _committed(table: int) -> exp.Table:
+    return table_(committed_keys(table), alias="a")
 
 
 def _has(keys: str, id_: exp.Column) -> exp.Exists:
-    """Whether a table of keys has an id."""
-    found = select("1").from_(table_(keys, alias="b")).where(column("id", "b").eq(id_))
-    return exp.Exists(this=found)
+    """Return the condition that a key table has an id."""
+    return exp.Exists(this=select("1").from_(table_(keys, alias="b")).where(column("id", "b").eq(id_)))

@@ -1,7 +1,7 @@
-"""The rules between rows: uniqueness, edges that end at nodes, and how many edges a source has.
+"""Set rules: the constraints between rows, which are uniqueness, edge endpoints and cardinality.
 
-Each looks at what an operation changed and asks the committed state for the rows that matter to it, nothing
-else: what is asked for joins the read-set of the commit. Values travel as Arrow arrays throughout.
+Each rule takes the changes of an operation and looks up the committed rows that they can conflict with. It reads no
+other rows, because every table that it reads joins the read set of the commit. All values are Arrow arrays.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from omnigraph.catalog.row_json import json_values
 from omnigraph.errors import NotFound
 from omnigraph.lang.schema import EdgeType, NodeType
 from omnigraph.lang.types import STRING, PropType
-from omnigraph.rules.delta import RowLookup, TableDelta, Violation
-from omnigraph.rules.violations import Findings, report, text_of
+from omnigraph.rules.delta import RowLookup, TableDelta
+from omnigraph.rules.violations import Violation, Violations, value_text, violations_at
 
 Deltas = Mapping[str, TableDelta]
 
@@ -29,57 +29,61 @@ Deltas = Mapping[str, TableDelta]
 # --- @unique ------------------------------------------------------------------------------------------------
 
 
-def unique_violations(catalog: Catalog, deltas: Deltas, committed: RowLookup) -> Findings:
-    """Tuples of changed rows that another changed row or a committed row that still counts holds as well."""
+def unique_violations(catalog: Catalog, deltas: Deltas, committed: RowLookup) -> Violations:
+    """Check that no changed row has the unique tuple of another changed row or of a remaining committed row."""
 
-    def found() -> Iterator[Findings]:
+    def of_tables() -> Iterator[Violations]:
         for key, delta in deltas.items():
             for columns in entity_of(catalog, delta.table).uniques:
-                rows = tuples(delta.table, columns, delta.rows)
+                rows = complete_tuples(delta.table, columns, delta.rows)
                 if not rows.num_rows:
                     continue
-                held = tuples(delta.table, columns, _holders(key, columns, rows, committed))
-                yield repeated(delta.table, columns, rows, _except(held, "id", _superseded(delta)))
+                held = complete_tuples(delta.table, columns, _holders(key, columns, rows, committed))
+                held = _rows_without(held, "id", _replaced_ids(delta))
+                yield duplicate_tuples(delta.table, columns, rows, held)
 
-    return Findings.merge(found())
+    return Violations.merge(of_tables())
 
 
 def entity_of(catalog: Catalog, table: Table) -> NodeType | EdgeType:
-    """The type whose rows a table holds."""
+    """Return the node or edge type that a table stores."""
     schema = catalog.schema
-    found = schema.node(table.name) if table.kind == "node" else schema.edge(table.name)
-    if found is None:
+    entity = schema.node(table.name) if table.kind == "node" else schema.edge(table.name)
+    if entity is None:
         raise NotFound(f"unknown {table.kind} type '{table.name}'")
-    return found
+    return entity
 
 
-def tuples(table: Table, columns: tuple[str, ...], rows: pa.Table) -> pa.Table:
-    """The ids and these columns of the rows that have a value in all of them, equal values in equal form."""
+def complete_tuples(table: Table, columns: tuple[str, ...], rows: pa.Table) -> pa.Table:
+    """Return the id and these columns, in comparable form, of the rows without a null in them."""
     types = column_types(table)
     chosen = pa.table(
-        {name: plain(_column(rows, name, types[name]), types[name]) for name in ("id", *columns)}
+        {
+            name: comparable(_column_or_nulls(rows, name, types[name]), types[name])
+            for name in ("id", *columns)
+        }
     )
-    # A null anywhere exempts the tuple.
+    # A tuple with a null is exempt.
     return chosen.filter(reduce(pc.and_, (chosen[name].is_valid() for name in columns)))
 
 
-def repeated(
+def duplicate_tuples(
     table: Table, columns: tuple[str, ...], rows: pa.Table, held: pa.Table | None = None
-) -> Findings:
-    """One violation for each of the rows whose tuple another holds: a held row, else the least id of the rows."""
+) -> Violations:
+    """Return one violation for each row that has the tuple of a `held` row, or of another row with a lesser id."""
     parts = [rows] if held is None else [held, rows]
     everything = pa.concat_tables(parts)
     first_new = everything.num_rows - rows.num_rows
-    codes = _codes([everything[name] for name in columns])
-    # Nearly always nothing repeats, so only what does is sorted.
+    codes = _group_codes([everything[name] for name in columns])
+    # Duplicates are rare, so only the rows that have one are sorted.
     suspects = np.flatnonzero((np.bincount(codes) > 1)[codes])
     if not len(suspects):
-        return Findings()
+        return Violations()
     ids = everything["id"].take(pa.array(suspects)).combine_chunks()
     ranked = pa.table({"code": codes[suspects], "new": suspects >= first_new, "id": ids})
     order = pc.sort_indices(ranked, sort_keys=[(name, "ascending") for name in ranked.column_names])
     places, ids = suspects[order.to_numpy()], ids.take(order)
-    # The first of each run of one tuple is who holds it. Only changed rows can offend against that.
+    # The first row of each run of equal tuples holds the tuple. Only changed rows are reported.
     runs = np.flatnonzero(np.diff(codes[places], prepend=-1))
     holder = np.repeat(runs, np.diff(runs, append=len(places)))
     offending = np.flatnonzero((np.arange(len(places)) > holder) & (places >= first_new))
@@ -90,57 +94,56 @@ def repeated(
         values = zip(*(json_values(everything[item].take(at), types[item]) for item in columns), strict=True)
         others = ids.take(pa.array(holder[chosen])).to_pylist()
         for this, other, members in zip(these, others, values, strict=True):
-            yield held_twice(table, columns, members, other, this)
+            yield duplicate_violation(table, columns, members, other, this)
 
-    return report(ids, offending, describe)
+    return violations_at(ids, offending, describe)
 
 
-def held_twice(
+def duplicate_violation(
     table: Table, columns: tuple[str, ...], members: tuple[Any, ...], other: str | None, this: str | None
 ) -> Violation:
-    """What is said of a row whose tuple another row holds."""
+    """Return the violation of row `this`, whose tuple row `other` has."""
     name = columns[0] if len(columns) == 1 else f"({', '.join(columns)})"
     value = members[0] if len(members) == 1 else list(members)
-    message = (
-        f"@unique violation on {table.name}.{name}: value '{text_of(value)}' held by '{other}' and '{this}'"
-    )
+    held = f"value '{value_text(value)}' held by '{other}' and '{this}'"
+    message = f"@unique violation on {table.name}.{name}: {held}"
     details = {"columns": list(columns), "held_by": other}
     return Violation("unique", table.key, message, this, name, value, details)
 
 
 def record_identity(entity: NodeType | EdgeType) -> tuple[str, ...]:
-    """The columns that no two records of one input may agree in where each is to be a row: the key, else the id."""
+    """Return the columns that identify a record: the key, or the id of a type without a key."""
     key = entity.key if isinstance(entity, NodeType) else None
     return ("id",) if key is None else key
 
 
-def taken(table: Table, ids: pa.ChunkedArray, committed: pa.ChunkedArray) -> Findings:
-    """One violation for each new row whose id a committed row has."""
+def existing_ids(table: Table, ids: pa.ChunkedArray, committed: pa.ChunkedArray) -> Violations:
+    """Return one violation for each new row whose id a committed row has."""
 
     def describe(_: np.ndarray[Any, Any], these: list[str | None]) -> Iterator[Violation]:
-        return (already_there(table, this) for this in these)
+        return (existing_id_violation(table, this) for this in these)
 
-    return report(ids, np.flatnonzero(pc.is_in(ids, value_set=committed).to_numpy()), describe)
+    return violations_at(ids, np.flatnonzero(pc.is_in(ids, value_set=committed).to_numpy()), describe)
 
 
-def already_there(table: Table, this: str | None) -> Violation:
-    """What is said of a row that was to be new and is not."""
+def existing_id_violation(table: Table, this: str | None) -> Violation:
+    """Return the violation of a new row whose id a committed row has."""
     message = f"{table.kind} type '{table.name}' already has id '{this}'"
     return Violation("key", table.key, message, this, "id", this)
 
 
 def _holders(key: str, columns: tuple[str, ...], rows: pa.Table, committed: RowLookup) -> pa.Table:
-    """Committed rows that may hold one of the tuples."""
+    """Return the committed rows that may have one of the tuples."""
     wanted = rows.select(list(columns))
-    _, first = np.unique(_codes([wanted[name] for name in columns]), return_index=True)
-    wanted = _both_zeros(wanted.take(pa.array(first)))
+    _, first = np.unique(_group_codes([wanted[name] for name in columns]), return_index=True)
+    wanted = _with_negative_zeros(wanted.take(pa.array(first)))
     if len(columns) == 1:
         return committed.find(key, columns[0], wanted[columns[0]].combine_chunks(), ["id", *columns])
     return committed.find_tuples(key, list(columns), wanted, ["id", *columns])
 
 
-def _both_zeros(rows: pa.Table) -> pa.Table:
-    """The rows again with the other zero: the two are one value, but a lookup may tell them apart."""
+def _with_negative_zeros(rows: pa.Table) -> pa.Table:
+    """Add a copy with a negative zero of each row with a zero: both are equal, but a lookup may differ."""
     for position, field in enumerate(rows.schema):
         if pa.types.is_floating(field.type):
             zeros = rows.filter(pc.equal(rows[field.name], pa.scalar(0, field.type)))
@@ -149,17 +152,17 @@ def _both_zeros(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _codes(columns: list[pa.ChunkedArray]) -> np.ndarray[Any, Any]:
-    """A small number for each row, equal where the rows agree in all the columns."""
+def _group_codes(columns: list[pa.ChunkedArray]) -> np.ndarray[Any, Any]:
+    """Return a small number for each row; rows that are equal in all columns have the same number."""
     codes: np.ndarray[Any, Any] | None = None
     for column in columns:
         encoded = pc.dictionary_encode(column)
         chunks = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
-        found = np.concatenate([np.zeros(0, np.int64), *chunks]).astype(np.int64)
+        indices = np.concatenate([np.zeros(0, np.int64), *chunks]).astype(np.int64)
         if codes is not None:
-            # Counted again after each column, so that the product of two counts never overflows.
-            _, found = np.unique(codes * (found.max(initial=0) + 1) + found, return_inverse=True)
-        codes = found
+            # Renumbered after each column, so that the product of two numbers of groups cannot overflow.
+            _, indices = np.unique(codes * (indices.max(initial=0) + 1) + indices, return_inverse=True)
+        codes = indices
     assert codes is not None
     return codes
 
@@ -167,25 +170,27 @@ def _codes(columns: list[pa.ChunkedArray]) -> np.ndarray[Any, Any]:
 # --- endpoints ----------------------------------------------------------------------------------------------
 
 
-def endpoint_violations(catalog: Catalog, deltas: Deltas, committed: RowLookup) -> Findings:
-    """Changed edges that end at no node, and committed edges that a deleted node leaves behind."""
+def endpoint_violations(catalog: Catalog, deltas: Deltas, committed: RowLookup) -> Violations:
+    """Check that changed edges have both nodes, and that no committed edge has lost a node that was deleted."""
 
-    def found() -> Iterator[Findings]:
+    def of_types() -> Iterator[Violations]:
         for node in catalog.schema.nodes:
-            yield from _dangling(catalog, node.name, deltas, committed)
-            yield from _orphans(catalog, node.name, deltas, committed)
+            yield from _missing_endpoints(catalog, node.name, deltas, committed)
+            yield from _orphaned_edges(catalog, node.name, deltas, committed)
 
-    return Findings.merge(found())
+    return Violations.merge(of_types())
 
 
 def _ends(edge: EdgeType, node: str) -> list[str]:
     return [name for name, type_name in (("src", edge.source), ("dst", edge.target)) if type_name == node]
 
 
-def _dangling(catalog: Catalog, node: str, deltas: Deltas, committed: RowLookup) -> Iterator[Findings]:
-    """All edges that end at one node type are looked at together: its table is asked once."""
+def _missing_endpoints(
+    catalog: Catalog, node: str, deltas: Deltas, committed: RowLookup
+) -> Iterator[Violations]:
+    """Report changed edges without a node at an end. One lookup serves all edge types that end at the node type."""
     ends = [
-        (delta, plain(delta.rows[name], STRING), name)
+        (delta, comparable(delta.rows[name], STRING), name)
         for edge in catalog.schema.edges_of(node)
         if (delta := deltas.get(table_key("edge", edge.name))) is not None and delta.rows.num_rows
         for name in _ends(edge, node)
@@ -196,19 +201,23 @@ def _dangling(catalog: Catalog, node: str, deltas: Deltas, committed: RowLookup)
     named = pc.unique(pa.chunked_array(chunks, pa.string())).drop_null()
     delta = deltas.get(table_key("node", node))
     if delta is not None:
-        named = _array_except(named, plain(delta.rows["id"], STRING))
-    asked = named if delta is None else _array_except(named, delta.deleted)
-    if len(asked):
-        named = _array_except(named, committed.find(table_key("node", node), "id", asked, ["id"])["id"])
+        named = _array_without(named, comparable(delta.rows["id"], STRING))
+    looked_up = named if delta is None else _array_without(named, delta.deleted)
+    if len(looked_up):
+        existing = committed.find(table_key("node", node), "id", looked_up, ["id"])["id"]
+        named = _array_without(named, existing)
     if not len(named):
         return
     for edges, column, name in ends:
         positions = np.flatnonzero(pc.is_in(column, value_set=named).to_numpy())
-        ids = plain(edges.rows["id"], STRING)
-        yield _unresolved("endpoint", edges.table.key, node, name, ids, column, positions)
+        ids = comparable(edges.rows["id"], STRING)
+        yield _endpoint_violations("endpoint", edges.table.key, node, name, ids, column, positions)
 
 
-def _orphans(catalog: Catalog, node: str, deltas: Deltas, committed: RowLookup) -> Iterator[Findings]:
+def _orphaned_edges(
+    catalog: Catalog, node: str, deltas: Deltas, committed: RowLookup
+) -> Iterator[Violations]:
+    """Report committed edges that have a deleted node at an end."""
     delta = deltas.get(table_key("node", node))
     if delta is None or not len(delta.deleted):
         return
@@ -218,12 +227,12 @@ def _orphans(catalog: Catalog, node: str, deltas: Deltas, committed: RowLookup) 
             edges = committed.find(key, name, delta.deleted, ["id", name])
             edges = edges.filter(pc.is_in(edges[name], value_set=delta.deleted))
             if key in deltas:
-                edges = _except(edges, "id", _superseded(deltas[key]))
+                edges = _rows_without(edges, "id", _replaced_ids(deltas[key]))
             positions = np.arange(edges.num_rows)
-            yield _unresolved("orphan", key, node, name, edges["id"], edges[name], positions)
+            yield _endpoint_violations("orphan", key, node, name, edges["id"], edges[name], positions)
 
 
-def _unresolved(
+def _endpoint_violations(
     rule: str,
     key: str,
     node: str,
@@ -231,52 +240,53 @@ def _unresolved(
     ids: pa.ChunkedArray,
     column: pa.ChunkedArray,
     positions: np.ndarray[Any, Any],
-) -> Findings:
+) -> Violations:
     def describe(chosen: np.ndarray[Any, Any], these: list[str | None]) -> Iterator[Violation]:
         for this, value in zip(these, column.take(pa.array(chosen)).to_pylist(), strict=True):
-            yield ends_nowhere(rule, key, node, end, this, value)
+            yield missing_node_violation(rule, key, node, end, this, value)
 
-    return report(ids, positions, describe)
+    return violations_at(ids, positions, describe)
 
 
-def ends_nowhere(rule: str, key: str, node: str, end: str, this: str | None, value: str) -> Violation:
-    """What is said of an edge one of whose ends is no node. `rule` is ``endpoint`` or ``orphan``."""
+def missing_node_violation(
+    rule: str, key: str, node: str, end: str, this: str | None, value: str
+) -> Violation:
+    """Return the violation of an edge without a node at an end. `rule` is ``endpoint`` or ``orphan``."""
     return Violation(rule, key, f"{end} '{value}' not found in {node}", this, end, value)
 
 
 # --- @card --------------------------------------------------------------------------------------------------
 
 
-def cardinality_violations(catalog: Catalog, deltas: Deltas, committed: RowLookup) -> Findings:
-    """Sources that gained or lost edges and now have too many or too few; a deleted source may have none."""
+def cardinality_violations(catalog: Catalog, deltas: Deltas, committed: RowLookup) -> Violations:
+    """Check the number of edges of each source that gained or lost edges, unless the source was deleted."""
 
-    def found() -> Iterator[Findings]:
+    def of_types() -> Iterator[Violations]:
         for key, delta in deltas.items():
             edge = entity_of(catalog, delta.table)
             if isinstance(edge, EdgeType) and not edge.cardinality.is_default:
-                yield from _cardinality(
-                    key, edge, delta, deltas.get(table_key("node", edge.source)), committed
-                )
+                nodes = deltas.get(table_key("node", edge.source))
+                yield from _cardinality(key, edge, delta, nodes, committed)
 
-    return Findings.merge(found())
+    return Violations.merge(of_types())
 
 
 def _cardinality(
     key: str, edge: EdgeType, delta: TableDelta, nodes: TableDelta | None, committed: RowLookup
-) -> Iterator[Findings]:
-    pending = plain(delta.rows["src"], STRING)
-    left = [] if delta.vacated is None else [delta.vacated.cast(pa.string())]
-    sources = pc.unique(pa.chunked_array([*pending.chunks, *left], pa.string())).drop_null()
+) -> Iterator[Violations]:
+    pending = comparable(delta.rows["src"], STRING)
+    vacated = [] if delta.vacated is None else [delta.vacated.cast(pa.string())]
+    sources = pc.unique(pa.chunked_array([*pending.chunks, *vacated], pa.string())).drop_null()
     if nodes is not None:
-        sources = _array_except(sources, nodes.deleted)
+        sources = _array_without(sources, nodes.deleted)
     if not len(sources):
         return
-    kept = _except(committed.find(key, "src", sources, ["id", "src"]), "id", _superseded(delta))
-    counts = _count(pending, sources) + _count(plain(kept["src"], STRING), sources)
+    kept = _rows_without(committed.find(key, "src", sources, ["id", "src"]), "id", _replaced_ids(delta))
+    counts = _count(pending, sources) + _count(comparable(kept["src"], STRING), sources)
     least, most = edge.cardinality.min, edge.cardinality.max
-    yield _miscounted(key, edge.name, sources, counts, counts < least, "min", least)
+    yield _cardinality_violations(key, edge.name, sources, counts, counts < least, "min", least)
     if most is not None:
-        yield _miscounted(key, edge.name, sources, counts, counts > most, "max", most)
+        yield _cardinality_violations(key, edge.name, sources, counts, counts > most, "max", most)
 
 
 def _count(values: pa.ChunkedArray, sources: pa.Array) -> np.ndarray[Any, Any]:
@@ -284,7 +294,7 @@ def _count(values: pa.ChunkedArray, sources: pa.Array) -> np.ndarray[Any, Any]:
     return np.bincount(places, minlength=len(sources))
 
 
-def _miscounted(
+def _cardinality_violations(
     key: str,
     edge: str,
     sources: pa.Array,
@@ -292,59 +302,61 @@ def _miscounted(
     wrong: np.ndarray[Any, Any],
     side: str,
     bound: int,
-) -> Findings:
+) -> Violations:
     def describe(chosen: np.ndarray[Any, Any], these: list[str | None]) -> Iterator[Violation]:
         for source, count in zip(these, counts[chosen].tolist(), strict=True):
-            yield wrong_count(key, edge, source, count, side, bound)
+            yield cardinality_violation(key, edge, source, count, side, bound)
 
-    return report(sources, np.flatnonzero(wrong), describe)
+    return violations_at(sources, np.flatnonzero(wrong), describe)
 
 
-def wrong_count(key: str, edge: str, source: str | None, count: int, side: str, bound: int) -> Violation:
-    """What is said of a source with too few or too many edges. `side` is ``min`` or ``max``."""
+def cardinality_violation(
+    key: str, edge: str, source: str | None, count: int, side: str, bound: int
+) -> Violation:
+    """Return the violation of a source with too few or too many edges. `side` is ``min`` or ``max``."""
     message = f"@card violation on edge {edge}: source '{source}' has {count} edges ({side} {bound})"
     return Violation("card", key, message, source, None, count, {side: bound})
 
 
-# --- parts --------------------------------------------------------------------------------------------------
+# --- columns and ids ----------------------------------------------------------------------------------------
 
 
 def column_types(table: Table) -> dict[str, PropType]:
-    """The type of each column."""
+    """Return the type of each column by name."""
     return {column.name: column.type for column in table.columns}
 
 
-def _column(rows: pa.Table, name: str, prop_type: PropType) -> pa.ChunkedArray:
-    """A column of rows; one that they do not have is null in each of them."""
+def _column_or_nulls(rows: pa.Table, name: str, prop_type: PropType) -> pa.ChunkedArray:
+    """Return a column of the rows, or nulls if the rows do not have it."""
     if name in rows.column_names:
         return rows[name]
     return pa.chunked_array([pa.nulls(rows.num_rows, arrow_type(prop_type))])
 
 
-def plain(column: pa.ChunkedArray, prop_type: PropType) -> pa.ChunkedArray:
-    """The column in the type of the property; the two zeros and all NaNs of a float become one each."""
-    wanted = arrow_type(prop_type)
-    column = column if column.type == wanted else column.cast(wanted)
-    if pa.types.is_floating(wanted):
-        column = pc.add(column, pa.scalar(0, wanted))
-        column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), wanted), column)
+def comparable(column: pa.ChunkedArray, prop_type: PropType) -> pa.ChunkedArray:
+    """Return a column in the type of the property, with one form of zero and one form of NaN."""
+    type_ = arrow_type(prop_type)
+    column = column if column.type == type_ else column.cast(type_)
+    if pa.types.is_floating(type_):
+        column = pc.add(column, pa.scalar(0, type_))
+        column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), type_), column)
     return column
 
 
-def _superseded(delta: TableDelta) -> pa.ChunkedArray:
-    """The ids whose committed rows no longer count."""
-    rewritten = plain(delta.rows["id"], STRING)
+def _replaced_ids(delta: TableDelta) -> pa.ChunkedArray:
+    """Return the ids of committed rows that are deleted or rewritten."""
+    rewritten = comparable(delta.rows["id"], STRING)
     return pa.chunked_array([delta.shadowed.cast(pa.string()), *rewritten.chunks], pa.string())
 
 
-def _except(rows: pa.Table, column: str, values: pa.ChunkedArray) -> pa.Table:
-    # A lookup hashes all the values first, for however few rows.
+def _rows_without(rows: pa.Table, column: str, values: pa.ChunkedArray) -> pa.Table:
+    # `is_in` hashes all the values first, even for an empty table.
     if not rows.num_rows or not len(values):
         return rows
     return rows.filter(pc.invert(pc.is_in(rows[column], value_set=values)))
 
 
-def _array_except(array: pa.Array, values: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _array_without(array: pa.Array, values: pa.Array | pa.ChunkedArray) -> pa.Array:
     if not len(array) or not len(values):
         return array
     return array.filter(pc.invert(pc.is_in(array, value_set=values)))

@@ -1,7 +1,7 @@
-"""The one place where every write is checked: mutation, load and merge hand over deltas and get a yes or an error.
+"""Validation of the changes of an operation: the same checks for mutations, loads and merges.
 
-The rules run in four stages, cheapest and most local first. A stage that finds something ends the check, so later
-stages may rely on what the earlier ones established.
+The checks run in four stages: row rules, `@unique`, edge endpoints, `@card`. A stage with violations ends the
+validation, so a later stage may rely on the earlier ones.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ from omnigraph.rules.set_rules import (
     entity_of,
     unique_violations,
 )
-from omnigraph.rules.violations import Findings, refuse
+from omnigraph.rules.violations import Violations, raise_violations
 
 
 def validate(catalog: Catalog, deltas: Mapping[str, TableDelta], committed: RowLookup) -> None:
-    """Return when the final image of an operation keeps every rule of the schema.
+    """Raise `ConstraintViolation` if the final image of an operation breaks a constraint.
 
-    Otherwise raise `ConstraintViolation` for the first stage that found something: rows, `@unique`, endpoints,
-    `@card`. It carries every violation of that stage, up to a bound, and the number of all of them.
+    The error has the violations of the first stage that fails, up to a bound, and their total number.
     """
     check_row_rules(catalog, deltas)
     check_set_rules(catalog, deltas, committed)
 
 
 def check_row_rules(catalog: Catalog, deltas: Mapping[str, TableDelta]) -> None:
-    """The first stage alone. It needs no committed state."""
-    refuse(
-        Findings.merge(
+    """Run the first stage alone. It needs no committed rows."""
+    raise_violations(
+        Violations.merge(
             row_violations(delta.table, entity_of(catalog, delta.table), delta.rows)
             for delta in deltas.values()
         )
@@ -41,15 +40,15 @@ def check_row_rules(catalog: Catalog, deltas: Mapping[str, TableDelta]) -> None:
 
 
 def check_set_rules(catalog: Catalog, deltas: Mapping[str, TableDelta], committed: RowLookup) -> None:
-    """The stages after the first, for rows that have passed it."""
-    for found in set_findings(catalog, deltas, committed):
-        refuse(found)
+    """Run the later stages, on rows that have passed the first."""
+    for violations in set_violations(catalog, deltas, committed):
+        raise_violations(violations)
 
 
-def set_findings(
+def set_violations(
     catalog: Catalog, deltas: Mapping[str, TableDelta], committed: RowLookup
-) -> Iterator[Findings]:
-    """What each set stage finds, in order and one at a time: a stage that is not asked for reads nothing."""
+) -> Iterator[Violations]:
+    """Yield the violations of `@unique`, edge endpoints and `@card`. A stage reads rows when it is asked for."""
     yield unique_violations(catalog, deltas, committed)
     yield endpoint_violations(catalog, deltas, committed)
     yield cardinality_violations(catalog, deltas, committed)

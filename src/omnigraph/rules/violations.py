@@ -1,9 +1,9 @@
-"""What validation found: violations in a fixed order, bounded in number, all of them counted."""
+"""Violations of constraints: a bounded number of them in a fixed order, and the count of all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,64 +11,89 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import ConstraintViolation
-from omnigraph.rules.delta import Violation
 
-# So many violations are reported one by one; a load of a million bad rows must not become a million objects.
-REPORTED = 100
+# The number of violations that an error lists. A load of a million bad rows must not build a million objects.
+MAX_REPORTED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One violation of a constraint. `message` is one line of text."""
+
+    rule: str
+    table_key: str
+    message: str
+    id: str | None = None
+    property: str | None = None
+    value: Any = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the wire form."""
+        return {
+            "rule": self.rule,
+            "type": self.table_key,
+            "message": self.message,
+            "id": self.id,
+            "property": self.property,
+            "value": self.value,
+            **self.details,
+        }
 
 
 @dataclass(frozen=True)
-class Findings:
-    """The first violations in the order of type key, id, property and message, and how many there are in all.
+class Violations:
+    """The first violations in the order of type key, id, property and message, and the total number.
 
-    A value that can be pickled, so that tasks can send theirs to be merged.
+    Instances can be pickled, so that tasks can return theirs to be merged.
     """
 
-    violations: tuple[Violation, ...] = ()
+    reported: tuple[Violation, ...] = ()
     total: int = 0
 
     def __bool__(self) -> bool:
-        """Whether anything was found."""
+        """Whether there is any violation."""
         return self.total > 0
 
     def __iter__(self) -> Iterator[Violation]:
-        """The reported violations, in order."""
-        return iter(self.violations)
+        """Iterate over the reported violations in order."""
+        return iter(self.reported)
 
     @staticmethod
-    def merge(parts: Iterable[Findings]) -> Findings:
-        """All findings as one. Exact, because each part holds its own first ones."""
-        shown: list[Violation] = []
+    def merge(parts: Iterable[Violations]) -> Violations:
+        """Return the violations of all parts. The result is exact, because each part has its own first ones."""
+        reported: list[Violation] = []
         total = 0
         for part in parts:
             total += part.total
-            shown += part.violations
-        return Findings(tuple(sorted(shown, key=_order)[:REPORTED]), total)
+            reported += part.reported
+        return Violations(tuple(sorted(reported, key=_order)[:MAX_REPORTED]), total)
 
 
-def _order(found: Violation) -> tuple[str, bool, str, str, str]:
-    return found.table_key, found.id is None, found.id or "", found.property or "", found.message
+def _order(violation: Violation) -> tuple[str, bool, str, str, str]:
+    id_ = violation.id
+    return violation.table_key, id_ is None, id_ or "", violation.property or "", violation.message
 
 
 @dataclass(frozen=True)
-class Origin:
-    """Where rows of an input come from: the place of each, and the name of the input if it has one."""
+class RowOrigins:
+    """The places of input rows, and the name of the input if it has one."""
 
     places: pa.Array
     source: str | None = None
 
-    def slice(self, offset: int, length: int) -> Origin:
-        """The origin of some of the rows."""
-        return Origin(self.places.slice(offset, length), self.source)
+    def slice(self, offset: int, length: int) -> RowOrigins:
+        """Return the origins of a range of rows."""
+        return RowOrigins(self.places.slice(offset, length), self.source)
 
     def details(self, positions: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
-        """What violations at these positions say about their origin."""
+        """Return the details of violations in the rows at these positions."""
         places = self.places.take(pa.array(positions, pa.int64())).to_pylist()
         return [origin_details(place, self.source) for place in places]
 
 
 def origin_details(place: int, source: str | None) -> dict[str, Any]:
-    """The origin of one row, as violations carry it.
+    """Return the details of a violation that name the place of its row.
 
     >>> origin_details(3, "people.jsonl"), origin_details(1, None)
     ({'line': 3, 'source': 'people.jsonl'}, {'line': 1})
@@ -76,41 +101,41 @@ def origin_details(place: int, source: str | None) -> dict[str, Any]:
     return {"line": place} if source is None else {"line": place, "source": source}
 
 
-def refuse(found: Findings) -> None:
+def raise_violations(violations: Violations) -> None:
     """Raise `ConstraintViolation` with the message of the first violation, if there is one."""
-    if found:
+    if violations:
         raise ConstraintViolation(
-            found.violations[0].message,
-            [item.to_json() for item in found],
-            details={"violations": found.total, "limit": REPORTED},
+            violations.reported[0].message,
+            [item.to_json() for item in violations],
+            details={"violations": violations.total, "limit": MAX_REPORTED},
         )
 
 
-def report(
+def violations_at(
     ids: pa.Array | pa.ChunkedArray,
     positions: np.ndarray[Any, Any],
     describe: Callable[[np.ndarray[Any, Any], list[str | None]], Iterable[Violation]],
-    limit: int = REPORTED,
-) -> Findings:
-    """One violation for each position. `describe` gets only those to be reported, and their ids."""
+    limit: int = MAX_REPORTED,
+) -> Violations:
+    """Return one violation for each position. `describe` gets the positions to report, and the ids there."""
     if not len(positions):
-        return Findings()
+        return Violations()
     chosen = ids.take(pa.array(positions))
     first = positions
     if len(positions) > limit:
         kept = pc.array_sort_indices(chosen).slice(0, limit)
         first, chosen = positions[kept.to_numpy()], chosen.take(kept)
-    return Findings(tuple(sorted(describe(first, chosen.to_pylist()), key=_order)), len(positions))
+    return Violations(tuple(sorted(describe(first, chosen.to_pylist()), key=_order)), len(positions))
 
 
-def text_of(value: Any) -> str:
-    """A JSON value in a message: text plain, without quotes.
+def value_text(value: Any) -> str:
+    """Return a JSON value as messages show it: text without quotes.
 
-    >>> text_of("Ann"), text_of(True), text_of(2.0), text_of(["a", 1])
+    >>> value_text("Ann"), value_text(True), value_text(2.0), value_text(["a", 1])
     ('Ann', 'true', '2.0', '(a, 1)')
     """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return f"({', '.join(map(text_of, value))})"
+        return f"({', '.join(map(value_text, value))})"
     return str(value)

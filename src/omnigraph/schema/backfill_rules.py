@@ -16,8 +16,8 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.schema import Check, EdgeType, NodeType, Range
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.row_rules import row_violations
-from omnigraph.rules.set_rules import column_types, entity_of, held_twice, plain
-from omnigraph.rules.violations import Findings, refuse
+from omnigraph.rules.set_rules import column_types, comparable, duplicate_violation, entity_of
+from omnigraph.rules.violations import Violations, raise_violations
 from omnigraph.schema.backfill_values import Filling, filled_rows
 
 
@@ -30,8 +30,8 @@ def check_filled(transaction: Transaction, catalog: Catalog, filling: Filling) -
         return
     entity = entity_of(catalog, filling.after)
     narrow, rules = _narrowed(filling, entity)
-    refuse(
-        Findings.merge(
+    raise_violations(
+        Violations.merge(
             row_violations(narrow, rules, pa.Table.from_batches([batch]))
             for batch in _rows(transaction, filling, ())
         )
@@ -41,7 +41,7 @@ def check_filled(transaction: Transaction, catalog: Catalog, filling: Filling) -
     for columns in entity.uniques:
         # A new column without values leaves every tuple with a null, which is exempt.
         if set(columns) & set(filling.columns) and set(columns) <= valued:
-            refuse(_repeated(transaction, filling, columns))
+            raise_violations(_repeated(transaction, filling, columns))
 
 
 def _narrowed(filling: Filling, entity: NodeType | EdgeType) -> tuple[Table, NodeType | EdgeType]:
@@ -65,7 +65,7 @@ def _rows(transaction: Transaction, filling: Filling, others: Sequence[Column]) 
         yield filled_rows(filling, batch, others)
 
 
-def _repeated(transaction: Transaction, filling: Filling, columns: tuple[str, ...]) -> Findings:
+def _repeated(transaction: Transaction, filling: Filling, columns: tuple[str, ...]) -> Violations:
     from omnigraph.engine.duckdb import Workspace
 
     table = filling.after
@@ -76,15 +76,15 @@ def _repeated(transaction: Transaction, filling: Filling, columns: tuple[str, ..
     def keys() -> Iterator[pa.RecordBatch]:
         for batch in _rows(transaction, filling, others):
             rows = pa.Table.from_batches([batch])
-            values = [plain(rows[name], types[name]).combine_chunks() for name in columns]
+            values = [comparable(rows[name], types[name]).combine_chunks() for name in columns]
             yield pa.RecordBatch.from_arrays([batch.column("id"), *values], ["id", *names])
 
-    query = queries.repeated_values(table.id, tuple(names), kept=False)
+    query = queries.duplicate_values(table.id, tuple(names), kept=False)
     with Workspace(Path(tempfile.gettempdir())) as workspace:
         workspace.append(queries.new_keys(table.id), keys())
-        total = sum(batch.column(0)[0].as_py() for batch in workspace.stream(queries.total_of(query)))
+        total = sum(batch.column(0)[0].as_py() for batch in workspace.stream(queries.count_query(query)))
         if not total:
-            return Findings()
+            return Violations()
         found = pa.Table.from_batches(workspace.stream(query))
     members = zip(
         *(
@@ -94,6 +94,6 @@ def _repeated(transaction: Transaction, filling: Filling, columns: tuple[str, ..
         strict=True,
     )
     rows = zip(found["id"].to_pylist(), found[queries.HOLDER].to_pylist(), members, strict=True)
-    return Findings(
-        tuple(held_twice(table, columns, values, other, this) for this, other, values in rows), total
+    return Violations(
+        tuple(duplicate_violation(table, columns, values, other, this) for this, other, values in rows), total
     )
