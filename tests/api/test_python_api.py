@@ -326,7 +326,7 @@ class TestGet:
         graph = og.init(fresh_memory(), schema="node Order { number: I32 @key }")
         graph.load({"Order": [{"number": 10248}]})
         assert graph.get("Order", 10248) == graph.get("Order", "10248") == {"id": "10248", "number": 10248}
-        with pytest.raises(og.errors.InvalidInput, match="an id is text, got float"):
+        with pytest.raises(og.errors.InvalidInput, match="expected an id as text, got float"):
             graph.get("Order", 1.5)  # type: ignore[arg-type]
 
     def test_it_reads_branches_and_earlier_states(self, graph: og.Graph) -> None:

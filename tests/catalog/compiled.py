@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.identity import next_identities
-from omnigraph.catalog.migration.renames import AnyType, match_schemas
+from omnigraph.catalog.migration.renames import match_schemas
 from omnigraph.catalog.schema_text import schema_text
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.lang.pg.schema_patterns import pattern_problem
 from omnigraph.lang.pg.schema_properties import unsupported_shape
 from omnigraph.lang.schema import (
     Annotation,
+    AnyType,
     Check,
     Constraint,
     EdgeType,

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from omnigraph.catalog.migration.renames import AnyType
 from omnigraph.catalog.shape import canonical_constraint
-from omnigraph.lang.schema import Annotation, EdgeType, NodeType, Property, Schema, TypeKind
+from omnigraph.lang.schema import Annotation, AnyType, EdgeType, NodeType, Property, Schema, TypeKind
 from omnigraph.lang.types import PropType, Scalar
 from tests.catalog.strategies import EDGE_NAMES, NODE_NAMES, PROPERTY_NAMES, TEXTS, VALUES
 

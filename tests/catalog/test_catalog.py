@@ -140,7 +140,7 @@ def test_a_later_format_is_refused() -> None:
 
 @pytest.mark.parametrize("damage", [{"hash": "sha256:0"}, {"nodes": None}, {"edges": [{}]}, {"nodes": []}])
 def test_a_damaged_form_is_refused(damage: dict[str, object]) -> None:
-    with pytest.raises(StorageError, match="the accepted schema is damaged"):
+    with pytest.raises(StorageError, match="the stored schema is corrupt"):
         Catalog.from_json({**catalog_of(TEXT).to_json(), **damage})
 
 

@@ -92,5 +92,5 @@ def test_an_alias_of_two_nodes_is_refused() -> None:
     aliases = IdAliases()
     aliases.add("T", '["7","acme"]', "7")
     aliases.add("T", '["7","beta"]', "7")
-    with pytest.raises(InvalidInput, match="endpoint '7' is ambiguous in T"):
+    with pytest.raises(InvalidInput, match="ambiguous endpoint '7' of type T"):
         aliases.resolve("T", "7")

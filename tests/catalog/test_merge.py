@@ -104,7 +104,7 @@ def test_each_conflict_is_decided_by_itself() -> None:
 
 def test_a_choice_that_is_no_side_is_refused() -> None:
     found = three("node A { x: I32 }", "node A { x: I64 }", "node A { x: F64 }")
-    with pytest.raises(InvalidInput, match="'ours' or 'theirs', not by 'base'"):
+    with pytest.raises(InvalidInput, match="expected 'ours' or 'theirs', got 'base'"):
         merge_catalogs(found.base, found.ours, found.theirs, choose={"schema:1": "base"})  # type: ignore[dict-item]
 
 

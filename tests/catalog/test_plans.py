@@ -46,10 +46,10 @@ def test_an_empty_plan_says_so() -> None:
 def test_a_misspelt_old_name_gets_a_suggestion() -> None:
     with pytest.raises(InvalidInput) as caught:
         plan_between("node Person { x: I32 }", 'node Human @rename_from("Persn") { x: I32 }')
-    assert caught.value.hint == "did you mean 'Person'?"
+    assert caught.value.hint == "did you mean `Person`?"
     with pytest.raises(InvalidInput) as caught:
         plan_between("node A { name: String }", 'node A { title: String @rename_from("nam") }')
-    assert caught.value.hint == "did you mean 'name'?"
+    assert caught.value.hint == "did you mean `name`?"
 
 
 def test_all_wrong_hints_are_reported_at_once() -> None:

@@ -142,7 +142,7 @@ def test_every_rename_that_refers_to_nothing_is_reported(folder: Path) -> None:
     assert (outcome.code, outcome.stdout) == (1, "")
     first, hint, second = outcome.stderr.splitlines()
     assert first.startswith("error: @rename_from(\"agee\") on property 'Person.a': ")
-    assert hint == "hint: did you mean 'age'?"
+    assert hint == "hint: did you mean `age`?"
     assert second.startswith("error: @rename_from(\"zzz\") on property 'Person.b': ")
 
 

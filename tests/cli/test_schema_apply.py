@@ -114,7 +114,7 @@ def test_backfills_are_values_or_expressions(uri: str) -> None:
         (["--backfill", "Person.level=seven"], 1, "the backfill of Person.level is not JSON"),
         (["--backfill", "level"], 2, "TYPE.PROPERTY"),
         (["--backfill", "A.b=1", "--backfill-expr", "A.b=1"], 2, "given twice"),
-        (["--backfill", "Person.nope=1"], 1, "backfill 'Person.nope' names no new property"),
+        (["--backfill", "Person.nope=1"], 1, "backfill 'Person.nope' is not a new property"),
     ],
 )
 def test_a_backfill_that_says_nothing_is_an_error(uri: str, given: list[str], code: int, said: str) -> None:

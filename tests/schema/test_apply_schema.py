@@ -73,7 +73,7 @@ def test_a_refused_step_changes_nothing_and_says_its_code(
 
 def test_a_required_property_without_a_backfill_says_how_to_give_one(graph: og.Graph) -> None:
     error = refused(graph, InvalidInput, edited(("  age: I32?\n", "  age: I32?\n  x: I32\n")))
-    assert error.hint == 'give existing rows a value: backfill={"Person.x": …}, or --backfill Person.x=…'
+    assert error.hint == 'set a value for existing rows: backfill={"Person.x": …}, or --backfill Person.x=…'
     other = refused(graph, InvalidInput, edited(("age: I32?", "age: I64?")))
     assert other.hint is None
 
@@ -85,7 +85,7 @@ def test_a_required_property_of_an_interface_is_backfilled_where_it_has_rows() -
         graph.schema.apply("interface Named { x: I32 } " + person)
     assert caught.value.message.startswith("[OG-MF-103] adding required property 'Named.x'")
     assert caught.value.hint == (
-        'give existing rows of each type that has it a value: backfill={"Type.x": …}, or --backfill Type.x=…'
+        'set a value for existing rows of each implementing type: backfill={"Type.x": …}, or --backfill Type.x=…'
     )
 
 

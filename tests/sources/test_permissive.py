@@ -101,7 +101,7 @@ AMBIGUOUS = """
 
 
 def test_an_ambiguous_endpoint_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="record 3: endpoint 'acme' is ambiguous in Slot"):
+    with pytest.raises(InvalidInput, match="record 3: ambiguous endpoint 'acme' of type Slot"):
         read(AMBIGUOUS)
     rejected: list[Reject] = []
     edges = [batch for batch in read(AMBIGUOUS, rejecting=rejected.append) if batch.key == "edge:On"]

@@ -144,7 +144,7 @@ def test_a_name_of_two_types_needs_its_kind() -> None:
         "edge:Knows",
         "edge:Likes",
     ]
-    with pytest.raises(InvalidInput, match="'Knows' is a node type and an edge type") as caught:
+    with pytest.raises(InvalidInput, match="ambiguous type 'Knows'") as caught:
         open_source({"Knows": ends}, CATALOG)
     assert caught.value.hint == "write node:Knows or edge:Knows"
     with pytest.raises(NotFound, match="no type 'Persn'") as missing:

@@ -61,7 +61,7 @@ def read_all(read: TableRead) -> pa.Table:
         ({}, "'type' is missing"),
         ({"type": "Other", "brnach": "main"}, "unknown option 'brnach'; did you mean `branch`"),
         ({"type": "Othr"}, "unknown type 'Othr'; did you mean `Other`"),
-        ({"type": "Item"}, "'Item' is a node type and an edge type"),
+        ({"type": "Item"}, "ambiguous type 'Item'"),
         ({"type": "Other", "branch": "nope"}, "branch 'nope' not found"),
         ({"type": "Other", "commit": "nope"}, "nope"),
         ({"type": "Other", "commit": "x", "timestamp": "2026-01-01"}, "commit and timestamp each name a state"),

@@ -1,7 +1,7 @@
-"""The accepted schema of a graph: its text, its compiled form, its identities and the names in storage.
+"""The catalog of a graph: the accepted schema with its source text, its identities and its names in storage.
 
-A catalog is a value. It is stored whole, once per accepted schema, and every commit names the one it was made
-under, so an old snapshot is always read with the columns it was written with.
+A catalog is immutable. Each accepted schema is stored once as a whole, and every commit refers to its catalog.
+An old snapshot is therefore always read with the columns it was written with.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from omnigraph.catalog.identity import Identities, PropertyIdentity, TypeIdentity, first_identities
-from omnigraph.catalog.migration.renames import AnyType
+from omnigraph.catalog.identity import Identities, PropertyIdentity, TypeIdentity, initial_identities
 from omnigraph.catalog.serialization import (
     Json,
     decode_annotation,
@@ -26,6 +25,7 @@ from omnigraph.catalog.serialization import (
 from omnigraph.catalog.shape import schema_hash, sha256_name
 from omnigraph.errors import NotFound, StorageError, UnsupportedFormat
 from omnigraph.lang.schema import (
+    AnyType,
     Cardinality,
     EdgeType,
     InterfaceType,
@@ -45,7 +45,7 @@ _STRUCTURAL: Mapping[TypeKind, tuple[str, ...]] = {"node": ("id",), "edge": ("id
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its logical name and type, and the name it has in the files."""
+    """A column of a table: its logical name, its type and its name in the data files."""
 
     name: str
     type: PropType
@@ -55,7 +55,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Where the rows of a node or edge type live. `path` is relative to the graph root and never changes."""
+    """The table of a node or edge type. `path` is relative to the graph root and never changes."""
 
     key: str
     kind: TypeKind
@@ -66,7 +66,7 @@ class Table:
     columns: tuple[Column, ...]
 
     def physical(self, column: str) -> str:
-        """The name in the files of a logical column."""
+        """Return the name of a logical column in the data files."""
         for item in self.columns:
             if item.name == column:
                 return item.physical
@@ -74,7 +74,7 @@ class Table:
 
 
 def table_key(kind: TypeKind, name: str) -> str:
-    """The name of a table in messages and in the manifest.
+    """Return the name of a table in messages and in the manifest.
 
     >>> table_key("node", "Person")
     'node:Person'
@@ -84,7 +84,7 @@ def table_key(kind: TypeKind, name: str) -> str:
 
 @dataclass(frozen=True)
 class Catalog(PickledByFields):
-    """An accepted schema. Make one with `accept`, its successor with `evolve.evolve`."""
+    """An accepted schema. `accept` creates the first one of a graph, `evolve` the next one."""
 
     source: str
     schema: Schema
@@ -92,32 +92,31 @@ class Catalog(PickledByFields):
 
     @property
     def next_id(self) -> int:
-        """The next free identity."""
+        """Next unused identity."""
         return self.identities.next_id
 
     @cached_property
     def hash(self) -> str:
-        """``sha256:<hex>`` of the canonical shape: equal for every text of the same schema."""
+        """``sha256:<hex>`` of the canonical shape; equal for all texts of the same schema."""
         return schema_hash(self.schema)
 
     @cached_property
     def fingerprint(self) -> str:
-        """``sha256:<hex>`` of the catalog as it is stored, identities and text included.
+        """``sha256:<hex>`` of the stored catalog, including identities and source text.
 
-        Dropping a property and adding it again leads back to the same `hash` but to other columns. Whatever
-        is to find the right catalog of an old commit must therefore look it up by this name, not by the
-        hash.
+        Dropping a property and adding it again gives the same `hash` but other columns. Catalogs of old commits
+        must therefore be looked up by fingerprint, not by hash.
         """
         return sha256_name(self.to_json())
 
     @cached_property
     def tables(self) -> Mapping[str, Table]:
-        """Every table by its key, nodes before edges, each by name."""
+        """All tables by key, nodes before edges, each by name."""
         entities: tuple[NodeType | EdgeType, ...] = (*self.schema.nodes, *self.schema.edges)
         return MappingProxyType({table.key: table for table in map(self._table, entities)})
 
     def table(self, kind: TypeKind, name: str) -> Table:
-        """The table of a node or edge type; an edge name may be written in any case."""
+        """Return the table of a node or edge type; edge names are case-insensitive."""
         entity = self.schema.edge(name) if kind == "edge" else self.schema.node(name)
         if entity is None:
             raise NotFound(f"unknown {kind} type '{name}'")
@@ -126,11 +125,11 @@ class Catalog(PickledByFields):
     def _table(self, entity: NodeType | EdgeType) -> Table:
         identity = self.identities.of_type(entity.kind, entity.name)
         if identity.table is None:
-            raise StorageError(f"the accepted schema is damaged: {entity.kind} '{entity.name}' has no table")
+            raise StorageError(f"the stored schema is corrupt: {entity.kind} '{entity.name}' has no table")
         columns = [Column(name, STRING, name) for name in _STRUCTURAL[entity.kind]]
         for prop in sorted(entity.properties, key=lambda prop: prop.name):
-            found = self.identities.of_property(entity.kind, entity.name, prop.name)
-            columns.append(Column(prop.name, prop.type, str(found.column), found.id))
+            property_identity = self.identities.of_property(entity.kind, entity.name, prop.name)
+            columns.append(Column(prop.name, prop.type, str(property_identity.column), property_identity.id))
         return Table(
             key=table_key(entity.kind, entity.name),
             kind=entity.kind,
@@ -142,7 +141,7 @@ class Catalog(PickledByFields):
         )
 
     def to_json(self) -> Json:
-        """The stored shape: source text and the compiled schema with its identities. Loses nothing."""
+        """Return the stored form: source text and compiled schema with its identities; it is lossless."""
         return {
             "format": FORMAT,
             "hash": self.hash,
@@ -186,38 +185,38 @@ class Catalog(PickledByFields):
         }
 
     @staticmethod
-    def from_json(found: Mapping[str, Any]) -> Catalog:
+    def from_json(stored: Mapping[str, Any]) -> Catalog:
         """Read a stored catalog.
 
-        A format of a later version is `UnsupportedFormat`; anything else that does not read back to the
-        hash it was stored with is a `StorageError`, because guessing would read columns under wrong names.
+        Raises `UnsupportedFormat` for another format version, and `StorageError` for content that cannot be
+        decoded or does not match its hash.
         """
-        stored = found.get("format")
-        if stored != FORMAT:
+        version = stored.get("format")
+        if version != FORMAT:
             raise UnsupportedFormat(
-                f"the accepted schema is stored in format {stored!r}, this version reads format {FORMAT}",
+                f"the accepted schema is stored in format {version!r}, this version reads format {FORMAT}",
                 hint="upgrade omnigraph",
             )
         try:
-            catalog = _decode(found)
-            intact = catalog.hash == found["hash"]
+            catalog = _decode(stored)
+            intact = catalog.hash == stored["hash"]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise StorageError(f"the accepted schema is damaged: {error!r}") from error
+            raise StorageError(f"the stored schema is corrupt: {error!r}") from error
         if not intact:
-            raise StorageError("the accepted schema is damaged: its content does not match its hash")
+            raise StorageError("the stored schema is corrupt: its content does not match its hash")
         return catalog
 
 
 def accept(schema: Schema, source: str) -> Catalog:
-    """The catalog of a new graph. Rename hints have nothing to refer to and are ignored."""
-    return Catalog(source, schema, first_identities(schema))
+    """Return the catalog of a new graph. Rename hints are ignored, because there is no previous schema."""
+    return Catalog(source, schema, initial_identities(schema))
 
 
-def _decode(found: Mapping[str, Any]) -> Catalog:
+def _decode(stored: Mapping[str, Any]) -> Catalog:
     schema = Schema(
-        interfaces=tuple(InterfaceType(**_decode_entity(item)) for item in found["interfaces"]),
+        interfaces=tuple(InterfaceType(**_decode_entity(item)) for item in stored["interfaces"]),
         nodes=tuple(
-            NodeType(**_decode_entity(item), implements=tuple(item["implements"])) for item in found["nodes"]
+            NodeType(**_decode_entity(item), implements=tuple(item["implements"])) for item in stored["nodes"]
         ),
         edges=tuple(
             EdgeType(
@@ -226,7 +225,7 @@ def _decode(found: Mapping[str, Any]) -> Catalog:
                 target=item["target"],
                 cardinality=Cardinality(item["cardinality"]["min"], item["cardinality"]["max"]),
             )
-            for item in found["edges"]
+            for item in stored["edges"]
         ),
     )
     groups: tuple[tuple[TypeKind, str], ...] = (
@@ -236,7 +235,7 @@ def _decode(found: Mapping[str, Any]) -> Catalog:
     )
     types, properties = [], []
     for kind, group in groups:
-        for item in found[group]:
+        for item in stored[group]:
             types.append(TypeIdentity(item["id"], kind, item["name"], item["table"]))
             properties += [
                 PropertyIdentity(prop["id"], item["id"], prop["name"], prop["column"])
@@ -245,16 +244,16 @@ def _decode(found: Mapping[str, Any]) -> Catalog:
     identities = Identities(
         tuple(sorted(types, key=lambda item: item.id)),
         tuple(sorted(properties, key=lambda item: item.id)),
-        found["next_id"],
+        stored["next_id"],
     )
-    return Catalog(found["source"], schema, identities)
+    return Catalog(stored["source"], schema, identities)
 
 
-def _decode_entity(found: Mapping[str, Any]) -> Json:
+def _decode_entity(stored: Mapping[str, Any]) -> Json:
     return {
-        "name": found["name"],
-        "annotations": tuple(decode_annotation(item) for item in found["annotations"]),
-        "constraints": tuple(decode_constraint(item) for item in found["constraints"]),
+        "name": stored["name"],
+        "annotations": tuple(decode_annotation(item) for item in stored["annotations"]),
+        "constraints": tuple(decode_constraint(item) for item in stored["constraints"]),
         "properties": tuple(
             Property(
                 name=item["name"],
@@ -262,6 +261,6 @@ def _decode_entity(found: Mapping[str, Any]) -> Json:
                 annotations=tuple(decode_annotation(note) for note in item["annotations"]),
                 inherited=item["inherited"],
             )
-            for item in found["properties"]
+            for item in stored["properties"]
         ),
     }

@@ -1,8 +1,7 @@
-"""Other ways to write the id of a keyed node, for the permissive loader.
+"""Alternative forms of the ids of keyed nodes, for the permissive loader.
 
-A record may give the id of a keyed node as its key value in another spelling (the ISO form of a Date,
-``1.0`` for ``1``) or as one member of a composite key, and edges of the same input may name the node that
-way.
+A record may contain the id of a keyed node as its key value in another form (the ISO form of a Date, ``1.0`` for
+``1``) or as one member of a composite key. Edges of the same input may use the same form for their endpoints.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z", re.ASCII)
 
 
 def typed_text(text: str, prop_type: PropType) -> str | None:
-    """The canonical string of a value that is written as text, or None when it is no such value.
+    """Return the canonical string of a value that is given as text, or None when it does not match the type.
 
     >>> typed_text("1970-01-31", PropType(Scalar.DATE)), typed_text("1.50", PropType(Scalar.F64))
     ('30', '1.5')
@@ -45,14 +44,14 @@ def _typed_value(text: str, scalar: Scalar) -> Any:
         return days
     if scalar is Scalar.DATETIME and (millis := parse_datetime(text)) is not None:
         return millis
-    # Python refuses absurdly long digit strings with a ValueError; no integer type needs more than 20 digits.
+    # Python raises ValueError for very long digit strings; no integer type needs more than 20 digits.
     return int(text) if _INTEGER.match(text) and len(text) < 100 else None
 
 
 def typed_id(key: NodeKey, text: str) -> str | None:
-    """The id that a text stands for when it is read as the typed key value, or None when it cannot be.
+    """Return the id of the node whose key value is given as text, or None when the text does not match the type.
 
-    A composite key is read from a JSON array of its members in the order of the id.
+    A composite key is given as a JSON array of its members in the order of the id.
     """
     if len(key.columns) == 1:
         return typed_text(text, key.columns[0].type)
@@ -69,46 +68,46 @@ def typed_id(key: NodeKey, text: str) -> str | None:
     return join_texts(known) if len(known) == len(texts) else None
 
 
-def accepts_id(key: NodeKey, values: Mapping[str, Any], given: str) -> bool:
-    """Whether the permissive loader takes `given` as the id of a node with these values.
+def accepts_id(key: NodeKey, values: Mapping[str, Any], explicit: str) -> bool:
+    """Return whether the permissive loader accepts an explicit id for a node with these values.
 
-    The strict loader takes nothing but ``derive_id(key, values)``.
+    The strict loader accepts only ``derive_id(key, values)``.
     """
     derived = derive_id(key, values)
-    if given == derived or typed_id(key, given) == derived:
+    if explicit == derived or typed_id(key, explicit) == derived:
         return True
     members = {column.name: canonical_text(values[column.name], column.type) for column in key.columns}
     return any(
-        given == members[column.name] or typed_text(given, column.type) == members[column.name]
+        explicit == members[column.name] or typed_text(explicit, column.type) == members[column.name]
         for column in key.columns
     )
 
 
 class IdAliases:
-    """How one input writes the ids of its nodes, to rewrite the endpoints of its edges.
+    """Explicit ids of the nodes of one input that differ from the derived ids, to rewrite edge endpoints.
 
-    An alias belongs to a node type, so one text may mean different nodes at the two ends of an edge.
+    An alias belongs to a node type, so that one text may mean different nodes at the two endpoints of an edge.
     """
 
     def __init__(self) -> None:
         self._ids: set[tuple[str, str]] = set()
         self._aliases: dict[tuple[str, str], set[str]] = {}
 
-    def add(self, type_name: str, derived: str, given: str | None) -> None:
-        """Remember a node of the input and the id its record gave, if any."""
+    def add(self, type_name: str, derived: str, explicit: str | None) -> None:
+        """Add a node of the input with the explicit id of its record, if any."""
         self._ids.add((type_name, derived))
-        if given is not None and given != derived:
-            self._aliases.setdefault((type_name, given), set()).add(derived)
+        if explicit is not None and explicit != derived:
+            self._aliases.setdefault((type_name, explicit), set()).add(derived)
 
     def resolve(self, type_name: str, endpoint: str) -> str:
-        """The id that an endpoint of that type means; a text nothing is known about means itself.
+        """Return the id of an endpoint of that type; an unknown text is returned unchanged.
 
-        An id of the input is never rewritten. A text that two nodes were given under is `InvalidInput`.
+        Derived ids of the input are never rewritten. Raises `InvalidInput` for an alias of several nodes.
         """
-        found = self._aliases.get((type_name, endpoint), set())
-        if not found or (type_name, endpoint) in self._ids:
+        ids = self._aliases.get((type_name, endpoint), set())
+        if not ids or (type_name, endpoint) in self._ids:
             return endpoint
-        if len(found) > 1:
-            names = ", ".join(f"'{item}'" for item in sorted(found))
-            raise InvalidInput(f"endpoint '{endpoint}' is ambiguous in {type_name}: it may mean {names}")
-        return next(iter(found))
+        if len(ids) > 1:
+            names = ", ".join(f"'{item}'" for item in sorted(ids))
+            raise InvalidInput(f"ambiguous endpoint '{endpoint}' of type {type_name}: matches {names}")
+        return next(iter(ids))

@@ -1,14 +1,13 @@
-"""Stable numeric identities of types, properties and tables, all drawn from one counter.
+"""Stable numeric identities of types, properties and tables, all from one counter.
 
-An identity outlives its name: a rename keeps it, and so the data. It never outlives its thing: a number is
-used once, so a name that is dropped and declared again gets a new number, and with it an empty table or
-column.
+A rename keeps the identity and therefore the data. Numbers are never reused: a name that is dropped and declared
+again has a new number, and therefore an empty table or column.
 
-The physical column of a property is fixed when its identity is: ``<name at that time>_<id>``. The name
-makes a table readable with any Lance tool; the id makes the column unlike every other that the table ever
-had, without keeping a list of retired names, also for engines that fold the case of column names, and for
-branches that add properties of the same name on their own. ``id``, ``src`` and ``dst`` end in no number, so
-nothing collides with them. A rename or a drop therefore never touches a file.
+The physical column of a property is fixed together with its identity: ``<name at that time>_<id>``. The name makes
+a table readable with any Lance tool. The id makes the column unique among all columns that the table ever had,
+without a list of retired names, even for engines with case-insensitive column names and for branches that
+independently add properties of the same name. ``id``, ``src`` and ``dst`` do not end in a number, so that no column
+collides with them. Renames and drops therefore never rewrite a file.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from omnigraph.catalog.migration.renames import AnyType, Matching, all_types
-from omnigraph.lang.schema import Schema, TypeKind
+from omnigraph.catalog.migration.renames import Matching
+from omnigraph.lang.schema import AnyType, Schema, TypeKind, all_types
 
 FIRST_ID = 1
 
 
 @dataclass(frozen=True, slots=True)
 class TypeIdentity:
-    """A type and the table that holds its rows; an interface has none."""
+    """Identity of a type and of its table; an interface has no table."""
 
     id: int
     kind: TypeKind
@@ -35,7 +34,7 @@ class TypeIdentity:
 
 @dataclass(frozen=True, slots=True)
 class PropertyIdentity:
-    """A property of the type with the id `owner`, and its physical column; an interface's has none."""
+    """Identity of a property of the type with id `owner`, and its physical column; None in an interface."""
 
     id: int
     owner: int
@@ -45,7 +44,7 @@ class PropertyIdentity:
 
 @dataclass(frozen=True)
 class Identities:
-    """The identities of everything in a schema, by id, and the next free number."""
+    """Identities of all types and properties of a schema, ordered by id, and the next unused number."""
 
     types: tuple[TypeIdentity, ...]
     properties: tuple[PropertyIdentity, ...]
@@ -60,11 +59,11 @@ class Identities:
         return {(item.owner, item.name): item for item in self.properties}
 
     def of_type(self, kind: TypeKind, name: str) -> TypeIdentity:
-        """The identity of a type of the schema."""
+        """Return the identity of a type of the schema."""
         return self._types[kind, name]
 
     def of_property(self, kind: TypeKind, owner: str, name: str) -> PropertyIdentity:
-        """The identity of a property of a type of the schema."""
+        """Return the identity of a property of a type of the schema."""
         return self._properties[self.of_type(kind, owner).id, name]
 
 
@@ -77,19 +76,18 @@ class _Counter:
         return taken
 
 
-def first_identities(schema: Schema) -> Identities:
-    """Number a schema that nothing precedes."""
+def initial_identities(schema: Schema) -> Identities:
+    """Assign identities to the first schema of a graph."""
     return next_identities(Identities((), (), FIRST_ID), schema, Matching({}, {}))
 
 
 def next_identities(
     previous: Identities, schema: Schema, matching: Matching, *, counter: int = FIRST_ID
 ) -> Identities:
-    """Number a schema that continues another: what is matched keeps its identity, the rest is new.
+    """Assign identities to a schema that replaces another; matched elements keep their identity.
 
-    New numbers start at the previous counter or at `counter`, whichever is higher, and go first to types
-    (interfaces, nodes, edges, each by name), then to properties (by owner id, then name), then to tables (by
-    type id).
+    New numbers start at the higher of the previous counter and `counter`. They are assigned to types (interfaces,
+    nodes, edges, each by name), then to properties (by owner id, then name), then to tables (by type id).
     """
     numbers = _Counter(max(previous.next_id, counter))
     declared = list(all_types(schema))
@@ -119,21 +117,21 @@ def _type_id(item: AnyType, previous: Identities, matching: Matching, numbers: _
 def _property_identities(
     item: AnyType, owner: int, previous: Identities, matching: Matching, numbers: _Counter
 ) -> list[PropertyIdentity]:
-    found = []
+    identities = []
     for name in sorted(item.by_name):
         old = matching.properties.get((item.kind, item.name, name))
         if old is not None:
             before = previous.of_property(item.kind, matching.types[item.kind, item.name], old)
-            found.append(PropertyIdentity(before.id, owner, name, before.column))
+            identities.append(PropertyIdentity(before.id, owner, name, before.column))
             continue
         number = numbers.take()
         column = None if item.kind == "interface" else physical_column(name, number)
-        found.append(PropertyIdentity(number, owner, name, column))
-    return found
+        identities.append(PropertyIdentity(number, owner, name, column))
+    return identities
 
 
 def physical_column(name: str, number: int) -> str:
-    """The column of a new property.
+    """Return the physical column of a new property.
 
     >>> physical_column("age", 7)
     'age_7'

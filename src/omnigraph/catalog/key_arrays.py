@@ -1,4 +1,4 @@
-"""`keys.derive_id` for whole columns."""
+"""Derivation of node ids from whole key columns."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from omnigraph.catalog.keys import NodeKey, float_text, join_texts, missing_key
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.types import FLOATS, PropType, Scalar
 
-# What JSON escapes: the backslash first, so that the backslashes of the others stay single.
+# Characters that JSON escapes; the backslash is first, so that the backslashes of other escapes are not doubled.
 _ESCAPED = ("\\", '"', *(chr(code) for code in range(0x20)))
 _CONTROL = "[\\x00-\\x1f]"
 
-# Dates and datetimes are spelled as the integers they are stored as.
+# Dates and datetimes are written as their stored integers.
 _INTEGERS = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
 
 
 def derive_ids(key: NodeKey, columns: Mapping[str, pa.Array | pa.ChunkedArray] | pa.Table) -> pa.Array:
-    """The ids of nodes with these key columns, as one string array.
+    """Return the ids of nodes with these key columns, as one string array.
 
-    Equal to `keys.derive_id` row by row, the refusals included.
+    Results and errors are those of `keys.derive_id` for each row.
     """
     texts = [_texts(key, column.name, column.type, columns[column.name]) for column in key.columns]
     if len(texts) == 1:
@@ -40,15 +40,15 @@ def _texts(key: NodeKey, name: str, prop_type: PropType, column: pa.Array | pa.C
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if array.null_count:
         raise InvalidInput(missing_key(key))
-    wanted = arrow_type(prop_type)
-    if array.type != wanted:
+    expected = arrow_type(prop_type)
+    if array.type != expected:
         try:
-            array = array.cast(wanted)
+            array = array.cast(expected)
         except pa.ArrowException as error:
             raise InvalidInput(f"key property '{name}' expects {prop_type}: {error}") from error
     if prop_type.scalar in FLOATS:
-        # Arrow prints floats with exponents, and which digits are shortest must not depend on the library:
-        # float keys are rare, so they take the scalar path.
+        # Arrow formats floats with exponents, and the digits must not depend on the library. Float keys are
+        # rare, so that each value is formatted separately.
         texts = [float_text(value, prop_type.scalar, name) for value in array.to_pylist()]
         return pa.array(texts, pa.string())
     if prop_type.scalar in _INTEGERS:

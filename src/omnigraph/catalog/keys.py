@@ -1,8 +1,7 @@
-"""Node ids from key values: one canonical string a value, a compact JSON array of them for several.
+"""Derivation of node ids from key values: a canonical string per value, a compact JSON array for several values.
 
-The id of a keyed node is a function of its key alone, so writers that never meet give one node one id, and
-an edge can name a node that it has not looked up. That is why the strings here are exact to the last
-character.
+The id of a keyed node depends on its key alone. Independent writers therefore assign the same id to the same node,
+and an edge can refer to a node without a lookup. The canonical strings must never change.
 """
 
 from __future__ import annotations
@@ -21,35 +20,35 @@ from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.lang.temporal import days_of, millis_of
 from omnigraph.lang.types import FLOATS, INT_RANGES, PropType, Scalar
 
-# Nine significant digits tell any two float32 values apart.
+# Nine significant digits distinguish any two float32 values.
 _F32_DIGITS = 9
 
-# Dates and datetimes are the integers they are stored as.
+# Ranges of the stored integers; dates and datetimes are stored as integers.
 _WIDTHS = {**INT_RANGES, Scalar.DATE: INT_RANGES[Scalar.I32], Scalar.DATETIME: INT_RANGES[Scalar.I64]}
 
 
 @dataclass(frozen=True, slots=True)
 class NodeKey:
-    """The key of a node type; its columns are in the order of their stable ids, not as written."""
+    """The key of a node type; its columns are ordered by property id, not as declared."""
 
     type_name: str
     columns: tuple[Column, ...]
 
 
 def node_key(catalog: Catalog, type_name: str) -> NodeKey | None:
-    """The key of a node type, or None when its nodes have ids of their own."""
+    """Return the key of a node type, or None for a keyless type."""
     node = catalog.schema.node(type_name)
     if node is None:
         raise NotFound(f"unknown node type '{type_name}'")
     if node.key is None:
         return None
     members = [column for column in catalog.table("node", type_name).columns if column.name in node.key]
-    # A property that was renamed keeps its place, so ids do not change with names.
+    # Property ids survive renames, so that a rename does not change node ids.
     return NodeKey(type_name, tuple(sorted(members, key=lambda column: column.property_id or 0)))
 
 
-def end_key(catalog: Catalog, edge_name: str, end: str) -> NodeKey | None:
-    """The key of the nodes at an end of an edge type, ``src`` or ``dst``; None when they have ids of their own."""
+def endpoint_key(catalog: Catalog, edge_name: str, end: str) -> NodeKey | None:
+    """Return the key of the nodes at the endpoint ``src`` or ``dst`` of an edge type; None for keyless nodes."""
     edge = catalog.schema.edge(edge_name)
     if edge is None:
         raise NotFound(f"unknown edge type '{edge_name}'")
@@ -57,16 +56,16 @@ def end_key(catalog: Catalog, edge_name: str, end: str) -> NodeKey | None:
 
 
 def integer_key(key: NodeKey | None) -> Column | None:
-    """The one integer that a key consists of: it may stand for the id where an id is asked for."""
+    """Return the column of a key that is a single integer, or None. Such an integer is accepted as an id."""
     if key is None or len(key.columns) != 1 or key.columns[0].type.scalar not in INT_RANGES:
         return None
     return key.columns[0]
 
 
 def derive_id(key: NodeKey, values: Mapping[str, Any]) -> str:
-    """The id of a node with these property values.
+    """Return the id of a node with these property values.
 
-    A missing or null key value, one of the wrong type or out of range, NaN and infinity are `InvalidInput`.
+    Raises `InvalidInput` for a missing or null key value, a wrong type, a value out of range, NaN and infinity.
     """
     texts = []
     for column in key.columns:
@@ -77,28 +76,29 @@ def derive_id(key: NodeKey, values: Mapping[str, Any]) -> str:
     return texts[0] if len(texts) == 1 else join_texts(texts)
 
 
-def id_text(given: Any) -> str:
-    """An id as somebody asks for it; the integer that is a key may be given as such.
+def id_text(value: Any) -> str:
+    """Return an id that a caller passes as text or as the integer of a key.
 
     >>> id_text("ana"), id_text(10248)
     ('ana', '10248')
     """
-    if isinstance(given, str):
-        return given
-    if isinstance(given, int) and not isinstance(given, bool):
-        return str(int(given))
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(int(value))
     raise InvalidInput(
-        f"an id is text, got {type(given).__name__}", hint="`id` of a node is what its key gives"
+        f"expected an id as text, got {type(value).__name__}",
+        hint="the id of a keyed node is derived from its key",
     )
 
 
 def missing_key(key: NodeKey) -> str:
-    """What to say when a key value is missing."""
+    """Return the message for a missing key value."""
     return f"node {key.type_name} is missing a non-null @key value"
 
 
 def join_texts(texts: list[str]) -> str:
-    """The id over several canonical strings.
+    """Return the id of a composite key from its canonical strings.
 
     >>> join_texts(["7", "acme"])
     '["7","acme"]'
@@ -107,9 +107,9 @@ def join_texts(texts: list[str]) -> str:
 
 
 def canonical_text(value: Any, prop_type: PropType, name: str = "value") -> str:
-    """The canonical string of a key value; `name` is the property, for messages.
+    """Return the canonical string of a key value; `name` is the property in messages.
 
-    A Date may be a `date` or its days, a DateTime a `datetime` or its milliseconds.
+    A Date may be a `date` or days since the epoch, a DateTime a `datetime` or milliseconds since the epoch.
 
     >>> canonical_text(-0.0, PropType(Scalar.F64)), canonical_text(date(1969, 12, 31), PropType(Scalar.DATE))
     ('0', '-1')
@@ -142,7 +142,7 @@ def _unicode(value: str, name: str) -> str:
 
 
 def float_text(value: int | float, scalar: Scalar, name: str = "value") -> str:
-    """The shortest decimal that reads back as the same float of the stored width, without an exponent.
+    """Return the shortest decimal without exponent that reads back as the same float of the stored width.
 
     >>> float_text(0.1, Scalar.F32), float_text(1e22, Scalar.F64), float_text(2.0, Scalar.F64)
     ('0.1', '10000000000000000000000', '2')
@@ -167,8 +167,8 @@ def _as_f32(value: int | float) -> float:
 def _shortest_f32(stored: float) -> Decimal:
     exact = Decimal(stored)
     for digits in range(1, _F32_DIGITS):
-        # The nearest decimal is not always the one: above a power of two floats lie twice as far apart as
-        # below, so one that is rounded up can still read back when the nearer one, below, does not.
+        # The nearest decimal is not always sufficient: floats above a power of two are twice as far apart as
+        # below it, so that a decimal rounded up can read back when the nearer one, below, does not.
         for rounding in (ROUND_HALF_EVEN, ROUND_UP):
             candidate = Context(prec=digits, rounding=rounding).plus(exact)
             if _reads_back(candidate, stored):

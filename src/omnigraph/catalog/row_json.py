@@ -1,4 +1,4 @@
-"""Columns as the JSON values that query rows, exports and messages have."""
+"""Conversion of Arrow columns to the JSON values of query rows, exports and messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from omnigraph.lang.types import PropType, Scalar
 
 
 def json_values(values: pa.Array | pa.ChunkedArray, prop_type: PropType) -> list[Any]:
-    """The values of a column in JSON: dates as text, 64-bit integers whole, what JSON lacks of floats as text.
+    """Return the JSON values of a column: dates as text, 64-bit integers exactly, non-finite floats as text.
 
     >>> json_values(pa.array([19723], pa.date32()), PropType(Scalar.DATE))
     ['2024-01-01']
@@ -30,34 +30,34 @@ def json_values(values: pa.Array | pa.ChunkedArray, prop_type: PropType) -> list
             millis = values.cast(pa.int64()).to_pylist()
             return [None if item is None else format_datetime(item) for item in millis]
         case Scalar.F32:
-            # The shortest decimal of the stored width, not the digits of the double that it widens to.
-            found = values.to_pylist()
-            return [None if item is None else json_float(float(str(np.float32(item)))) for item in found]
+            # The shortest decimal for the stored width, not the digits of the value as a double.
+            floats = values.to_pylist()
+            return [None if item is None else json_float(float(str(np.float32(item)))) for item in floats]
         case Scalar.F64:
             return [None if item is None else json_float(item) for item in values.to_pylist()]
         case Scalar.BLOB:
             return [blob_text(item) for item in values.to_pylist()]
         case _:
-            found = values.to_pylist()
-            return list(found)
+            plain: list[Any] = values.to_pylist()
+            return plain
 
 
 def _lists(values: pa.Array | pa.ChunkedArray, prop_type: PropType) -> list[Any]:
-    """All elements are converted at once and dealt out again."""
+    """Convert all elements at once and split them into lists again."""
     if isinstance(values, pa.ChunkedArray):
         return [item for chunk in values.chunks for item in _lists(chunk, prop_type)]
     item = PropType(Scalar.F32) if prop_type.scalar is Scalar.VECTOR else prop_type.item
     elements = json_values(values.flatten(), item)
-    found: list[Any] = []
+    lists: list[Any] = []
     start = 0
     for length in values.value_lengths().to_pylist():
-        found.append(None if length is None else elements[start : start + length])
+        lists.append(None if length is None else elements[start : start + length])
         start += length or 0
-    return found
+    return lists
 
 
 def json_float(value: float) -> float | str:
-    """A float as JSON has it.
+    """Return a float as a JSON value; non-finite values become text.
 
     >>> json_float(0.5), json_float(float("-inf"))
     (0.5, '-Infinity')
@@ -70,7 +70,7 @@ def json_float(value: float) -> float | str:
 
 
 def blob_text(value: dict[str, Any] | None) -> str | None:
-    """A Blob as text: the address of what stays elsewhere, or the bytes themselves in base64."""
+    """Return a Blob as text: the URI of external bytes, or ``base64:`` and the encoded bytes."""
     if value is None:
         return None
     if value[BLOB_DATA] is None:

@@ -1,10 +1,9 @@
-"""A compiled schema as `.pg` text: what is kept as the source of a schema that nobody wrote down."""
+"""Canonical `.pg` text of a compiled schema, the source text of a merged schema."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from omnigraph.catalog.migration.renames import AnyType, all_types
 from omnigraph.catalog.shape import annotation_keys, canonical_type, constraint_keys
 from omnigraph.lang.pg.schema_ast import (
     AnnotationDecl,
@@ -21,15 +20,25 @@ from omnigraph.lang.pg.schema_ast import (
 )
 from omnigraph.lang.pg.schema_notation import constraint_name
 from omnigraph.lang.pg.schema_printer import member_text, print_schema
-from omnigraph.lang.schema import Annotation, Check, Constraint, EdgeType, NodeType, Property, Range, Schema
+from omnigraph.lang.schema import (
+    Annotation,
+    AnyType,
+    Check,
+    Constraint,
+    EdgeType,
+    NodeType,
+    Property,
+    Range,
+    Schema,
+    all_types,
+)
 
 
 def schema_text(schema: Schema) -> str:
-    """The canonical text of a schema; loading it gives a schema of the same shape.
+    """Return the canonical text of a schema; compiling it gives a schema of the same shape.
 
-    Everything is sorted except the interfaces of a node: which of them comes first decides whose
-    description an inherited property has. Inherited properties are left to the interfaces, and rename hints,
-    which are no part of a schema, are left out.
+    Everything is sorted except the interfaces of a node, because the first interface with a property determines
+    its description. Inherited properties are declared in the interfaces only. Rename hints are omitted.
 
     >>> from omnigraph.lang.pg.schema_compiler import load_schema
     >>> print(schema_text(load_schema("edge E: A -> A  node A { b: I32? @index a: enum(y, x) }")), end="")
@@ -44,12 +53,12 @@ def schema_text(schema: Schema) -> str:
 
 
 def type_text(item: AnyType) -> str:
-    """The declaration of one type, on as many lines as it has members and two."""
+    """Return the declaration of a type, one member per line."""
     return print_schema(SchemaFile((_declaration(item),))).rstrip("\n")
 
 
 def property_text(prop: Property) -> str:
-    """The declaration of one property, on one line."""
+    """Return the declaration of a property, on one line."""
     return member_text(_property(prop))
 
 
@@ -62,9 +71,9 @@ def _declaration(item: AnyType) -> Declaration:
     if isinstance(item, NodeType):
         return NodeDecl(item.name, annotations, tuple(map(Name, item.implements)), members)
     if isinstance(item, EdgeType):
-        card = item.cardinality
-        shown = None if card.is_default else CardDecl(card.min, card.max)
-        return EdgeDecl(item.name, Name(item.source), Name(item.target), shown, annotations, members)
+        bounds = item.cardinality
+        card = None if bounds.is_default else CardDecl(bounds.min, bounds.max)
+        return EdgeDecl(item.name, Name(item.source), Name(item.target), card, annotations, members)
     return InterfaceDecl(item.name, properties)
 
 

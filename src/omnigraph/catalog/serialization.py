@@ -1,7 +1,7 @@
-"""The JSON shapes of the parts of a schema: the ones plans speak in and the accepted schema is stored in.
+"""JSON forms of types, constraints and annotations, as plans use them and the catalog stores them.
 
-Encoding loses nothing: `decode_x(encode_x(x)) == x`. The shapes are stored, so they are frozen; a change
-needs a new `FORMAT` in `catalog.py`.
+Encoding is lossless: `decode_x(encode_x(x)) == x`. The forms are stored, so that a change requires a new `FORMAT`
+in `catalog.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COLUMN_CONSTRAINTS: Mapping[str, type[Key] | type[Unique] | type[Index]] = {
 
 
 def encode_type(prop_type: PropType) -> Json:
-    """The wire shape of a property type.
+    """Return the JSON form of a property type.
 
     >>> encode_type(PropType(Scalar.VECTOR, dim=3))
     {'scalar': {'Vector': 3}, 'nullable': False, 'list': False, 'enum_values': None}
@@ -36,21 +36,21 @@ def encode_type(prop_type: PropType) -> Json:
     }
 
 
-def decode_type(found: Mapping[str, Any]) -> PropType:
-    """The property type of a wire shape."""
-    scalar, values = found["scalar"], found["enum_values"]
+def decode_type(encoded: Mapping[str, Any]) -> PropType:
+    """Return the property type of a JSON form."""
+    scalar, values = encoded["scalar"], encoded["enum_values"]
     dim = scalar["Vector"] if isinstance(scalar, Mapping) else None
     return PropType(
         Scalar.VECTOR if dim is not None else Scalar(scalar),
-        nullable=found["nullable"],
-        is_list=found["list"],
+        nullable=encoded["nullable"],
+        is_list=encoded["list"],
         dim=dim,
         enum_values=None if values is None else tuple(values),
     )
 
 
 def encode_constraint(constraint: Constraint) -> Json:
-    """The wire shape of a constraint, tagged by its kind.
+    """Return the JSON form of a constraint, tagged by its kind.
 
     >>> encode_constraint(Range("age", 0, None))
     {'Range': {'property': 'age', 'min': {'Integer': 0}, 'max': None}}
@@ -63,9 +63,9 @@ def encode_constraint(constraint: Constraint) -> Json:
     return {type(constraint).__name__: list(constraint.columns)}
 
 
-def decode_constraint(found: Mapping[str, Any]) -> Constraint:
-    """The constraint of a wire shape."""
-    ((tag, body),) = found.items()
+def decode_constraint(encoded: Mapping[str, Any]) -> Constraint:
+    """Return the constraint of a JSON form."""
+    ((tag, body),) = encoded.items()
     if tag == "Range":
         return Range(body["property"], _decode_bound(body["min"]), _decode_bound(body["max"]))
     if tag == "Check":
@@ -79,25 +79,25 @@ def _encode_bound(bound: int | float | None) -> Json | None:
     return {"Integer": bound} if isinstance(bound, int) else {"Float": bound}
 
 
-def _decode_bound(found: Mapping[str, Any] | None) -> int | float | None:
-    if found is None:
+def _decode_bound(encoded: Mapping[str, Any] | None) -> int | float | None:
+    if encoded is None:
         return None
-    ((tag, value),) = found.items()
+    ((tag, value),) = encoded.items()
     return int(value) if tag == "Integer" else float(value)
 
 
 def encode_annotation(annotation: Annotation) -> Json:
-    """The wire shape of an annotation; `kwargs` is left out when there are none.
+    """Return the JSON form of an annotation; `kwargs` is omitted when empty.
 
     >>> encode_annotation(Annotation("description", "x"))
     {'name': 'description', 'value': 'x'}
     """
-    found: Json = {"name": annotation.name, "value": annotation.value}
+    encoded: Json = {"name": annotation.name, "value": annotation.value}
     if annotation.kwargs:
-        found["kwargs"] = dict(annotation.kwargs)
-    return found
+        encoded["kwargs"] = dict(annotation.kwargs)
+    return encoded
 
 
-def decode_annotation(found: Mapping[str, Any]) -> Annotation:
-    """The annotation of a wire shape."""
-    return Annotation(found["name"], found["value"], tuple(found.get("kwargs", {}).items()))
+def decode_annotation(encoded: Mapping[str, Any]) -> Annotation:
+    """Return the annotation of a JSON form."""
+    return Annotation(encoded["name"], encoded["value"], tuple(encoded.get("kwargs", {}).items()))

@@ -1,8 +1,8 @@
-"""The canonical shape of a schema: two texts are the same schema exactly when their shapes agree.
+"""The canonical shape of a schema: two texts define the same schema if and only if their shapes are equal.
 
-Declarations, properties, constraints, constraint columns, annotations and enum values are sorted and
-repeats are dropped; comments, layout, order and ``@rename_from`` leave no trace. What the planner compares
-comes from here too, so an empty plan and an equal hash are the same statement.
+Declarations, properties, constraints, constraint columns, annotations and enum values are sorted and without
+duplicates. Comments, layout, order and ``@rename_from`` are not part of the shape. The migration planner compares
+the same forms, so that a plan is empty if and only if the hashes are equal.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from omnigraph.lang.schema import (
 )
 from omnigraph.lang.types import PropType
 
-# A hint for one migration, no part of what the schema is.
+# A hint for one migration; it is not part of the schema.
 RENAME_HINT = "rename_from"
 
 
 def compact_json(value: object) -> str:
-    """JSON with sorted members and no spaces: the form that is hashed."""
+    """Return JSON with sorted members and no spaces, the form that is hashed."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def sha256_name(value: object) -> str:
-    """``sha256:<hex>`` over the compact JSON of a value."""
-    # Lone surrogates cannot be written as UTF-8, and an annotation could smuggle one in from a JSON request.
+    """Return ``sha256:<hex>`` of the compact JSON of a value."""
+    # An annotation from a JSON request may contain an unpaired surrogate, which strict UTF-8 cannot encode.
     return f"sha256:{hashlib.sha256(compact_json(value).encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def schema_hash(schema: Schema) -> str:
-    """The name of a schema's canonical shape."""
+    """Return the hash of the canonical shape of a schema."""
     return sha256_name(canonical_shape(schema))
 
 
 def canonical_shape(schema: Schema) -> Json:
-    """Everything that makes a schema what it is, as plain JSON."""
+    """Return the canonical shape of a schema as JSON."""
     return {
         "interfaces": [_type_shape(item) for item in sorted(schema.interfaces, key=_name)],
         "nodes": [
@@ -67,14 +67,14 @@ def canonical_shape(schema: Schema) -> Json:
 
 
 def canonical_type(prop_type: PropType) -> PropType:
-    """The type with its enum values sorted."""
+    """Return the type with sorted enum values."""
     if prop_type.enum_values is None:
         return prop_type
     return replace(prop_type, enum_values=tuple(sorted(prop_type.enum_values)))
 
 
 def canonical_constraint(constraint: Constraint, renamed: Mapping[str, str] | None = None) -> Constraint:
-    """The constraint with sorted columns, its properties under their new names.
+    """Return the constraint with sorted columns; `renamed` has new property names by old name.
 
     >>> from omnigraph.lang.schema import Unique
     >>> canonical_constraint(Unique(("src", "age")), {"age": "years"})
@@ -88,27 +88,27 @@ def canonical_constraint(constraint: Constraint, renamed: Mapping[str, str] | No
 
 
 def constrained_columns(constraint: Constraint) -> frozenset[str]:
-    """The properties, and the ends of an edge, that a constraint is about."""
+    """Return the properties and endpoint columns of a constraint."""
     return frozenset({constraint.property} if isinstance(constraint, Range | Check) else constraint.columns)
 
 
 def constraint_keys(
     constraints: Iterable[Constraint], renamed: Mapping[str, str] | None = None
 ) -> dict[str, Constraint]:
-    """Canonical constraints by a text that tells them apart, sorted by it.
+    """Return canonical constraints by their compact JSON, sorted by it.
 
-    The text, not the object, is compared: in Python a bound of 0 equals one of 0.0, in the shape it does not.
+    Constraints are compared by JSON, because in Python a bound of 0 equals 0.0, and in the shape it does not.
     """
     canonical = (canonical_constraint(item, renamed) for item in constraints)
-    found = {compact_json(encode_constraint(item)): item for item in canonical}
-    return {key: found[key] for key in sorted(found)}
+    by_json = {compact_json(encode_constraint(item)): item for item in canonical}
+    return {key: by_json[key] for key in sorted(by_json)}
 
 
 def annotation_keys(annotations: Iterable[Annotation]) -> dict[str, Annotation]:
-    """Annotations by a text that tells them apart, sorted by it; rename hints do not count."""
-    counted = (item for item in annotations if item.name != RENAME_HINT)
-    found = {compact_json(encode_annotation(item)): item for item in counted}
-    return {key: found[key] for key in sorted(found)}
+    """Return annotations by their compact JSON, sorted by it, without rename hints."""
+    compared = (item for item in annotations if item.name != RENAME_HINT)
+    by_json = {compact_json(encode_annotation(item)): item for item in compared}
+    return {key: by_json[key] for key in sorted(by_json)}
 
 
 def _type_shape(entity: InterfaceType | NodeType | EdgeType) -> Json:

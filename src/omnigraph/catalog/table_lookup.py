@@ -1,4 +1,4 @@
-"""Types by the names that callers give."""
+"""Lookup of tables by the type names that callers pass."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from omnigraph.lang.suggestions import did_you_mean
 
 
 def find_table(catalog: Catalog, name: str) -> Table:
-    """The type of that name; `node:` or `edge:` before it tells two of the same name apart."""
+    """Return the table of a type; a prefix `node:` or `edge:` resolves a name that both kinds have.
+
+    Raises `NotFound` for an unknown name and `InvalidInput` for an ambiguous one.
+    """
     keys = (name, table_key("node", name), table_key("edge", name))
-    found = [catalog.tables[key] for key in keys if key in catalog.tables]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    tables = [catalog.tables[key] for key in keys if key in catalog.tables]
+    if len(tables) == 1:
+        return tables[0]
+    if tables:
         raise InvalidInput(
-            f"'{name}' is a node type and an edge type", hint=f"write node:{name} or edge:{name}"
+            f"ambiguous type '{name}': there is a node type and an edge type of that name",
+            hint=f"write node:{name} or edge:{name}",
         )
     names = sorted(table.name for table in catalog.tables.values())
     raise NotFound(

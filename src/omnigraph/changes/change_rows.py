@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Column, Table
-from omnigraph.catalog.entity_images import ENDS
+from omnigraph.catalog.columns import ENDPOINT_NAMES
 from omnigraph.catalog.row_json import json_values
 from omnigraph.changes.change_records import Op
 from omnigraph.changes.diff import OPS, TypeDiff
@@ -117,7 +117,7 @@ def _image_texts(diff: TypeDiff, table: Table | None, rows: pa.Table, there: Boo
     if table is None or not there.any():
         return pa.nulls(len(there), _TEXT)
     columns = {column.physical: column for column in table.columns if column.physical != "id"}
-    ends = [columns.pop(name) for name in ENDS if name in columns]
+    ends = [columns.pop(name) for name in ENDPOINT_NAMES if name in columns]
     pieces = ['{"properties":{', *_members(diff, rows, list(columns.values())), "}"]
     if ends:
         pieces += [',"endpoints":{', *_members(diff, rows, ends), "}"]

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Table
-from omnigraph.catalog.entity_images import ENDS, images
+from omnigraph.catalog.columns import ENDPOINT_NAMES
+from omnigraph.catalog.entity_images import images
 from omnigraph.changes.change_records import ChangeFilter, EntityChange, Image, Kind, Op
 from omnigraph.changes.cursors import Place
 from omnigraph.engine.diff.table_diff import DELETE, INSERT, UPDATE, ChangeBatch, Side, TableDiff
@@ -128,11 +129,11 @@ class TypeDiff:
     def names(self) -> dict[str, str]:
         """What every column is called in images of both sides: as it is after, where it is."""
         after = () if self.after is None else self.after.columns
-        names = {column.physical: ENDS.get(column.name, column.name) for column in after}
+        names = {column.physical: ENDPOINT_NAMES.get(column.name, column.name) for column in after}
         before = () if self.before is None else self.before.columns
         shared = {names[column.physical] for column in before if column.physical in names}
         for column in before:
-            own = ENDS.get(column.name, column.name)
+            own = ENDPOINT_NAMES.get(column.name, column.name)
             # A name that another property has taken over would stand for two.
             names.setdefault(column.physical, column.physical if own in shared else own)
         return names

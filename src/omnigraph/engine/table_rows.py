@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.catalog.columns import ENDPOINTS
+from omnigraph.catalog.columns import ENDPOINT_COLUMNS
 from omnigraph.engine.arrow_expressions import RowRef
 from omnigraph.lang import ir
 
@@ -31,7 +31,7 @@ def logical_column(ref: RowRef) -> str:
     """Return the logical name of the column that a reference names."""
     match ref:
         case ir.ColumnRef():
-            return ENDPOINTS.get(ref.name, ref.name)
+            return ENDPOINT_COLUMNS.get(ref.name, ref.name)
         case ir.PropertyRef():
             return ref.property
         case ir.EntityRef():

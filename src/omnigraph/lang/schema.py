@@ -228,3 +228,13 @@ class Schema(PickledByFields):
     def edges_of(self, node: str) -> Iterator[EdgeType]:
         """Yield every edge type with the node type as source or target."""
         return (item for item in self.edges if node in (item.source, item.target))
+
+
+AnyType: TypeAlias = InterfaceType | NodeType | EdgeType
+
+
+def all_types(schema: Schema) -> Iterator[AnyType]:
+    """Yield interfaces, nodes and edges, each sorted by name: the order of identities and of migration steps."""
+    groups: tuple[tuple[AnyType, ...], ...] = (schema.interfaces, schema.nodes, schema.edges)
+    for group in groups:
+        yield from sorted(group, key=lambda item: item.name)

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog, Table
-from omnigraph.catalog.columns import ENDPOINTS, arrow_schema, logical_schema
+from omnigraph.catalog.columns import ENDPOINT_NAMES, arrow_schema, logical_schema
 from omnigraph.catalog.row_json import json_values
 from omnigraph.errors import NotFound
 from omnigraph.graph.progress import Progress
@@ -290,7 +290,7 @@ def _typed(table: Table, rows: pa.RecordBatch, origin: RowOrigins, source: int) 
 
 def _records(table: Table, rows: pa.Table, derived: bool) -> list[dict[str, Any]]:
     """Rows as the records that a load reads; what is null is left out."""
-    ends = {stored: name for name, stored in ENDPOINTS.items()} if table.kind == "edge" else {}
+    ends = ENDPOINT_NAMES if table.kind == "edge" else {}
     chosen = [item for item in table.columns if not (derived and item.name == "id")]
     columns = {item.name: json_values(rows[item.name], item.type) for item in chosen}
     found = []

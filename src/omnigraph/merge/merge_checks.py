@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Catalog, Table, table_key
-from omnigraph.catalog.entity_images import ENDS, Image, images
+from omnigraph.catalog.columns import ENDPOINT_NAMES
+from omnigraph.catalog.entity_images import Image, images
 from omnigraph.engine.diff.table_diff import DELETE
 from omnigraph.lang.schema import Cardinality, EdgeType, NodeType
 from omnigraph.merge.conflicts import Choice, ConflictKind, MergeConflict, other_side
@@ -143,7 +144,7 @@ def _conflicts(
             types[key].table.name,
             item.id if kind in ("unique_violation", "orphan_edge") else None,
             item.message,
-            ENDS.get(item.property or "", item.property),
+            ENDPOINT_NAMES.get(item.property or "", item.property),
             None,
             ours,
             theirs,

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Column, Table
-from omnigraph.catalog.columns import arrow_schema
-from omnigraph.catalog.entity_images import ENDS, Image, images
+from omnigraph.catalog.columns import ENDPOINT_NAMES, arrow_schema
+from omnigraph.catalog.entity_images import Image, images
 from omnigraph.catalog.row_json import json_values
 from omnigraph.engine.diff.column_equality import differing
 from omnigraph.engine.diff.table_diff import DELETE, INSERT, ChangeBatch, TableDiff
@@ -246,7 +246,12 @@ class TableMerge:
         for row, before, above, below in zip(rows.tolist(), *values, strict=True):
             place = int(upper[row])
             kind = "divergent_insert" if self.upper.ops[place] == INSERT else "divergent_update"
-            yield row, self._conflict(kind, place, ENDS.get(column.name, column.name), before, above, below)
+            yield (
+                row,
+                self._conflict(
+                    kind, place, ENDPOINT_NAMES.get(column.name, column.name), before, above, below
+                ),
+            )
 
     def _conflict(
         self, kind: Any, place: int, name: str | None, base: Any, above: Any, below: Any

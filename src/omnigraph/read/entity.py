@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from omnigraph.catalog.catalog import Catalog, Table
-from omnigraph.catalog.entity_images import ENDS
+from omnigraph.catalog.columns import ENDPOINT_NAMES
 from omnigraph.catalog.row_json import json_values
 from omnigraph.errors import NotFound
 from omnigraph.lang.suggestions import did_you_mean
@@ -24,7 +24,9 @@ def find_entity(session: ReadSession, type_name: str, id_: str) -> dict[str, Any
         return None
     ordinals = np.array([position], np.int64)
     return {
-        ENDS.get(column.name, column.name): json_values(table.values(column.name, ordinals), column.type)[0]
+        ENDPOINT_NAMES.get(column.name, column.name): json_values(
+            table.values(column.name, ordinals), column.type
+        )[0]
         for column in table.layout.columns
     }
 

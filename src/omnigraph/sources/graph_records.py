@@ -13,7 +13,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog, Column, Table
-from omnigraph.catalog.columns import ENDPOINTS, logical_schema
+from omnigraph.catalog.columns import ENDPOINT_COLUMNS, logical_schema
 from omnigraph.catalog.key_arrays import derive_ids
 from omnigraph.catalog.keys import NodeKey, derive_id, missing_key, node_key
 from omnigraph.errors import ErrorLocation, InvalidInput, OmnigraphError
@@ -99,7 +99,7 @@ class Sheet:
             return
         if name in RESERVED:
             raise InvalidInput(f"input field {_quoted(name)} is reserved physical state")
-        if self.table.kind == "edge" and name in ENDPOINTS.values():
+        if self.table.kind == "edge" and name in ENDPOINT_COLUMNS.values():
             raise InvalidInput(
                 f"edge data field '{name}' is reserved structural state",
                 hint="the ends of an edge are the top-level fields 'from' and 'to'",
@@ -201,7 +201,9 @@ class Sheets:
         data = record.get("data", {})
         if not isinstance(data, dict):
             raise InvalidInput(f"graph batch field 'data' must be an object, got {shown(data)}")
-        ends = {ENDPOINTS[end]: _text(record, end) for end in ENDPOINTS} if tag == "edge" else {}
+        ends = (
+            {ENDPOINT_COLUMNS[end]: _text(record, end) for end in ENDPOINT_COLUMNS} if tag == "edge" else {}
+        )
         row = sheet.row(data)
         sheet.check_id(row)
         row.update(ends)

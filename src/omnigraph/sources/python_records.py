@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from omnigraph.catalog.catalog import Catalog, Column
-from omnigraph.catalog.columns import ENDPOINTS
-from omnigraph.catalog.keys import canonical_text, end_key, integer_key
+from omnigraph.catalog.columns import ENDPOINT_COLUMNS
+from omnigraph.catalog.keys import canonical_text, endpoint_key, integer_key
 from omnigraph.errors import InvalidInput
 from omnigraph.sources.graph_records import Pending, Places, Row, Sheet, Sheets
 from omnigraph.sources.json.json_values import check_unicode, shown
@@ -55,8 +55,8 @@ def read_rows(
     places = Places("row", source, rejecting)
     pending = Pending(source)
     ends = {
-        column: integer_key(end_key(catalog, sheet.table.name, column))
-        for column in ENDPOINTS.values()
+        column: integer_key(endpoint_key(catalog, sheet.table.name, column))
+        for column in ENDPOINT_COLUMNS.values()
         if sheet.table.kind == "edge"
     }
     for place, given in enumerate(rows, 1):
@@ -74,7 +74,7 @@ def _row(sheet: Sheet, given: Any, integers: Mapping[str, Column | None]) -> Row
         raise InvalidInput(f"a row is a dict, got {type(given).__name__}")
     data = {name: plain(value) for name, value in given.items()}
     ends: Row = {}
-    for end, column in ENDPOINTS.items() if sheet.table.kind == "edge" else ():
+    for end, column in ENDPOINT_COLUMNS.items() if sheet.table.kind == "edge" else ():
         value = data.pop(end) if end in data else data.pop(column, None)
         integer = integers[column]
         if integer is not None and type(value) is int:

@@ -142,7 +142,10 @@ def named_key(name: Any, catalog: Catalog) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise InvalidInput(f"'{text}' is a node type and an edge type", hint=f"write {' or '.join(found)}")
+        raise InvalidInput(
+            f"ambiguous type '{text}': there is a node type and an edge type of that name",
+            hint=f"write {' or '.join(found)}",
+        )
     known = [table.name for table in catalog.tables.values()]
     raise NotFound(f"no type '{text}'", hint=suggestion(text, known))
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.columns import ENDPOINTS, logical_schema
+from omnigraph.catalog.columns import ENDPOINT_COLUMNS, logical_schema
 from omnigraph.catalog.key_arrays import derive_ids
 from omnigraph.catalog.keys import missing_key
 from omnigraph.errors import ErrorLocation, InvalidInput, NotFound, StorageError
@@ -237,7 +237,7 @@ class TableReader:
 
     def _find_missing(self, arrays: dict[str, pa.Array], faults: Faults) -> None:
         keys = () if self.sheet.key is None else tuple(item.name for item in self.sheet.key.columns)
-        ends = ENDPOINTS.values() if self.sheet.table.kind == "edge" else ()
+        ends = ENDPOINT_COLUMNS.values() if self.sheet.table.kind == "edge" else ()
         for name in (*keys, *ends, *sorted(self.sheet.required)):
             if not arrays[name].null_count:
                 continue

@@ -1,1 +1,1 @@
-"""Migration plans between two schemas."""
+"""Schema migration: planning a change and applying it to the catalog."""

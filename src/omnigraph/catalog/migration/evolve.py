@@ -1,4 +1,4 @@
-"""Carrying out a plan on the catalog: the successor of an accepted schema."""
+"""Application of a migration plan to the catalog."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ def evolve(
     counter: int = FIRST_ID,
     backfills: Iterable[str] = (),
 ) -> Catalog:
-    """The catalog after a supported plan; the same catalog when the plan has no steps.
+    """Return the catalog after a supported plan; the same catalog when the plan has no steps.
 
-    `counter` is the lowest number that may be handed out. A graph whose branches change their schemas on
-    their own passes the highest counter of all of them, so that no two branches give one number to two
-    things. `backfills` are those that the plan was made with.
+    `counter` is the lowest number for new identities. A graph whose branches change their schemas independently
+    passes the highest counter of all branches, so that no two branches assign the same number. `backfills` are
+    those that the plan was created with.
 
-    An unsupported plan is `InvalidInput` with the reason of its first refusal. A plan that was made for other
-    schemas than these two, or with other backfills, is a `Conflict`: the accepted schema moved in between.
+    Raises `InvalidInput` for an unsupported plan, with the reason of its first unsupported step. Raises
+    `Conflict` for a plan that was created for other schemas or other backfills: the accepted schema has changed
+    since.
     """
     named = frozenset(backfills)
     modes = (
         plan_migration(catalog, desired, allow_data_loss=hard, backfills=named) for hard in (False, True)
     )
     if plan not in modes:
-        raise Conflict("the migration plan was made for another accepted schema; plan again")
+        raise Conflict("the migration plan is outdated: the accepted schema has changed; plan again")
     if plan.refusal is not None:
-        raise InvalidInput(plan.refusal, details=plan.to_json(), hint=_way_out(plan))
+        raise InvalidInput(plan.refusal, details=plan.to_json(), hint=_backfill_hint(plan))
     if not plan.steps:
         return catalog
     matching = match_schemas(catalog.schema, desired)
@@ -47,13 +48,13 @@ def evolve(
     return Catalog(source, desired, identities)
 
 
-def _way_out(plan: MigrationPlan) -> str | None:
-    """What to do about the refusal that is reported."""
-    refused = next(step for step in plan.steps if isinstance(step, UnsupportedChange))
-    if refused.code != ADD_REQUIRED:
+def _backfill_hint(plan: MigrationPlan) -> str | None:
+    """Return how to backfill the required property that the first unsupported step adds, or None."""
+    unsupported = next(step for step in plan.steps if isinstance(step, UnsupportedChange))
+    if unsupported.code != ADD_REQUIRED:
         return None
-    kind, _, name = refused.entity.partition(":")
+    kind, _, name = unsupported.entity.partition(":")
     rows = "existing rows"
     if kind == "interface":
-        rows, name = "existing rows of each type that has it", f"Type.{name.partition('.')[2]}"
-    return f'give {rows} a value: backfill={{"{name}": …}}, or --backfill {name}=…'
+        rows, name = "existing rows of each implementing type", f"Type.{name.partition('.')[2]}"
+    return f'set a value for {rows}: backfill={{"{name}": …}}, or --backfill {name}=…'

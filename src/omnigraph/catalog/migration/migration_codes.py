@@ -1,4 +1,4 @@
-"""The catalogue of migration codes. Codes are a contract: they are only ever added to."""
+"""Migration codes. Codes are part of the public contract: they are never removed or changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHANGE_TYPE = "OG-MF-106"
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One code: how dangerous the change is that it names, and whether the planner still emits it."""
+    """A code, its tier, and whether the planner still emits it."""
 
     code: str
     tier: Tier
@@ -25,7 +25,7 @@ class Code:
 
     @property
     def family(self) -> str:
-        """The two letters in the middle."""
+        """The two letters in the middle of the code."""
         return self.code.split("-")[1]
 
 
@@ -33,7 +33,7 @@ CODES = MappingProxyType(
     {
         item.code: item
         for item in (
-            # Drops are supported now, so nothing emits the DS codes any more; their meaning stays taken.
+            # Drops are supported, so that the DS codes are no longer emitted. They stay reserved.
             Code("OG-DS-101", "destructive", emitted=False),
             Code("OG-DS-102", "destructive", emitted=False),
             Code("OG-DS-103", "destructive", emitted=False),

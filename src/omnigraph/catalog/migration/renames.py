@@ -1,17 +1,16 @@
-"""Which accepted type or property each desired one continues: by its own name, or by ``@rename_from``."""
+"""Matching of the types and properties of two schemas, by name or by ``@rename_from``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from omnigraph.catalog.shape import RENAME_HINT
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.schema import Annotation, EdgeType, InterfaceType, NodeType, Schema, TypeKind
-from omnigraph.lang.suggestions import nearest_name
+from omnigraph.lang.schema import Annotation, AnyType, Schema, TypeKind, all_types
+from omnigraph.lang.suggestions import suggestion
 
-AnyType: TypeAlias = InterfaceType | NodeType | EdgeType
 TypeName: TypeAlias = tuple[TypeKind, str]
 PropertyName: TypeAlias = tuple[TypeKind, str, str]
 
@@ -20,84 +19,82 @@ _ARTICLES: Mapping[TypeKind, str] = {"interface": "an interface", "node": "a nod
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Desired names and the accepted names they continue. A desired name that is missing here is new."""
+    """Accepted names by desired name. A desired name without an entry is new."""
 
     types: Mapping[TypeName, str]
     properties: Mapping[PropertyName, str]
 
     def renamed_types(self, kind: TypeKind) -> dict[str, str]:
-        """New names by old name, of the types of a kind."""
+        """Return the new names of the types of a kind by old name."""
         return {old: new for (of, new), old in self.types.items() if of == kind}
 
     def renamed_properties(self, kind: TypeKind, owner: str) -> dict[str, str]:
-        """New names by old name, of the properties of a desired type."""
+        """Return the new names of the properties of a desired type by old name."""
         return {old: new for (of, name, new), old in self.properties.items() if (of, name) == (kind, owner)}
 
 
-def all_types(schema: Schema) -> Iterator[AnyType]:
-    """Interfaces, nodes, edges, each by name: the order identities and plan steps come in."""
-    groups: tuple[tuple[AnyType, ...], ...] = (schema.interfaces, schema.nodes, schema.edges)
-    for group in groups:
-        yield from sorted(group, key=lambda item: item.name)
+@dataclass(frozen=True, slots=True)
+class _RenameError:
+    message: str
+    hint: str | None = None
 
 
 def match_schemas(accepted: Schema, desired: Schema) -> Matching:
-    """Pair every desired type and property with the accepted one whose identity it keeps.
+    """Match every desired type and property with the accepted one whose identity it keeps.
 
-    An exact name wins, which is why a hint may stay in the text after it has done its work. A hint that is
-    needed must name something of the same kind and owner that nothing else continues; every hint that does
-    not is reported in one `InvalidInput`, whose `details["errors"]` lists them all.
+    A name that exists in both schemas matches itself, so that a rename hint can stay in the text after the
+    migration. Any other hint must name an unmatched element of the same kind and owner. Raises `InvalidInput`
+    for the hints that do not; `details["errors"]` lists all of them.
     """
-    errors: list[tuple[str, str | None]] = []
-    types = _match_types(accepted, desired, errors)
-    properties = _match_properties(accepted, desired, types, errors)
+    types, type_errors = _match_types(accepted, desired)
+    properties, property_errors = _match_properties(accepted, desired, types)
+    errors = type_errors + property_errors
     if errors:
-        message, hint = errors[0]
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise InvalidInput(message + more, details={"errors": [text for text, _ in errors]}, hint=hint)
+        details = {"errors": [error.message for error in errors]}
+        raise InvalidInput(errors[0].message + more, details=details, hint=errors[0].hint)
     return Matching(types, properties)
 
 
-def _match_types(
-    accepted: Schema, desired: Schema, errors: list[tuple[str, str | None]]
-) -> dict[TypeName, str]:
+def _match_types(accepted: Schema, desired: Schema) -> tuple[dict[TypeName, str], list[_RenameError]]:
     known = {(item.kind, item.name) for item in all_types(accepted)}
-    wanted = list(all_types(desired))
-    found = {(item.kind, item.name): item.name for item in wanted if (item.kind, item.name) in known}
-    taken = {(kind, old): new for (kind, new), old in found.items()}
-    for item in wanted:
+    declared = list(all_types(desired))
+    matched = {(item.kind, item.name): item.name for item in declared if (item.kind, item.name) in known}
+    taken = {(kind, old): new for (kind, new), old in matched.items()}
+    errors: list[_RenameError] = []
+    for item in declared:
         old = _hinted(item.annotation(RENAME_HINT))
-        if old is None or (item.kind, item.name) in found:
+        if old is None or (item.kind, item.name) in matched:
             continue
-        where = f"@rename_from(\"{old}\") on {item.kind} '{item.name}'"
+        hint_text = f"@rename_from(\"{old}\") on {item.kind} '{item.name}'"
         if (item.kind, old) in taken:
             other = taken[item.kind, old]
-            errors.append((f"{where}: {item.kind} '{old}' is already continued by '{other}'", None))
+            errors.append(_RenameError(f"{hint_text}: {item.kind} '{old}' is already matched by '{other}'"))
         elif (item.kind, old) in known:
-            found[item.kind, item.name] = old
+            matched[item.kind, item.name] = old
             taken[item.kind, old] = item.name
         else:
-            errors.append(_unknown_type(where, item.kind, old, known))
-    return found
+            errors.append(_unknown_type(hint_text, item.kind, old, known))
+    return matched, errors
 
 
-def _unknown_type(where: str, kind: TypeKind, old: str, known: set[TypeName]) -> tuple[str, str | None]:
+def _unknown_type(hint_text: str, kind: TypeKind, old: str, known: set[TypeName]) -> _RenameError:
     others = sorted(of for of, name in known if name == old)
     if others:
-        return f"{where}: '{old}' is {_ARTICLES[others[0]]} type; a rename stays within its kind", None
-    near = nearest_name(old, sorted(name for of, name in known if of == kind))
-    hint = f"did you mean '{near}'?" if near else None
-    return f"{where}: the accepted schema has no {kind} type '{old}'", hint
+        reason = f"'{old}' is {_ARTICLES[others[0]]} type; a rename cannot change the kind of a type"
+        return _RenameError(f"{hint_text}: {reason}")
+    names = sorted(name for of, name in known if of == kind)
+    return _RenameError(
+        f"{hint_text}: the accepted schema has no {kind} type '{old}'", suggestion(old, names)
+    )
 
 
 def _match_properties(
-    accepted: Schema,
-    desired: Schema,
-    types: Mapping[TypeName, str],
-    errors: list[tuple[str, str | None]],
-) -> dict[PropertyName, str]:
+    accepted: Schema, desired: Schema, types: Mapping[TypeName, str]
+) -> tuple[dict[PropertyName, str], list[_RenameError]]:
     before = {(item.kind, item.name): item for item in all_types(accepted)}
-    found: dict[PropertyName, str] = {}
+    matched: dict[PropertyName, str] = {}
+    errors: list[_RenameError] = []
     for item in all_types(desired):
         old_name = types.get((item.kind, item.name))
         owner = None if old_name is None else before[item.kind, old_name]
@@ -105,36 +102,39 @@ def _match_properties(
         taken = {prop.name: prop.name for prop in item.properties if prop.name in known}
         for prop in sorted(item.properties, key=lambda prop: prop.name):
             if prop.name in known:
-                found[item.kind, item.name, prop.name] = prop.name
+                matched[item.kind, item.name, prop.name] = prop.name
                 continue
             old = _hinted(prop.annotation(RENAME_HINT))
             if old is None:
                 continue
             if old in known and old not in taken:
-                found[item.kind, item.name, prop.name] = old
+                matched[item.kind, item.name, prop.name] = old
                 taken[old] = prop.name
             elif not prop.inherited:
-                # An inherited hint was written for the interface, where it is checked; on a node that never
-                # had the old property it has nothing to do.
-                where = f"@rename_from(\"{old}\") on property '{item.name}.{prop.name}'"
-                errors.append(_refused_property(where, item, owner, old, taken, accepted))
-    return found
+                # An inherited hint is checked on the interface. A node that never had the old property ignores
+                # it.
+                hint_text = f"@rename_from(\"{old}\") on property '{item.name}.{prop.name}'"
+                errors.append(_unmatched_property(hint_text, item, owner, old, taken, accepted))
+    return matched, errors
 
 
-def _refused_property(
-    where: str, item: AnyType, owner: AnyType | None, old: str, taken: Mapping[str, str], accepted: Schema
-) -> tuple[str, str | None]:
+def _unmatched_property(
+    hint_text: str, item: AnyType, owner: AnyType | None, old: str, taken: Mapping[str, str], accepted: Schema
+) -> _RenameError:
     if owner is None:
-        reason = f"'{item.name}' is a new type and cannot take over the identity of a property"
-        return f"{where}: {reason}", None
+        return _RenameError(f"{hint_text}: '{item.name}' is a new type without properties to rename")
     if old in taken:
-        return f"{where}: property '{owner.name}.{old}' is already continued by '{taken[old]}'", None
+        return _RenameError(
+            f"{hint_text}: property '{owner.name}.{old}' is already matched by '{taken[old]}'"
+        )
     others = [other.name for other in all_types(accepted) if old in other.by_name]
     if others:
-        return f"{where}: '{old}' is a property of '{others[0]}'; a rename stays within its type", None
-    near = nearest_name(old, sorted(owner.by_name))
-    hint = f"did you mean '{near}'?" if near else None
-    return f"{where}: the accepted {owner.kind} '{owner.name}' has no property '{old}'", hint
+        reason = f"'{old}' is a property of '{others[0]}'; a rename cannot move a property to another type"
+        return _RenameError(f"{hint_text}: {reason}")
+    return _RenameError(
+        f"{hint_text}: the accepted {owner.kind} '{owner.name}' has no property '{old}'",
+        suggestion(old, sorted(owner.by_name)),
+    )
 
 
 def _hinted(annotation: Annotation | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What a migration consists of: frozen steps, each with its wire shape, and the plan that lists them."""
+"""Migration steps, each with its JSON form, and the plan that lists them."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ DropMode: TypeAlias = Literal["soft", "hard"]
 
 @dataclass(frozen=True, slots=True)
 class AddType:
-    """A type that did not exist; its properties and constraints come with it."""
+    """Add a type with its properties and constraints."""
 
     type_kind: TypeKind
     name: str
 
     def to_json(self) -> Json:
-        """The wire shape."""
+        """Return the JSON form."""
         return {"kind": "add_type", "type_kind": self.type_kind, "name": self.name}
 
 
 @dataclass(frozen=True, slots=True)
 class RenameType:
-    """A type goes on under another name; identity, data and history stay."""
+    """Rename a type; identity, data and history are kept."""
 
     type_kind: TypeKind
     old: str
     new: str
 
     def to_json(self) -> Json:
-        """The wire shape."""
+        """Return the JSON form."""
         return {"kind": "rename_type", "type_kind": self.type_kind, "from": self.old, "to": self.new}
 
 
 @dataclass(frozen=True, slots=True)
 class AddProperty:
-    """A property that existing rows read as null, or with `backfill` get a value for."""
+    """Add a property. Existing rows read null, or with `backfill` a computed value."""
 
     type_kind: TypeKind
     type_name: str
@@ -49,20 +49,20 @@ class AddProperty:
     backfill: bool = False
 
     def to_json(self) -> Json:
-        """The wire shape; `backfill` is left out when there is none."""
-        found: Json = {
+        """Return the JSON form; `backfill` is omitted when false."""
+        encoded: Json = {
             "kind": "add_property",
             "type_kind": self.type_kind,
             "type_name": self.type_name,
             "property_name": self.property_name,
             "property_type": encode_type(self.property_type),
         }
-        return {**found, "backfill": True} if self.backfill else found
+        return {**encoded, "backfill": True} if self.backfill else encoded
 
 
 @dataclass(frozen=True, slots=True)
 class RenameProperty:
-    """A property goes on under another name; `type_name` is the new name of its type."""
+    """Rename a property; `type_name` is the new name of its type."""
 
     type_kind: TypeKind
     type_name: str
@@ -70,7 +70,7 @@ class RenameProperty:
     new: str
 
     def to_json(self) -> Json:
-        """The wire shape."""
+        """Return the JSON form."""
         return {
             "kind": "rename_property",
             "type_kind": self.type_kind,
@@ -82,14 +82,14 @@ class RenameProperty:
 
 @dataclass(frozen=True, slots=True)
 class AddConstraint:
-    """An index hint, for which nothing is built until the next optimize, or uniqueness of a new property."""
+    """Add an index, which the next optimize builds, or a unique constraint on a new property."""
 
     type_kind: TypeKind
     type_name: str
     constraint: Constraint
 
     def to_json(self) -> Json:
-        """The wire shape."""
+        """Return the JSON form."""
         return {
             "kind": "add_constraint",
             "type_kind": self.type_kind,
@@ -100,7 +100,7 @@ class AddConstraint:
 
 @dataclass(frozen=True, slots=True)
 class ExtendEnum:
-    """An enum allows more values than before, and all it did before."""
+    """Add values to an enum."""
 
     type_kind: TypeKind
     type_name: str
@@ -108,7 +108,7 @@ class ExtendEnum:
     added_values: tuple[str, ...]
 
     def to_json(self) -> Json:
-        """The wire shape."""
+        """Return the JSON form."""
         return {
             "kind": "extend_enum",
             "type_kind": self.type_kind,
@@ -120,14 +120,14 @@ class ExtendEnum:
 
 @dataclass(frozen=True, slots=True)
 class UpdateTypeMetadata:
-    """The description or instruction of a type changed; `annotations` are the new ones."""
+    """Change the description or instruction of a type; `annotations` are the new ones."""
 
     type_kind: TypeKind
     name: str
     annotations: tuple[Annotation, ...]
 
     def to_json(self) -> Json:
-        """The wire shape."""
+        """Return the JSON form."""
         return {
             "kind": "update_type_metadata",
             "type_kind": self.type_kind,
@@ -138,7 +138,7 @@ class UpdateTypeMetadata:
 
 @dataclass(frozen=True, slots=True)
 class UpdatePropertyMetadata:
-    """The description of a property changed; `annotations` are the new ones."""
+    """Change the description of a property; `annotations` are the new ones."""
 
     type_kind: TypeKind
     type_name: str
@@ -146,7 +146,7 @@ class UpdatePropertyMetadata:
     annotations: tuple[Annotation, ...]
 
     def to_json(self) -> Json:
-        """The wire shape."""
+        """Return the JSON form."""
         return {
             "kind": "update_property_metadata",
             "type_kind": self.type_kind,
@@ -158,20 +158,20 @@ class UpdatePropertyMetadata:
 
 @dataclass(frozen=True, slots=True)
 class DropType:
-    """A type and its rows go away; `hard` makes earlier versions unreadable too."""
+    """Drop a type and its rows; `hard` also makes earlier versions unreadable."""
 
     type_kind: TypeKind
     name: str
     mode: DropMode
 
     def to_json(self) -> Json:
-        """The wire shape."""
+        """Return the JSON form."""
         return {"kind": "drop_type", "type_kind": self.type_kind, "name": self.name, "mode": self.mode}
 
 
 @dataclass(frozen=True, slots=True)
 class DropProperty:
-    """A property and its values go away; `hard` makes earlier versions unreadable too."""
+    """Drop a property and its values; `hard` also makes earlier versions unreadable."""
 
     type_kind: TypeKind
     type_name: str
@@ -179,7 +179,7 @@ class DropProperty:
     mode: DropMode
 
     def to_json(self) -> Json:
-        """The wire shape."""
+        """Return the JSON form."""
         return {
             "kind": "drop_property",
             "type_kind": self.type_kind,
@@ -191,16 +191,16 @@ class DropProperty:
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedChange:
-    """Something that cannot be carried out; one of these makes the whole plan unsupported."""
+    """A change that migrations do not support; it makes the whole plan unsupported."""
 
     entity: str
     reason: str
     code: str | None = None
 
     def to_json(self) -> Json:
-        """The wire shape; a missing code is left out."""
-        found: Json = {"kind": "unsupported_change", "entity": self.entity, "reason": self.reason}
-        return found if self.code is None else {**found, "code": self.code}
+        """Return the JSON form; a missing code is omitted."""
+        encoded: Json = {"kind": "unsupported_change", "entity": self.entity, "reason": self.reason}
+        return encoded if self.code is None else {**encoded, "code": self.code}
 
 
 MigrationStep: TypeAlias = (
@@ -220,23 +220,23 @@ MigrationStep: TypeAlias = (
 
 @dataclass(frozen=True)
 class MigrationPlan:
-    """The steps from an accepted schema to a desired one, in the order they are shown and applied."""
+    """The steps from an accepted schema to a desired one, in the order in which they are applied."""
 
     steps: tuple[MigrationStep, ...] = ()
 
     @cached_property
     def supported(self) -> bool:
-        """Whether every step can be carried out."""
+        """Whether every step is supported."""
         return self.refusal is None
 
     @cached_property
     def refusal(self) -> str | None:
-        """What a refused apply reports: ``[CODE] reason`` of the first unsupported step."""
+        """Error message of an unsupported plan: ``[CODE] reason`` of the first unsupported step."""
         for step in self.steps:
             if isinstance(step, UnsupportedChange):
                 return step.reason if step.code is None else f"[{step.code}] {step.reason}"
         return None
 
     def to_json(self) -> Json:
-        """The wire shape."""
+        """Return the JSON form."""
         return {"supported": self.supported, "steps": [step.to_json() for step in self.steps]}

@@ -1,1 +1,1 @@
-"""Three-way merge of schemas."""
+"""Three-way merge of accepted schemas."""

@@ -1,7 +1,7 @@
-"""How one aspect of a type or property merges: its type, its annotations, its body constraints.
+"""Merge of single aspects of a type or property: type, annotations, body constraints.
 
-States are compared with the keys of properties in place of their names, so that a rename on one side is no
-change of what refers to the property.
+States are compared with property keys instead of names, so that a rename on one side is not a change of the
+constraints and embeddings that refer to the property.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from omnigraph.catalog.schema_merge.schema_conflicts import Decisions
+from omnigraph.catalog.schema_merge.schema_conflicts import ConflictResolver
 from omnigraph.catalog.schema_merge.three_way import ThreeWay
 from omnigraph.catalog.shape import (
     RENAME_HINT,
@@ -24,24 +24,24 @@ from omnigraph.lang.schema import Annotation, Check, Constraint, Key, Range
 from omnigraph.lang.types import PropType
 
 
-def merge_type(decisions: Decisions, entity: str, types: ThreeWay[PropType]) -> PropType:
-    """The merged type of a property; values that both sides added to an enum are all allowed."""
-    found = types.map(canonical_type)
-    base, ours, theirs = found.base, found.require("ours"), found.require("theirs")
-    texts = found.map(str)
+def merge_type(resolver: ConflictResolver, entity: str, types: ThreeWay[PropType]) -> PropType:
+    """Return the merged type of a property; an enum has the values that either side added."""
+    canonical = types.map(canonical_type)
+    base, ours, theirs = canonical.base, canonical.require("ours"), canonical.require("theirs")
+    texts = canonical.map(str)
     if base is None:
-        side = decisions.settle(entity, "type", found, texts, fresh=True)
-        return found.require(side)
+        side = resolver.choose_side(entity, "type", canonical, texts, added=True)
+        return canonical.require(side)
     nullable = ours.nullable if ours.nullable != base.nullable else theirs.nullable
     union = _extended(base, ours, theirs)
     if union is not None:
         return replace(base, enum_values=union, nullable=nullable)
-    side = decisions.settle(entity, "type", found.map(lambda item: item.core), texts, fresh=False)
-    return replace(found.require(side), nullable=nullable)
+    side = resolver.choose_side(entity, "type", canonical.map(lambda item: item.core), texts, added=False)
+    return replace(canonical.require(side), nullable=nullable)
 
 
 def _extended(base: PropType, ours: PropType, theirs: PropType) -> tuple[str, ...] | None:
-    """The values of an enum that kept all it had on both sides."""
+    """Return the union of the values of an enum that neither side narrowed, or None."""
     if base.enum_values is None or ours.enum_values is None or theirs.enum_values is None:
         return None
     before = set(base.enum_values)
@@ -50,10 +50,12 @@ def _extended(base: PropType, ours: PropType, theirs: PropType) -> tuple[str, ..
     return tuple(sorted({*ours.enum_values, *theirs.enum_values}))
 
 
-def follow_annotations(annotations: Iterable[Annotation], names: Mapping[str, str]) -> tuple[Annotation, ...]:
-    """Annotations without rename hints, with the property that an embedding is made from under another name.
+def rename_embed_sources(
+    annotations: Iterable[Annotation], names: Mapping[str, str]
+) -> tuple[Annotation, ...]:
+    """Return annotations without rename hints and with renamed source properties of embeddings.
 
-    >>> follow_annotations((Annotation("embed", "body"),), {"body": "text"})
+    >>> rename_embed_sources((Annotation("embed", "body"),), {"body": "text"})
     (Annotation(name='embed', value='text', kwargs=()),)
     """
     return tuple(
@@ -64,66 +66,66 @@ def follow_annotations(annotations: Iterable[Annotation], names: Mapping[str, st
 
 
 def annotation_state(annotations: Iterable[Annotation], names: Mapping[str, str]) -> tuple[str, ...]:
-    """What is compared of annotations: texts, because in Python 1 equals 1.0 and True."""
-    return tuple(annotation_keys(follow_annotations(annotations, names)))
+    """Return the comparable form of annotations: JSON texts, because in Python 1 equals 1.0 and True."""
+    return tuple(annotation_keys(rename_embed_sources(annotations, names)))
 
 
 def merge_annotations(
-    decisions: Decisions,
+    resolver: ConflictResolver,
     entity: str,
     annotations: ThreeWay[tuple[Annotation, ...]],
     columns: ThreeWay[Mapping[str, str]],
 ) -> tuple[Annotation, ...]:
-    """The merged annotations, embeddings with keys; each name is merged by itself."""
+    """Return the merged annotations, with keys as sources of embeddings; each name is merged separately."""
     if annotations.base is None:
-        return _settle_annotations(decisions, entity, annotations, columns, fresh=True)
+        return _choose_annotations(resolver, entity, annotations, columns, added=True)
     names = {item.name for part in annotations.parts for item in part or ()}
-    found: list[Annotation] = []
+    merged: list[Annotation] = []
     for name in sorted(names - {RENAME_HINT}):
         named = annotations.map(partial(_named, name))
-        found.extend(_settle_annotations(decisions, entity, named, columns, fresh=False))
-    return tuple(found)
+        merged.extend(_choose_annotations(resolver, entity, named, columns, added=False))
+    return tuple(merged)
 
 
 def _named(name: str, annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
     return tuple(item for item in annotations if item.name == name)
 
 
-def _settle_annotations(
-    decisions: Decisions,
+def _choose_annotations(
+    resolver: ConflictResolver,
     entity: str,
     annotations: ThreeWay[tuple[Annotation, ...]],
     columns: ThreeWay[Mapping[str, str]],
     *,
-    fresh: bool,
+    added: bool,
 ) -> tuple[Annotation, ...]:
     states, texts = [], []
     for part, names in zip(annotations.parts, columns.parts, strict=True):
         states.append(None if part is None else annotation_state(part, names or {}))
-        texts.append(" ".join(map(annotation_text, follow_annotations(part or (), {}))) or None)
-    side = decisions.settle(entity, "annotations", ThreeWay(*states), ThreeWay(*texts), fresh=fresh)
-    return follow_annotations(annotations.require(side), columns.of(side) or {})
+        texts.append(" ".join(map(annotation_text, rename_embed_sources(part or (), {}))) or None)
+    side = resolver.choose_side(entity, "annotations", ThreeWay(*states), ThreeWay(*texts), added=added)
+    return rename_embed_sources(annotations.require(side), columns.of(side) or {})
 
 
 def merge_constraints(
-    decisions: Decisions,
+    resolver: ConflictResolver,
     entity: str,
     constraints: ThreeWay[tuple[Constraint, ...]],
     columns: ThreeWay[Mapping[str, str]],
 ) -> tuple[Constraint, ...]:
-    """The merged body constraints, columns as keys.
+    """Return the merged body constraints, with keys as columns.
 
-    Each uniqueness rule and each index is kept or gone by itself. Bounds and patterns are merged for each
-    property, and the key for the type, as two of them would say something that neither side said.
+    Each unique constraint and each index is merged separately. Bounds and patterns are merged per property, and
+    the key per type, because a combination of two would be a constraint that neither side declares.
     """
     listed = [
         constraint_keys(part or (), names or {})
         for part, names in zip(constraints.parts, columns.parts, strict=True)
     ]
-    fresh = constraints.is_fresh
+    added = constraints.is_added
     slots = {_slot(item) for part in listed for item in part.values()}
-    groups = [sorted(slots)] if fresh else [[slot] for slot in sorted(slots)]
-    found: list[Constraint] = []
+    groups = [sorted(slots)] if added else [[slot] for slot in sorted(slots)]
+    merged: list[Constraint] = []
     for group in groups:
         held = [{key: item for key, item in part.items() if _slot(item) in group} for part in listed]
         texts = [
@@ -131,12 +133,13 @@ def merge_constraints(
             for part, names in zip(held, columns.parts, strict=True)
         ]
         states = ThreeWay(*(tuple(part) for part in held))
-        side = decisions.settle(entity, "constraints", states, ThreeWay(*texts), fresh=fresh)
-        found.extend(ThreeWay(*held).require(side).values())
-    return tuple(found)
+        side = resolver.choose_side(entity, "constraints", states, ThreeWay(*texts), added=added)
+        merged.extend(ThreeWay(*held).require(side).values())
+    return tuple(merged)
 
 
 def _slot(constraint: Constraint) -> tuple[str, ...]:
+    """Return the unit that constraints are merged by; a unit has at most one constraint."""
     kind = type(constraint).__name__
     if isinstance(constraint, Range | Check):
         return (kind, constraint.property)

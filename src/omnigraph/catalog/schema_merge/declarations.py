@@ -1,38 +1,40 @@
-"""From the draft of a merge to a schema that can be compiled, and from that back to what was merged."""
+"""The schema of a merge draft, and the origins of the types and properties of the compiled schema."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from omnigraph.catalog.migration.renames import PropertyName, TypeName, all_types
+from omnigraph.catalog.migration.renames import PropertyName, TypeName
 from omnigraph.catalog.schema_merge.members import Presence
 from omnigraph.catalog.schema_merge.merged_types import DraftType
 from omnigraph.catalog.schema_merge.three_way import MatchedCatalogs, MatchedProperty, MatchedType, Side
-from omnigraph.lang.schema import EdgeType, InterfaceType, NodeType, Schema
+from omnigraph.lang.schema import EdgeType, InterfaceType, NodeType, Schema, all_types
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """What each type and property of a schema goes back to; a property that is missing here is new."""
+class SchemaOrigins:
+    """A schema and the matched elements that its types and properties come from; other properties are new."""
 
     schema: Schema
     types: Mapping[TypeName, tuple[MatchedType, Presence]]
     properties: Mapping[PropertyName, MatchedProperty]
 
 
-def build_schema(matched: MatchedCatalogs, drafts: Mapping[str, DraftType]) -> Schema:
-    """The drafts with names for keys. Nodes lack what they inherit: compiling the text gives them that."""
+def build_schema(catalogs: MatchedCatalogs, drafts: Mapping[str, DraftType]) -> Schema:
+    """Build a schema from drafts, with names instead of keys. Compiling its text adds inherited properties."""
     interfaces: list[InterfaceType] = []
     nodes: list[NodeType] = []
     edges: list[EdgeType] = []
     for draft in drafts.values():
-        properties, constraints = draft.members.named(_inherited_names(matched, drafts, draft))
-        if draft.triple.kind == "interface":
+        properties, constraints = draft.members.named(_inherited_names(catalogs, drafts, draft))
+        if draft.matched.kind == "interface":
             interfaces.append(InterfaceType(draft.name, properties, constraints, draft.annotations))
-        elif draft.triple.kind == "node":
-            faces = tuple(drafts[key].name for key in draft.implements)
-            nodes.append(NodeType(draft.name, properties, constraints, draft.annotations, implements=faces))
+        elif draft.matched.kind == "node":
+            implements = tuple(drafts[key].name for key in draft.implements)
+            nodes.append(
+                NodeType(draft.name, properties, constraints, draft.annotations, implements=implements)
+            )
         else:
             source, target = (drafts[key].name for key in draft.ends)
             edges.append(
@@ -50,50 +52,50 @@ def build_schema(matched: MatchedCatalogs, drafts: Mapping[str, DraftType]) -> S
 
 
 def _inherited_names(
-    matched: MatchedCatalogs, drafts: Mapping[str, DraftType], draft: DraftType
+    catalogs: MatchedCatalogs, drafts: Mapping[str, DraftType], draft: DraftType
 ) -> dict[str, str]:
-    """What the properties that a draft does not declare are called, by key: what their interface says."""
-    found: dict[str, str] = {}
-    for key, triple in draft.triple.properties.items():
-        for place, prop in enumerate(triple.properties.parts):
-            node = draft.triple.types.parts[place]
+    """Return the names of the inherited properties of a draft by key, from its interfaces."""
+    names: dict[str, str] = {}
+    for key, matched in draft.matched.properties.items():
+        for index, prop in enumerate(matched.properties.parts):
+            node = draft.matched.types.parts[index]
             if key in draft.members.properties or prop is None or not prop.inherited:
                 continue
-            for face in node.implements if isinstance(node, NodeType) else ():
-                interface = (matched.keys.parts[place] or {})["interface", face]
-                columns = matched.types[interface].columns.parts[place] or {}
+            for implemented in node.implements if isinstance(node, NodeType) else ():
+                interface = (catalogs.keys.parts[index] or {})["interface", implemented]
+                columns = catalogs.types[interface].columns.parts[index] or {}
                 if interface in draft.implements and prop.name in columns:
-                    given = drafts[interface].members.properties.get(columns[prop.name])
-                    if given is not None:
-                        found[key] = given.name
-    return found
+                    declared = drafts[interface].members.properties.get(columns[prop.name])
+                    if declared is not None:
+                        names[key] = declared.name
+    return names
 
 
-def place_types(matched: MatchedCatalogs, drafts: Mapping[str, DraftType], schema: Schema) -> Placed:
-    """Find what was merged into each type and property of the compiled schema."""
-    by_name = {(draft.triple.kind, draft.name): draft for draft in drafts.values()}
+def trace_types(catalogs: MatchedCatalogs, drafts: Mapping[str, DraftType], schema: Schema) -> SchemaOrigins:
+    """Return the origins of the types and properties of the compiled schema."""
+    by_name = {(draft.matched.kind, draft.name): draft for draft in drafts.values()}
     types: dict[TypeName, tuple[MatchedType, Presence]] = {}
     properties: dict[PropertyName, MatchedProperty] = {}
     for item in all_types(schema):
         draft = by_name[item.kind, item.name]
-        triple = draft.triple
-        types[item.kind, item.name] = (triple, draft.presence)
-        keys = {name: key for key, name in _inherited_names(matched, drafts, draft).items()}
+        matched = draft.matched
+        types[item.kind, item.name] = (matched, draft.presence)
+        keys = {name: key for key, name in _inherited_names(catalogs, drafts, draft).items()}
         keys |= {prop.name: key for key, prop in draft.members.properties.items()}
         for name in item.by_name.keys() & keys.keys():
-            properties[item.kind, item.name, name] = triple.properties[keys[name]]
-    return Placed(schema, types, properties)
+            properties[item.kind, item.name, name] = matched.properties[keys[name]]
+    return SchemaOrigins(schema, types, properties)
 
 
-def place_side(matched: MatchedCatalogs, schema: Schema, side: Side) -> Placed:
-    """The same for a schema that is a side's own."""
-    found = [(triple, part) for triple in matched.types.values() if (part := triple.types.of(side))]
+def trace_side(catalogs: MatchedCatalogs, schema: Schema, side: Side) -> SchemaOrigins:
+    """Return the origins of the types and properties of the schema of one side."""
+    own = [(matched, part) for matched in catalogs.types.values() if (part := matched.types.of(side))]
     types: dict[TypeName, tuple[MatchedType, Presence]] = {
-        (part.kind, part.name): (triple, side) for triple, part in found
+        (part.kind, part.name): (matched, side) for matched, part in own
     }
     properties = {
-        (part.kind, part.name, name): triple.properties[key]
-        for triple, part in found
-        for name, key in (triple.columns.of(side) or {}).items()
+        (part.kind, part.name, name): matched.properties[key]
+        for matched, part in own
+        for name, key in (matched.columns.of(side) or {}).items()
     }
-    return Placed(schema, types, properties)
+    return SchemaOrigins(schema, types, properties)

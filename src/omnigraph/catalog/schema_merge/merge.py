@@ -1,4 +1,4 @@
-"""Three-way merge of accepted schemas: what two branches made of a common one, in one catalog."""
+"""Three-way merge of the catalogs of two branches."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from types import MappingProxyType
 
 from omnigraph.catalog.catalog import Catalog, Column, Table, table_key
 from omnigraph.catalog.identity import FIRST_ID
-from omnigraph.catalog.schema_merge.declarations import Placed, build_schema, place_side, place_types
+from omnigraph.catalog.schema_merge.declarations import SchemaOrigins, build_schema, trace_side, trace_types
 from omnigraph.catalog.schema_merge.identities import merge_identities
 from omnigraph.catalog.schema_merge.merged_types import merge_types
-from omnigraph.catalog.schema_merge.schema_conflicts import Decisions, SchemaConflict
+from omnigraph.catalog.schema_merge.schema_conflicts import ConflictResolver, SchemaConflict
 from omnigraph.catalog.schema_merge.three_way import (
     MatchedCatalogs,
     MatchedType,
@@ -30,7 +30,7 @@ _UNDECIDED: Mapping[str, Side] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class MergedColumn:
-    """A column of a merged table, and what it was where it existed."""
+    """A column of a merged table and its counterparts in the merge base, ours and theirs."""
 
     column: Column
     base: Column | None
@@ -40,7 +40,7 @@ class MergedColumn:
 
 @dataclass(frozen=True, slots=True)
 class MergedTable:
-    """A table of the merged catalog, and the tables of the same type in the three others."""
+    """A table of the merged catalog and its counterparts in the merge base, ours and theirs."""
 
     table: Table
     base: Table | None
@@ -51,7 +51,7 @@ class MergedTable:
 
 @dataclass(frozen=True, slots=True)
 class MergedDrop:
-    """A table of the merge base that the merged catalog no longer has, and what the sides made of it."""
+    """A table of the merge base that the merged catalog drops, and its counterparts in ours and theirs."""
 
     base: Table
     ours: Table | None
@@ -60,7 +60,7 @@ class MergedDrop:
 
 @dataclass(frozen=True, slots=True)
 class MergedCatalog:
-    """The outcome of a merge. While there are conflicts, `catalog` is what would be if ours won each."""
+    """The result of a merge. When there are conflicts, `catalog` resolves each of them to ours."""
 
     catalog: Catalog
     conflicts: tuple[SchemaConflict, ...]
@@ -76,66 +76,66 @@ def merge_catalogs(
     choose: Mapping[str, Side] = _UNDECIDED,
     counter: int = FIRST_ID,
 ) -> MergedCatalog:
-    """Merge what two branches made of one schema.
+    """Merge the catalogs of two branches that share a merge base.
 
-    What one side changed is taken, what both changed alike too. What they changed differently is a conflict,
-    which `choose` decides by its id; ids that are no conflict of this merge are ignored. A thing keeps its
-    identity, and one that both sides added on their own has ours. The result always compiles, and it is
-    one of the two catalogs themselves when it says the same.
+    Changes of one side, and equal changes of both sides, are applied. Different changes of the same aspect are a
+    conflict. `choose` resolves conflicts by id; ids that are not a conflict of this merge are ignored. Elements
+    keep their identity; an element that both sides added independently has the identity of ours. The result
+    always compiles. When it equals ours or theirs, that catalog itself is returned.
 
-    A number is new only where a node of one side inherits a property that the other side gave to its
-    interface; it comes from `counter` or the highest counter of the three, whichever is more.
+    A new identity is needed only when a node of one side inherits a property that the other side added to its
+    interface. It is the higher of `counter` and the highest counter of the three catalogs.
     """
-    matched = match_catalogs(base, ours, theirs)
+    catalogs = match_catalogs(base, ours, theirs)
     sides = ThreeWay(base, ours, theirs)
-    decisions = Decisions(choose)
-    drafts = merge_types(decisions, matched)
-    text = schema_text(build_schema(matched, drafts))
+    resolver = ConflictResolver(choose)
+    drafts = merge_types(resolver, catalogs)
+    text = schema_text(build_schema(catalogs, drafts))
     try:
         schema = load_schema(text)
     except LanguageError as error:
         texts = sides.map(lambda side: schema_text(side.schema))
-        side = decisions.pick("schema", "schema", str(error), texts)
+        side = resolver.resolve("schema", "schema", str(error), texts)
         catalog = sides.require(side)
-        placed = place_side(matched, catalog.schema, side)
+        origins = trace_side(catalogs, catalog.schema, side)
     else:
-        placed = place_types(matched, drafts, schema)
-        catalog = _merged_catalog(placed, text, sides, counter)
+        origins = trace_types(catalogs, drafts, schema)
+        catalog = _merged_catalog(origins, text, sides, counter)
     return MergedCatalog(
         catalog,
-        decisions.conflicts,
-        tuple(_merged_table(table, placed, sides) for table in catalog.tables.values()),
-        tuple(_dropped(matched, placed, sides)),
+        resolver.conflicts,
+        tuple(_merged_table(table, origins, sides) for table in catalog.tables.values()),
+        tuple(_dropped(catalogs, origins, sides)),
     )
 
 
-def _merged_catalog(placed: Placed, text: str, sides: ThreeWay[Catalog], counter: int) -> Catalog:
+def _merged_catalog(origins: SchemaOrigins, text: str, sides: ThreeWay[Catalog], counter: int) -> Catalog:
     numbers = [catalog.next_id for catalog in sides.parts if catalog is not None]
-    identities = merge_identities(placed, max(numbers), counter)
-    merged = Catalog(text, placed.schema, identities)
-    alike = [side for side in (sides.ours, sides.theirs) if side is not None and side.hash == merged.hash]
-    for side in alike:
+    identities = merge_identities(origins, max(numbers), counter)
+    merged = Catalog(text, origins.schema, identities)
+    equal = [side for side in (sides.ours, sides.theirs) if side is not None and side.hash == merged.hash]
+    for side in equal:
         if side.identities == identities:
             return side
-    # The text that a person wrote, with its comments, is worth more than one that was printed.
-    return Catalog(alike[0].source, alike[0].schema, identities) if alike else merged
+    # The original source text has comments, which the generated text has not.
+    return Catalog(equal[0].source, equal[0].schema, identities) if equal else merged
 
 
-def _merged_table(table: Table, placed: Placed, sides: ThreeWay[Catalog]) -> MergedTable:
-    triple, _ = placed.types[table.kind, table.name]
-    tables = _tables(triple, sides)
+def _merged_table(table: Table, origins: SchemaOrigins, sides: ThreeWay[Catalog]) -> MergedTable:
+    matched, _ = origins.types[table.kind, table.name]
+    tables = _tables(matched, sides)
     columns = tuple(
-        MergedColumn(column, *map(_column, tables.parts, _names(column, table, placed).parts))
+        MergedColumn(column, *map(_column, tables.parts, _names(column, table, origins).parts))
         for column in table.columns
     )
     return MergedTable(table, *tables.parts, columns)
 
 
-def _names(column: Column, table: Table, placed: Placed) -> ThreeWay[str]:
-    """What a column of a merged table is called in each catalog."""
+def _names(column: Column, table: Table, origins: SchemaOrigins) -> ThreeWay[str]:
+    """Return the names of a column of a merged table in the merge base, ours and theirs."""
     if column.property_id is None:
         return ThreeWay(column.name, column.name, column.name)
-    known = placed.properties.get((table.kind, table.name, column.name))
+    known = origins.properties.get((table.kind, table.name, column.name))
     return ThreeWay(None, None, None) if known is None else known.properties.map(lambda item: item.name)
 
 
@@ -143,8 +143,8 @@ def _column(table: Table | None, name: str | None) -> Column | None:
     return None if table is None else next((item for item in table.columns if item.name == name), None)
 
 
-def _tables(triple: MatchedType, sides: ThreeWay[Catalog]) -> ThreeWay[Table]:
-    pairs = zip(sides.parts, triple.types.parts, strict=True)
+def _tables(matched: MatchedType, sides: ThreeWay[Catalog]) -> ThreeWay[Table]:
+    pairs = zip(sides.parts, matched.types.parts, strict=True)
     return ThreeWay(
         *(
             catalog.tables[table_key(item.kind, item.name)] if catalog and item else None
@@ -153,10 +153,12 @@ def _tables(triple: MatchedType, sides: ThreeWay[Catalog]) -> ThreeWay[Table]:
     )
 
 
-def _dropped(matched: MatchedCatalogs, placed: Placed, sides: ThreeWay[Catalog]) -> Iterator[MergedDrop]:
-    kept = {triple.key for triple, _ in placed.types.values()}
-    for key, triple in matched.types.items():
-        if key not in kept and triple.kind != "interface":
-            tables = _tables(triple, sides)
+def _dropped(
+    catalogs: MatchedCatalogs, origins: SchemaOrigins, sides: ThreeWay[Catalog]
+) -> Iterator[MergedDrop]:
+    kept = {matched.key for matched, _ in origins.types.values()}
+    for key, matched in catalogs.types.items():
+        if key not in kept and matched.kind != "interface":
+            tables = _tables(matched, sides)
             if tables.base is not None:
                 yield MergedDrop(tables.base, tables.ours, tables.theirs)

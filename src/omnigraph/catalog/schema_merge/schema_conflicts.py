@@ -1,4 +1,4 @@
-"""What two branches did to a schema that cannot both be had, and the choice between them."""
+"""Schema conflicts and their resolution."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SchemaConflict:
-    """Two changes of one aspect of a thing that exclude each other.
+    """Incompatible changes of one aspect of a type, a property or the schema.
 
-    `entity` is ``node:Person``, ``node:Person.age`` or ``schema``; `base`, `ours` and `theirs` show the
-    three states, None where there is nothing. The `id` is made from all of these and so is the same in
-    every attempt at the same merge.
+    `entity` is ``node:Person``, ``node:Person.age`` or ``schema``. `base`, `ours` and `theirs` are the three states
+    as text, None where the entity does not exist. The `id` is a hash of entity, aspect and states, so that it is
+    the same in every attempt at the same merge.
     """
 
     id: str
@@ -32,47 +32,49 @@ class SchemaConflict:
     theirs: str | None
 
 
-class Decisions:
-    """Chooses a side wherever a merge has to, and keeps what nobody has decided yet."""
+class ConflictResolver:
+    """Chooses a side for every aspect of a merge and collects the unresolved conflicts."""
 
     def __init__(self, choose: Mapping[str, Side]) -> None:
         for name, side in choose.items():
             if side not in ("ours", "theirs"):
-                raise InvalidInput(f"conflict '{name}' is decided by 'ours' or 'theirs', not by '{side}'")
+                raise InvalidInput(
+                    f"resolution of conflict '{name}': expected 'ours' or 'theirs', got '{side}'"
+                )
         self._choose = choose
-        self._open: dict[str, SchemaConflict] = {}
+        self._unresolved: dict[str, SchemaConflict] = {}
 
     @property
     def conflicts(self) -> tuple[SchemaConflict, ...]:
-        """Everything undecided, by entity and aspect."""
-        found = self._open.values()
-        return tuple(sorted(found, key=lambda item: (item.entity, item.aspect, item.id)))
+        """Unresolved conflicts, ordered by entity and aspect."""
+        unresolved = self._unresolved.values()
+        return tuple(sorted(unresolved, key=lambda item: (item.entity, item.aspect, item.id)))
 
-    def pick(self, entity: str, aspect: str, message: str, texts: ThreeWay[str]) -> Side:
-        """The side that a conflict was decided for; ours, for the time being, when it was not."""
+    def resolve(self, entity: str, aspect: str, message: str, texts: ThreeWay[str]) -> Side:
+        """Return the chosen side of a conflict; record an unresolved conflict and return ours."""
         content = compact_json([entity, aspect, *texts.parts]).encode("utf-8", "surrogatepass")
         name = f"schema:{hashlib.sha256(content).hexdigest()[:12]}"
         if name in self._choose:
             return self._choose[name]
-        self._open.setdefault(name, SchemaConflict(name, entity, aspect, message, *texts.parts))
+        self._unresolved.setdefault(name, SchemaConflict(name, entity, aspect, message, *texts.parts))
         return "ours"
 
-    def settle(
-        self, entity: str, aspect: str, states: ThreeWay[T], texts: ThreeWay[str], *, fresh: bool
+    def choose_side(
+        self, entity: str, aspect: str, states: ThreeWay[T], texts: ThreeWay[str], *, added: bool
     ) -> Side:
-        """The side whose state is the merged one: the one that changed it, or any if both agree.
+        """Return the side with the merged state: the side that changed it, or ours if both sides agree.
 
-        A state may be None, which is one like any other. With `fresh` there is no base, so that whatever
-        differs is a conflict.
+        None is a valid state. With `added` there is no state in the merge base, so that any difference is a
+        conflict.
 
         >>> states = ThreeWay("I32", "I32", "I64")
-        >>> Decisions({}).settle("node:A.x", "type", states, states, fresh=False)
+        >>> ConflictResolver({}).choose_side("node:A.x", "type", states, states, added=False)
         'theirs'
         """
-        if states.ours == states.theirs or (not fresh and states.theirs == states.base):
+        if states.ours == states.theirs or (not added and states.theirs == states.base):
             return "ours"
-        if not fresh and states.ours == states.base:
+        if not added and states.ours == states.base:
             return "theirs"
-        verb = "declare" if fresh else "changed"
+        verb = "declare" if added else "changed"
         message = f"both sides {verb} the {aspect} of {entity} differently"
-        return self.pick(entity, aspect, message, texts)
+        return self.resolve(entity, aspect, message, texts)

@@ -1,8 +1,8 @@
-"""The types and properties of three catalogs, put side by side: a merge base and what two branches made of it.
+"""Matching of the types and properties of three catalogs: the merge base, ours and theirs.
 
-Things are the same when their identities are. What is left over is the same when kind and name are: both
-branches may have declared a thing on their own, and a merge that found such a thing gave it one of the two
-numbers, so that the other branch still knows it by another.
+Elements match when their identities are equal. The remaining ones match when kind and name are equal: both branches
+may have declared an element independently, and an earlier merge of the two declarations kept only one of the two
+numbers, so that the other branch still has the other one.
 """
 
 from __future__ import annotations
@@ -14,54 +14,54 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.identity import PropertyIdentity, TypeIdentity
-from omnigraph.catalog.migration.renames import AnyType, TypeName, all_types
-from omnigraph.lang.schema import Property, TypeKind
+from omnigraph.catalog.migration.renames import TypeName
+from omnigraph.lang.schema import AnyType, Property, TypeKind, all_types
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 Side: TypeAlias = Literal["ours", "theirs"]
-# Where a side stands in the parts of a triple; the base comes first.
-PLACES: Mapping[Side, int] = {"ours": 1, "theirs": 2}
+# Index of a side in `ThreeWay.parts`; the merge base has index 0.
+SIDE_INDEX: Mapping[Side, int] = {"ours": 1, "theirs": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class ThreeWay(Generic[T]):
-    """One thing in the merge base and on both sides; None where it does not exist."""
+    """A value in the merge base, in ours and in theirs; None where it does not exist."""
 
     base: T | None
     ours: T | None
     theirs: T | None
 
     def of(self, side: Side) -> T | None:
-        """What it is on a side."""
-        return self.parts[PLACES[side]]
+        """Return the value of a side, or None."""
+        return self.parts[SIDE_INDEX[side]]
 
     def require(self, side: Side) -> T:
-        """What it is on a side that has it."""
-        found = self.of(side)
-        assert found is not None
-        return found
+        """Return the value of a side, which must exist."""
+        value = self.of(side)
+        assert value is not None
+        return value
 
-    def map(self, change: Callable[[T], U]) -> ThreeWay[U]:
-        """The same of each, where it exists."""
-        base, ours, theirs = (None if item is None else change(item) for item in self.parts)
+    def map(self, function: Callable[[T], U]) -> ThreeWay[U]:
+        """Apply a function to each value that exists."""
+        base, ours, theirs = (None if item is None else function(item) for item in self.parts)
         return ThreeWay(base, ours, theirs)
 
     @property
     def parts(self) -> tuple[T | None, T | None, T | None]:
-        """Base, ours, theirs."""
+        """The values of base, ours and theirs."""
         return self.base, self.ours, self.theirs
 
     @property
-    def is_fresh(self) -> bool:
-        """Whether it is younger than the merge base."""
+    def is_added(self) -> bool:
+        """Whether the merge base has no value."""
         return self.base is None
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedProperty:
-    """A property of a type; `key` tells it from the others of the type, whatever they are called."""
+    """A property in three catalogs; `key` identifies it within its type, independently of its names."""
 
     key: str
     properties: ThreeWay[Property]
@@ -75,7 +75,7 @@ class MatchedProperty:
 
 @dataclass(frozen=True, slots=True)
 class MatchedType:
-    """A type; `columns` has the keys of its properties by the name they have on each side."""
+    """A type in three catalogs; `columns` has the keys of its properties by their names on each side."""
 
     key: str
     kind: TypeKind
@@ -91,13 +91,13 @@ class MatchedType:
 
     @property
     def entity(self) -> str:
-        """How conflicts name the type: ``node:Person``."""
+        """Name of the type in conflicts: ``node:Person``."""
         return f"{self.kind}:{self.label}"
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedCatalogs:
-    """Every type of three catalogs by its key, and the keys by the names of each side."""
+    """All types of three catalogs by key, and the keys by the names on each side."""
 
     types: Mapping[str, MatchedType]
     keys: ThreeWay[Mapping[TypeName, str]]
@@ -111,7 +111,7 @@ class _Item(Generic[T]):
 
 
 def match_catalogs(base: Catalog, ours: Catalog, theirs: Catalog) -> MatchedCatalogs:
-    """Put the types of three catalogs side by side, and the properties of each."""
+    """Match the types of three catalogs, and the properties of each type."""
     sides = ThreeWay(base, ours, theirs)
     kinds: tuple[TypeKind, ...] = ("interface", "node", "edge")
     types: dict[str, MatchedType] = {}
@@ -121,8 +121,8 @@ def match_catalogs(base: Catalog, ours: Catalog, theirs: Catalog) -> MatchedCata
             key = f"{kind}#{number}"
             types[key] = _type_triple(key, kind, found, sides)
     base_keys, our_keys, their_keys = (
-        {(item.kind, part.name): item.key for item in types.values() if (part := item.types.parts[place])}
-        for place in range(3)
+        {(item.kind, part.name): item.key for item in types.values() if (part := item.types.parts[index])}
+        for index in range(3)
     )
     return MatchedCatalogs(types, ThreeWay(base_keys, our_keys, their_keys))
 
@@ -146,8 +146,8 @@ def _type_triple(key: str, kind: TypeKind, types: ThreeWay[AnyType], sides: Thre
         values = found.map(lambda pair: pair[0])
         properties[f"#{number}"] = MatchedProperty(f"#{number}", values, found.map(lambda pair: pair[1]))
     base_columns, our_columns, their_columns = (
-        {part.name: item.key for item in properties.values() if (part := item.properties.parts[place])}
-        for place in range(3)
+        {part.name: item.key for item in properties.values() if (part := item.properties.parts[index])}
+        for index in range(3)
     )
     identities = held.map(lambda pair: pair[0].identities.of_type(kind, pair[1].name))
     columns: ThreeWay[Mapping[str, str]] = ThreeWay(base_columns, our_columns, their_columns)
@@ -163,26 +163,26 @@ def _properties_of(catalog: Catalog, owner: AnyType) -> list[_Item[tuple[Propert
 
 
 def _match(sides: ThreeWay[list[_Item[T]]]) -> list[ThreeWay[T]]:
-    """Group by id, then join by name what has no part in common; in the order of names."""
+    """Group items by id, then join groups of the same name that have no side in common; ordered by name."""
     by_id: dict[int, ThreeWay[_Item[T]]] = {}
-    for place, items in enumerate(sides.parts):
+    for index, items in enumerate(sides.parts):
         for item in items or ():
             parts = list(by_id.get(item.id, ThreeWay(None, None, None)).parts)
-            parts[place] = item
+            parts[index] = item
             by_id[item.id] = ThreeWay(*parts)
-    # A name in the base says more than a name that a side has given since.
+    # Names in the merge base take precedence over names that a side has introduced.
     joined = _join(_join(list(by_id.values()), 0, (1, 2)), 1, (2,))
     ordered = sorted(joined, key=lambda group: (_label(group.map(lambda item: item.name)), _first_id(group)))
     return [group.map(lambda item: item.value) for group in ordered]
 
 
-def _join(groups: list[ThreeWay[_Item[T]]], place: int, others: tuple[int, ...]) -> list[ThreeWay[_Item[T]]]:
-    """Join groups that have an item at `place` with groups that have none but one of its name elsewhere."""
-    kept = [group for group in groups if group.parts[place] is not None]
-    at = {item.name: number for number, group in enumerate(kept) if (item := group.parts[place])}
+def _join(groups: list[ThreeWay[_Item[T]]], index: int, others: tuple[int, ...]) -> list[ThreeWay[_Item[T]]]:
+    """Join each group with an item at `index` with a group without one that has the same name elsewhere."""
+    kept = [group for group in groups if group.parts[index] is not None]
+    at = {item.name: number for number, group in enumerate(kept) if (item := group.parts[index])}
     rest: list[ThreeWay[_Item[T]]] = []
     for group in groups:
-        if group.parts[place] is not None:
+        if group.parts[index] is not None:
             continue
         names = (item.name for other in others if (item := group.parts[other]))
         fitting = (at[name] for name in names if name in at and _disjoint(kept[at[name]], group))
@@ -202,7 +202,7 @@ def _disjoint(left: ThreeWay[T], right: ThreeWay[T]) -> bool:
 
 
 def _label(names: ThreeWay[str]) -> str:
-    """The name in the base, or a name that does not depend on which side is called ours."""
+    """Return the name in the merge base, or else a name that does not depend on which side is ours."""
     return names.base or min(name for name in names.parts if name is not None)
 
 

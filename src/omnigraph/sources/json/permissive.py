@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.columns import ENDPOINTS
+from omnigraph.catalog.columns import ENDPOINT_COLUMNS
 from omnigraph.catalog.id_aliases import IdAliases, accepts_id
 from omnigraph.catalog.keys import derive_id
 from omnigraph.errors import InvalidInput
@@ -78,7 +78,7 @@ class _Reader:
             raise InvalidInput(f"field 'data' must be an object, got {shown(data)}")
         row = _row(sheet, data)
         if tag == "edge":
-            for end, column in ENDPOINTS.items():
+            for end, column in ENDPOINT_COLUMNS.items():
                 if not isinstance(record.get(end), str):
                     raise InvalidInput(f"edge missing '{end}'")
                 check_unicode(end, record[end])

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Catalog, Column, Table
-from omnigraph.catalog.columns import ENDPOINTS, arrow_type
+from omnigraph.catalog.columns import ENDPOINT_NAMES, arrow_type
 from omnigraph.catalog.key_arrays import derive_ids
-from omnigraph.catalog.keys import NodeKey, end_key, integer_key
+from omnigraph.catalog.keys import NodeKey, endpoint_key, integer_key
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.types import FLOATS, STRING
@@ -25,8 +25,6 @@ from omnigraph.sources.mapping.type_mapping import TypeMapping
 from omnigraph.sources.table_values import Faults, Values, fit_json
 
 Fit: TypeAlias = Callable[[Column, Values], tuple[pa.Array, Faults]]
-
-_WORDS = {stored: word for word, stored in ENDPOINTS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,9 @@ class Filling:
         }
         self._ends = {name: _End(catalog, table, name, self.mapping) for name in self.mapping.ends}
         self._end_integers = {
-            name: integer_key(end_key(catalog, table.name, name)) for name in _WORDS if table.kind == "edge"
+            name: integer_key(endpoint_key(catalog, table.name, name))
+            for name in ENDPOINT_NAMES
+            if table.kind == "edge"
         }
         self._constants = {
             column.name: _constant(column, self.mapping.constants[column.name])
@@ -80,7 +80,7 @@ class Filling:
     def known(self) -> list[str]:
         """The names that columns of the input may have."""
         own = [column.name for column in self.own]
-        words = [_WORDS[name] for name in own if self._is_end(name)]
+        words = [ENDPOINT_NAMES[name] for name in own if self._is_end(name)]
         paths = [name for path in self.paths for name in (path, path.split(".")[0])]
         return [*own, *words, *paths, *self.mapping.ignore]
 
@@ -94,7 +94,7 @@ class Filling:
             if path is not None:
                 found.append(Input(path, column, cast))
         for column in self.own:
-            names = [column.name, *([_WORDS[column.name]] if self._is_end(column.name) else [])]
+            names = [column.name, *([ENDPOINT_NAMES[column.name]] if self._is_end(column.name) else [])]
             found += [Input(name, column, self._casts.get(column.name)) for name in names]
         return found
 
@@ -133,11 +133,11 @@ class Filling:
             self._check_present(column, names, needed)
 
     def _is_end(self, name: str) -> bool:
-        return self.table.kind == "edge" and name in _WORDS
+        return self.table.kind == "edge" and name in ENDPOINT_NAMES
 
     def _check_present(self, column: Column, names: Sequence[str], required: frozenset[str]) -> None:
         if self._is_end(column.name):
-            other = _WORDS[column.name]
+            other = ENDPOINT_NAMES[column.name]
             if (column.name in names) == (other in names):
                 raise InvalidInput(f"'{self.table.key}' needs one of the columns '{other}', '{column.name}'")
         elif column.name in required and column.name not in names:
@@ -190,7 +190,7 @@ class Filling:
 
     def _either(self, column: Column, rows: GivenRows) -> tuple[pa.Array, Faults]:
         """The end of an edge under the one or the other of its names."""
-        word = _WORDS[column.name]
+        word = ENDPOINT_NAMES[column.name]
         array, faults = self._one(column, word, rows)
         other, found = self._one(column, column.name, rows)
         faults = {**found, **faults}
@@ -219,7 +219,7 @@ class _End:
     """The id of the node at an end of an edge, from the columns of its key."""
 
     def __init__(self, catalog: Catalog, table: Table, name: str, mapping: TypeMapping) -> None:
-        key = end_key(catalog, table.name, name)
+        key = endpoint_key(catalog, table.name, name)
         self._paths = mapping.ends[name]
         # One column for a key of several is the id itself.
         self._key = None if key is None or len(key.columns) != len(self._paths) else key

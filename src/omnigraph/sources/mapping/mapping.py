@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.catalog.catalog import Catalog, Column, Table
-from omnigraph.catalog.columns import ENDPOINTS
+from omnigraph.catalog.columns import ENDPOINT_COLUMNS
 from omnigraph.catalog.keys import node_key
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import suggestion
@@ -199,13 +199,13 @@ class _Entry:
 
     def _read_ends(self, given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
-        for word, stored in ENDPOINTS.items():
+        for word, stored in ENDPOINT_COLUMNS.items():
             value = given.get(word)
             if value is None:
                 continue
             if self._table.kind != "edge":
                 raise self._refusal((word,), f"'{self._table.key}' has no ends")
-            names = self._end_key(stored)
+            names = self._endpoint_key(stored)
             if isinstance(value, str) or names is None:
                 # A key of several columns in one is the id itself.
                 found[stored] = (self._text((word,), value),)
@@ -220,7 +220,7 @@ class _Entry:
         assert edge is not None, "a table of edges has its type in the schema"
         return edge.source if stored == "src" else edge.target
 
-    def _end_key(self, stored: str) -> tuple[str, ...] | None:
+    def _endpoint_key(self, stored: str) -> tuple[str, ...] | None:
         """The key of the node at an end, in the order in which ids have it."""
         key = node_key(self._catalog, self._end_type(stored))
         return None if key is None else tuple(column.name for column in key.columns)
@@ -232,7 +232,7 @@ class _Entry:
 
     def _read_constants(self, given: Mapping[str, Any], filled: set[str]) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        ends = ENDPOINTS if self._table.kind == "edge" else {}
+        ends = ENDPOINT_COLUMNS if self._table.kind == "edge" else {}
         for name, value in self._object(given, "constants").items():
             way = ("constants", name)
             stored = ends.get(name, name)
@@ -250,10 +250,10 @@ class _Entry:
         end_casts: dict[str, tuple[str | None, ...]] = {}
         for name, cast in self._object(given, "casts").items():
             way = ("casts", name)
-            stored = ENDPOINTS.get(name, name) if self._table.kind == "edge" else name
+            stored = ENDPOINT_COLUMNS.get(name, name) if self._table.kind == "edge" else name
             if stored in constants:
                 raise self._refusal(way, f"'{name}' is a constant")
-            if name in ENDPOINTS and self._table.kind == "edge":
+            if name in ENDPOINT_COLUMNS and self._table.kind == "edge":
                 end_casts[stored] = self._end_cast(way, stored, cast, ends.get(stored))
                 continue
             column = self._columns["id"] if name == "id" else self._property(way, name)

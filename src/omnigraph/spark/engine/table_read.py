@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.catalog.catalog import Catalog, Column, Table
-from omnigraph.catalog.columns import ENDPOINTS, spark_ddl, spark_type
+from omnigraph.catalog.columns import ENDPOINT_COLUMNS, spark_ddl, spark_type
 from omnigraph.catalog.table_lookup import find_table
 from omnigraph.engine.parameters import Bindings
 from omnigraph.engine.pushdown import push_down
@@ -239,4 +239,4 @@ def exact_filter(predicate: ir.Predicate, table: Table) -> str | None:
 
 def _physical_column(ref: ir.PropertyRef | ir.ColumnRef, table: Table) -> str:
     name = ref.name if isinstance(ref, ir.ColumnRef) else ref.property
-    return table.physical(ENDPOINTS.get(name, name) if table.kind == "edge" else name)
+    return table.physical(ENDPOINT_COLUMNS.get(name, name) if table.kind == "edge" else name)
