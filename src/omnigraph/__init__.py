@@ -1,11 +1,15 @@
 """OmniGraph: a typed property-graph database on Lance tables that branches, merges and time-travels."""
 
 from omnigraph import aio, errors
-from omnigraph.api.commits import Branch, Commit, Index, Receipt, Recovery, Repair
+from omnigraph.api.branches import Branch
+from omnigraph.api.commits import Commit
 from omnigraph.api.entry import embedder_of, init, open  # noqa: A004 - the name is part of the API
 from omnigraph.api.graph import Graph
 from omnigraph.api.loads import LoadReceipt
+from omnigraph.api.local.local_graph import LocalGraph
+from omnigraph.api.maintenance_reports import Index, Recovery, Repair
 from omnigraph.api.merges import Merged
+from omnigraph.api.receipts import Receipt
 from omnigraph.api.result import Result
 from omnigraph.api.schemas import SchemaApplied
 from omnigraph.client.entry import connect
@@ -18,6 +22,7 @@ __all__ = [
     "Graph",
     "Index",
     "LoadReceipt",
+    "LocalGraph",
     "Merged",
     "OmnigraphError",
     "Receipt",

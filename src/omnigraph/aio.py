@@ -25,22 +25,25 @@ from contextvars import copy_context
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from omnigraph.aio_changes import AsyncChangeReads
 from omnigraph.aio_schemas import AsyncSchemaView
 from omnigraph.api import entry
 from omnigraph.api.access import Address, Policy
-from omnigraph.api.branches import Branches
-from omnigraph.api.commits import At, Branch, Commit, Index, Optimized, Receipt, Recovery, Repair
-from omnigraph.api.exports import ExportFormat
+from omnigraph.api.branches import Branch, Branches
+from omnigraph.api.commits import At, Commit
+from omnigraph.api.exports import ExportFormat, ExportTarget
 from omnigraph.api.graph import Graph
 from omnigraph.api.loads import LoadReceipt
+from omnigraph.api.maintenance_reports import Index, Optimized, Recovery, Repair
 from omnigraph.api.merges import Merged, Resolve
+from omnigraph.api.receipts import Receipt
 from omnigraph.api.result import Result
 from omnigraph.client.entry import PATIENCE
 from omnigraph.engine.engine_choice import Engine
 from omnigraph.errors import InvalidInput
+from omnigraph.graph.progress import Progress
 from omnigraph.load.load_request import Rejects
 from omnigraph.rules.load_mode import LoadMode
 
@@ -250,12 +253,12 @@ class AsyncGraph(AsyncChangeReads):
 
     async def export(
         self,
-        target: str | Path | IO[str],
+        target: ExportTarget,
         *,
         branch: str = "main",
         at: At = None,
         types: Sequence[str] | None = None,
-        progress: Callable[[str, int], None] | None = None,
+        progress: Progress | None = None,
         format: ExportFormat = "ndjson",  # noqa: A002 - the name is part of the API
         engine: Engine = "auto",
         spark: Any = None,
@@ -319,7 +322,7 @@ class AsyncGraph(AsyncChangeReads):
         if_commit: str | None = None,
         idempotency_key: str | None = None,
         actor: str | None = None,
-        progress: Callable[[str, int], None] | None = None,
+        progress: Progress | None = None,
         spark: Any = None,
         dry_run: bool = False,
         mapping: str | Path | Mapping[str, Any] | None = None,
@@ -355,7 +358,7 @@ class AsyncGraph(AsyncChangeReads):
         message: str | None = None,
         if_commit: str | None = None,
         actor: str | None = None,
-        progress: Callable[[str, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Merged:
         """Undo one commit with a new one; see `Graph.revert`."""
         return await self._threads.write(
@@ -406,7 +409,7 @@ class AsyncGraph(AsyncChangeReads):
         engine: Engine = "auto",
         message: str | None = None,
         actor: str | None = None,
-        progress: Callable[[str, int], None] | None = None,
+        progress: Progress | None = None,
         spark: Any = None,
     ) -> Optimized:
         """Make a branch's types quick to read again, as one commit; see `Graph.optimize`."""
@@ -457,7 +460,7 @@ class AsyncBranches:
         message: str | None = None,
         if_commit: str | None = None,
         actor: str | None = None,
-        progress: Callable[[str, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Merged:
         """Bring what a branch did into another, as one commit; see `Branches.merge`."""
         return await self._threads.write(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from omnigraph.api.change_reads import ChangeReads
 from omnigraph.api.changes import Diff, Kind, Op, State
 from omnigraph.api.commits import Commit
+from omnigraph.api.exports import ExportTarget
 
 if TYPE_CHECKING:
     from omnigraph.aio import _Threads
@@ -85,7 +85,7 @@ class AsyncChangeReads:
 
     async def baseline(
         self,
-        target: str | Path | IO[str],
+        target: ExportTarget,
         *,
         branch: str = "main",
         kinds: Sequence[Kind] | None = None,

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.aio import AsyncGraph
-from omnigraph.api.commits import At, Receipt
+from omnigraph.api.commits import At
+from omnigraph.api.receipts import Receipt
 from omnigraph.api.result import Result
 from omnigraph.client.graph import RemoteGraph
 

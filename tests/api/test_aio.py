@@ -17,9 +17,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.aio import AsyncBranches, AsyncGraph, AsyncSchemaView
-from omnigraph.aio_changes import AsyncChangeReads
 from omnigraph.api.branches import Branches
-from omnigraph.api.change_reads import ChangeReads
 from omnigraph.api.graph import Graph
 from omnigraph.api.schemas import SchemaView
 from tests.support.places import fresh_memory
@@ -31,7 +29,6 @@ COUNT = "query people() { match { $p: Person } return { count($p) as n } }"
 
 TWINS = (
     (Graph, AsyncGraph),
-    (ChangeReads, AsyncChangeReads),
     (Branches, AsyncBranches),
     (SchemaView, AsyncSchemaView),
 )
@@ -52,7 +49,7 @@ def run(work: Callable[[AsyncGraph], Coroutine[Any, Any, None]]) -> None:
 
 
 def public(kind: type) -> dict[str, Any]:
-    return {name: member for name, member in vars(kind).items() if not name.startswith("_")}
+    return {name: member for name, member in inspect.getmembers(kind) if not name.startswith("_")}
 
 
 class Gate:

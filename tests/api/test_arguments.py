@@ -151,12 +151,14 @@ class TestStates:
         self, still: og.Graph, call: Callable[[og.Graph, Any], Any]
     ) -> None:
         for at in (5, date(2020, 1, 1), object()):
-            with pytest.raises(InvalidInput, match="a state is a commit or its id, a snapshot or a datetime"):
+            with pytest.raises(
+                InvalidInput, match="a state is a commit, a commit id, a snapshot or a datetime"
+            ):
                 call(still, at)
 
     def test_neither_does_nothing_at_all(self, still: og.Graph) -> None:
         nothing: Any = None
-        with pytest.raises(InvalidInput, match="a difference has two states"):
+        with pytest.raises(InvalidInput, match="a diff needs two states"):
             still.diff("main", nothing)
         with pytest.raises(InvalidInput, match="`commit_id` is a text, not None"):
             still.revert(nothing)
@@ -244,7 +246,7 @@ class TestTargets:
 
     def test_what_cannot_take_text_is_refused(self, still: og.Graph) -> None:
         for target, why in (
-            (io.BytesIO(), "the stream takes bytes"),
+            (io.BytesIO(), "got a binary stream"),
             (None, "a target is a path"),
             (5, "a target"),
         ):
@@ -254,14 +256,14 @@ class TestTargets:
                     call(given)
 
     def test_one_name_is_no_list_of_names(self, still: og.Graph) -> None:
-        with pytest.raises(InvalidInput, match="a list of names is needed, not the text 'City'"):
+        with pytest.raises(InvalidInput, match="`types` must be a list of names, got 'City'"):
             still.export(io.StringIO(), types="City")
 
 
 class TestNumbers:
     @pytest.mark.parametrize("limit", [-1, 2.5, "3", 10**30])
     def test_so_many_commits_there_cannot_be(self, still: og.Graph, limit: Any) -> None:
-        with pytest.raises(InvalidInput, match="`limit` is a whole number that is not negative"):
+        with pytest.raises(InvalidInput, match="`limit` must be a non-negative integer"):
             still.commits(limit=limit)
         assert still.commits(limit=0) == []
 

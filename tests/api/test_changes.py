@@ -282,10 +282,10 @@ class TestBaseline:
             g.baseline(StringIO(), types=["Nobody"])
 
     def test_two_do_not_write_one_file(self, g: og.Graph, tmp_path: Path) -> None:
-        from omnigraph.api.baselines import _locked
+        from omnigraph.api.baseline_files import _locked
 
         path = tmp_path / "b.ndjson"
-        with _locked(path), pytest.raises(Conflict, match="somebody else is writing"):
+        with _locked(path), pytest.raises(Conflict, match="another process is writing"):
             g.baseline(path)
         assert list(tmp_path.iterdir()) == []
         # A file that a process left when it died holds nobody up.

@@ -349,7 +349,7 @@ def test_a_commit_is_reverted_on_the_branch_that_is_named() -> None:
 
 def test_the_first_commit_is_not_reverted_and_one_that_does_not_exist_is_not_found() -> None:
     graph = make(records=base_rows())
-    with pytest.raises(Conflict, match="is the first one"):
+    with pytest.raises(Conflict, match="is the first commit of the graph"):
         graph.revert(graph.commits()[-1].id)
     with pytest.raises(NotFound):
         graph.revert("01ARZ3NDEKTSV4RRFFQ69G5FAV")

@@ -20,7 +20,6 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.branches import Branches
-from omnigraph.api.entry import authorized_view
 from omnigraph.api.graph import Graph
 from omnigraph.api.schemas import SchemaView
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
@@ -37,7 +36,7 @@ BO: Final = {"Person": [{"name": "Bo"}]}
 ALL_BRANCHES = ("main", "dev", "fresh")
 
 
-def make(uri: str) -> Graph:
+def make(uri: str) -> og.LocalGraph:
     """A graph with a person on main and one more on dev."""
     graph = og.init(uri, schema=SCHEMA, actor="founder", durability="os")
     graph.mutate(ADD, {"n": "Ana"})
@@ -144,7 +143,7 @@ def test_authorized_view_granted_access_is_not_checked_again() -> None:
     uri = fresh_memory()
     make(uri).close()
     with og.open(uri, policy=may("read")) as graph:
-        granted = authorized_view(graph, "bob", frozenset({Access("change", "dev")}))
+        granted = graph.authorized_view("bob", frozenset({Access("change", "dev")}))
         assert granted.mutate(ADD, {"n": "Bo"}, branch="dev").affected_nodes == 1
         for denied in (
             lambda: granted.mutate(ADD, {"n": "Bo"}),
@@ -372,7 +371,7 @@ class TestActingAs:
     def test_the_view_shares_what_the_handle_keeps(self) -> None:
         graph = make(fresh_memory())
         view = graph.acting_as("bo")
-        for kept in ("_repository", "_reader", "_checked"):
+        for kept in ("_repository", "_reader", "_queries"):
             assert getattr(view, kept) is getattr(graph, kept)
 
     def test_closing_a_view_leaves_the_handle_open(self) -> None:
@@ -423,7 +422,7 @@ class TestActingAs:
         assert twin.actor == "act-bob"
         assert asked(twin.mutate, ADD, {"n": "Bo"}) == ("change", "main", None)
         assert twin.mutate(ADD, {"n": "Bo"}, branch="dev").commit.actor == "act-bob"
-        assert twin._guard.gate == graph._guard.gate
+        assert twin._authorizer.gate == graph._authorizer.gate
 
 
 class TestOpening:
@@ -454,7 +453,7 @@ class TestOpening:
         odd: Any
         for odd in ([1], 7, "", " "):
             with pytest.raises(
-                InvalidInput, match="a policy is a bundle, what its file would hold, or the path"
+                InvalidInput, match="a policy is a bundle, the content of a policy file, or its path"
             ):
                 og.init(uri, SCHEMA, policy=odd)
         assert not Path(uri).exists()
@@ -467,7 +466,7 @@ class TestOpening:
     def test_a_policy_knows_the_graph_by_the_end_of_its_address(self, tmp_path: Path) -> None:
         for given, expected in ((None, "knowledge"), ("k", "k")):
             uri = str(tmp_path / str(given) / "knowledge.omni")
-            gate = og.init(uri, SCHEMA, policy=DOCUMENT, graph_id=given, durability="os")._guard.gate
+            gate = og.init(uri, SCHEMA, policy=DOCUMENT, graph_id=given, durability="os")._authorizer.gate
             assert gate is not None
             assert gate.graph_id == expected
 

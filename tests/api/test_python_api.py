@@ -112,7 +112,11 @@ class TestOpening:
         with og.init(uri, schema=SCHEMA, durability="os") as made:
             add(made, "Ana")
         with og.open(uri, actor="bo") as opened:
-            assert (names(opened), opened.actor, repr(opened)) == (["Ana"], "bo", f"Graph({opened.uri!r})")
+            assert (names(opened), opened.actor, repr(opened)) == (
+                ["Ana"],
+                "bo",
+                f"LocalGraph({opened.uri!r})",
+            )
 
     def test_a_handle_pickles_to_its_address(self, tmp_path: Path) -> None:
         graph = og.init(str(tmp_path / "g.omni"), schema=SCHEMA, actor="ana", durability="os")

@@ -244,7 +244,9 @@ class TestChecks:
 
         with pytest.raises(og.errors.NotFound, match=r"no such folder: .*missing"):
             graph.load(source(), rejects=tmp_path / "missing" / "r.ndjson")
-        with pytest.raises(og.errors.InvalidInput, match="rejected records cannot go to list") as caught:
+        with pytest.raises(
+            og.errors.InvalidInput, match="rejected records cannot be written to a value of list"
+        ) as caught:
             graph.load(source(), rejects=[])  # type: ignore[arg-type]
         assert "`append` of a list" in str(caught.value.hint)
 

@@ -261,7 +261,10 @@ class TestRevert:
         first = graph.commits()[-1].id
         outcome = run("revert", first, *TO, "--quiet")
         assert outcome.code == 1
-        assert outcome.stderr == f"error: commit '{first}' is the first one: there is nothing before it\n"
+        assert (
+            outcome.stderr
+            == f"error: commit '{first}' is the first commit of the graph and cannot be reverted\n"
+        )
 
     def test_a_commit_of_another_branch_cannot_be_undone_here(self, graph: og.Graph) -> None:
         other = put(graph, "review", name="Dan")

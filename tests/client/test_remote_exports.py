@@ -19,7 +19,7 @@ from uuid import uuid4
 import pytest
 
 import omnigraph as og
-from omnigraph.api.exports import ExportRequest
+from omnigraph.api.exports import ExportOptions
 from omnigraph.client.exports import fetch_export
 from omnigraph.client.transport import Transport
 from omnigraph.errors import InvalidInput, StorageError
@@ -248,10 +248,10 @@ def test_an_archive_that_is_no_complete_export_leaves_the_folder_as_it_was(
 ) -> None:
     folder = tmp_path / "folder"
     with answering(archive(*WHOLE, report=REPORT)) as transport:
-        assert fetch_export(transport, ExportRequest(f"{folder}/")) == 1
+        assert fetch_export(transport, f"{folder}/", ExportOptions()) == 1
     before = files_of(tmp_path)
     with answering(body) as transport, pytest.raises(StorageError):
-        fetch_export(transport, ExportRequest(f"{folder}/", overwrite=True))
+        fetch_export(transport, f"{folder}/", ExportOptions(overwrite=True))
     assert files_of(tmp_path) == before
 
 
@@ -261,10 +261,10 @@ def test_a_stream_that_breaks_off_leaves_what_was_there(tmp_path: Path) -> None:
     for length in (1000, None):
         # Without its last line it is incomplete also where the one in between says that it is not.
         with answering(b'{"type":"City"}\n', length) as transport, pytest.raises(StorageError) as caught:
-            fetch_export(transport, ExportRequest(target))
+            fetch_export(transport, target, ExportOptions())
         assert caught.value.transient
     with answering(archive(*WHOLE, report=REPORT), 1 << 20) as transport, pytest.raises(StorageError):
-        fetch_export(transport, ExportRequest(f"{tmp_path}/folder/"))
+        fetch_export(transport, f"{tmp_path}/folder/", ExportOptions())
     assert files_of(tmp_path) == {"all.ndjson": b"before"}
 
 

@@ -7,16 +7,20 @@ import inspect
 import pickle
 import threading
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
 import pytest
 
 import omnigraph as og
 from omnigraph.api.branches import Branches
-from omnigraph.api.change_reads import ChangeReads
+from omnigraph.api.changes import Diff
 from omnigraph.api.graph import Graph
+from omnigraph.api.local.local_branches import LocalBranches
+from omnigraph.api.local.local_changes import LocalDiff
+from omnigraph.api.local.local_graph import LocalGraph
+from omnigraph.api.local.local_schema import LocalSchemaView
 from omnigraph.api.schemas import SchemaView
 from omnigraph.client.branches import RemoteBranches
+from omnigraph.client.changes import RemoteDiff
 from omnigraph.client.entry import ServedGraph, list_graphs
 from omnigraph.client.graph import RemoteGraph
 from omnigraph.client.schemas import RemoteSchemaView
@@ -26,32 +30,37 @@ from tests.client.comparing import WIDER
 from tests.client.conftest import Served
 from tests.server.running import ADD, ALL, SCHEMA, TOKENS, Running
 
-TWINS = (
-    (Graph, RemoteGraph),
-    (ChangeReads, RemoteGraph),
-    (Branches, RemoteBranches),
-    (SchemaView, RemoteSchemaView),
+IMPLEMENTATIONS = (
+    (Graph, LocalGraph, RemoteGraph),
+    (Branches, LocalBranches, RemoteBranches),
+    (SchemaView, LocalSchemaView, RemoteSchemaView),
+    (Diff, LocalDiff, RemoteDiff),
 )
 
 
-def public(kind: type) -> dict[str, Any]:
-    return {name: member for name, member in vars(kind).items() if not name.startswith("_")}
-
-
 class TestMembers:
-    @pytest.mark.parametrize(("plain", "twin"), TWINS)
-    def test_every_public_member_is_one_of_the_client(self, plain: type, twin: type) -> None:
-        for name in public(plain):
-            found: Any = inspect.getattr_static(twin, name)
-            where = found.fget if isinstance(found, property) else found
-            assert where.__module__.startswith("omnigraph.client."), name
+    @pytest.mark.parametrize(("interface", "local", "remote"), IMPLEMENTATIONS)
+    def test_implementations_override_the_abstract_methods_alone(
+        self, interface: type, local: type, remote: type
+    ) -> None:
+        abstract = interface.__abstractmethods__  # type: ignore[attr-defined]
+        for name, member in inspect.getmembers(interface):
+            if name.startswith("__") or not (inspect.isfunction(member) or isinstance(member, property)):
+                continue
+            for kind in (local, remote):
+                is_own = inspect.getattr_static(kind, name) is not inspect.getattr_static(interface, name)
+                assert is_own == (name in abstract), (kind, name)
 
-    @pytest.mark.parametrize(("plain", "twin"), TWINS)
-    def test_they_take_the_same_arguments(self, plain: type, twin: type) -> None:
-        for name, member in public(plain).items():
+    @pytest.mark.parametrize(("interface", "local", "remote"), IMPLEMENTATIONS)
+    def test_implementations_take_the_arguments_of_the_interface(
+        self, interface: type, local: type, remote: type
+    ) -> None:
+        for name in interface.__abstractmethods__:  # type: ignore[attr-defined]
+            member = getattr(interface, name)
             if not isinstance(member, property):
-                found = inspect.signature(getattr(twin, name))
-                assert found.parameters == inspect.signature(member).parameters, name
+                expected = list(inspect.signature(member).parameters)
+                for kind in (local, remote):
+                    assert list(inspect.signature(getattr(kind, name)).parameters) == expected, (kind, name)
 
     def test_the_async_twin_connects_with_the_same_arguments(self) -> None:
         assert inspect.signature(og.aio.connect).parameters == inspect.signature(og.connect).parameters
@@ -131,7 +140,7 @@ class TestConnecting:
             lambda: remote.branches.merge("x", actor="bob"),
             lambda: remote.schema.apply(WIDER, actor="bob"),
         ):
-            with pytest.raises(InvalidInput, match="the token decides who acts"):
+            with pytest.raises(InvalidInput, match="the token determines the actor"):
                 act()
 
     @pytest.mark.parametrize("actor", [None, "ann"])

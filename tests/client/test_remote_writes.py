@@ -34,7 +34,7 @@ class TestWrites:
             failure(lambda g: g.mutate(ADD, {"n": "Dan"}, if_commit=head), local)
         )
         for strange in ("", "two words", "*", "é", "a\r\nb"):
-            with pytest.raises(InvalidInput, match="not the id of a commit"):
+            with pytest.raises(InvalidInput, match="not a commit id"):
                 remote.mutate(ADD, {"n": "Dan"}, if_commit=strange)
 
     def test_a_key_makes_a_request_happen_once(self, remote: RemoteGraph) -> None:

@@ -24,14 +24,14 @@ def saved(path: Path, records: list[Any]) -> Path:
     return path
 
 
-def lines(graph: og.Graph, branch: str = "main") -> list[Any]:
+def lines(graph: og.LocalGraph, branch: str = "main") -> list[Any]:
     """What a branch exports: every row as often as it is there."""
     written = StringIO()
     graph.export(written, branch=branch)
     return sorted(map(json.loads, written.getvalue().splitlines()), key=str)
 
 
-def loaded_here(graph: og.Graph, source: Any, mode: Any) -> Any:
+def loaded_here(graph: og.LocalGraph, source: Any, mode: Any) -> Any:
     """What a load in this process reports or why it is refused."""
     try:
         return figures(graph.load(source, mode, branch="local", engine="local").report())
@@ -44,7 +44,7 @@ def figures(report: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in report.items() if name not in _MANNER}
 
 
-def unfinished(graph: og.Graph) -> list[str]:
+def unfinished(graph: og.LocalGraph) -> list[str]:
     """What lies about of loads that are on their way, or never came to an end.
 
     What was set down after the commit of its own load is left out: that is of an attempt that nobody waited for,
@@ -57,7 +57,7 @@ def unfinished(graph: og.Graph) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in files if not _is_late(graph, path))
 
 
-def _is_late(graph: og.Graph, path: Path) -> bool:
+def _is_late(graph: og.LocalGraph, path: Path) -> bool:
     if path.parent.parent.name != "__staging":
         return False
     repository = graph._repository
@@ -68,7 +68,7 @@ def _is_late(graph: og.Graph, path: Path) -> bool:
     return done is not None and path.stat().st_mtime_ns // 1000 >= done
 
 
-def unneeded(graph: og.Graph) -> set[str]:
+def unneeded(graph: og.LocalGraph) -> set[str]:
     """The files of rows that are of no use to the head of any branch."""
     root = Path(graph.uri)
     repository = graph._repository
@@ -82,6 +82,6 @@ def unneeded(graph: og.Graph) -> set[str]:
     return found
 
 
-def clean(graph: og.Graph) -> None:
+def clean(graph: og.LocalGraph) -> None:
     """Remove all that nothing but older commits needs, however young it is."""
     cleanup(graph._repository, keep=1, confirm=True, grace=timedelta(0))

@@ -28,7 +28,7 @@ query friends() {
 """
 
 
-def compared(driver: Driver, graph: og.Graph, source: Any, mode: str, **named: Any) -> Any:
+def compared(driver: Driver, graph: og.LocalGraph, source: Any, mode: str, **named: Any) -> Any:
     """What a load on the cluster says, after one in this process has said the same and left the same rows."""
     wanted = loaded_here(graph, source, mode)
     source = str(source) if isinstance(source, Path) else source
@@ -41,7 +41,7 @@ def compared(driver: Driver, graph: og.Graph, source: Any, mode: str, **named: A
 
 
 def test_a_cluster_appends_merges_overwrites_and_reads_as_one_process_does(
-    driver: Driver, graph: og.Graph, tmp_path: Path
+    driver: Driver, graph: og.LocalGraph, tmp_path: Path
 ) -> None:
     records = [knows(f"k{n + 9}", f"q{n}", f"q{(n * n) % PEOPLE}") for n in range(PEOPLE)]
     records += [person(f"q{n}", age=n, mail=f"q{n}") for n in range(PEOPLE)]
@@ -64,7 +64,7 @@ def test_a_cluster_appends_merges_overwrites_and_reads_as_one_process_does(
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_an_input_without_rows_is_what_it_is_in_one_process(
-    driver: Driver, graph: og.Graph, tmp_path: Path, mode: str
+    driver: Driver, graph: og.LocalGraph, tmp_path: Path, mode: str
 ) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -84,7 +84,7 @@ def test_an_input_without_rows_is_what_it_is_in_one_process(
 
 
 def test_one_node_that_nearly_all_edges_end_at_is_no_trouble(
-    driver: Driver, graph: og.Graph, tmp_path: Path
+    driver: Driver, graph: og.LocalGraph, tmp_path: Path
 ) -> None:
     records = [person(f"q{n}") for n in range(200)]
     records += [knows(f"e{n}", f"q{n % 200}", "q0" if n % 10 else f"q{n % 7}") for n in range(5_000)]
@@ -93,7 +93,7 @@ def test_one_node_that_nearly_all_edges_end_at_is_no_trouble(
 
 
 def test_of_an_id_that_is_repeated_sixty_thousand_times_the_last_record_counts(
-    driver: Driver, graph: og.Graph, tmp_path: Path
+    driver: Driver, graph: og.LocalGraph, tmp_path: Path
 ) -> None:
     # Comparing each of them with each other would take minutes.
     records = [person("p0" if n % 1000 else f"q{n}", age=n % 150) for n in range(60_001)]

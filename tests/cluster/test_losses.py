@@ -46,7 +46,7 @@ def both(held: dict[int, int]) -> dict[int, int] | None:
     return held if len(set(held.values())) > 1 else None
 
 
-def check_once(graph: og.Graph, found: Any, wanted: Any) -> None:
+def check_once(graph: og.LocalGraph, found: Any, wanted: Any) -> None:
     """The load on the cluster did what one in this process did, and nothing else is to be found of it."""
     assert figures(found) == wanted
     assert lines(graph, "spark") == lines(graph, "local")
@@ -59,7 +59,7 @@ def check_once(graph: og.Graph, found: Any, wanted: Any) -> None:
 
 
 def test_a_task_that_dies_after_its_work_is_run_again_and_counts_once(
-    driver: Driver, graph: og.Graph, source: str, tmp_path: Path
+    driver: Driver, graph: og.LocalGraph, source: str, tmp_path: Path
 ) -> None:
     trap = trap_of(tmp_path, "die")
     wanted = loaded_here(graph, source, "merge")
@@ -71,7 +71,7 @@ def test_a_task_that_dies_after_its_work_is_run_again_and_counts_once(
 
 
 def test_a_task_that_dies_over_rows_of_a_dataframe_counts_once(
-    driver: Driver, graph: og.Graph, tmp_path: Path
+    driver: Driver, graph: og.LocalGraph, tmp_path: Path
 ) -> None:
     trap = trap_of(tmp_path, "die")
     rows = [[f"q{n}", n] for n in range(20)]
@@ -83,7 +83,7 @@ def test_a_task_that_dies_over_rows_of_a_dataframe_counts_once(
 
 
 def test_of_two_attempts_at_one_split_that_both_finish_one_counts(
-    driver: Driver, graph: og.Graph, source: str, tmp_path: Path
+    driver: Driver, graph: og.LocalGraph, source: str, tmp_path: Path
 ) -> None:
     trap = trap_of(tmp_path, "straggle")
     wanted = loaded_here(graph, source, "merge")
@@ -94,7 +94,7 @@ def test_of_two_attempts_at_one_split_that_both_finish_one_counts(
 
 
 def test_a_worker_that_is_killed_during_a_load_loses_nothing(
-    driver: Driver, cluster: Cluster, graph: og.Graph, source: str, tmp_path: Path
+    driver: Driver, cluster: Cluster, graph: og.LocalGraph, source: str, tmp_path: Path
 ) -> None:
     trap = trap_of(tmp_path, "hold")
     wanted = loaded_here(graph, source, "merge")
@@ -119,7 +119,7 @@ def die(driver: Driver, tasks: list[int]) -> None:
     wait_until(lambda: not any(Path("/proc", str(pid)).exists() for pid in tasks), "the end of its tasks")
 
 
-def check_untouched(graph: og.Graph, before: list[Any]) -> None:
+def check_untouched(graph: og.LocalGraph, before: list[Any]) -> None:
     """A driver left rows, keys and an intent, and none of it is to be seen."""
     assert {name.partition("/")[0] for name in unfinished(graph)} == {"__staging", "__recovery"}
     again = og.open(graph.uri)
@@ -130,7 +130,7 @@ def check_untouched(graph: og.Graph, before: list[Any]) -> None:
 
 @pytest.mark.long
 def test_a_driver_that_is_killed_during_its_tasks_leaves_the_graph_as_it_was(
-    driver: Driver, lone_driver: Driver, graph: og.Graph, source: str, tmp_path: Path
+    driver: Driver, lone_driver: Driver, graph: og.LocalGraph, source: str, tmp_path: Path
 ) -> None:
     before = lines(graph)
     trap = trap_of(tmp_path, "hold")
@@ -146,7 +146,7 @@ def test_a_driver_that_is_killed_during_its_tasks_leaves_the_graph_as_it_was(
 
 
 def test_a_driver_that_is_killed_before_its_commit_leaves_the_graph_as_it_was(
-    lone_driver: Driver, graph: og.Graph, source: str
+    lone_driver: Driver, graph: og.LocalGraph, source: str
 ) -> None:
     before = lines(graph)
     lone_driver.tell("load", graph.uri, source, "merge", branch="spark", stop_at="index")

@@ -16,13 +16,13 @@ EXPANDS: Final[tuple[Expand, ...]] = ("csr", "index")
 PROJECTION_ENGINES: Final = ("arrow", "duckdb")
 
 
-def open_handle(uri: str) -> og.Graph:
+def open_handle(uri: str) -> og.LocalGraph:
     """A handle on a stored graph."""
     return og.open(uri, mode="r", durability="os", embedder=MockEmbedder())
 
 
 def engine_rows(
-    graph: og.Graph,
+    graph: og.LocalGraph,
     text: str,
     params: Mapping[str, Any] | None = None,
     *,

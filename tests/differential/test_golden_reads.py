@@ -17,7 +17,7 @@ CASES = [case for case in load_cases() if case.error is None]
 
 
 @cache
-def handle(graph: str, layout: str) -> og.Graph:
+def handle(graph: str, layout: str) -> og.LocalGraph:
     return open_handle(stored_graph(load_graph(graph), fresh_memory(), layout).location.uri)
 
 

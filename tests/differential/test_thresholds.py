@@ -41,7 +41,7 @@ LARGE = [
 
 
 @pytest.fixture(scope="class")
-def large() -> Iterator[dict[str, og.Graph]]:
+def large() -> Iterator[dict[str, og.LocalGraph]]:
     with pytest.MonkeyPatch.context() as patch:
         for module, name, value in LARGE:
             assert hasattr(module, name)
@@ -50,7 +50,7 @@ def large() -> Iterator[dict[str, og.Graph]]:
 
 
 @pytest.fixture(scope="class")
-def cold() -> Iterator[dict[str, og.Graph]]:
+def cold() -> Iterator[dict[str, og.LocalGraph]]:
     """Tables too large to keep: nothing is in memory, every column and edge is looked up in storage."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cached_table, "SMALL_ROWS", 0)
@@ -60,7 +60,7 @@ def cold() -> Iterator[dict[str, og.Graph]]:
         yield {}
 
 
-def rows_differ(case: Case, handles: dict[str, og.Graph]) -> str | None:
+def rows_differ(case: Case, handles: dict[str, og.LocalGraph]) -> str | None:
     if case.graph not in handles:
         uri = stored_graph(load_graph(case.graph), fresh_memory(), "half indexed").location.uri
         handles[case.graph] = open_handle(uri)
@@ -74,7 +74,7 @@ class TestLarge:
 
     @pytest.mark.parametrize("case", CASES, ids=str)
     def test_what_runs_on_large_graphs_gives_the_same_rows(
-        self, case: Case, large: dict[str, og.Graph]
+        self, case: Case, large: dict[str, og.LocalGraph]
     ) -> None:
         assert rows_differ(case, large) is None
 
@@ -84,6 +84,6 @@ class TestCold:
 
     @pytest.mark.parametrize("case", CASES, ids=str)
     def test_what_is_looked_up_in_storage_gives_the_same_rows(
-        self, case: Case, cold: dict[str, og.Graph]
+        self, case: Case, cold: dict[str, og.LocalGraph]
     ) -> None:
         assert rows_differ(case, cold) is None

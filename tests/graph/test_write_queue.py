@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import omnigraph as og
+from omnigraph.api.local.open_options import OpenOptions
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_queue import Turns
@@ -25,7 +26,7 @@ def test_work_is_prepared_once_however_many_threads_write_to_a_branch() -> None:
             begun.append(branch)
             return super().begin(branch, commit_id)
 
-    graph = og.Graph(Counted.open("memory://turns-once"), Reader(), None, {})
+    graph = og.LocalGraph(Counted.open("memory://turns-once"), Reader(), OpenOptions())
     with ThreadPoolExecutor(8) as pool:
         done = list(pool.map(lambda number: graph.mutate(ADD, {"n": f"p{number}"}), range(40)))
     assert len({receipt.commit.id for receipt in done if receipt.commit is not None}) == 40

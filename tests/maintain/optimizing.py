@@ -33,7 +33,7 @@ def knows(number: int, src: int, dst: int) -> dict[str, Any]:
     return {"id": f"k{number}", "from": f"p{src}", "to": f"p{dst}", "since": number % 5}
 
 
-def scattered(uri: str, commits: int = 4) -> og.Graph:
+def scattered(uri: str, commits: int = 4) -> og.LocalGraph:
     """A graph whose rows came in many commits, and of which some are gone again."""
     graph = og.init(uri, schema=SCHEMA, durability="os", actor="ann")
     for number in range(commits):

@@ -36,11 +36,11 @@ SCHEMA_OF_CITIES = "node City { name: String @key }"
 
 
 @pytest.fixture
-def graph() -> og.Graph:
+def graph() -> og.LocalGraph:
     return scattered(fresh_memory())
 
 
-def test_many_small_fragments_become_one_and_every_declared_index_covers_all(graph: og.Graph) -> None:
+def test_many_small_fragments_become_one_and_every_declared_index_covers_all(graph: og.LocalGraph) -> None:
     before = told(graph)
     done = graph.optimize(actor="bob", message="weekly")
     found = by_key(done)
@@ -64,7 +64,7 @@ def test_many_small_fragments_become_one_and_every_declared_index_covers_all(gra
     assert graph.commits()[0] == done.commit
 
 
-def test_a_second_optimize_finds_nothing_to_do(graph: og.Graph) -> None:
+def test_a_second_optimize_finds_nothing_to_do(graph: og.LocalGraph) -> None:
     first = graph.optimize()
     versions = {item.type_key: item.version for item in first.datasets}
     second = graph.optimize()
@@ -74,7 +74,7 @@ def test_a_second_optimize_finds_nothing_to_do(graph: og.Graph) -> None:
     assert graph.commits()[0] == first.commit
 
 
-def test_the_report_has_the_fields_of_the_contract(graph: og.Graph) -> None:
+def test_the_report_has_the_fields_of_the_contract(graph: og.LocalGraph) -> None:
     found = by_key(graph.optimize())[PERSON].to_json()
     version = str(graph.snapshot().pin(PERSON).version)
     assert json.loads(json.dumps(found)) == {
@@ -95,13 +95,13 @@ def test_a_graph_without_rows_needs_nothing() -> None:
     assert og.init(fresh_memory(), schema="node City { name: String @key }").optimize().commit is None
 
 
-def test_commits_of_before_read_as_they_did(graph: og.Graph) -> None:
+def test_commits_of_before_read_as_they_did(graph: og.LocalGraph) -> None:
     states = {item.id: told(graph, at=item.id) for item in graph.commits()}
     graph.optimize()
     assert {id_: told(graph, at=id_) for id_ in states} == states
 
 
-def test_a_handle_that_has_read_much_reads_and_writes_rightly_after_it(graph: og.Graph) -> None:
+def test_a_handle_that_has_read_much_reads_and_writes_rightly_after_it(graph: og.LocalGraph) -> None:
     told(graph)
     assert graph.get("Person", "p11") is not None
     graph.query("query near() { match { $p: Person } return { $p.name } order { $p.name } limit 3 }")
@@ -122,7 +122,7 @@ def test_a_handle_that_has_read_much_reads_and_writes_rightly_after_it(graph: og
     assert told(graph) == told(og.open(graph.uri))
 
 
-def test_only_the_branch_that_is_named_changes(graph: og.Graph) -> None:
+def test_only_the_branch_that_is_named_changes(graph: og.LocalGraph) -> None:
     graph.branches.create("dev")
     before = fragments(graph, PERSON)
     done = graph.optimize(branch="dev")
@@ -148,7 +148,7 @@ def test_a_worn_fragment_is_rewritten_and_one_with_few_deletions_is_not(
     assert covered(graph)
 
 
-def test_segments_of_many_loads_become_one(graph: og.Graph) -> None:
+def test_segments_of_many_loads_become_one(graph: og.LocalGraph) -> None:
     with loading_in_bulk():
         for number in range(5):
             graph.load({"Person": [person(100 + number)], "Knows": [knows(100 + number, 1, 2)]})
@@ -237,7 +237,7 @@ def test_it_works_in_a_bucket(s3: Bucket) -> None:
     assert cold.optimize().commit is None
 
 
-def test_progress_tells_the_stages_and_their_rows(graph: og.Graph) -> None:
+def test_progress_tells_the_stages_and_their_rows(graph: og.LocalGraph) -> None:
     said: list[Any] = []
     graph.optimize(progress=lambda stage, rows: said.append((stage, rows)))
     assert said[0] == ("compact", 0)
@@ -245,7 +245,7 @@ def test_progress_tells_the_stages_and_their_rows(graph: og.Graph) -> None:
     assert said[-1] == ("index", 15 * 4 + 4 * 4 + 1 * 2)
 
 
-def test_it_is_refused_where_it_cannot_work(graph: og.Graph) -> None:
+def test_it_is_refused_where_it_cannot_work(graph: og.LocalGraph) -> None:
     with pytest.raises(InvalidInput, match="out of reach for Spark"):
         graph.optimize(engine="spark")
     with pytest.raises(InvalidInput, match="unknown engine 'flink'"):

@@ -79,7 +79,7 @@ class HandlesMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.uri = fresh_memory()
-        self.handles: list[og.Graph] = []
+        self.handles: list[og.LocalGraph] = []
         self.states: dict[str, State] = {}
         self.heads: dict[str, str] = {}
         self.looked = 0
@@ -255,18 +255,20 @@ def nonzero(affected: Any) -> dict[str, dict[str, int]]:
     return {name: dict(counts) for name, counts in affected.items() if any(counts.values())}
 
 
-def prepare_on(graph: og.Graph, work: list[Statement]) -> Callable[[Transaction], Prepared[MutationResult]]:
+def prepare_on(
+    graph: og.LocalGraph, work: list[Statement]
+) -> Callable[[Transaction], Prepared[MutationResult]]:
     """The work of a mutation with what a handle has in memory, as `Graph.mutate` runs it."""
 
     def prepare(transaction: Transaction) -> Prepared[MutationResult]:
-        query = graph._checked.get(model.mutation(work), None, transaction.base.catalog)
+        query = graph._queries.get(model.mutation(work), None, transaction.base.catalog)
         assert isinstance(query, ir.MutationQuery)
         return prepare_mutation(transaction, query, Bindings(), graph._reader.ids)
 
     return prepare
 
 
-def check(graph: og.Graph, state: State, names: Sequence[str], **where: Any) -> None:
+def check(graph: og.LocalGraph, state: State, names: Sequence[str], **where: Any) -> None:
     """What a handle reads is as a state says, whichever way it is read; single rows only of some names."""
     people = sorted((row["name"], row["age"]) for row in graph.query(ALL_PEOPLE, None, **where).rows())
     assert people == sorted(state.people.items())
@@ -283,7 +285,7 @@ def check(graph: og.Graph, state: State, names: Sequence[str], **where: Any) -> 
     assert graph.query(ONE, {"n": names[0]}, **where).rows() == expected
 
 
-def check_stored(graph: og.Graph, id_: str, state: State) -> None:
+def check_stored(graph: og.LocalGraph, id_: str, state: State) -> None:
     """The rows in storage are those of a state, each once, and as many as the commit says."""
     snapshot = graph.snapshot(at=id_)
     people = snapshot.scan("node:Person").to_pylist()

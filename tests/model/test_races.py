@@ -25,7 +25,7 @@ REPLACED = {"Person": {"inserted": 0, "updated": 1, "deleted": 0}}
 
 
 @pytest.fixture
-def handles() -> Iterator[tuple[og.Graph, og.Graph]]:
+def handles() -> Iterator[tuple[og.LocalGraph, og.LocalGraph]]:
     """Two handles that have both written, so that both have ids in memory."""
     uri = fresh_memory()
     first = og.init(uri, SCHEMA, durability="os")
@@ -37,7 +37,7 @@ def handles() -> Iterator[tuple[og.Graph, og.Graph]]:
     second.close()
 
 
-def people(graph: og.Graph, branch: str = "main") -> list[tuple[str, int]]:
+def people(graph: og.LocalGraph, branch: str = "main") -> list[tuple[str, int]]:
     """Names and ages as they are stored, whatever is in memory."""
     rows = graph.snapshot(branch).scan("node:Person").to_pylist()
     stored = sorted(
@@ -47,7 +47,7 @@ def people(graph: og.Graph, branch: str = "main") -> list[tuple[str, int]]:
     return stored
 
 
-def test_a_key_that_another_handle_inserted_is_replaced(handles: tuple[og.Graph, og.Graph]) -> None:
+def test_a_key_that_another_handle_inserted_is_replaced(handles: tuple[og.LocalGraph, og.LocalGraph]) -> None:
     ours, theirs = handles
     theirs.mutate(PUT, {"n": "x", "a": 1})
     assert ours.mutate(PUT, {"n": "x", "a": 2}).affected == REPLACED
@@ -55,7 +55,7 @@ def test_a_key_that_another_handle_inserted_is_replaced(handles: tuple[og.Graph,
 
 
 def test_a_key_whose_newest_row_is_on_another_branch_is_replaced_by_its_own(
-    handles: tuple[og.Graph, og.Graph],
+    handles: tuple[og.LocalGraph, og.LocalGraph],
 ) -> None:
     graph, _ = handles
     graph.mutate(PUT, {"n": "x", "a": 1})
@@ -67,7 +67,7 @@ def test_a_key_whose_newest_row_is_on_another_branch_is_replaced_by_its_own(
 
 
 def test_a_key_that_was_deleted_on_one_branch_is_replaced_on_the_other(
-    handles: tuple[og.Graph, og.Graph],
+    handles: tuple[og.LocalGraph, og.LocalGraph],
 ) -> None:
     graph, _ = handles
     graph.load({"Person": [{"name": name, "age": 1} for name in ("x", "y", "z")]})
@@ -82,7 +82,7 @@ def test_a_key_that_was_deleted_on_one_branch_is_replaced_on_the_other(
 
 
 def test_keys_whose_files_were_folded_by_ones_own_write_are_replaced(
-    handles: tuple[og.Graph, og.Graph], monkeypatch: pytest.MonkeyPatch
+    handles: tuple[og.LocalGraph, og.LocalGraph], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "COMPACT_AT", 4)
     graph, _ = handles
@@ -96,7 +96,7 @@ def test_keys_whose_files_were_folded_by_ones_own_write_are_replaced(
 @pytest.mark.parametrize("bulk", [False, True], ids=["in-memory", "bulk"])
 @pytest.mark.parametrize("rival", ["replaces", "inserts", "deletes"])
 def test_a_merge_that_is_overtaken_replaces_the_rows_that_are_there_then(
-    handles: tuple[og.Graph, og.Graph], rival: str, bulk: bool
+    handles: tuple[og.LocalGraph, og.LocalGraph], rival: str, bulk: bool
 ) -> None:
     ours, theirs = handles
     if rival != "inserts":
@@ -112,7 +112,7 @@ def test_a_merge_that_is_overtaken_replaces_the_rows_that_are_there_then(
 
 @pytest.mark.parametrize("bulk", [False, True], ids=["in-memory", "bulk"])
 def test_an_append_that_is_overtaken_by_its_own_key_is_refused(
-    handles: tuple[og.Graph, og.Graph], bulk: bool
+    handles: tuple[og.LocalGraph, og.LocalGraph], bulk: bool
 ) -> None:
     ours, theirs = handles
     overtake = once(lambda: theirs.mutate(PUT, {"n": "x", "a": 2}))
@@ -125,7 +125,9 @@ def test_an_append_that_is_overtaken_by_its_own_key_is_refused(
 
 
 @pytest.mark.parametrize("bulk", [False, True], ids=["in-memory", "bulk"])
-def test_an_overwrite_that_is_overtaken_is_a_conflict(handles: tuple[og.Graph, og.Graph], bulk: bool) -> None:
+def test_an_overwrite_that_is_overtaken_is_a_conflict(
+    handles: tuple[og.LocalGraph, og.LocalGraph], bulk: bool
+) -> None:
     ours, theirs = handles
     overtake = once(lambda: theirs.mutate(PUT, {"n": "x", "a": 2}))
     with loading_in_bulk() if bulk else nullcontext(), pytest.raises(Conflict):
@@ -135,7 +137,7 @@ def test_an_overwrite_that_is_overtaken_is_a_conflict(handles: tuple[og.Graph, o
 
 
 def test_threads_of_one_handle_that_put_the_same_keys_make_each_of_them_once(
-    handles: tuple[og.Graph, og.Graph],
+    handles: tuple[og.LocalGraph, og.LocalGraph],
 ) -> None:
     graph, _ = handles
     graph.branches.create("b")

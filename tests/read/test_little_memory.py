@@ -20,14 +20,14 @@ SOME = [case for case in load_cases() if case.error is None][::4]
 
 
 @pytest.fixture(scope="module")
-def small_handles() -> dict[tuple[str, int], og.Graph]:
+def small_handles() -> dict[tuple[str, int], og.LocalGraph]:
     return {}
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 20_000])
 @pytest.mark.parametrize("case", SOME, ids=str)
 def test_reads_of_the_corpus_give_their_rows_with_hardly_any_memory(
-    case: Case, cache_bytes: int, small_handles: dict[tuple[str, int], og.Graph]
+    case: Case, cache_bytes: int, small_handles: dict[tuple[str, int], og.LocalGraph]
 ) -> None:
     graph = small_handles.get((case.graph, cache_bytes))
     if graph is None:

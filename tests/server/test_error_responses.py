@@ -103,7 +103,7 @@ def test_a_defect_becomes_a_500_that_tells_its_request_and_nothing_else(
     # No request can bring one about, so something is hosted that is no graph at all.
     graphs = open_server.hosted.graphs
     assert isinstance(graphs, dict)
-    graphs["broken"] = HostedGraph("broken", cast(og.Graph, object()))
+    graphs["broken"] = HostedGraph("broken", cast(og.LocalGraph, object()))
     try:
         with (
             caplog.at_level(logging.ERROR, "omnigraph.server"),

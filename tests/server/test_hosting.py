@@ -108,7 +108,7 @@ def test_what_decides_is_made_when_a_graph_is_opened(config: Path) -> None:
     hosted.close()
     served = hosted.graphs["team"]
     assert served.gate is not None
-    assert served.gate is served.graph._guard.gate
+    assert served.gate is served.graph._authorizer.gate
     assert hosted.server_gate is not None
     for gate in (served.gate, hosted.server_gate):
         assert {"_policies", "_groups"} <= gate.__dict__.keys()

@@ -54,7 +54,7 @@ def _small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
+def graph(tmp_path: Path) -> og.LocalGraph:
     made = og.init(str(tmp_path / "graph"), schema=SCHEMA)
     made.load(BEFORE)
     for name in ("local", "spark"):
@@ -68,7 +68,7 @@ def saved(folder: Path, records: list[Record | str], name: str = "in.jsonl") -> 
     return path
 
 
-def lines(graph: og.Graph, branch: str = "main") -> list[Any]:
+def lines(graph: og.LocalGraph, branch: str = "main") -> list[Any]:
     """What a branch exports, without the ids that a load made up."""
     written = StringIO()
     graph.export(written, branch=branch)
@@ -79,7 +79,7 @@ def lines(graph: og.Graph, branch: str = "main") -> list[Any]:
     return sorted(found, key=str)
 
 
-def said(graph: og.Graph, source: Any, mode: LoadMode, engine: Any, **options: Any) -> Any:
+def said(graph: og.LocalGraph, source: Any, mode: LoadMode, engine: Any, **options: Any) -> Any:
     """What a load on the branch of its engine reports."""
     try:
         done = graph.load(source, mode, branch=engine, engine=engine, **options)
@@ -95,7 +95,7 @@ def said(graph: og.Graph, source: Any, mode: LoadMode, engine: Any, **options: A
     return replace(done, commit=None, seconds={}, branch="", engine="local", bytes=None)
 
 
-def compared(graph: og.Graph, source: Any, mode: LoadMode, spark: SparkSession, **options: Any) -> Any:
+def compared(graph: og.LocalGraph, source: Any, mode: LoadMode, spark: SparkSession, **options: Any) -> Any:
     """What both engines say, having left the same graph."""
     wanted = said(graph, source, mode, "local", **options)
     found = said(graph, source, mode, "spark", spark=spark, **options)
@@ -106,7 +106,7 @@ def compared(graph: og.Graph, source: Any, mode: LoadMode, spark: SparkSession, 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_both_engines_make_the_same_graph(
-    graph: og.Graph, spark: SparkSession, tmp_path: Path, mode: LoadMode
+    graph: og.LocalGraph, spark: SparkSession, tmp_path: Path, mode: LoadMode
 ) -> None:
     records: list[Record | str] = [knows(f"k{n + 9}", f"q{n}", f"q{(n * 7) % PEOPLE}") for n in range(PEOPLE)]
     records += [person(f"q{n}", age=n, mail=f"q{n}") for n in range(PEOPLE)]
@@ -124,7 +124,7 @@ def test_both_engines_make_the_same_graph(
     assert found.nodes["Person"] == (PEOPLE + 1 if mode == "merge" else PEOPLE)
 
 
-def test_both_engines_refuse_alike(graph: og.Graph, spark: SparkSession, tmp_path: Path) -> None:
+def test_both_engines_refuse_alike(graph: og.LocalGraph, spark: SparkSession, tmp_path: Path) -> None:
     people = [person(f"q{n}", mail=f"q{n}") for n in range(30)]
     late: dict[str, tuple[LoadMode, list[Record | str]]] = {
         "endpoint": ("append", [knows("k9", "q0", "nobody"), knows("k8", "q29", "q0")]),
@@ -146,7 +146,7 @@ def test_both_engines_refuse_alike(graph: og.Graph, spark: SparkSession, tmp_pat
 
 
 def test_both_engines_leave_the_same_records_out(
-    graph: og.Graph, spark: SparkSession, tmp_path: Path
+    graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
 ) -> None:
     records: list[Record | str] = [person(f"q{n}", age=n * 4 - 3) for n in range(50)]
     records.insert(33, "{")
@@ -162,7 +162,7 @@ def test_both_engines_leave_the_same_records_out(
 
 
 def test_tables_per_type_make_a_branch_of_their_own(
-    graph: og.Graph, spark: SparkSession, tmp_path: Path
+    graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
 ) -> None:
     pq.write_table(
         pa.table({"name": [f"q{n}" for n in range(9)]}), tmp_path / "people.parquet", row_group_size=2
@@ -184,14 +184,14 @@ def test_tables_per_type_make_a_branch_of_their_own(
     assert lines(graph, "etl") == lines(graph, "local")
 
 
-def test_an_empty_file_is_an_empty_commit(graph: og.Graph, spark: SparkSession, tmp_path: Path) -> None:
+def test_an_empty_file_is_an_empty_commit(graph: og.LocalGraph, spark: SparkSession, tmp_path: Path) -> None:
     found = compared(graph, saved(tmp_path, []), "merge", spark)
     assert found.total == 0
     assert graph.commits("spark")[0].operation == "load"
 
 
 def test_a_path_is_meant_from_where_the_caller_stands(
-    graph: og.Graph, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    graph: og.LocalGraph, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved(tmp_path, [person("new")])
     monkeypatch.chdir(tmp_path)
@@ -204,7 +204,7 @@ def test_a_graph_in_the_memory_of_this_process_is_not_for_spark(spark: SparkSess
         graph.load(saved(tmp_path, [person("new")]), engine="spark", spark=spark)
 
 
-def test_a_source_that_is_no_file_is_not_for_spark(graph: og.Graph, spark: SparkSession) -> None:
+def test_a_source_that_is_no_file_is_not_for_spark(graph: og.LocalGraph, spark: SparkSession) -> None:
     with pytest.raises(InvalidInput, match="Spark loads files"):
         graph.load([person("new")], engine="spark", spark=spark)
     assert graph.load([person("new")], engine="auto", spark=spark).nodes == {"Person": 1}
@@ -222,7 +222,7 @@ def test_a_graph_and_a_source_in_a_bucket(s3: Bucket, spark: SparkSession) -> No
 
 
 @pytest.mark.long
-def test_a_driver_that_is_killed_leaves_the_graph_as_it_was(graph: og.Graph, tmp_path: Path) -> None:
+def test_a_driver_that_is_killed_leaves_the_graph_as_it_was(graph: og.LocalGraph, tmp_path: Path) -> None:
     path = saved(tmp_path, [person("new"), person("p0", age=99)])
     before, head = lines(graph), graph.commits()[0].id
     files = set((tmp_path / "graph").rglob("*.lance"))
@@ -262,7 +262,7 @@ def frames_of(spark: SparkSession) -> dict[str, Any]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_dataframes_load_as_the_same_rows_in_memory_do(
-    graph: og.Graph, spark: SparkSession, mode: LoadMode
+    graph: og.LocalGraph, spark: SparkSession, mode: LoadMode
 ) -> None:
     frames = frames_of(spark)
     if mode == "overwrite":
@@ -275,7 +275,7 @@ def test_dataframes_load_as_the_same_rows_in_memory_do(
 
 
 def test_a_dataframe_and_a_file_and_a_table_of_spark_are_one_load(
-    graph: og.Graph, spark: SparkSession, tmp_path: Path
+    graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
 ) -> None:
     frames = frames_of(spark)
     firms = tmp_path / "firms.csv"
@@ -291,7 +291,7 @@ def test_a_dataframe_and_a_file_and_a_table_of_spark_are_one_load(
     assert len(graph.commits()) == 3
 
 
-def test_two_names_of_one_type_are_both_loaded(graph: og.Graph, spark: SparkSession) -> None:
+def test_two_names_of_one_type_are_both_loaded(graph: og.LocalGraph, spark: SparkSession) -> None:
     def frame(*names: str) -> Any:
         return spark.createDataFrame([(name, None) for name in names], "name string, age int").coalesce(1)
 
@@ -301,7 +301,9 @@ def test_two_names_of_one_type_are_both_loaded(graph: og.Graph, spark: SparkSess
     assert (done.nodes, done.superseded) == ({"Firm": 1, "Person": 3}, 1)
 
 
-def test_a_bad_row_of_a_dataframe_is_told_as_it_is_of_a_table(graph: og.Graph, spark: SparkSession) -> None:
+def test_a_bad_row_of_a_dataframe_is_told_as_it_is_of_a_table(
+    graph: og.LocalGraph, spark: SparkSession
+) -> None:
     frame = spark.createDataFrame([("a", 5), ("b", 500), ("c", -1)], "name string, age int").coalesce(1)
     wanted = said(graph, {"Person": frame.toArrow()}, "append", "local")
     kind, message, _, _, violations = said(graph, {"Person": frame}, "append", "spark")
@@ -313,7 +315,7 @@ def test_a_bad_row_of_a_dataframe_is_told_as_it_is_of_a_table(graph: og.Graph, s
 
 
 def test_what_spark_alone_can_read_is_not_loaded_by_another_engine(
-    graph: og.Graph, spark: SparkSession
+    graph: og.LocalGraph, spark: SparkSession
 ) -> None:
     frames = frames_of(spark)
     with pytest.raises(InvalidInput, match="loaded by Spark"):
@@ -327,7 +329,7 @@ def test_what_spark_alone_can_read_is_not_loaded_by_another_engine(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_dry_run_tells_what_a_load_would_do_and_does_nothing(
-    graph: og.Graph, spark: SparkSession, tmp_path: Path, mode: LoadMode
+    graph: og.LocalGraph, spark: SparkSession, tmp_path: Path, mode: LoadMode
 ) -> None:
     records: list[Record | str] = [person("p0", age=8), person("new"), firm("f0"), firm("f1")]
     path = saved(tmp_path, records if mode != "append" else [person("new")])
@@ -342,7 +344,7 @@ def test_a_dry_run_tells_what_a_load_would_do_and_does_nothing(
 
 
 def test_a_dry_run_refuses_what_a_load_would_refuse(
-    graph: og.Graph, spark: SparkSession, tmp_path: Path
+    graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
 ) -> None:
     path = saved(tmp_path, [knows("k9", "p0", "nobody")])
     kind, message, *_ = compared(graph, path, "append", spark, dry_run=True)
@@ -351,7 +353,7 @@ def test_a_dry_run_refuses_what_a_load_would_refuse(
 
 
 def test_cleanup_leaves_the_keys_of_a_dry_run_alone(
-    graph: og.Graph, spark: SparkSession, tmp_path: Path
+    graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
 ) -> None:
     def clean(stage: str, _: int) -> None:
         if stage == "check":
@@ -363,7 +365,7 @@ def test_cleanup_leaves_the_keys_of_a_dry_run_alone(
     assert not graph._repository.intents.pending()
 
 
-def test_a_dry_run_into_a_branch_that_is_missing_makes_none(graph: og.Graph, tmp_path: Path) -> None:
+def test_a_dry_run_into_a_branch_that_is_missing_makes_none(graph: og.LocalGraph, tmp_path: Path) -> None:
     path = saved(tmp_path, [person("p0", age=8)])
     done = graph.load(path, "merge", branch="later", create_from="main", dry_run=True)
     assert (done.branch, done.branch_created, done.affected["Person"]["updated"]) == ("later", False, 1)
@@ -373,7 +375,9 @@ def test_a_dry_run_into_a_branch_that_is_missing_makes_none(graph: og.Graph, tmp
 # --- reports ------------------------------------------------------------------------------------------------
 
 
-def test_a_report_has_the_figures_of_a_load(graph: og.Graph, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_report_has_the_figures_of_a_load(
+    graph: og.LocalGraph, spark: SparkSession, tmp_path: Path
+) -> None:
     path = saved(tmp_path, [person("new"), person("old", age=-1), firm("new")])
     seen: list[tuple[str, int]] = []
     done = graph.load(

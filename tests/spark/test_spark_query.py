@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.api.queries import is_for_spark
+from omnigraph.api.graph_reads import QueryOptions
+from omnigraph.api.local.spark_reads import is_for_spark
 from omnigraph.api.result import Result
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import InvalidInput, NotFound
@@ -87,9 +88,9 @@ def quick(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], og.Graph]:
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], og.LocalGraph]:
     """The graphs of the corpus in all layouts."""
-    made: dict[tuple[str, str], og.Graph] = {}
+    made: dict[tuple[str, str], og.LocalGraph] = {}
     for name in {case.graph for case in CASES}:
         for layout in LAYOUTS:
             place = tmp_path_factory.mktemp("corpus") / "g"
@@ -99,7 +100,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str],
 
 
 @pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> og.Graph:
+def people(tmp_path_factory: pytest.TempPathFactory) -> og.LocalGraph:
     """A graph of more rows than travel in a plan, in several fragments, some deleted; on `old` it has no edges."""
     graph = og.init(str(tmp_path_factory.mktemp("people") / "g"), schema=SCHEMA)
     firms = [{"name": f"f{n}", "size": 2**63 + n if n % 3 else None} for n in range(7)]
@@ -130,11 +131,11 @@ def _day(n: int) -> str | None:
 
 
 def rows_by_tasks(
-    graph: og.Graph, text: str, params: Mapping[str, Any], spark: SparkSession
+    graph: og.LocalGraph, text: str, params: Mapping[str, Any], spark: SparkSession
 ) -> list[JsonRow]:
     """The rows of a read for which tasks read every table, also one of a single row."""
     snapshot = graph.snapshot()
-    query = graph._read(text, None, snapshot)
+    _, query, _ = graph._prepare_read(text, QueryOptions(params, at=snapshot))
     session = replace(
         graph._reader.session(snapshot), bindings=Bindings(bind_params(query.params, params), NOW)
     )
@@ -143,7 +144,7 @@ def rows_by_tasks(
     return Result(table, "", "", types=tuple(output.type for output in query.outputs)).rows()
 
 
-def compared(graph: og.Graph, body: str, spark: SparkSession, **at: Any) -> list[JsonRow]:
+def compared(graph: og.LocalGraph, body: str, spark: SparkSession, **at: Any) -> list[JsonRow]:
     """The rows on Spark, which are those without it; in the same order where the query orders them."""
     text = f"query q() {{ {body} }}"
     here = graph.query(text, engine="local", **at)
@@ -163,7 +164,7 @@ def compared(graph: og.Graph, body: str, spark: SparkSession, **at: Any) -> list
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_read_of_the_corpus_gives_its_rows(
-    file: str, spark: SparkSession, stored: Mapping[tuple[str, str], og.Graph]
+    file: str, spark: SparkSession, stored: Mapping[tuple[str, str], og.LocalGraph]
 ) -> None:
     differences = {}
     for number, case in enumerate([case for case in CASES if case.file == file][::STEP]):
@@ -181,7 +182,7 @@ def test_every_read_of_the_corpus_gives_its_rows(
 
 @pytest.mark.parametrize("case", CASES[::25], ids=str)
 def test_reads_of_the_corpus_give_their_rows_when_tasks_read_the_tables(
-    case: Case, spark: SparkSession, stored: Mapping[tuple[str, str], og.Graph]
+    case: Case, spark: SparkSession, stored: Mapping[tuple[str, str], og.LocalGraph]
 ) -> None:
     query = check_text(case.text, load_graph(case.graph))
     rows = rows_by_tasks(stored[case.graph, "half indexed"], case.text, case.params, spark)
@@ -218,12 +219,12 @@ def test_random_reads_give_what_they_give_by_the_book(
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_fragments_and_deletions_do_not_change_the_rows(
-    name: str, people: og.Graph, spark: SparkSession
+    name: str, people: og.LocalGraph, spark: SparkSession
 ) -> None:
     assert compared(people, QUERIES[name], spark)
 
 
-def test_a_branch_and_an_old_commit_are_read_as_they_are(people: og.Graph, spark: SparkSession) -> None:
+def test_a_branch_and_an_old_commit_are_read_as_they_are(people: og.LocalGraph, spark: SparkSession) -> None:
     everybody = "match { $p: Person } return { count($p) as n, count($p.age) as ages }"
     first = people.commits("old")[-3].id
     counts = [
@@ -253,7 +254,7 @@ def test_names_that_differ_in_case_alone_are_different(spark: SparkSession, tmp_
 
 
 @pytest.fixture(scope="module")
-def corners(tmp_path_factory: pytest.TempPathFactory) -> og.Graph:
+def corners(tmp_path_factory: pytest.TempPathFactory) -> og.LocalGraph:
     graph = og.init(
         str(tmp_path_factory.mktemp("corners") / "g"),
         schema="node N { name: String @key }  edge To: N -> N { w: F64? }  edge By: N -> N",
@@ -264,13 +265,15 @@ def corners(tmp_path_factory: pytest.TempPathFactory) -> og.Graph:
     return graph
 
 
-def test_a_missing_variable_is_the_same_one_inside_a_negation(corners: og.Graph, spark: SparkSession) -> None:
+def test_a_missing_variable_is_the_same_one_inside_a_negation(
+    corners: og.LocalGraph, spark: SparkSession
+) -> None:
     body = """match { $n: N  optional { $n by $m }  not { $n to $o  $m.name is null } }
         return { $n.name } order { $n.name }"""
     assert [row["n.name"] for row in compared(corners, body, spark)] == ["a", "c"]
 
 
-def test_both_zeros_are_in_a_long_list_that_has_one(corners: og.Graph, spark: SparkSession) -> None:
+def test_both_zeros_are_in_a_long_list_that_has_one(corners: og.LocalGraph, spark: SparkSession) -> None:
     listed = ", ".join(f"{n}.0" for n in range(12))
     body = f"match {{ $n $e:to $o  $e.w in [{listed}] }} return {{ $n.name }}"
     assert compared(corners, body, spark) == [{"n.name": "a"}]
@@ -278,7 +281,7 @@ def test_both_zeros_are_in_a_long_list_that_has_one(corners: og.Graph, spark: Sp
 
 @pytest.mark.parametrize(("literal", "rows"), [("1", 3), ("2", 0)])
 def test_a_condition_on_constants_alone_counts(
-    literal: str, rows: int, corners: og.Graph, spark: SparkSession
+    literal: str, rows: int, corners: og.LocalGraph, spark: SparkSession
 ) -> None:
     body = f"match {{ $n: N  1 = {literal} }} return {{ $n.name }}"
     assert len(compared(corners, body, spark)) == rows
@@ -288,7 +291,7 @@ def test_a_condition_on_constants_alone_counts(
 
 
 def test_a_dataframe_has_the_exact_types_and_the_order_of_the_query(
-    people: og.Graph, spark: SparkSession
+    people: og.LocalGraph, spark: SparkSession
 ) -> None:
     text = """query q($least: U32) { match { $p: Person  $p.age >= $least  $p worksAt $f }
         return { $f.name, $f.size, count($p) as n, max($p.age) as m } order { n desc, m } }"""
@@ -320,21 +323,22 @@ def test_a_dataframe_shows_the_state_and_the_time_of_its_making(spark: SparkSess
 
 
 def test_only_very_many_rows_are_for_spark_by_themselves(
-    people: og.Graph, monkeypatch: pytest.MonkeyPatch
+    people: og.LocalGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshot = people.snapshot()
-    query = people._read("query q() { match { $f: Firm } return { $f.name } }", None, snapshot)
+    text = "query q() { match { $f: Firm } return { $f.name } }"
+    _, query, _ = people._prepare_read(text, QueryOptions(at=snapshot))
     choices = [
         is_for_spark(engine, people._repository, snapshot, query) for engine in ("auto", "local", "spark")
     ]
     assert choices == [False, False, True]
-    monkeypatch.setattr("omnigraph.api.queries.SPARK_ROWS", 6)
+    monkeypatch.setattr("omnigraph.api.local.spark_reads.SPARK_ROWS", 6)
     assert is_for_spark("auto", people._repository, snapshot, query)
-    monkeypatch.setattr("omnigraph.api.queries.SPARK_ROWS", 7)
+    monkeypatch.setattr("omnigraph.api.local.spark_reads.SPARK_ROWS", 7)
     assert not is_for_spark("auto", people._repository, snapshot, query)
 
 
-def test_what_spark_cannot_do_is_refused_in_words(spark: SparkSession, people: og.Graph) -> None:
+def test_what_spark_cannot_do_is_refused_in_words(spark: SparkSession, people: og.LocalGraph) -> None:
     text = "query q() { match { $p: Person } return { $p.name } }"
     graph = og.init(fresh_memory(), schema=SCHEMA)
     with pytest.raises(InvalidInput, match="memory of this process"):
@@ -357,7 +361,7 @@ def test_what_spark_cannot_do_is_refused_in_words(spark: SparkSession, people: o
 
 @pytest.mark.usefixtures("spark")
 def test_the_command_line_has_spark_run_a_query(
-    people: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    people: og.LocalGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMNIGRAPH_HOME", str(tmp_path))
     text = "query q() { match { $f: Firm } return { $f.name } order { $f.name } limit 2 }"

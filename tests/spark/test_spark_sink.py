@@ -78,13 +78,13 @@ spark.stop()
 
 
 @pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
+def graph(tmp_path: Path) -> og.LocalGraph:
     made = og.init(str(tmp_path / "graph"), schema=SCHEMA)
     made.load(BEFORE)
     return made
 
 
-def into(frame: DataFrame, graph: og.Graph, type_: str = "Person", **options: str) -> DataFrameWriter:
+def into(frame: DataFrame, graph: og.LocalGraph, type_: str = "Person", **options: str) -> DataFrameWriter:
     found = frame.write.format("omnigraph").options(uri=graph.uri, type=type_, **options).mode("append")
     assert found is not None
     return found
@@ -96,7 +96,7 @@ def people(spark: SparkSession, first: int, last: int, parts: int = 3) -> DataFr
     )
 
 
-def leftovers(graph: og.Graph) -> set[Path]:
+def leftovers(graph: og.LocalGraph) -> set[Path]:
     """Files with rows, and what bulk writes on their way have set down."""
     root = Path(graph.uri)
     on_the_way = (path for kind in ("__recovery", "__staging") for path in (root / kind).rglob("*"))
@@ -111,7 +111,7 @@ def leftovers(graph: og.Graph) -> set[Path]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_write_leaves_what_a_load_of_the_same_rows_leaves(
-    graph: og.Graph, spark: SparkSession, mode: LoadMode
+    graph: og.LocalGraph, spark: SparkSession, mode: LoadMode
 ) -> None:
     rows: list[dict[str, Any]] = [{"to": f"p{n % 3}", "id": f"k{n + 7}", "from": "p1"} for n in range(20)]
     if mode == "merge":
@@ -167,7 +167,7 @@ def test_every_type_arrives_as_it_was_read(spark: SparkSession, tmp_path: Path) 
 
 
 def test_a_refused_write_is_one_error_in_words_and_leaves_nothing(
-    graph: og.Graph, spark: SparkSession
+    graph: og.LocalGraph, spark: SparkSession
 ) -> None:
     before, files = lines(graph), leftovers(graph)
     taken = people(spark, 0, 30).unionAll(
@@ -182,7 +182,7 @@ def test_a_refused_write_is_one_error_in_words_and_leaves_nothing(
     assert (lines(graph), leftovers(graph)) == (before, files)
 
 
-def test_a_write_whose_rows_cannot_be_had_leaves_nothing(graph: og.Graph, spark: SparkSession) -> None:
+def test_a_write_whose_rows_cannot_be_had_leaves_nothing(graph: og.LocalGraph, spark: SparkSession) -> None:
     files = leftovers(graph)
     broken = people(spark, 0, 30).selectExpr("if(age = 29, raise_error('no such row'), name) AS name")
     with pytest.raises(Exception, match="no such row"):
@@ -191,7 +191,7 @@ def test_a_write_whose_rows_cannot_be_had_leaves_nothing(graph: og.Graph, spark:
     assert len(graph.commits()) == 2
 
 
-def test_what_is_asked_for_in_vain_is_told_in_words(graph: og.Graph, spark: SparkSession) -> None:
+def test_what_is_asked_for_in_vain_is_told_in_words(graph: og.LocalGraph, spark: SparkSession) -> None:
     files = leftovers(graph)
     frame = people(spark, 0, 2)
     for message, options in {
@@ -207,7 +207,7 @@ def test_what_is_asked_for_in_vain_is_told_in_words(graph: og.Graph, spark: Spar
 
 
 def test_no_rows_are_a_commit_and_an_overwrite_with_none_empties(
-    graph: og.Graph, spark: SparkSession
+    graph: og.LocalGraph, spark: SparkSession
 ) -> None:
     nothing = spark.createDataFrame([], "id STRING, src STRING, dst STRING")
     into(nothing, graph, "Knows").save()
@@ -229,7 +229,7 @@ def test_a_graph_in_a_bucket_is_written(spark: SparkSession, s3: Bucket) -> None
 class Feed:
     """Files that a stream reads, and the stream into a graph."""
 
-    def __init__(self, spark: SparkSession, graph: og.Graph, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, graph: og.LocalGraph, folder: Path) -> None:
         self.spark, self.graph, self.folder = spark, graph, folder
         (folder / "in").mkdir()
 
@@ -258,7 +258,7 @@ class Feed:
 
 
 @pytest.fixture
-def feed(spark: SparkSession, graph: og.Graph, tmp_path: Path) -> Feed:
+def feed(spark: SparkSession, graph: og.LocalGraph, tmp_path: Path) -> Feed:
     return Feed(spark, graph, tmp_path)
 
 
@@ -340,7 +340,7 @@ def test_what_a_stream_cannot_do_is_told_in_words(feed: Feed) -> None:
     assert feed.commits() == 0
 
 
-def test_a_batch_that_tasks_say_nothing_about_is_not_taken_for_an_empty_one(graph: og.Graph) -> None:
+def test_a_batch_that_tasks_say_nothing_about_is_not_taken_for_an_empty_one(graph: og.LocalGraph) -> None:
     """That is what continuous processing comes to, in which Spark hands over no rows."""
     from pyspark.sql.types import StringType, StructType
 
@@ -358,7 +358,7 @@ def test_a_batch_that_tasks_say_nothing_about_is_not_taken_for_an_empty_one(grap
 
 @pytest.mark.long
 def test_connect_writes_and_attempts_that_die_leave_nothing_that_counts(
-    graph: og.Graph, tmp_path: Path
+    graph: og.LocalGraph, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"name": "q0", "age": 77}\n{"name": "new"}\n', encoding="utf-8")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from omnigraph.graph.repository import Repository
 
 if TYPE_CHECKING:
-    from omnigraph.api.graph import Graph
+    from omnigraph.api.local.local_graph import LocalGraph
     from omnigraph.rules.load_mode import LoadMode
 
 # What the same write does once more: the same state, the error of that code, or nothing that is worth a commit.
@@ -48,13 +48,14 @@ class ApiWrite:
     bulk: bool = False
 
 
-def as_graph(repository: Repository) -> Graph:
+def as_graph(repository: Repository) -> LocalGraph:
     """The graph of an open repository as users have it."""
     # A worker that writes without it should not have to wait for the whole read path to be imported.
-    from omnigraph.api.graph import Graph
+    from omnigraph.api.local.local_graph import LocalGraph
+    from omnigraph.api.local.open_options import OpenOptions
     from omnigraph.read.reader import Reader
 
-    return Graph(repository, Reader(), WRITER, {})
+    return LocalGraph(repository, Reader(), OpenOptions(actor=WRITER))
 
 
 def make_people(repository: Repository) -> None:

@@ -1,1 +1,1 @@
-"""The public Python API; `omnigraph` itself re-exports it."""
+"""The Python API: the `Graph` interface, its arguments and results, and `LocalGraph` in `local`."""

@@ -1,40 +1,40 @@
-"""The branches of a graph, from Python."""
+"""The branches of a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
-from omnigraph.api.access import Guard
-from omnigraph.api.commits import At, Branch, state_at
-from omnigraph.api.merges import Merged, MergeRequest, Resolve, run_merge
-
-if TYPE_CHECKING:
-    from omnigraph.graph.repository import Repository
+from omnigraph.api.commits import At
+from omnigraph.api.merges import Merged, MergeRequest, Resolve
+from omnigraph.graph.progress import Progress
 
 
-class Branches:
-    """The branches of a graph."""
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch and the id of its head commit."""
 
-    def __init__(self, repository: Repository, guard: Guard) -> None:
-        self._repository = repository
-        self._guard = guard
+    name: str
+    commit_id: str
 
+
+class Branches(ABC):
+    """The branches of a graph; the `branches` attribute of `Graph`."""
+
+    @abstractmethod
     def list(self) -> list[str]:
-        """Names of all branches, sorted."""
-        self._guard.admit("read")
-        return list(self._repository.branches())
+        """Return the names of all branches, sorted."""
 
     def create(self, name: str, source: str = "main", *, at: At = None, actor: str | None = None) -> Branch:
-        """Make a branch at another's head, or at a commit or moment. Costs one row."""
-        actor = self._guard.admit("branch_create", source, name, actor=actor)
-        head = self._repository.create_branch(name, source, at=state_at(at), actor=actor)
-        return Branch(head.branch, head.commit.id)
+        """Create a branch at the head of `source`, or at the state `at`. No data is copied.
 
+        Raises `Conflict` if the branch exists.
+        """
+        return self._create(name, source, at, actor)
+
+    @abstractmethod
     def delete(self, name: str) -> None:
-        """Delete a branch; its name is free at once."""
-        self._guard.admit("branch_delete", target=name)
-        self._repository.delete_branch(name)
+        """Delete a branch. Its name can be used again immediately."""
 
     def merge(
         self,
@@ -47,14 +47,18 @@ class Branches:
         message: str | None = None,
         if_commit: str | None = None,
         actor: str | None = None,
-        progress: Callable[[str, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Merged:
-        """Bring what a branch did into another, as one commit with two parents, or refuse with `MergeConflicts`.
+        """Merge the branch `source` into the branch `into`, as one commit with two parents.
 
-        Entities that both changed merge property by property. `resolve` settles conflicts: ``"ours"`` is what
-        `into` has, ``"theirs"`` what `source` has; a mapping settles them one by one by their ids, with a side or
-        with ``{"value": ...}``, and ``"*"`` is for the rest. With `dry_run` nothing is committed and conflicts are
-        told in the outcome.
+        Changes that both sides made to an entity are merged property by property. If both sides changed the same
+        property, `MergeConflicts` is raised and neither branch changes. `resolve` resolves conflicts: ``"ours"``
+        takes the value of `into`, ``"theirs"`` the value of `source`. A mapping from conflict id to a side or to
+        ``{"value": ...}`` resolves them one by one; its key ``"*"`` applies to all other conflicts.
+
+        With `dry_run` nothing is committed and the result lists the conflicts. `delete_source` deletes the branch
+        after the merge, unless it has new commits. `if_commit` raises `PreconditionFailed` unless the head of
+        `into` is this commit.
 
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-merge", schema="node City { name: String @key  mayor: String? }")
@@ -65,6 +69,11 @@ class Branches:
         >>> g.get("City", "Bern")
         {'id': 'Bern', 'mayor': None, 'name': 'Bern'}
         """
-        actor = self._guard.admit("branch_merge", source, into, actor=actor)
-        request = MergeRequest(into, resolve, dry_run, message, if_commit, actor, progress)
-        return run_merge(self._repository, source, request, self._guard, delete_source=delete_source)
+        options = MergeRequest(into, resolve, dry_run, message, if_commit, actor, progress, delete_source)
+        return self._merge(source, options)
+
+    @abstractmethod
+    def _create(self, name: str, source: str, at: At, actor: str | None) -> Branch: ...
+
+    @abstractmethod
+    def _merge(self, source: str, options: MergeRequest) -> Merged: ...

@@ -1,32 +1,23 @@
-"""The calls of a graph that tell changes."""
+"""The methods of `Graph` that read changes."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from omnigraph.api.baselines import write_baseline
-from omnigraph.api.changes import ChangeFilter, Diff, Kind, Op, State, find_diff
-from omnigraph.api.commits import Commit, id_of
+from omnigraph.api.changes import ChangeFilter, Diff, Kind, Op, State
+from omnigraph.api.commits import Commit, commit_id_of
+from omnigraph.api.exports import ExportTarget
 
 if TYPE_CHECKING:
-    from omnigraph.api.access import Guard
     from omnigraph.changes.baseline import Baseline
     from omnigraph.changes.change_pages import ChangePage
-    from omnigraph.changes.feed import FeedPage
-    from omnigraph.engine.memory.memory_cache import Cache
-    from omnigraph.graph.repository import Repository
+    from omnigraph.changes.feed import FeedPage, FeedRequest
 
 
-class ChangeReads:
-    """What a `Graph` can tell of changes: between states, of a commit, along a branch, and where to begin."""
-
-    def __init__(self, repository: Repository, guard: Guard, cache: Cache) -> None:
-        self._repository = repository
-        self._guard = guard
-        self._cache = cache
+class ChangeReads(ABC):
+    """Diffs between states, the changes of a commit, the change feed of a branch, and baselines."""
 
     def diff(
         self,
@@ -37,9 +28,10 @@ class ChangeReads:
         types: Sequence[str] | None = None,
         ops: Sequence[Op] | None = None,
     ) -> Diff:
-        """What is different between two states, each a branch, a commit, a moment on main or a snapshot.
+        """Return the changes between two states.
 
-        Iterating over it reads the changes in order, however many there are; ``stats()`` counts them.
+        Each state is a branch, a commit, a snapshot, or a time on main. Iterating over the result reads the changes
+        in order and in bounded memory; ``stats()`` counts them.
 
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-diff", schema="node City { name: String @key  mayor: String? }")
@@ -49,10 +41,7 @@ class ChangeReads:
         >>> [(change.op, change.id, change.changed) for change in g.diff("main", "trial")]
         [('update', 'Bern', ('mayor',))]
         """
-        wanted = ChangeFilter.of(kinds, types, ops)
-        first, _ = self._guard.admit_state("read", before)
-        second, branch = self._guard.admit_state("read", after)
-        return replace(find_diff(self._repository, first, second, wanted), branch=branch)
+        return self._diff(before, after, ChangeFilter.of(kinds, types, ops))
 
     def changes(
         self,
@@ -64,23 +53,19 @@ class ChangeReads:
         limit: int | None = None,
         page_token: str | None = None,
     ) -> ChangePage:
-        """What a commit changed against its first parent: a page, and the token of the next if there is one.
+        """Return a page of the changes of a commit against its first parent, and the token of the next page.
 
-        The first commit of a graph, and one that changed the properties of a type, are a `Conflict`; a commit
-        whose data cleanup has taken is a `ChangeFeedGap`.
+        Raises `Conflict` for the first commit of a graph and for a commit that changed the properties of a type,
+        and `ChangeFeedGap` for a commit whose data garbage collection has removed.
 
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-changes", schema="node City { name: String @key }")
-        >>> done = g.load({"City": [{"name": "Bern"}]})
-        >>> [(change.op, change.after) for change in g.changes(done.commit.id)]
+        >>> receipt = g.load({"City": [{"name": "Bern"}]})
+        >>> [(change.op, change.after) for change in g.changes(receipt.commit.id)]
         [('insert', {'properties': {'name': 'Bern'}})]
         """
-        from omnigraph.changes.change_pages import read_commit_page
-
-        id_ = id_of(commit_id)
-        self._guard.admit_commit("read", id_)
-        wanted = ChangeFilter.of(kinds, types, ops)
-        return read_commit_page(self._repository, self._cache, id_, wanted, limit, page_token)
+        change_filter = ChangeFilter.of(kinds, types, ops)
+        return self._changes(commit_id_of(commit_id), change_filter, limit, page_token)
 
     def feed(
         self,
@@ -95,11 +80,12 @@ class ChangeReads:
         types: Sequence[str] | None = None,
         ops: Sequence[Op] | None = None,
     ) -> FeedPage:
-        """The changes of a branch, commit by commit, oldest first, from where the caller stands.
+        """Return a page of the changes of a branch, commit by commit, oldest first.
 
-        It stands at a `cursor`, which the last page of a poll gives, or begins at `start`: ``now``, ``beginning``
-        or ``after:`` a commit. A page that ends within a commit has a token for the rest instead. Every commit is
-        told at least once; the graph keeps nothing of its readers.
+        `cursor` continues after an earlier poll; the last page of a poll has the next cursor. Without a cursor
+        the feed begins at `start`: ``now``, ``beginning`` or ``after:<commit id>``. A page that ends within a
+        commit has a token for the rest instead of a cursor. Every commit is delivered at least once. The graph
+        stores no state of its readers.
 
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-feed", schema="node City { name: String @key }")
@@ -109,26 +95,38 @@ class ChangeReads:
         >>> [[change.id for change in block.changes] for block in page], page.caught_up
         ([['Bern']], True)
         """
-        from omnigraph.changes.feed import FeedRequest, begin_poll
+        from omnigraph.changes.feed import FeedRequest
 
-        self._guard.admit("read", branch)
-        wanted = ChangeFilter.of(kinds, types, ops)
-        request = FeedRequest(branch, start, cursor, page_token, max_commits, wanted)
-        return begin_poll(self._repository, request).read_page(limit, self._cache)
+        change_filter = ChangeFilter.of(kinds, types, ops)
+        request = FeedRequest(branch, start, cursor, page_token, max_commits, change_filter)
+        return self._feed(request, limit)
 
     def baseline(
         self,
-        target: str | Path | IO[str],
+        target: ExportTarget,
         *,
         branch: str = "main",
         kinds: Sequence[Kind] | None = None,
         types: Sequence[str] | None = None,
         ops: Sequence[Op] | None = None,
     ) -> Baseline:
-        """Write a branch's newest state as records, and last the cursor from which its changes go on.
+        """Write the head of a branch as records, followed by the cursor from which the change feed continues.
 
-        Without the last record the rest is worth nothing; a file appears only when it is complete. `ops` count for
-        the cursor alone.
+        A file appears only when it is complete. A stream without the last record is incomplete. `ops` applies to
+        the cursor only.
         """
-        self._guard.admit("export", branch)
-        return write_baseline(self._repository, target, branch, ChangeFilter.of(kinds, types, ops))
+        return self._baseline(target, branch, ChangeFilter.of(kinds, types, ops))
+
+    @abstractmethod
+    def _diff(self, before: State, after: State, change_filter: ChangeFilter) -> Diff: ...
+
+    @abstractmethod
+    def _changes(
+        self, commit_id: str, change_filter: ChangeFilter, limit: int | None, page_token: str | None
+    ) -> ChangePage: ...
+
+    @abstractmethod
+    def _feed(self, request: FeedRequest, limit: int | None) -> FeedPage: ...
+
+    @abstractmethod
+    def _baseline(self, target: ExportTarget, branch: str, change_filter: ChangeFilter) -> Baseline: ...

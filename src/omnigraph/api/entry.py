@@ -1,16 +1,19 @@
-"""Ways to a graph. Storage is imported when one is taken, so that `import omnigraph` stays light."""
+"""Create and open local graphs. Storage is imported on the first call, so that `import omnigraph` is fast."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from omnigraph.api.access import Address, Policy, gate_of
-from omnigraph.api.graph import Graph
+from omnigraph.api.local.local_graph import LocalGraph
+from omnigraph.api.local.open_options import OpenOptions
 
 if TYPE_CHECKING:
-    from omnigraph.policy.gate import Access, Gate
+    from omnigraph.graph.repository import Repository
+    from omnigraph.policy.gate import Gate
     from omnigraph.read.reader import Reader
     from omnigraph.search.embedding import Embedder
 
@@ -26,17 +29,20 @@ def init(
     embedder: Embedder | None = None,
     policy: Policy | None = None,
     graph_id: str | None = None,
-) -> Graph:
-    """Make a new graph at a path, ``file://``, ``s3://`` or ``memory://`` address.
+) -> LocalGraph:
+    """Create a graph at a path, or at a ``file://``, ``s3://`` or ``memory://`` address.
 
-    `schema` is schema text, or the path of a ``.pg`` file. Of several callers one succeeds; the others get
-    `Conflict`. A call that dies on the way leaves nothing that can be opened, and the next one completes it.
-    Reads keep at most `cache_bytes` in memory (a quarter of the machine's by default); `embedder` turns texts
-    that a query ranks by into vectors.
+    `schema` is schema text or the path of a ``.pg`` file. If several callers create the same graph, one succeeds
+    and the others get `Conflict`. An interrupted call leaves nothing that can be opened; the next call completes
+    it.
 
-    `policy` says who may do what with this handle: a bundle, what its file would hold, or the path of that file of
-    YAML or JSON. It knows the graph as `graph_id`, by default the last part of the address without ``.omni``.
-    What it does not allow is `PermissionDenied`, and without an actor that is everything.
+    `cache_bytes` limits the memory of cached reads; the default is a quarter of the machine's memory. `embedder`
+    converts the text that a query ranks by into a vector.
+
+    `policy` restricts what the actor may do with this handle. It is a bundle, the content of a policy file, or the
+    path of a YAML or JSON policy file. Rules refer to the graph as `graph_id`, by default the last part of the
+    address without ``.omni``. An action that the policy does not allow raises `PermissionDenied`. Without an actor
+    no action is allowed.
 
     >>> import omnigraph as og
     >>> og.init("memory://docs-init", schema="node City { name: String @key }").branches.list()
@@ -46,16 +52,21 @@ def init(
     from omnigraph.catalog.catalog import accept
     from omnigraph.graph.repository import Repository
     from omnigraph.lang.pg.schema_compiler import load_schema
-    from omnigraph.read.reader import Reader
 
+    options = OpenOptions(
+        actor=actor,
+        storage_options=storage_options,
+        durability=durability,
+        cache_bytes=cache_bytes,
+        embedder=embedder,
+        policy=policy,
+        graph_id=graph_id,
+    )
     text, name = read_schema(schema)
     catalog = accept(load_schema(text, name), text)
     gate = gate_of(policy, graph_id, uri, storage_options)
     repository = Repository.init(uri, catalog, options=storage_options, durability=durability, actor=actor)
-    opened = _opened(
-        repository.location.uri, "rw", actor, storage_options, durability, cache_bytes, embedder, gate
-    )
-    return Graph(repository, Reader(cache_bytes, embedder), actor, opened, gate)
+    return _graph(repository, options, gate)
 
 
 def open(  # noqa: A001 - the name is part of the API
@@ -69,8 +80,8 @@ def open(  # noqa: A001 - the name is part of the API
     embedder: Embedder | None = None,
     policy: Policy | None = None,
     graph_id: str | None = None,
-) -> Graph:
-    """Open a graph. ``rw`` heals what dead writers left; ``r`` never writes, not even that.
+) -> LocalGraph:
+    """Open a graph. Mode ``rw`` recovers interrupted bulk writes; mode ``r`` never writes.
 
     The other arguments are those of `init`.
 
@@ -79,21 +90,41 @@ def open(  # noqa: A001 - the name is part of the API
     >>> og.open("memory://docs-open", mode="r").commits()[0].operation
     'init'
     """
-    from omnigraph.graph.repository import Repository
-    from omnigraph.read.reader import Reader
+    options = OpenOptions(mode, actor, storage_options, durability, cache_bytes, embedder, policy, graph_id)
+    return reopen(uri, options)
 
-    gate = gate_of(policy, graph_id, uri, storage_options)
-    repository = Repository.open(uri, mode=mode, options=storage_options, durability=durability)
-    opened = _opened(
-        repository.location.uri, mode, actor, storage_options, durability, cache_bytes, embedder, gate
+
+def reopen(uri: Address, options: OpenOptions) -> LocalGraph:
+    """Open a graph with the options of another handle. Pickled handles call it."""
+    from omnigraph.graph.repository import Repository
+
+    gate = gate_of(options.policy, options.graph_id, uri, options.storage_options)
+    repository = Repository.open(
+        uri, mode=options.mode, options=options.storage_options, durability=options.durability
     )
-    return Graph(repository, Reader(cache_bytes, embedder), actor, opened, gate)
+    return _graph(repository, options, gate)
+
+
+def open_with(
+    reader: Reader,
+    uri: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    gate: Gate | None = None,
+) -> LocalGraph:
+    """Open a graph that reads through `reader`, which may share its memory with other graphs, and obeys `gate`."""
+    from omnigraph.graph.repository import Repository
+
+    repository = Repository.open(uri, options=storage_options)
+    options = OpenOptions(storage_options=storage_options, embedder=reader.embedder)
+    return LocalGraph(repository, reader, _with_gate(options, gate), gate)
 
 
 def embedder_of(environment: Mapping[str, str]) -> Embedder:
-    """The embedding provider that an environment names, such as ``os.environ``; it is asked when a text comes.
+    """Return the embedding provider that environment variables name. `environment` is such as ``os.environ``.
 
-    ``OMNIGRAPH_EMBED_PROVIDER`` is ``openai-compatible``, ``openai``, ``gemini`` or ``mock``.
+    ``OMNIGRAPH_EMBED_PROVIDER`` is ``openai-compatible``, ``openai``, ``gemini`` or ``mock``. The provider is
+    called when the first text is embedded.
 
     >>> import omnigraph as og
     >>> og.embedder_of({"OMNIGRAPH_EMBED_PROVIDER": "mock"}).embed(["hello"], 3, None).round(3)
@@ -104,55 +135,19 @@ def embedder_of(environment: Mapping[str, str]) -> Embedder:
     return EnvironmentEmbedder.of(environment)
 
 
-def open_with(
-    reader: Reader,
-    uri: str,
-    *,
-    storage_options: Mapping[str, str] | None = None,
-    gate: Gate | None = None,
-) -> Graph:
-    """Open a graph whose reads share what a reader has, such as memory with other graphs, and that obeys a gate."""
-    from omnigraph.graph.repository import Repository
+def _graph(repository: Repository, options: OpenOptions, gate: Gate | None) -> LocalGraph:
+    from omnigraph.read.reader import Reader
 
-    repository = Repository.open(uri, options=storage_options)
-    opened = _opened(
-        repository.location.uri, "rw", None, storage_options, "full", None, reader.embedder, gate
+    reader = Reader(options.cache_bytes, options.embedder)
+    return LocalGraph(repository, reader, _with_gate(options, gate), gate)
+
+
+def _with_gate(options: OpenOptions, gate: Gate | None) -> OpenOptions:
+    """Return the options with copies of mutable arguments, and with the policy as the gate read it."""
+    storage = options.storage_options
+    return replace(
+        options,
+        storage_options=None if storage is None else dict(storage),
+        policy=None if gate is None else gate.bundle,
+        graph_id=None if gate is None else gate.graph_id,
     )
-    return Graph(repository, reader, None, opened, gate)
-
-
-def authorized_view(graph: Graph, actor: str | None, granted: frozenset[Access]) -> Graph:
-    """Return the handle of `Graph.acting_as` for an actor whose accesses in `granted` are authorized already.
-
-    The handle does not evaluate the policy for them again. This is for a server, which authorizes what a request
-    names before it reads the body.
-    """
-    return graph._authorized_as(actor, granted)  # noqa: SLF001 - not a member of the public API
-
-
-def reopen(opened: Mapping[str, Any]) -> Graph:
-    """The handle that another one was pickled to."""
-    return open(**opened)
-
-
-def _opened(
-    uri: str,
-    mode: str,
-    actor: str | None,
-    options: Mapping[str, str] | None,
-    durability: str,
-    cache_bytes: int | None,
-    embedder: Embedder | None,
-    gate: Gate | None,
-) -> dict[str, Any]:
-    return {
-        "uri": uri,
-        "mode": mode,
-        "actor": actor,
-        "storage_options": None if options is None else dict(options),
-        "durability": durability,
-        "cache_bytes": cache_bytes,
-        "embedder": embedder,
-        "policy": None if gate is None else gate.bundle,
-        "graph_id": None if gate is None else gate.graph_id,
-    }

@@ -1,28 +1,27 @@
-"""The schema of a graph: what was accepted, what a change would take, and the change itself."""
+"""The schema of a graph: its source text, the plan of a change, and the change."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.api.commits import At, Commit, state_at
-from omnigraph.errors import OmnigraphError
+from omnigraph.api.commits import At, Commit
 
 if TYPE_CHECKING:
-    from omnigraph.api.access import Guard
     from omnigraph.catalog.catalog import Catalog
     from omnigraph.catalog.migration.steps import MigrationPlan
-    from omnigraph.graph.repository import Repository
     from omnigraph.schema.apply_schema import SchemaChange
 
 
 @dataclass(frozen=True)
 class SchemaApplied:
-    """What a schema change did. `commit` is None when the schema was accepted already.
+    """The result of a schema change. `commit` is None if the branch already had the schema.
 
-    `graph_manifest_version` is that of the branch afterwards, `before` the schema that the plan begins from.
+    `graph_manifest_version` is the version of the branch after the change. `before` is the schema that `plan`
+    starts from.
     """
 
     applied: bool
@@ -32,7 +31,7 @@ class SchemaApplied:
     before: Catalog | None = field(default=None, repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """The wire shape."""
+        """Return the JSON form."""
         steps = [step.to_json() for step in self.plan.steps]
         return {
             "supported": self.plan.supported,
@@ -43,17 +42,24 @@ class SchemaApplied:
         }
 
 
-class SchemaView:
-    """The schema of a graph."""
+@dataclass(frozen=True, slots=True)
+class SchemaOptions:
+    """The arguments of `SchemaView.plan` and `SchemaView.apply` besides the schema."""
 
-    def __init__(self, repository: Repository, guard: Guard) -> None:
-        self._repository = repository
-        self._guard = guard
+    allow_data_loss: bool = False
+    branch: str = "main"
+    backfill: Mapping[str, Any] | None = None
+    message: str | None = None
+    if_commit: str | None = None
+    actor: str | None = None
+
+
+class SchemaView(ABC):
+    """The schema of a graph; the `schema` attribute of `Graph`."""
 
     def source(self, branch: str = "main", at: At = None) -> str:
-        """The text of the schema that was accepted."""
-        self._guard.admit("read")
-        return self._repository.snapshot(branch, state_at(at)).catalog.source
+        """Return the text of the schema of a branch, or of the state `at`."""
+        return self._source(branch, at)
 
     def plan(
         self,
@@ -63,9 +69,10 @@ class SchemaView:
         branch: str = "main",
         backfill: Mapping[str, Any] | None = None,
     ) -> MigrationPlan:
-        """The steps from a branch's schema to another, refused ones included; nothing is changed.
+        """Return the steps from the schema of a branch to the schema `text`, refused steps included.
 
-        `backfill` is that of `apply`; only which properties it names is looked at.
+        Nothing is changed. `text` is schema text or the path of a ``.pg`` file. `backfill` has the form that
+        `apply` accepts; only its keys are used.
 
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-plan", schema="node City { name: String @key }")
@@ -73,9 +80,7 @@ class SchemaView:
         >>> plan.supported, len(plan.steps)
         (True, 1)
         """
-        self._guard.admit("read", branch)
-        change = read_change(text, allow_data_loss, backfill)
-        return change.plan(self._repository.snapshot(branch).catalog)
+        return self._plan(text, SchemaOptions(allow_data_loss, branch, backfill))
 
     def apply(
         self,
@@ -88,66 +93,50 @@ class SchemaView:
         if_commit: str | None = None,
         actor: str | None = None,
     ) -> SchemaApplied:
-        """Make a schema the accepted one of a branch, with the data it takes, as one commit; none without steps.
+        """Change the schema of a branch and migrate its data, as one commit.
 
-        Other branches keep theirs. `backfill` has, by ``Type.property``, the value that existing rows get for a
-        property that is new: one that a load would take, or ``og.expr("$this.name")``, an expression over the row
-        as it was. With it a new property may be required.
+        Other branches keep their schema. If there are no steps, nothing is committed. `text` is schema text or the
+        path of a ``.pg`` file. `backfill` maps ``Type.property`` to the value of a new property in existing rows: a
+        value, or ``og.expr("$this.name")``, an expression over the old row. A new property with a backfill may be
+        required.
 
-        `allow_data_loss` makes drops hard: what only earlier states hold of a dropped type, or of a type that
-        loses a property, is removed, unless the head of a branch needs it. Earlier states are those of all
-        branches: an actor who may not change the schema of every protected one leaves them to `cleanup`.
+        `allow_data_loss` makes drops hard: the data of a dropped type or property is deleted from earlier states of
+        all branches, unless the head of a branch needs it. If the policy does not allow the actor to change the
+        schema of every protected branch, earlier states keep the data until `Graph.cleanup` removes it.
 
-        A plan with a refused step is `InvalidInput`, a backfill that breaks a rule `ConstraintViolation`, rows
-        that others changed meanwhile a `Conflict`; the graph is as it was then.
+        Raises `InvalidInput` if the plan has a refused step, `ConstraintViolation` if a backfilled value violates a
+        constraint, and `Conflict` if the rows changed concurrently. In each case the graph is unchanged.
 
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-apply", schema="node City { name: String @key }")
         >>> _ = g.load({"City": [{"name": "Bern"}]})
-        >>> wanted = "node City { name: String @key  label: String  size: I64 }"
-        >>> g.schema.apply(wanted, backfill={"City.label": og.expr("$this.name"), "City.size": 0}).applied
+        >>> schema = "node City { name: String @key  label: String  size: I64 }"
+        >>> g.schema.apply(schema, backfill={"City.label": og.expr("$this.name"), "City.size": 0}).applied
         True
         >>> g.get("City", "Bern")
         {'id': 'Bern', 'label': 'Bern', 'name': 'Bern', 'size': 0}
-        >>> g.schema.apply(wanted).applied
+        >>> g.schema.apply(schema).applied
         False
         """
-        from omnigraph.graph.write_request import WriteRequest
-        from omnigraph.schema.apply_schema import prepare_schema
+        options = SchemaOptions(allow_data_loss, branch, backfill, message, if_commit, actor)
+        return self._apply(text, options)
 
-        actor = self._guard.admit("schema_apply", target=branch, actor=actor)
-        change = read_change(text, allow_data_loss, backfill)
-        request = WriteRequest("schema_apply", actor=actor, message=message, expected_head=if_commit)
-        repository = self._repository
-        done, result = repository.write(
-            branch,
-            request,
-            lambda transaction: prepare_schema(transaction, change, repository.reserve_identities),
-        )
-        assert result is not None, "a schema change has no idempotency key, so it is always prepared"
-        if done is None:
-            return SchemaApplied(False, None, result.plan, result.sequence, result.before)
-        if result.purged:
-            self._purge(result.purged, actor)
-        return SchemaApplied(True, Commit.of(done.commit), result.plan, done.commit.sequence, result.before)
+    @abstractmethod
+    def _source(self, branch: str, at: At) -> str: ...
 
-    def _purge(self, paths: frozenset[str], actor: str | None) -> None:
-        from omnigraph.maintain.purge import purge
+    @abstractmethod
+    def _plan(self, text: str | Path, options: SchemaOptions) -> MigrationPlan: ...
 
-        try:
-            for name in self._guard.protected:
-                self._guard.admit("schema_apply", target=name, actor=actor)
-            purge(self._repository, paths)
-        except OmnigraphError as error:
-            # The commit stands; what it should have taken along goes with a later cleanup.
-            self._repository.warnings.append(f"earlier versions of dropped data are left: {error.message}")
+    @abstractmethod
+    def _apply(self, text: str | Path, options: SchemaOptions) -> SchemaApplied: ...
 
 
-def read_change(text: str | Path, allow_data_loss: bool, backfill: Mapping[str, Any] | None) -> SchemaChange:
-    """The change that is asked for: a schema from a text, or from the file that it names."""
+def read_change(text: str | Path, options: SchemaOptions) -> SchemaChange:
+    """Parse a schema, given as text or as the path of a file, and return the change that it requests."""
     from omnigraph.api.files import read_schema
     from omnigraph.lang.pg.schema_compiler import load_schema
     from omnigraph.schema.apply_schema import SchemaChange
 
     source, name = read_schema(text)
-    return SchemaChange(load_schema(source, name), source, allow_data_loss, dict(backfill or {}))
+    schema = load_schema(source, name)
+    return SchemaChange(schema, source, options.allow_data_loss, dict(options.backfill or {}))

@@ -191,12 +191,13 @@ def opened(
 @contextmanager
 def _opened_here(target: Target, mode: Mode, durability: Durability) -> Iterator[Graph]:
     from omnigraph.api.entry import embedder_of
-    from omnigraph.api.graph import Graph
+    from omnigraph.api.local.local_graph import LocalGraph
+    from omnigraph.api.local.open_options import OpenOptions
     from omnigraph.read.reader import Reader
 
     with opened(target, mode, durability) as repository:
         reader = Reader(embedder=embedder_of(os.environ))
-        yield Graph(repository, reader, target.chosen.actor, {})
+        yield LocalGraph(repository, reader, OpenOptions(mode=mode, actor=target.chosen.actor))
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from omnigraph.api.commits import Receipt
     from omnigraph.api.graph import Graph
+    from omnigraph.api.receipts import Receipt
     from omnigraph.api.result import Result
     from omnigraph.cli.query_arguments import Request
 
@@ -24,7 +24,7 @@ def read_stored(graph: Graph, request: Request, branch: str, at: str | None) -> 
 
 def mutate_stored(graph: Graph, request: Request, branch: str, if_commit: str | None) -> Receipt:
     """What a stored mutation did. A stored read is refused by the server."""
-    from omnigraph.api.commits import Receipt
+    from omnigraph.api.receipts import Receipt
     from omnigraph.client.graph import RemoteGraph
 
     assert isinstance(graph, RemoteGraph)

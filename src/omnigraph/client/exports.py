@@ -1,4 +1,4 @@
-"""Exports of a served graph: one stream of records, or the files of an archive, to wherever they are wanted."""
+"""Export of a remote graph: one stream of records, or an archive of files that is unpacked into a folder."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import tarfile
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
-from omnigraph.api.exports import ExportRequest, check_export, folder_of, write_one
-from omnigraph.client.request_names import lines_to_end, place_of
+from omnigraph.api.exports import ExportOptions, ExportTarget, folder_of, write_one
+from omnigraph.client.request_names import place_of
 from omnigraph.client.server_decisions import refuse_spark
+from omnigraph.client.streamed_lines import lines_to_end
 from omnigraph.errors import StorageError
 
 if TYPE_CHECKING:
@@ -21,42 +22,52 @@ _PIECE: Final = 1 << 20
 _INCOMPLETE = "the archive that the server sent is not a complete export"
 
 
-def fetch_export(transport: Transport, request: ExportRequest, options: StorageOptions | None = None) -> int:
-    """Write a state where it was asked for; the number of records. A file or a folder is complete or not there.
+def fetch_export(
+    transport: Transport,
+    target: ExportTarget,
+    options: ExportOptions,
+    storage_options: StorageOptions | None = None,
+) -> int:
+    """Write a state of a remote graph to the target and return the number of records.
 
-    `options` are how to reach a store. `progress` is told how many bytes have come since it was told the last time.
+    A file or folder appears when it is complete. `progress` receives the number of bytes since its last call.
     """
-    check_export(request)
-    refuse_spark(request.engine, request.spark)
-    folder = folder_of(request)
+    refuse_spark(options.engine, options.spark)
+    folder = folder_of(target, options)
     body: dict[str, Any] = {
-        **place_of(transport, request.branch, request.at),
-        "type_names": None if request.types is None else list(request.types),
+        **place_of(transport, options.branch, options.at),
+        "type_names": None if options.types is None else list(options.types),
     }
     if folder is not None:
-        return _fetch_many(transport, request, folder, {**body, "format": request.format}, options or {})
+        body["format"] = options.format
+        return _fetch_folder(transport, folder, body, options, storage_options or {})
     with transport.stream("POST", "/export", body=body) as chunks:
-        lines = _watched(lines_to_end(chunks), request.progress)
-        return write_one(request.target, ((data.count(b"\n"), data) for data in lines), options or {})
+        lines = _report_bytes(lines_to_end(chunks), options.progress)
+        return write_one(target, ((data.count(b"\n"), data) for data in lines), storage_options or {})
 
 
-def _fetch_many(
-    transport: Transport, request: ExportRequest, target: str, body: dict[str, Any], options: StorageOptions
+def _fetch_folder(
+    transport: Transport,
+    target: str,
+    body: dict[str, Any],
+    options: ExportOptions,
+    storage_options: StorageOptions,
 ) -> int:
     from omnigraph.read.export.export_folder import ExportFolder
     from omnigraph.store.location import Location
 
     def prepare() -> ExportFolder:
-        return ExportFolder.prepare(target, options, overwrite=request.overwrite)
+        return ExportFolder.prepare(target, storage_options, overwrite=options.overwrite)
 
-    # A server need not write what cannot be taken. Overwriting on a store removes what is there, so that waits.
-    early = prepare() if Location.parse(target).is_local or not request.overwrite else None
+    # Prepare the folder before the request, so that the server does no work for a target that is refused. On an
+    # object store overwriting deletes the existing files, so there it happens after the response has started.
+    early = prepare() if Location.parse(target).is_local or not options.overwrite else None
     with transport.stream("POST", "/export/files", body=body) as chunks:
-        return _unpack(_watched(chunks, request.progress), early or prepare())
+        return _unpack(_report_bytes(chunks, options.progress), early or prepare())
 
 
 def _unpack(chunks: Iterator[bytes], folder: ExportFolder) -> int:
-    """Write the files of an archive to a folder, and its mark when all are there."""
+    """Write the files of an archive to a folder, then its success marker. On failure remove the files."""
     from omnigraph.read.export.export_folder import MARKER
 
     names: list[str] = []
@@ -106,7 +117,7 @@ def _report(data: bytes) -> dict[str, Any]:
     return found
 
 
-def _watched(chunks: Iterator[bytes], progress: Callable[[str, int], None] | None) -> Iterator[bytes]:
+def _report_bytes(chunks: Iterator[bytes], progress: Callable[[str, int], None] | None) -> Iterator[bytes]:
     for chunk in chunks:
         if progress is not None:
             progress("receive", len(chunk))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from omnigraph.api.loads import LoadReceipt, RejectedRecords, check_load
+from omnigraph.api.loads import LoadReceipt, RejectedRecords
 from omnigraph.client.request_errors import garbled
 from omnigraph.client.server_decisions import refuse_spark
 from omnigraph.client.transport import Transport, understanding
@@ -34,7 +34,6 @@ def send_load(
     """
     from omnigraph.client.multipart_body import Form
 
-    check_load(request)
     refuse_spark(request.engine, request.spark)
     form = Form(_parts(transport, request, options or {}), request.progress)
     headers = {"Content-Type": form.content_type}
@@ -101,7 +100,7 @@ def _receipt_after_rejects(response: httpx.Response, request: LoadRequest) -> Lo
             if isinstance(told, OmnigraphError):
                 raise told
             try:
-                rejected.tell(told)
+                rejected.add_line(told)
             except Exception as error:
                 error.add_note(_outcome(lines))
                 raise

@@ -1,4 +1,4 @@
-"""What a server decides, and not its clients: who acts, and what computes."""
+"""Arguments that the server decides, and that a client may not choose: the actor and the engine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from omnigraph.graph.argument_checks import check_text
 
 
 @dataclass(frozen=True, slots=True)
-class Acting:
-    """Whom a token acts for; None where a server asks for no token."""
+class TokenActor:
+    """The actor that the server derives from the bearer token; None if the server needs no token."""
 
     actor: str | None
 
@@ -24,14 +24,14 @@ class Acting:
         if_commit: str | None = None,
         idempotency_key: str | None = None,
     ) -> str | None:
-        """Who acts, unless it was to be somebody else; what else a write says of itself must be text."""
+        """Return the actor of the token. Raise `InvalidInput` for another actor or an invalid string."""
         check_text("actor", actor)
         check_text("message", message)
         check_text("if_commit", if_commit)
         check_text("idempotency_key", idempotency_key)
         if actor is not None and actor != self.actor:
             raise InvalidInput(
-                "the token decides who acts",
+                "the token determines the actor",
                 details={"actor": self.actor, "asked_for": actor},
                 hint="connect with the token of that actor",
             )
@@ -39,10 +39,10 @@ class Acting:
 
 
 def refuse_spark(engine: Engine, spark: Any = None) -> None:
-    """`InvalidInput` for work that is to be done on Spark: its tasks would have to reach the storage."""
+    """Raise `InvalidInput` if Spark is requested: its tasks need access to the storage of the graph."""
     check_engine(engine)
     if engine == "spark" or spark is not None:
         raise InvalidInput(
-            "Spark reads and writes the storage of a graph itself, which a server does not hand out",
-            hint="open the graph by the address of its storage, or leave engine and spark out",
+            "Spark needs direct access to the storage of the graph, which a server does not give",
+            hint="open the graph by the address of its storage, or omit engine and spark",
         )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.api.commits import At, Receipt
+from omnigraph.api.commits import At
+from omnigraph.api.receipts import Receipt
 from omnigraph.client.request_names import condition, params_of, place_of, segment
 from omnigraph.client.transport import ROWS, Transport, is_arrow, rows_of
 from omnigraph.protocol.codec import decode
@@ -41,7 +42,7 @@ class QueryEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredCalls:
+class StoredQueryCalls:
     """The calls of stored queries of one graph."""
 
     transport: Transport

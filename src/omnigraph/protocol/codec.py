@@ -58,7 +58,7 @@ _KINDS = {
 def encode(value: Any) -> Any:
     """A dataclass of the API, or a list of them, as JSON.
 
-    >>> from omnigraph.api.commits import Branch
+    >>> from omnigraph.api.branches import Branch
     >>> encode([Branch("main", "01J")])
     [{'name': 'main', 'commit_id': '01J'}]
     """
@@ -70,7 +70,7 @@ def encode(value: Any) -> Any:
 def dump_json(value: Any) -> bytes:
     """A dataclass of the API as the text of that JSON, which takes a fifth of the time.
 
-    >>> from omnigraph.api.commits import Branch
+    >>> from omnigraph.api.branches import Branch
     >>> dump_json(Branch("main", "01J"))
     b'{"name":"main","commit_id":"01J"}'
     """
@@ -80,7 +80,7 @@ def dump_json(value: Any) -> bytes:
 def decode(kind: type[T], found: Any) -> T:
     """The object that was encoded; `StorageError` when it is something else, which a server of ours never sends.
 
-    >>> from omnigraph.api.commits import Branch
+    >>> from omnigraph.api.branches import Branch
     >>> decode(Branch, {"name": "main", "commit_id": "01J"})
     Branch(name='main', commit_id='01J')
     """

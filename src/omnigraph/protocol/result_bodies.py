@@ -11,9 +11,11 @@ from omnigraph.lang.temporal import EPOCH_TIME
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from omnigraph.api.commits import Commit, Receipt, Recovery
+    from omnigraph.api.commits import Commit
     from omnigraph.api.loads import LoadReceipt
+    from omnigraph.api.maintenance_reports import Recovery
     from omnigraph.api.merges import Merged
+    from omnigraph.api.receipts import Receipt
     from omnigraph.graph.snapshot import Snapshot
 
 # The version of the layout of a graph in storage, which old graphs are checked against.

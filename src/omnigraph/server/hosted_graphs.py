@@ -23,7 +23,7 @@ from omnigraph.server.limits import ServerLimits
 from omnigraph.server.logs import LOGGER
 
 if TYPE_CHECKING:
-    from omnigraph.api.graph import Graph
+    from omnigraph.api.local.local_graph import LocalGraph
 
 _CONCURRENT_OPENS = 4
 # Limit of the bytes of Blob values in use, as a multiple of the read cache.
@@ -35,7 +35,7 @@ class HostedGraph:
     """An open graph. Without a gate every action is allowed."""
 
     id: str
-    graph: Graph = field(repr=False)
+    graph: LocalGraph = field(repr=False)
     gate: Gate | None = None
     queries: Mapping[str, StoredQuery] = field(default_factory=dict)
     # False if a cluster manages the schema.

@@ -16,7 +16,6 @@ from pydantic import AfterValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.api.entry import authorized_view
 from omnigraph.api.hosting import check_graph_id
 from omnigraph.errors import NotFound, PermissionDenied
 from omnigraph.policy.gate import Access
@@ -82,7 +81,7 @@ class RequestContext:
     @property
     def graph(self) -> Graph:
         """A handle of the graph that acts for the caller."""
-        return authorized_view(self.hosted.graph, self.actor, frozenset(self._granted))
+        return self.hosted.graph.authorized_view(self.actor, frozenset(self._granted))
 
     def authorize(self, action: str, branch: str | None = None, target: str | None = None) -> None:
         """Raise `PermissionDenied` unless the policy allows the action."""

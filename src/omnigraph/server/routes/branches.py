@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from omnigraph.api.commits import Branch
+from omnigraph.api.branches import Branch
 from omnigraph.api.graph import Graph
 from omnigraph.api.merges import Merged
 from omnigraph.errors import InvalidInput

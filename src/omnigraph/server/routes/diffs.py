@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from omnigraph.api.changes import ChangeFilter, Diff, EntityChange
 from omnigraph.api.graph import Graph
+from omnigraph.api.local.local_changes import LocalDiff
 from omnigraph.errors import NotFound
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.protocol import responses
@@ -55,7 +56,7 @@ class DiffEndpoints:
         wanted.check_types(
             table.name for snapshot in (before, after) for table in snapshot.catalog.tables.values()
         )
-        return Diff(before, after, wanted, branch)
+        return LocalDiff(before, after, wanted, branch)
 
 
 async def _diff_endpoints(

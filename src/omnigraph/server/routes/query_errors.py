@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from omnigraph.api.checked_queries import SELECTION
+from omnigraph.api.local.checked_queries import SELECTION
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.source import Source

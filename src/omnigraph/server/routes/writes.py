@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from starlette.responses import Response
 
-from omnigraph.api.commits import Receipt
 from omnigraph.api.graph import Graph
+from omnigraph.api.receipts import Receipt
 from omnigraph.protocol import responses
 from omnigraph.protocol.requests import ChangeRequest
 from omnigraph.protocol.result_bodies import change_body

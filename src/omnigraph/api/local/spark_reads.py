@@ -1,4 +1,4 @@
-"""Reads that Spark runs, as the API offers them."""
+"""Read queries of a local graph that run on Spark."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from omnigraph.lang import ir
     from omnigraph.read.reader import Reader
 
-# Positions of as many rows, eight bytes a variable, fill the memory of one machine; for less, Spark is slower.
+# Row positions take eight bytes per variable, so more rows than this fill the memory of one machine. For fewer rows
+# Spark is slower.
 SPARK_ROWS = 500_000_000
 
 
 def is_for_spark(engine: Engine, repository: Repository, snapshot: Snapshot, query: ir.ReadQuery) -> bool:
-    """Whether a read is one for Spark: asked for, or over tables that are too large for one process."""
+    """Return whether Spark runs a read: on request, or because its tables are too large for one process."""
     keys = {snapshot.catalog.table(item.kind, item.type_name).key for item in query.reads}
     large = sum(snapshot.pin(key).rows for key in keys) > SPARK_ROWS
     return wants_spark(engine, in_memory=repository.location.scheme == "memory", large=large)
@@ -35,14 +36,15 @@ def spark_frame(
     bindings: Bindings,
     spark: Any = None,
 ) -> Any:
-    """The rows of a read as a DataFrame of Spark. `spark` is a session, the address of a master, or neither."""
+    """Return the rows of a read as a Spark DataFrame. `spark` is a session, the URL of a master, or None."""
     from omnigraph.spark.engine.spark_query import Place, read_on_spark
     from omnigraph.spark.session import session_for
 
-    is_for_spark("spark", repository, snapshot, query)
-    reading = replace(reader.session(snapshot), bindings=bindings)
+    # Raises for a graph in memory, which Spark tasks cannot read.
+    wants_spark("spark", in_memory=repository.location.scheme == "memory", large=False)
+    session = replace(reader.session(snapshot), bindings=bindings)
     place = Place(repository.location.uri, repository.objects.options)
-    return read_on_spark(reading, reader.plan(snapshot, query), session_for(spark), place)
+    return read_on_spark(session, reader.plan(snapshot, query), session_for(spark), place)
 
 
 def spark_rows(
@@ -53,7 +55,7 @@ def spark_rows(
     bindings: Bindings,
     spark: Any = None,
 ) -> pa.Table:
-    """The same rows, collected, with the Arrow types that every engine gives."""
+    """Return the rows of a read, collected from Spark, with the Arrow types of the local engine."""
     from omnigraph.spark.engine.spark_query import collect
 
     return collect(spark_frame(repository, reader, snapshot, query, bindings, spark), query)

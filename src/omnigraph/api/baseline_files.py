@@ -1,4 +1,7 @@
-"""Baselines as the API writes them: to a stream, to a store, or to a file that is there whole or not at all."""
+"""Write the lines of a baseline to a stream, an object store or a local file.
+
+Local and remote graphs share these functions.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +9,21 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from omnigraph.api.exports import check_target
+from omnigraph.api.exports import ExportTarget, check_target
 from omnigraph.errors import Conflict
 
 if TYPE_CHECKING:
-    from omnigraph.changes.baseline import Baseline
-    from omnigraph.changes.change_records import ChangeFilter
-    from omnigraph.graph.repository import Repository
     from omnigraph.store.storage_options import StorageOptions
 
 
-def write_baseline(
-    repository: Repository, target: str | Path | IO[str], branch: str, wanted: ChangeFilter
-) -> Baseline:
-    """Write the newest state of a branch and, last, the cursor from which its changes go on.
+def write_lines(target: ExportTarget, lines: Iterable[bytes], options: StorageOptions) -> None:
+    """Write the lines of a baseline to the target. `options` are the storage options of an object store.
 
-    A file takes its name when it is complete and on disk. Of two who write one file at a time the second gets
-    `Conflict`: its cursor would not belong to what is in the file.
+    A local file is renamed into place when it is complete and synced. If another process is writing the same file,
+    `Conflict` is raised: the cursor would not belong to the records in the file.
     """
-    from omnigraph.changes.baseline import begin_baseline
-
-    found, lines = begin_baseline(repository, branch, wanted)
-    write_lines(target, lines, repository.objects.options)
-    return found
-
-
-def write_lines(target: str | Path | IO[str], lines: Iterable[bytes], options: StorageOptions) -> None:
-    """Write the lines of a baseline where they are to go; `options` are for a target in a store."""
     from omnigraph.store.location import Location
     from omnigraph.store.objects.object_store import ObjectStore
 
@@ -68,7 +57,7 @@ def _write_file(path: Path, lines: Iterable[bytes]) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold ``<path>.lock``. The system lets go of it when this process dies, so that none is ever left behind."""
+    """Hold the lock file ``<path>.lock``. The operating system releases it if the process dies."""
     import fcntl
 
     lock = path.with_name(f"{path.name}.lock")
@@ -79,22 +68,23 @@ def _locked(path: Path) -> Iterator[None]:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise Conflict(
-                    f"somebody else is writing {path}", details={"path": str(path), "lock": str(lock)}
+                    f"another process is writing {path}", details={"path": str(path), "lock": str(lock)}
                 ) from error
-            if not _is_still(lock, descriptor):
-                # Whoever had it has removed it meanwhile; this one protects nothing any more.
+            if not _is_current(lock, descriptor):
+                # The previous holder has unlinked the file between open and flock. Lock the new one.
                 continue
             try:
                 yield
             finally:
-                # Before it is let go of: the next one must not lock a file that is about to vanish.
+                # Before the lock is released: otherwise the next process locks a file that is then unlinked.
                 lock.unlink(missing_ok=True)
             return
         finally:
             os.close(descriptor)
 
 
-def _is_still(lock: Path, descriptor: int) -> bool:
+def _is_current(lock: Path, descriptor: int) -> bool:
+    """Return whether the path still refers to the open file."""
     try:
         there = lock.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Query texts, parsed and checked once per schema."""
+"""A cache of parsed and type-checked query texts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ SELECTION: Final = "query_selection"
 
 
 class CheckedQueries:
-    """Remembers checked queries. Safe to share between threads."""
+    """A thread-safe LRU cache of checked queries by schema, text and name."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: LRUCache[tuple[str, str, str | None], ir.CheckedQuery] = LRUCache(_KEPT)
 
     def get(self, text: str, name: str | None, catalog: Catalog) -> ir.CheckedQuery:
-        """The query of a text, by name when it holds several."""
+        """Return a checked query of a text. `name` selects it if the text has several.
+
+        Raises `LanguageError` if the query is invalid, and `InvalidInput` if the text has no such query.
+        """
         key = (catalog.fingerprint, text, name)
         with self._lock:
             found = self._known.get(key)

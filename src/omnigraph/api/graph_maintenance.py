@@ -1,0 +1,123 @@
+"""The methods of `Graph` that maintain its storage."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.api.commits import At
+from omnigraph.engine.engine_choice import Engine
+from omnigraph.errors import InvalidInput
+from omnigraph.graph.progress import Progress
+
+if TYPE_CHECKING:
+    from omnigraph.api.maintenance_reports import Index, Optimized, Repair
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupOptions:
+    """The arguments of `Graph.cleanup`."""
+
+    keep: int | None = None
+    older_than: str | timedelta | None = None
+    confirm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeOptions:
+    """The arguments of `Graph.optimize`."""
+
+    branch: str = "main"
+    engine: Engine = "auto"
+    message: str | None = None
+    actor: str | None = None
+    progress: Progress | None = None
+    spark: Any = None
+
+
+class GraphMaintenance(ABC):
+    """Garbage collection, compaction, indexes and repair."""
+
+    def cleanup(
+        self, keep: int | None = None, older_than: str | timedelta | None = None, confirm: bool = False
+    ) -> dict[str, Any]:
+        """Run garbage collection: remove data that only old commits need.
+
+        Without `confirm` nothing is removed and the result is a preview. The newest `keep` commits of each branch
+        keep their data, and so do commits that were current within `older_than`, such as ``"7d"``. With both, a
+        commit loses its data only if neither keeps it. The head of a branch always keeps its data.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-cleanup", schema="node City { name: String @key }")
+        >>> _ = g.load({"City": [{"name": "Bern"}]})
+        >>> g.cleanup(keep=10, older_than="7d")["confirmed"]
+        False
+        """
+        if keep is None and older_than is None:
+            raise InvalidInput(
+                "cleanup needs `keep`, `older_than` or both", hint="such as keep=10, older_than='7d'"
+            )
+        return self._cleanup(CleanupOptions(keep, older_than, confirm))
+
+    def optimize(
+        self,
+        *,
+        branch: str = "main",
+        engine: Engine = "auto",
+        message: str | None = None,
+        actor: str | None = None,
+        progress: Progress | None = None,
+        spark: Any = None,
+    ) -> Optimized:
+        """Compact the data of a branch and update its indexes, as one commit.
+
+        Small fragments are compacted into large ones, deleted rows are dropped, and the indexes on ids, endpoints
+        and declared properties are extended to all rows. Query results do not change, and other processes can
+        read and write meanwhile. If there is nothing to do, nothing is committed. `engine` and `spark` are
+        described in `load`; ``"auto"`` uses Spark for gigabytes of data.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-optimize", schema="node City { name: String @key }")
+        >>> for name in ("Bern", "Rome"):
+        ...     _ = g.load({"City": [{"name": name}]})
+        >>> [(item.type_key, item.fragments_removed, item.indexes) for item in g.optimize().datasets]
+        [('node:City', 2, ('id', 'name'))]
+        >>> g.optimize().commit is None
+        True
+        """
+        return self._optimize(OptimizeOptions(branch, engine, message, actor, progress, spark))
+
+    def repair(self, confirm: bool = False) -> Repair:
+        """Settle interrupted bulk writes. Without `confirm` only return how many there are.
+
+        Complete writes are rolled forward, incomplete ones are discarded, and writes whose process may be alive are
+        left alone. Opening a graph for writing and every write do the same, so there is rarely anything to do.
+
+        >>> import omnigraph as og
+        >>> og.init("memory://docs-repair", schema="node City { name: String @key }").repair(confirm=True)
+        Repair(confirmed=True, pending=0, settled=())
+        """
+        return self._repair(confirm)
+
+    def indexes(self, *, branch: str = "main", at: At = None) -> list[Index]:
+        """Return the indexes of a state and the number of rows that each covers.
+
+        >>> import omnigraph as og
+        >>> og.init("memory://docs-indexes", schema="node City { name: String @key }").indexes()
+        []
+        """
+        return self._indexes(branch, at)
+
+    @abstractmethod
+    def _cleanup(self, options: CleanupOptions) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def _optimize(self, options: OptimizeOptions) -> Optimized: ...
+
+    @abstractmethod
+    def _repair(self, confirm: bool) -> Repair: ...
+
+    @abstractmethod
+    def _indexes(self, branch: str, at: At) -> list[Index]: ...

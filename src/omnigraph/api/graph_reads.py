@@ -1,0 +1,164 @@
+"""The methods of `Graph` that read rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.api.commits import At
+from omnigraph.api.exports import ExportFormat, ExportOptions, ExportTarget, check_export
+from omnigraph.api.files import read_query
+from omnigraph.engine.engine_choice import Engine
+from omnigraph.graph.progress import Progress
+
+if TYPE_CHECKING:
+    from omnigraph.api.result import Result
+    from omnigraph.graph.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """The arguments of `Graph.query`, `Graph.dataframe` and `Graph.explain` besides the text."""
+
+    params: Mapping[str, Any] | None = None
+    name: str | None = None
+    branch: str = "main"
+    at: At = None
+    engine: Engine = "auto"
+    spark: Any = None
+
+
+class GraphReads(ABC):
+    """Queries, lookups by id, snapshots and exports."""
+
+    def query(
+        self,
+        source: str | Path,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        at: At = None,
+        engine: Engine = "auto",
+        spark: Any = None,
+    ) -> Result:
+        """Run a read query on one consistent state.
+
+        The state is the head of `branch`, or the commit, snapshot or time `at`. `source` is query text or a `Path`;
+        `name` selects one query if the text has several. ``engine="spark"`` runs the query on Spark with the same
+        result; ``"auto"`` uses Spark for hundreds of millions of rows. `spark` is described in `load`.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-query", schema="node City { name: String @key  inhabitants: I64? }")
+        >>> _ = g.mutate('query add() { insert City { name: "Bern", inhabitants: 134000 } }')
+        >>> big = "query big($n: I64) { match { $c: City  $c.inhabitants > $n } return { $c.name } }"
+        >>> g.query(big, {"n": 100_000}).rows()
+        [{'c.name': 'Bern'}]
+        """
+        return self._query(read_query(source), QueryOptions(params, name, branch, at, engine, spark))
+
+    def dataframe(
+        self,
+        source: str | Path,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        at: At = None,
+        spark: Any = None,
+    ) -> Any:
+        """Return the rows of a read query as a Spark DataFrame.
+
+        The rows are those of the state, the parameters and the ``now()`` of this call, whenever Spark computes
+        them. They are in order if the query has an order. The DataFrame belongs to the session `spark`, which is
+        described in `load`.
+        """
+        return self._dataframe(read_query(source), QueryOptions(params, name, branch, at, spark=spark))
+
+    def explain(
+        self,
+        source: str | Path,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        at: At = None,
+    ) -> str:
+        """Return the plan of a read query as text: scans with pushed-down filters, and how edges are expanded."""
+        return self._explain(read_query(source), QueryOptions(params, name, branch, at))
+
+    def get(
+        self,
+        type_name: str,
+        id: str | int,  # noqa: A002 - the name is part of the API
+        *,
+        branch: str = "main",
+        at: At = None,
+    ) -> dict[str, Any] | None:
+        """Return one node or edge by its id, or None: its id, all properties, and ``from`` and ``to`` of an edge.
+
+        An integer key may be given as an int.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-get", schema="node City { name: String @key  founded: Date? }")
+        >>> _ = g.mutate('query add() { insert City { name: "Bern", founded: date("1191-01-01") } }')
+        >>> g.get("City", "Bern")
+        {'id': 'Bern', 'founded': '1191-01-01', 'name': 'Bern'}
+        """
+        from omnigraph.catalog.keys import id_text
+
+        return self._get(type_name, id_text(id), branch, at)
+
+    def snapshot(self, branch: str = "main", at: At = None) -> Snapshot:
+        """Return the head of a branch, or the state `at`, as an immutable snapshot."""
+        return self._snapshot(branch, at)
+
+    def export(
+        self,
+        target: ExportTarget,
+        *,
+        branch: str = "main",
+        at: At = None,
+        types: Sequence[str] | None = None,
+        progress: Progress | None = None,
+        format: ExportFormat = "ndjson",  # noqa: A002 - the name is part of the API
+        engine: Engine = "auto",
+        spark: Any = None,
+        overwrite: bool = False,
+    ) -> int:
+        """Write a state to a file, a text stream or a folder; return the number of records.
+
+        The target is on disk or on ``s3://``. A file or a stream receives graph NDJSON in an order that depends
+        only on the content. A file appears when it is complete. A target that is an existing folder, or a name
+        that ends in ``/``, receives many files in no particular order, and ``_SUCCESS`` when all are complete. A
+        folder that is not empty is refused, unless `overwrite` allows to replace an earlier export. `types`
+        restricts the export to these node and edge types.
+
+        ``format="parquet"`` always writes a folder: ``nodes/Person/part-00000.parquet``. With ``engine="spark"``
+        Spark tasks write the files of a folder; ``"auto"`` uses Spark for very many rows. `spark` is described in
+        `load`. `load` reads an export back without changes.
+        """
+        options = ExportOptions(branch, at, types, progress, format, engine, spark, overwrite)
+        check_export(target, options)
+        return self._export(target, options)
+
+    @abstractmethod
+    def _query(self, text: str, options: QueryOptions) -> Result: ...
+
+    @abstractmethod
+    def _dataframe(self, text: str, options: QueryOptions) -> Any: ...
+
+    @abstractmethod
+    def _explain(self, text: str, options: QueryOptions) -> str: ...
+
+    @abstractmethod
+    def _get(self, type_name: str, id_: str, branch: str, at: At) -> dict[str, Any] | None: ...
+
+    @abstractmethod
+    def _snapshot(self, branch: str, at: At) -> Snapshot: ...
+
+    @abstractmethod
+    def _export(self, target: ExportTarget, options: ExportOptions) -> int: ...

@@ -1,0 +1,170 @@
+"""The methods of `Graph` that commit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.api.commits import Commit, commit_id_of
+from omnigraph.api.files import read_query
+from omnigraph.api.loads import LoadReceipt, check_load
+from omnigraph.api.merges import Merged, MergeRequest, Resolve
+from omnigraph.engine.engine_choice import Engine
+from omnigraph.graph.argument_checks import check_text, require_text
+from omnigraph.graph.progress import Progress
+from omnigraph.load.load_request import LoadRequest, Rejects
+from omnigraph.rules.load_mode import LoadMode
+
+if TYPE_CHECKING:
+    from omnigraph.api.receipts import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class MutationOptions:
+    """The arguments of `Graph.mutate` besides the text."""
+
+    params: Mapping[str, Any] | None = None
+    name: str | None = None
+    branch: str = "main"
+    message: str | None = None
+    if_commit: str | None = None
+    idempotency_key: str | None = None
+    actor: str | None = None
+
+
+class GraphWrites(ABC):
+    """Mutations, loads and reverts."""
+
+    def mutate(
+        self,
+        source: str | Path,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        actor: str | None = None,
+    ) -> Receipt:
+        """Run a mutation query as one commit.
+
+        The statements run in order and see the effects of earlier statements. Constraints are checked for the
+        result of all statements. If anything fails, nothing is committed. `if_commit` raises `PreconditionFailed`
+        unless the head of the branch is this commit. A repeated call with the same `idempotency_key` returns the
+        first commit.
+        """
+        options = MutationOptions(params, name, branch, message, if_commit, idempotency_key, actor)
+        return self._mutate(read_query(source), options)
+
+    def load(
+        self,
+        source: Any = None,
+        mode: LoadMode = "append",
+        *,
+        branch: str = "main",
+        create_from: str | None = None,
+        engine: Engine = "auto",
+        rejects: Rejects | None = None,
+        permissive: bool = False,
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        actor: str | None = None,
+        progress: Progress | None = None,
+        spark: Any = None,
+        dry_run: bool = False,
+        mapping: str | Path | Mapping[str, Any] | None = None,
+    ) -> LoadReceipt:
+        """Load records as one commit.
+
+        `source` is one of:
+
+        - the path, glob or folder of graph NDJSON, a binary stream of it, or an iterable of such records as dicts
+        - a mapping from type to rows, ``{"Person": "people.parquet", "Knows": table}``: a CSV, Parquet, JSON, ORC,
+          Avro or Arrow file; an Arrow, pandas or polars table; a Spark DataFrame or ``table:NAME`` of its
+          catalog; or dicts
+
+        `mapping` assigns columns to properties that have another name, and can name the sources. It is a YAML or
+        JSON file, or its content.
+
+        ``append`` inserts rows and refuses ids that exist. ``merge`` replaces whole rows by id; the last record
+        of an id counts. ``overwrite`` replaces all rows of the types in the input. The whole input is validated
+        before anything is committed. With `rejects`, invalid records are written there and left out. With
+        `create_from`, a missing branch is created from that branch first.
+
+        `engine` is ``local`` for this process, ``spark`` for Spark tasks, which read files and DataFrames, or
+        ``auto``, which uses Spark for large files. `spark` is a session or the URL of a master. By default the
+        active session is used, or a new one on this machine. Both engines commit the same rows and raise the same
+        errors.
+
+        With `dry_run` the input is read and validated, nothing is committed, and the receipt has the counts.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-load", schema="node City { name: String @key  inhabitants: I64? }")
+        >>> receipt = g.load(
+        ...     [{"type": "City", "data": {"name": "Bern"}}, {"type": "City", "data": {"name": "Rome"}}]
+        ... )
+        >>> receipt.nodes, receipt.commit.operation
+        ({'City': 2}, 'load')
+        >>> g.load({"City": [{"name": "Bern", "inhabitants": 134_000}]}, mode="merge").affected
+        {'City': {'inserted': 0, 'updated': 1, 'deleted': 0}}
+        """
+        request = LoadRequest(
+            source=source,
+            mode=mode,
+            branch=require_text("branch", branch),
+            create_from=check_text("create_from", create_from),
+            engine=engine,
+            rejects=rejects,
+            permissive=permissive,
+            message=message,
+            if_commit=if_commit,
+            idempotency_key=idempotency_key,
+            actor=actor,
+            progress=progress,
+            spark=spark,
+            dry_run=dry_run,
+            mapping=mapping,
+        )
+        check_load(request)
+        return self._load(request)
+
+    def revert(
+        self,
+        commit_id: str | Commit,
+        *,
+        branch: str = "main",
+        resolve: Resolve = None,
+        dry_run: bool = False,
+        message: str | None = None,
+        if_commit: str | None = None,
+        actor: str | None = None,
+        progress: Progress | None = None,
+    ) -> Merged:
+        """Undo one commit with a new commit. Later commits remain in effect.
+
+        If later commits changed the same data, `MergeConflicts` is raised. `resolve` has the form that
+        `Branches.merge` accepts: ``"ours"`` keeps the value of the branch, ``"theirs"`` restores the earlier value.
+        Reverting a merge undoes all changes that it brought into the branch.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-revert", schema="node City { name: String @key }")
+        >>> added = g.load({"City": [{"name": "Bern"}]}).commit
+        >>> g.revert(added.id).commit.operation, g.get("City", "Bern")
+        ('revert', None)
+        """
+        options = MergeRequest(branch, resolve, dry_run, message, if_commit, actor, progress)
+        return self._revert(commit_id_of(commit_id), options)
+
+    @abstractmethod
+    def _mutate(self, text: str, options: MutationOptions) -> Receipt: ...
+
+    @abstractmethod
+    def _load(self, request: LoadRequest) -> LoadReceipt: ...
+
+    @abstractmethod
+    def _revert(self, commit_id: str, options: MergeRequest) -> Merged: ...

@@ -1,0 +1,1 @@
+"""The implementation of `Graph` for a graph that this process opens in its storage."""

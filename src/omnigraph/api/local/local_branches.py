@@ -1,0 +1,40 @@
+"""The branches of a local graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from omnigraph.api.branches import Branch, Branches
+from omnigraph.api.commits import At, state_at
+from omnigraph.api.local.local_merges import run_merge
+from omnigraph.api.merges import Merged, MergeRequest
+
+if TYPE_CHECKING:
+    from omnigraph.api.local.authorizer import Authorizer
+    from omnigraph.graph.repository import Repository
+
+
+class LocalBranches(Branches):
+    """`Branches` over a repository."""
+
+    def __init__(self, repository: Repository, authorizer: Authorizer) -> None:
+        self._repository = repository
+        self._authorizer = authorizer
+
+    def list(self) -> list[str]:
+        self._authorizer.authorize("read")
+        return list(self._repository.branches())
+
+    def delete(self, name: str) -> None:
+        self._authorizer.authorize("branch_delete", target=name)
+        self._repository.delete_branch(name)
+
+    def _create(self, name: str, source: str, at: At, actor: str | None) -> Branch:
+        actor = self._authorizer.authorize("branch_create", source, name, actor=actor)
+        head = self._repository.create_branch(name, source, at=state_at(at), actor=actor)
+        return Branch(head.branch, head.commit.id)
+
+    def _merge(self, source: str, options: MergeRequest) -> Merged:
+        actor = self._authorizer.authorize("branch_merge", source, options.into, actor=options.actor)
+        return run_merge(self._repository, source, replace(options, actor=actor), self._authorizer)

@@ -1,0 +1,84 @@
+"""The changes of a local graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.api.baseline_files import write_lines
+from omnigraph.api.change_reads import ChangeReads
+from omnigraph.api.changes import ChangeFilter, Diff, EntityChange, State
+from omnigraph.api.exports import ExportTarget
+from omnigraph.api.receipts import by_type_name
+
+if TYPE_CHECKING:
+    from omnigraph.api.local.authorizer import Authorizer
+    from omnigraph.changes.baseline import Baseline
+    from omnigraph.changes.change_pages import ChangePage
+    from omnigraph.changes.diff import TypeDiff
+    from omnigraph.changes.feed import FeedPage, FeedRequest
+    from omnigraph.engine.memory.memory_cache import Cache
+    from omnigraph.graph.repository import Repository
+
+
+class LocalChangeReads(ChangeReads):
+    """`ChangeReads` over a repository."""
+
+    def __init__(self, repository: Repository, authorizer: Authorizer, cache: Cache) -> None:
+        self._repository = repository
+        self._authorizer = authorizer
+        self._cache = cache
+
+    def _diff(self, before: State, after: State, change_filter: ChangeFilter) -> Diff:
+        first, _ = self._authorizer.authorize_state("read", before)
+        second, branch = self._authorizer.authorize_state("read", after)
+        change_filter.check_types(
+            table.name for state in (first, second) for table in state.catalog.tables.values()
+        )
+        return LocalDiff(first, second, change_filter, branch)
+
+    def _changes(
+        self, commit_id: str, change_filter: ChangeFilter, limit: int | None, page_token: str | None
+    ) -> ChangePage:
+        from omnigraph.changes.change_pages import read_commit_page
+
+        self._authorizer.authorize_commit("read", commit_id)
+        return read_commit_page(self._repository, self._cache, commit_id, change_filter, limit, page_token)
+
+    def _feed(self, request: FeedRequest, limit: int | None) -> FeedPage:
+        from omnigraph.changes.feed import begin_poll
+
+        self._authorizer.authorize("read", request.branch)
+        return begin_poll(self._repository, request).read_page(limit, self._cache)
+
+    def _baseline(self, target: ExportTarget, branch: str, change_filter: ChangeFilter) -> Baseline:
+        from omnigraph.changes.baseline import begin_baseline
+
+        self._authorizer.authorize("export", branch)
+        baseline, lines = begin_baseline(self._repository, branch, change_filter)
+        write_lines(target, lines, self._repository.objects.options)
+        return baseline
+
+
+@dataclass(frozen=True, repr=False)
+class LocalDiff(Diff):
+    """A `Diff` that reads both states from storage."""
+
+    def __iter__(self) -> Iterator[EntityChange]:
+        from omnigraph.changes.diff import reading_both, stream_changes
+
+        with reading_both(self.before, self.after):
+            yield from stream_changes(self._types(), self.change_filter)
+
+    def stats(self) -> dict[str, Mapping[str, int]]:
+        from omnigraph.changes.diff import reading_both
+
+        with reading_both(self.before, self.after):
+            counts = {diff.table.key: diff.count(self.change_filter.ops) for diff in self._types()}
+        return by_type_name({key: counted for key, counted in counts.items() if any(counted.values())})
+
+    def _types(self) -> list[TypeDiff]:
+        from omnigraph.changes.diff import compare_states
+
+        return compare_states(self.before, self.after, self.change_filter)

@@ -1,0 +1,233 @@
+"""`LocalGraph`: a graph that this process opens in its storage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.api.commits import At, Commit
+from omnigraph.api.exports import ExportOptions, ExportTarget
+from omnigraph.api.graph import Graph
+from omnigraph.api.graph_maintenance import CleanupOptions, OptimizeOptions
+from omnigraph.api.graph_reads import QueryOptions
+from omnigraph.api.graph_writes import MutationOptions
+from omnigraph.api.loads import LoadReceipt
+from omnigraph.api.local.authorizer import Authorizer
+from omnigraph.api.local.checked_queries import SELECTION, CheckedQueries
+from omnigraph.api.local.local_branches import LocalBranches
+from omnigraph.api.local.local_changes import LocalChangeReads
+from omnigraph.api.local.local_exports import run_export
+from omnigraph.api.local.local_loads import run_load
+from omnigraph.api.local.local_merges import run_revert
+from omnigraph.api.local.local_mutations import run_mutation
+from omnigraph.api.local.local_schema import LocalSchemaView
+from omnigraph.api.local.open_options import OpenOptions
+from omnigraph.api.local.spark_reads import is_for_spark, spark_frame, spark_rows
+from omnigraph.api.maintenance_reports import Index, Optimized, Recovery, Repair
+from omnigraph.api.merges import Merged, MergeRequest
+from omnigraph.api.receipts import Receipt
+from omnigraph.api.result import Result
+from omnigraph.errors import InvalidInput
+from omnigraph.lang import ir
+from omnigraph.lang.gq.query_parameters import bind_params
+from omnigraph.load.load_request import LoadRequest
+
+if TYPE_CHECKING:
+    from omnigraph.engine.parameters import Bindings
+    from omnigraph.graph.repository import Repository
+    from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.policy.gate import Access, Gate
+    from omnigraph.read.reader import Reader
+
+
+class LocalGraph(LocalChangeReads, Graph):
+    """A `Graph` over a repository. `options` are the arguments with which a pickled handle is opened again."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        reader: Reader,
+        options: OpenOptions,
+        gate: Gate | None = None,
+        granted: frozenset[Access] = frozenset(),
+    ) -> None:
+        authorizer = Authorizer(repository, options.actor, gate, granted)
+        super().__init__(repository, authorizer, reader.cache)
+        self.branches = LocalBranches(repository, authorizer)
+        self.schema = LocalSchemaView(repository, authorizer)
+        self._options = options
+        self._reader = reader
+        self._queries = CheckedQueries()
+        self._is_view = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from omnigraph.api.entry import reopen
+
+        return reopen, (self.uri, self._options)
+
+    @property
+    def uri(self) -> str:
+        return self._repository.location.uri
+
+    @property
+    def actor(self) -> str | None:
+        return self._authorizer.actor
+
+    def acting_as(self, actor: str | None) -> LocalGraph:
+        return self.authorized_view(actor, frozenset())
+
+    def authorized_view(self, actor: str | None, granted: frozenset[Access]) -> LocalGraph:
+        """Return the handle of `acting_as` for an actor whose accesses in `granted` are authorized already.
+
+        The handle does not evaluate the policy for them again. A server authorizes a request before it reads the
+        body.
+        """
+        options = replace(self._options, actor=actor)
+        view = LocalGraph(self._repository, self._reader, options, self._authorizer.gate, granted)
+        view._queries = self._queries
+        view._is_view = True
+        return view
+
+    def close(self) -> None:
+        if not self._is_view:
+            self._repository.close()
+
+    # --- reads -------------------------------------------------------------------------------------------
+
+    def _query(self, text: str, options: QueryOptions) -> Result:
+        snapshot, query, bindings = self._prepare_read(text, options)
+        if is_for_spark(options.engine, self._repository, snapshot, query):
+            table = spark_rows(self._repository, self._reader, snapshot, query, bindings, options.spark)
+        else:
+            table = self._reader.run(snapshot, query, bindings)
+        return Result(
+            table,
+            snapshot.commit_id,
+            query.name,
+            branch=snapshot.branch if options.at is None else None,
+            snapshot=None if options.at is None else snapshot.commit_id,
+            types=tuple(output.type for output in query.outputs),
+        )
+
+    def _dataframe(self, text: str, options: QueryOptions) -> Any:
+        snapshot, query, bindings = self._prepare_read(text, options)
+        return spark_frame(self._repository, self._reader, snapshot, query, bindings, options.spark)
+
+    def _explain(self, text: str, options: QueryOptions) -> str:
+        return self._reader.explain(*self._prepare_read(text, options))
+
+    def _get(self, type_name: str, id_: str, branch: str, at: At) -> dict[str, Any] | None:
+        from omnigraph.read.entity import find_entity
+
+        return find_entity(self._reader.session(self._snapshot(branch, at)), type_name, id_)
+
+    def _snapshot(self, branch: str, at: At) -> Snapshot:
+        return self._repository.snapshot(branch, self._authorizer.authorize_at("read", branch, at))
+
+    def _export(self, target: ExportTarget, options: ExportOptions) -> int:
+        state = self._authorizer.authorize_at("export", options.branch, options.at)
+        snapshot = self._repository.snapshot(options.branch, state)
+        return run_export(self._repository, snapshot, target, options)
+
+    def _prepare_read(self, text: str, options: QueryOptions) -> tuple[Snapshot, ir.ReadQuery, Bindings]:
+        """Return the state, the checked query and its parameters. Raise `InvalidInput` for a mutation."""
+        snapshot = self._snapshot(options.branch, options.at)
+        query = self._queries.get(text, options.name, snapshot.catalog)
+        if not isinstance(query, ir.ReadQuery):
+            raise InvalidInput(
+                f"query '{query.name}' contains mutations (insert/update/delete)",
+                details={SELECTION: "mutation", "query": query.name},
+                hint="run it with `mutate`",
+            )
+        return snapshot, query, _bind(query, options.params)
+
+    # --- writes ------------------------------------------------------------------------------------------
+
+    def _mutate(self, text: str, options: MutationOptions) -> Receipt:
+        actor = self._authorizer.authorize("change", options.branch, actor=options.actor)
+        options = replace(options, actor=actor)
+        return run_mutation(self._repository, self._reader, self._queries, text, options)
+
+    def _load(self, request: LoadRequest) -> LoadReceipt:
+        actor = self._authorizer.authorize("change", request.branch, actor=request.actor)
+        return run_load(self._repository, replace(request, actor=actor), self._authorizer)
+
+    def _revert(self, commit_id: str, options: MergeRequest) -> Merged:
+        actor = self._authorizer.authorize("change", options.into, actor=options.actor)
+        return run_revert(self._repository, commit_id, replace(options, actor=actor), self._authorizer)
+
+    # --- history -----------------------------------------------------------------------------------------
+
+    def commit(self, id: str) -> Commit:  # noqa: A002 - the name is part of the API
+        self._authorizer.authorize("read")
+        return Commit.of(self._repository.commit(id))
+
+    def recoveries(self) -> list[Recovery]:
+        self._authorizer.authorize("read")
+        return [Recovery.of(record) for record in reversed(self._repository.recoveries())]
+
+    def _commits(self, branch: str, limit: int | None, actor: str | None) -> list[Commit]:
+        self._authorizer.authorize("read", branch)
+        records = self._repository.commits(branch)
+        selected = (record for record in records if actor is None or record.actor == actor)
+        return [Commit.of(record) for record in islice(selected, limit)]
+
+    # --- maintenance -------------------------------------------------------------------------------------
+
+    def _cleanup(self, options: CleanupOptions) -> dict[str, Any]:
+        from omnigraph.maintain.cleanup import cleanup
+
+        if options.confirm:
+            # Garbage collection truncates the history of every branch and cannot be undone.
+            self._authorizer.authorize("admin")
+        else:
+            self._authorizer.authorize("change", "main")
+        report = cleanup(
+            self._repository, keep=options.keep, older_than=options.older_than, confirm=options.confirm
+        )
+        return {"confirmed": report.confirmed, "datasets": [item.to_json() for item in report.datasets]}
+
+    def _optimize(self, options: OptimizeOptions) -> Optimized:
+        from omnigraph.maintain.optimize import optimize
+        from omnigraph.spark.engine.tasks import spark_tasks
+
+        actor = self._authorizer.authorize("change", options.branch, actor=options.actor)
+        report = optimize(
+            self._repository,
+            branch=options.branch,
+            engine=options.engine,
+            run_on_spark=spark_tasks(options.spark),
+            progress=options.progress,
+            actor=actor,
+            message=options.message,
+        )
+        commit = None if report.commit is None else Commit.of(report.commit)
+        return Optimized(commit, options.branch, report.datasets)
+
+    def _repair(self, confirm: bool) -> Repair:
+        self._authorizer.authorize("change", "main")
+        pending = len(self._repository.intents.pending().ids)
+        settled = self._repository.heal() if confirm else []
+        return Repair(confirm, pending, tuple(record.to_body() for record in settled))
+
+    def _indexes(self, branch: str, at: At) -> list[Index]:
+        from omnigraph.store.tables.table_indexes import list_indexes
+
+        snapshot = self._snapshot(branch, at)
+        indexes = []
+        for key, table in snapshot.catalog.tables.items():
+            pin = snapshot.pin(key)
+            names = {column.physical: column.name for column in table.columns}
+            for item in list_indexes(snapshot.tables, pin):
+                properties = ", ".join(names.get(name, name) for name in item.columns)
+                indexes.append(Index(table.name, properties, item.kind, pin.rows, item.rows))
+        return indexes
+
+
+def _bind(query: ir.ReadQuery, params: Mapping[str, Any] | None) -> Bindings:
+    from omnigraph.engine.parameters import Bindings
+
+    return Bindings(bind_params(query.params, params), time.time_ns() // 1_000_000)

@@ -1,0 +1,184 @@
+"""Load into a local graph, in this process or on Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from omnigraph.api.commits import Commit
+from omnigraph.api.loads import LoadReceipt, RejectedRecords
+from omnigraph.api.receipts import by_type_name
+from omnigraph.engine.engine_choice import wants_spark
+from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.load.load_request import LoadRequest
+
+if TYPE_CHECKING:
+    from omnigraph.api.local.authorizer import Authorizer
+    from omnigraph.graph.repository import Repository
+    from omnigraph.graph.write_request import WriteRequest, WriteResult
+    from omnigraph.load.load import LoadResult
+    from omnigraph.sources.row_batch import Rejecting
+
+# Spark takes about ten seconds to start, which is less than the time it saves from this input size on.
+SPARK_BYTES = 256 << 20
+
+
+def run_load(repository: Repository, request: LoadRequest, authorizer: Authorizer) -> LoadReceipt:
+    """Read and validate the whole input, then commit once. If anything fails, nothing is committed.
+
+    A branch that was created for the load remains if the load fails.
+    """
+    from omnigraph.load.load import LoadResult
+
+    missing = request.branch.strip() not in repository.branches()
+    if missing:
+        _create_branch(repository, request, authorizer)
+    elif request.create_from is not None:
+        request = replace(request, create_from=None)
+    request = _resolve_mapping(repository, request)
+    size = _input_bytes(repository, request)
+    on_spark = _chooses_spark(repository, request, size)
+    with ExitStack() as stack:
+        rejected = None if request.rejects is None else RejectedRecords(request.rejects, stack)
+        reject = None if rejected is None else rejected.add
+        load = _load_on_spark if on_spark else _load_locally
+        receipt, prepared = load(repository, request, reject)
+    result = LoadResult() if prepared is None else prepared
+    seconds = dict(result.seconds)
+    if result.prepared_at is not None and receipt is not None:
+        seconds["publish"] = time.monotonic() - result.prepared_at
+    return LoadReceipt(
+        None if receipt is None else Commit.of(receipt.commit),
+        request.mode,
+        request.branch.strip() if receipt is None else receipt.commit.branch,
+        missing and not request.dry_run,
+        nodes=dict(sorted(result.nodes.items())),
+        edges=dict(sorted(result.edges.items())),
+        affected=by_type_name(result.affected),
+        rejected=0 if rejected is None else rejected.count,
+        superseded=result.superseded,
+        seconds=seconds,
+        replayed=receipt is not None and receipt.replayed,
+        bytes=size,
+        engine="spark" if on_spark else "local",
+        dry_run=request.dry_run,
+    )
+
+
+def _load_locally(
+    repository: Repository, request: LoadRequest, reject: Rejecting | None
+) -> WriteResult[LoadResult]:
+    from omnigraph.load.load import prepare_load
+    from omnigraph.load.spool import Spool
+    from omnigraph.sources.readers import open_source
+
+    catalog = repository.snapshot(request.base).catalog
+    batches = open_source(
+        request.source,
+        catalog,
+        permissive=request.permissive,
+        rejecting=reject,
+        options=repository.objects.options,
+        mapping=request.mapping,
+    )
+    with Spool.of(batches, catalog, rejecting=reject, progress=request.progress) as spool:
+        content = "" if request.idempotency_key is None else spool.digest()
+        write = _write_request(request, content, bulk=spool.is_bulk and not request.dry_run)
+        return repository.write(
+            request.base,
+            write,
+            lambda transaction: prepare_load(
+                transaction, spool, request.mode, progress=request.progress, dry=request.dry_run
+            ),
+        )
+
+
+def _load_on_spark(
+    repository: Repository, request: LoadRequest, reject: Rejecting | None
+) -> WriteResult[LoadResult]:
+    from omnigraph.spark.engine.spark_load import load_on_spark
+
+    # A dry run has an intent too: it protects the key files that the tasks write from garbage collection.
+    write = _write_request(request, f"{request.source}\0{request.mapping}", bulk=True)
+    return load_on_spark(repository, request, write, reject)
+
+
+def _chooses_spark(repository: Repository, request: LoadRequest, size: int | None) -> bool:
+    """Return whether Spark runs the load: on request, for a source that only Spark reads, or for large files."""
+    from omnigraph.sources.splits import can_split
+    from omnigraph.spark.engine.spark_load import is_spark_source
+
+    files = can_split(request.source)
+    spark_only = is_spark_source(request.source)
+    if spark_only and request.engine == "local":
+        raise InvalidInput("only Spark loads Spark DataFrames and tables", hint="use engine='spark'")
+    large = files and not request.permissive and (size or 0) >= SPARK_BYTES
+    on_spark = wants_spark(
+        "spark" if spark_only else request.engine,
+        in_memory=repository.location.scheme == "memory",
+        large=large,
+    )
+    if on_spark and (request.permissive or not (files or spark_only)):
+        raise InvalidInput(
+            "Spark loads files of graph records, or files and DataFrames per type",
+            hint="use engine='local' for anything else",
+        )
+    return on_spark
+
+
+def _resolve_mapping(repository: Repository, request: LoadRequest) -> LoadRequest:
+    """Return the request with its mapping parsed and with the source that the mapping names."""
+    if request.mapping is None:
+        return request
+    from omnigraph.sources.mapping.mapping import read_mapping
+
+    catalog = repository.snapshot(request.base).catalog
+    mapping = read_mapping(request.mapping, catalog, repository.objects.options)
+    return replace(request, source=mapping.source_of(request.source), mapping=mapping)
+
+
+def _input_bytes(repository: Repository, request: LoadRequest) -> int | None:
+    """Return the size of the input files, or None if the input is something else.
+
+    A size on object storage costs a request. It is requested only if the engine depends on it.
+    """
+    from omnigraph.sources.splits import can_split, input_bytes
+
+    if not can_split(request.source):
+        return None
+    engine_known = request.engine == "local" or repository.location.scheme == "memory"
+    parts = request.source.values() if isinstance(request.source, Mapping) else [request.source]
+    if engine_known and any("://" in str(part) for part in parts):
+        return None
+    catalog = repository.snapshot(request.base).catalog
+    return input_bytes(request.source, catalog, repository.objects.options, request.mapping)
+
+
+def _write_request(request: LoadRequest, content: str, *, bulk: bool) -> WriteRequest:
+    from omnigraph.graph.write_request import WriteRequest
+
+    return WriteRequest(
+        "load",
+        actor=request.actor,
+        message=request.message,
+        expected_head=request.if_commit,
+        # A dry run must not use the key up.
+        idempotency_key=None if request.dry_run else request.idempotency_key,
+        request=f"load\0{request.mode}\0{content}",
+        bulk=bulk,
+    )
+
+
+def _create_branch(repository: Repository, request: LoadRequest, authorizer: Authorizer) -> None:
+    if request.create_from is None:
+        raise NotFound(
+            f"branch '{request.branch}' not found; pass `from` to create it",
+            details={"branch": request.branch},
+            hint="in Python the argument is `create_from`",
+        )
+    authorizer.authorize("branch_create", request.create_from, request.branch, actor=request.actor)
+    if not request.dry_run:
+        repository.create_branch(request.branch, request.create_from, actor=request.actor)

@@ -1,0 +1,112 @@
+"""Merge and revert in a local graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from omnigraph.api.commits import Commit
+from omnigraph.api.merges import Merged, MergeRequest
+from omnigraph.api.receipts import by_type_name
+from omnigraph.errors import Conflict, InvalidInput, OmnigraphError
+from omnigraph.graph.branch_names import stored_name
+
+if TYPE_CHECKING:
+    from omnigraph.api.local.authorizer import Authorizer
+    from omnigraph.graph.repository import Repository
+    from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.graph.write_request import WriteResult
+    from omnigraph.merge.prepare_merge import MergeOptions, MergeResult
+
+
+def run_merge(repository: Repository, source: str, request: MergeRequest, authorizer: Authorizer) -> Merged:
+    """Merge a branch into another.
+
+    With `delete_source` the branch is deleted afterwards if the policy allows it and the branch has no new commits.
+    Otherwise the result says why it was not deleted.
+    """
+    from omnigraph.graph.write_request import WriteRequest
+    from omnigraph.merge.prepare_merge import prepare_merge
+
+    source, into = stored_name(source), stored_name(request.into)
+    if source == into:
+        raise InvalidInput("branch_merge requires distinct source and target branches")
+    options = _merge_options(repository, request)
+    theirs = repository.snapshot(source)
+
+    def base_of(ours: Snapshot) -> Snapshot:
+        return repository.merge_base(ours, theirs)
+
+    write = WriteRequest(
+        "merge", actor=request.actor, message=request.message, expected_head=request.if_commit
+    )
+    written = repository.write(
+        into, write, lambda transaction: prepare_merge(transaction, theirs, base_of, options)
+    )
+    merged = _merged(written, request)
+    if not request.delete_source or request.dry_run:
+        return merged
+    try:
+        authorizer.authorize("branch_delete", target=source, actor=request.actor)
+        # A commit that was added during the merge is not merged and must not be deleted with the branch.
+        repository.delete_branch(source, expected_head=theirs.commit_id)
+    except OmnigraphError as error:
+        return replace(merged, branch_deleted=False, branch_delete_error=error.message)
+    return replace(merged, branch_deleted=True)
+
+
+def run_revert(
+    repository: Repository, commit_id: str, request: MergeRequest, authorizer: Authorizer
+) -> Merged:
+    """Undo a commit with a new commit. Undoing a schema change needs the permission to change the schema."""
+    from omnigraph.graph.write_request import WriteRequest
+    from omnigraph.merge.prepare_merge import prepare_revert
+
+    options = _merge_options(repository, request)
+    undone = repository.snapshot(request.into, commit_id)
+    if undone.commit.parent is None:
+        raise Conflict(
+            f"commit '{commit_id}' is the first commit of the graph and cannot be reverted",
+            details={"commit_id": commit_id},
+        )
+    if not repository.is_ancestor(undone.commit_id, request.into):
+        raise InvalidInput(
+            f"commit '{commit_id}' is not part of branch '{request.into}'",
+            details={"commit_id": commit_id, "branch": request.into},
+            hint="merge the branch that has it, or revert it there",
+        )
+    before = repository.snapshot(request.into, undone.commit.parent)
+    if undone.commit.schema != before.commit.schema:
+        authorizer.authorize("schema_apply", target=request.into, actor=request.actor)
+    write = WriteRequest(
+        "revert",
+        actor=request.actor,
+        message=request.message if request.message is not None else f"revert {commit_id}",
+        expected_head=request.if_commit,
+    )
+    written = repository.write(
+        request.into, write, lambda transaction: prepare_revert(transaction, undone, before, options)
+    )
+    return _merged(written, request)
+
+
+def _merge_options(repository: Repository, request: MergeRequest) -> MergeOptions:
+    from omnigraph.merge.conflicts import Resolutions
+    from omnigraph.merge.prepare_merge import MergeOptions
+
+    resolutions = Resolutions.of(request.resolve)
+    return MergeOptions(resolutions, repository.reserve_identities, request.progress, request.dry_run)
+
+
+def _merged(written: WriteResult[MergeResult], request: MergeRequest) -> Merged:
+    receipt, result = written
+    assert result is not None, "a merge has no idempotency key, so it is always prepared"
+    merged = result.merged
+    return Merged(
+        result.outcome,
+        None if receipt is None else Commit.of(receipt.commit),
+        by_type_name(merged.affected),
+        tuple(key.split(":", 1)[1] for key in merged.taken),
+        tuple(conflict.to_json() for conflict in merged.conflicts),
+        request.dry_run,
+    )

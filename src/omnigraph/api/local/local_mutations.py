@@ -1,0 +1,62 @@
+"""Run a mutation query in a local graph."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from omnigraph.api.commits import Commit
+from omnigraph.api.local.checked_queries import SELECTION
+from omnigraph.api.receipts import Receipt, by_type_name
+from omnigraph.errors import InvalidInput
+from omnigraph.lang import ir
+from omnigraph.lang.gq.query_parameters import bind_params
+
+if TYPE_CHECKING:
+    from omnigraph.api.graph_writes import MutationOptions
+    from omnigraph.api.local.checked_queries import CheckedQueries
+    from omnigraph.graph.repository import Repository
+    from omnigraph.graph.transaction import Transaction
+    from omnigraph.graph.write_plan import Prepared
+    from omnigraph.mutate.mutate import MutationResult
+    from omnigraph.read.reader import Reader
+
+
+def run_mutation(
+    repository: Repository, reader: Reader, queries: CheckedQueries, text: str, options: MutationOptions
+) -> Receipt:
+    """Run a mutation query as one commit and return its receipt. `options.actor` is authorized."""
+    from omnigraph.engine.parameters import Bindings
+    from omnigraph.graph.write_request import WriteRequest
+    from omnigraph.mutate.mutate import prepare_mutation
+
+    now = time.time_ns() // 1_000_000
+
+    def prepare(transaction: Transaction) -> Prepared[MutationResult]:
+        query = queries.get(text, options.name, transaction.base.catalog)
+        if not isinstance(query, ir.MutationQuery):
+            raise InvalidInput(
+                f"query '{query.name}' is a read",
+                details={SELECTION: "read", "query": query.name},
+                hint="run it with `query`",
+            )
+        bindings = Bindings(bind_params(query.params, options.params), now)
+        return prepare_mutation(transaction, query, bindings, reader.ids)
+
+    request = WriteRequest(
+        "mutate",
+        actor=options.actor,
+        message=options.message,
+        expected_head=options.if_commit,
+        idempotency_key=options.idempotency_key,
+        request=f"{text}\0{options.name}\0{options.params!r}",
+    )
+    receipt, result = repository.write(options.branch, request, prepare)
+    # A replayed request is not compiled, so only the name in the call is known.
+    query_name = options.name if result is None else result.query_name
+    if receipt is None:
+        return Receipt(None, query_name=query_name)
+    commit = Commit.of(receipt.commit)
+    if result is None or receipt.replayed:
+        return Receipt(commit, replayed=True, query_name=query_name)
+    return Receipt(commit, by_type_name(result.affected), result.nodes, result.edges, query_name=query_name)
