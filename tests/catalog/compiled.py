@@ -1,4 +1,4 @@
-"""Random schemas that compile, and random successors of them."""
+"""Strategies for schemas that compile, and for later versions of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.catalog.strategies import schemas
 
 
 def legal(schema: Schema) -> Schema:
-    """The schema without what the language refuses. Nodes declare nothing that an interface gives them."""
+    """Return the schema without invalid parts. Nodes do not redeclare inherited properties."""
     faces = {item.name: replace(item, properties=_legal_properties(item)) for item in schema.interfaces}
     nodes = []
     for node in schema.nodes:
@@ -119,7 +119,7 @@ compiled_schemas = legal_schemas.map(lambda schema: load_schema(schema_text(sche
 
 @st.composite
 def successors(draw: st.DrawFn, catalog: Catalog, *, counter: int = 1) -> Catalog:
-    """A catalog after some edits; renames keep identities."""
+    """Return the catalog after some edits; renames keep identities."""
     desired = draw(edited(catalog.schema))
     text = schema_text(legal(desired))
     schema = load_schema(text)

@@ -1,4 +1,4 @@
-"""Random edits that a plan must support: renames, additions, drops, longer enums, new hints and texts."""
+"""Random edits that a plan must support: renames, additions, drops, extended enums, indexes and descriptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.catalog.strategies import EDGE_NAMES, NODE_NAMES, PROPERTY_NAMES, TEX
 
 @st.composite
 def edited(draw: st.DrawFn, accepted: Schema) -> Schema:
-    """A schema that a supported plan leads to. Names of things long gone come back; so do old hints."""
+    """Draw a schema that a supported plan leads to. Dropped names and old rename hints may occur again."""
     desired = accepted
     for _ in range(draw(st.integers(0, 4))):
         kind: TypeKind = draw(st.sampled_from(["node", "edge"]))
@@ -62,7 +62,7 @@ def _fresh_type(draw: st.DrawFn, accepted: Schema, desired: Schema, kind: TypeKi
 
 def _rename_type(draw: st.DrawFn, accepted: Schema, desired: Schema, kind: TypeKind) -> Schema:
     known = {item.name for item in _group(accepted, kind)}
-    # One rename a plan: a hint names what was accepted, not a name that never was.
+    # One rename per plan, because a hint refers to the accepted schema, not to an intermediate name.
     candidates = [item for item in _group(desired, kind) if item.name in known]
     name = _fresh_type(draw, accepted, desired, kind)
     if not candidates or name is None:

@@ -1,4 +1,4 @@
-"""Three schemas at a time: a common one, and what two branches made of it."""
+"""Cases of schema merges: merge base, ours and theirs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.catalog.test_identity import catalog_of
 
 
 def grown(base: Catalog, text: str, *, counter: int = 1) -> Catalog:
-    """The successor of a catalog by any change at all, also by those that no plan supports."""
+    """Return the catalog after any change, including changes that no plan supports."""
     if text == base.source:
         return base
     schema = load_schema(text)
@@ -48,7 +48,7 @@ ENDS = "node A { x: I32 }  node B { x: I32 }  node C { x: I32 }  "
 
 Case: TypeAlias = tuple[str, str, str, list[tuple[str, str]]]
 
-# What is merged, the schema before, ours, theirs, and the conflicts that ours and theirs are together.
+# Name, merge base, ours, theirs, and the expected conflicts.
 CASES: dict[str, Case] = {
     "name of a type": (
         "node A { x: I32 }",
@@ -231,7 +231,7 @@ CASES: dict[str, Case] = {
     ),
 }  # fmt: skip
 
-# Schemas that merge without a conflict: base, ours, theirs, and what comes of it.
+# Schemas that merge without conflicts: merge base, ours, theirs, and the result.
 PEACEFUL = {
     "both extend an enum": (
         "node A { x: enum(m) }",

@@ -1,4 +1,4 @@
-"""Random schemas and random edits of them, built directly: the planner must hold for more than tidy texts."""
+"""Strategies for schemas built without the compiler, because the planner must handle more than valid texts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 
 @st.composite
 def prop_types(draw: st.DrawFn) -> PropType:
-    """Any type a property can have."""
+    """Draw a property type."""
     nullable = draw(st.booleans())
     scalar = draw(st.sampled_from(list(Scalar)))
     if scalar is Scalar.VECTOR:
@@ -54,7 +54,7 @@ def prop_types(draw: st.DrawFn) -> PropType:
 
 @st.composite
 def properties(draw: st.DrawFn, name: str, *, inherited: bool = False) -> Property:
-    """A property with annotations of every sort."""
+    """Draw a property with annotations of every kind."""
     notes = [Annotation(each) for each in ("unique", "index") if draw(st.integers(0, 3)) == 0]
     if draw(st.booleans()):
         notes.append(Annotation("description", draw(TEXTS)))
@@ -98,7 +98,7 @@ _TYPE_NOTES = st.lists(
 
 @st.composite
 def schemas(draw: st.DrawFn) -> Schema:
-    """A small schema of interfaces, nodes and edges."""
+    """Draw a small schema with interfaces, nodes and edges."""
     faces = tuple(
         InterfaceType(name, draw(_properties()))
         for name in draw(st.sampled_from([(), ("Face",), ("Face", "Grip")]))
@@ -124,7 +124,7 @@ def schemas(draw: st.DrawFn) -> Schema:
 
 
 def shuffled(schema: Schema, seed: int) -> Schema:
-    """The same schema with everything whose order does not count in another order, and with idle hints."""
+    """Draw an equivalent schema: another order, and rename hints without effect."""
     rng = random.Random(seed)
 
     def mixed(items: tuple[_Item, ...]) -> tuple[_Item, ...]:

@@ -1,4 +1,4 @@
-"""The accepted schema as a value: hash, physical names, stored form."""
+"""Catalog: hash, physical names, stored form."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_everything_else_counts(text: str) -> None:
 
 
 def test_the_hash_is_pinned() -> None:
-    # It is stored: a change of the canonical shape makes every graph believe that its schema changed.
+    # The hash is stored: a change of the canonical shape would look like a schema change in every graph.
     assert catalog_of(TEXT).hash == (
         "sha256:e28f2a515fcbc14491a9dcaeae5fd33dc04be7a9f83f564f77778cdde7b7d9bd"
     )

@@ -1,4 +1,4 @@
-"""Types as Arrow, Spark and JSON see them."""
+"""Arrow, Spark and JSON types of properties."""
 
 from __future__ import annotations
 

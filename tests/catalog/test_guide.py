@@ -1,4 +1,4 @@
-"""The example of the guide does what the guide says."""
+"""The example of the schema evolution guide."""
 
 from __future__ import annotations
 

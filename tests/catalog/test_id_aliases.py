@@ -1,4 +1,4 @@
-"""Other spellings of an id that the permissive loader understands."""
+"""Alternative forms of ids that the permissive loader accepts."""
 
 from __future__ import annotations
 

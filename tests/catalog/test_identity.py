@@ -1,4 +1,4 @@
-"""Who gets which number, and what keeps it."""
+"""Assignment of identities, and which changes keep them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_later_additions_continue_the_counter_in_the_same_order() -> None:
         (4, "A", 8),
         (5, "E", 9),
     ]
-    # By owner id: B is older than A.
+    # Ordered by owner id; B is older than A.
     assert [(item.id, item.name) for item in after.properties] == [(2, "x"), (6, "w"), (7, "z")]
     assert after.next_id == 10
 

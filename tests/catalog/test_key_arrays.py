@@ -1,4 +1,4 @@
-"""Whole columns of ids equal single ids, refusals included."""
+"""Ids derived from columns equal ids derived from single values, including errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids from key values, character by character."""
+"""Ids derived from key values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of the catalog over random schemas: hashes, plans, identities and the stored form."""
+"""Properties of the catalog over random schemas: hashes, plans, identities and the stored form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from omnigraph.lang.schema import Schema
 from tests.catalog.edits import edited
 from tests.catalog.strategies import schemas, shuffled
 
-# Drawing a schema takes most of the time, and how long that is says nothing about the code.
+# Most of the time is spent on drawing schemas, so that a deadline would not measure the code.
 LAW = settings(max_examples=40, deadline=None)
 
 
@@ -95,12 +95,12 @@ def test_over_any_history_numbers_and_columns_are_used_once(data: st.DataObject)
         assert found.supported, found.refusal
         after = evolve(catalog, desired, f"v{step + 1}", found)
 
-        # The desired schema has been reached, and what is stored says so.
+        # The catalog has the desired schema, and so has its stored form.
         assert plan_migration(after, desired).steps == ()
         assert Catalog.from_json(json.loads(json.dumps(after.to_json()))) == after
         assert after.next_id >= catalog.next_id
 
-        # A number is unique now and was never handed out for something else.
+        # A number is unique and was never assigned to another element.
         taken = numbers(after)
         assert len(taken) == len(set(taken))
         assert all(number < catalog.next_id or number not in meaning for number in taken)

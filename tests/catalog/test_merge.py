@@ -1,4 +1,4 @@
-"""Merging what two branches made of one schema: each rule by an example."""
+"""Schema merge: an example for each rule."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_after_a_merge_the_other_side_is_known_by_its_names() -> None:
         'node A { x: I32  z: I32? @rename_from("y") }  node N { p: I32  q: I32? }',
         counter=target.next_id,
     )
-    # The source as it was then is the base of the next merge, and has its own numbers for y and N.
+    # The merged source is the base of the next merge and has its own numbers for y and N.
     again = merge_catalogs(found.theirs, target, source)
     assert again.conflicts == ()
     assert again.catalog.hash == source.hash
@@ -242,7 +242,7 @@ def test_a_renamed_inherited_property_keeps_its_column_whichever_name_wins() -> 
 
 
 def test_a_merge_that_does_not_compile_is_a_conflict_of_the_whole_schema() -> None:
-    # One property for each side, and each makes its own the key.
+    # Each side makes another property the key.
     found = three(
         "node A { x: I32  y: I32 }", "node A { x: I32 @key  y: I32 }", "node A { x: I32  y: I32 @key }"
     )

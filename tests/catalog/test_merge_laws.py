@@ -1,4 +1,4 @@
-"""Laws of merging over random schemas and random changes on two branches."""
+"""Properties of schema merges over random schemas and random changes on two branches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAW = settings(max_examples=20, deadline=None)
 
 @st.composite
 def branches(draw: st.DrawFn) -> Three:
-    """A schema and what two branches made of it, each in up to two steps."""
+    """Draw a schema and its versions on two branches, each after up to two changes."""
     schema = draw(compiled_schemas)
     base = accept(schema, schema_text(schema))
     ours, theirs = base, base
@@ -75,7 +75,7 @@ def test_merging_a_side_with_itself_gives_that_side(three: Three) -> None:
 def test_the_sides_may_be_swapped(three: Three) -> None:
     one = three.merge()
     two = Three(three.base, three.theirs, three.ours).merge()
-    # Whether names clash may depend on an open conflict, and that is ours for now.
+    # A name collision may depend on an unresolved conflict, which resolves to ours.
     first_order = {"type", "annotations", "constraints", "endpoints", "existence"}
     assert {
         (item.entity, item.aspect, item.base, item.ours, item.theirs)
@@ -97,7 +97,7 @@ def test_any_decisions_lead_to_a_sound_catalog(three: Three, data: st.DataObject
     choose: dict[str, Side] = {}
     merged = three.merge()
     check_is_sound(merged, three)
-    # A decision may raise another question, but not for ever.
+    # A resolution may cause another conflict, but the number of rounds is bounded.
     for _ in range(10):
         for item in merged.conflicts:
             choose[item.id] = data.draw(st.sampled_from(["ours", "theirs"]), label=item.message)

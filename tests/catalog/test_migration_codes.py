@@ -1,4 +1,4 @@
-"""The migration codes are a contract."""
+"""Migration codes are part of the public contract."""
 
 from __future__ import annotations
 

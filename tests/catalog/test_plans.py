@@ -1,4 +1,4 @@
-"""What a plan says as a whole; each single step is in the golden corpus."""
+"""Migration plans as a whole; the golden corpus covers the single steps."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_all_wrong_hints_are_reported_at_once() -> None:
 
 
 def test_names_that_trade_places_are_left_alone() -> None:
-    # Both new names are accepted already, so both hints are idle.
+    # Both new names exist in the accepted schema, so that both hints have no effect.
     old = "node A { x: I32 }  node B { x: I32 }"
     new = 'node A @rename_from("B") { x: I32 }  node B @rename_from("A") { x: I32 }'
     assert plan_between(old, new).steps == ()

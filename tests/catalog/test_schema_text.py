@@ -1,4 +1,4 @@
-"""The text of a schema says everything that the schema does."""
+"""The text of a compiled schema is lossless."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the golden corpora share: an input file and, beside it, a file with what is expected of it.
+"""Golden corpora: input files, each with a file of the expected output beside it.
 
-With OMNIGRAPH_UPDATE_GOLDEN=1 the expected files are written anew. Read every difference before keeping it: the
-language definition decides what is right, not the code.
+OMNIGRAPH_UPDATE_GOLDEN=1 rewrites the expected files. Review every difference: the language specification defines
+the correct output, not the code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ GOLDEN = Path(__file__).parent
 
 
 def cases(folder: str, suffix: str) -> list[str]:
-    """The names of a corpus' input files, without their suffix."""
+    """Return the names of the input files of a corpus, without suffix."""
     return sorted(path.stem for path in (GOLDEN / folder).glob(f"*{suffix}"))
 
 
@@ -22,7 +22,7 @@ def input_text(folder: str, file: str) -> str:
 
 
 def expected_text(folder: str, case: str, actual: str) -> str:
-    """What the case's expected file says, after `actual` was written there if that was asked for."""
+    """Return the content of the expected file; write `actual` to it first when an update is requested."""
     expected = GOLDEN / folder / f"{case}.expected"
     if os.environ.get("OMNIGRAPH_UPDATE_GOLDEN") == "1":
         expected.write_text(actual, encoding="utf-8")

@@ -1,9 +1,8 @@
-"""Every `.migrate` file below this folder: two schemas, and the plan that leads from one to the other.
+"""Golden corpus of migrations: two schemas and the plan from one to the other in each `.migrate` file.
 
-A file begins with a comment that says what it shows, then come sections: ``-- old`` and ``-- new`` (with
-``allow_data_loss`` and ``backfill=Type.property`` after it, if the case has them), then what is expected,
-either ``-- plan`` and ``-- text`` or ``-- error``. ``OMNIGRAPH_UPDATE_GOLDEN=1`` rewrites what is expected;
-read the difference before keeping it.
+A file starts with a comment that describes the case. Sections follow: ``-- old`` and ``-- new`` (optionally with
+``allow_data_loss`` and ``backfill=Type.property``), then the expected output, either ``-- plan`` and ``-- text`` or
+``-- error``. ``OMNIGRAPH_UPDATE_GOLDEN=1`` rewrites the expected output; review every difference.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Each `NAME.gq` of the corpus gives what `NAME.expected` says: the IR of every query, or diagnostics.
+"""The outcome of each `NAME.gq` of the corpus is `NAME.expected`: the IR of every query, or diagnostics.
 
 The schema is `social.pg` unless the file begins with ``// schema: other.pg``.
 """
@@ -61,7 +61,7 @@ def test_every_query_file_begins_by_saying_what_it_shows(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_case_is_named_after_what_it_gives(case: str) -> None:
-    """`read_`, `mutate_`: nothing is wrong. `error_t07_`: nothing but that code. `error_`: any error."""
+    """`read_`, `mutate_`: no errors. `error_t07_`: errors of that code only. `error_`: any error."""
     found = outcome(case)
     codes = set(CODE.findall(found))
     wanted = re.match(r"error_t(\d+)_", case)

@@ -1,4 +1,4 @@
-"""Every read of the corpus gives its expected rows when it is evaluated by the book.
+"""The reference evaluator returns the expected rows of every read of the corpus.
 
 The file format is described in `tests.differential.golden`.
 """
@@ -18,7 +18,7 @@ from tests.differential.golden import READS, Case, check_text, expected_result, 
 from tests.differential.naive import naive_result
 
 CASES = load_cases()
-# Cases do not depend on it: what they compare with `now()` is centuries away.
+# Cases do not depend on the time: they compare `now()` with dates centuries away.
 NOW = parse_datetime("2025-06-15T12:00:00Z") or 0
 
 

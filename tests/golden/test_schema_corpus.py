@@ -1,4 +1,4 @@
-"""Each `NAME.pg` of the corpus gives what `NAME.expected` says: a compiled schema or diagnostics."""
+"""The outcome of each `NAME.pg` of the corpus is `NAME.expected`: a compiled schema or diagnostics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for the IR of every checked query, whatever was written."""
+"""Invariants of the IR of every checked query."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.golden.ir_rendering import render_ir
 
 
 def assert_lawful(query: ast.Query, checked: ir.CheckedQuery) -> None:
-    """Nothing that was written is missing from the IR, and a consumer may rely on its invariants."""
+    """Assert that the IR contains every construct of the query and holds its invariants."""
     assert checked.name == query.name
     assert len(checked.params) == len(query.params)
     assert render_ir(checked).endswith("\n")
@@ -29,7 +29,7 @@ def assert_lawful(query: ast.Query, checked: ir.CheckedQuery) -> None:
 
 
 def _same_size(clauses: tuple[ast.Clause, ...], pattern: tuple[ir.Step, ...]) -> None:
-    """A clause is one step; a traversal with nothing bound before it brings a scan along."""
+    """Assert one step per clause; a traversal without bound variables adds an implicit scan."""
     steps = [step for step in pattern if not (isinstance(step, ir.NodeScan) and step.implicit)]
     assert len(steps) == len(clauses)
     for clause, step in zip(clauses, steps, strict=True):
@@ -39,7 +39,7 @@ def _same_size(clauses: tuple[ast.Clause, ...], pattern: tuple[ir.Step, ...]) ->
 
 
 def _pattern(steps: tuple[ir.Step, ...], outer: set[str]) -> set[str]:
-    """The names bound after the steps; every step finds what it needs bound before it."""
+    """Return the names bound after the steps; assert that earlier steps bind the inputs of every step."""
     bound = set(outer)
     for step in steps:
         match step:

@@ -61,7 +61,7 @@ def where(text: str) -> ast.Predicate:
 
 
 def errors(text: str) -> list[tuple[str, str]]:
-    """What each diagnostic says and the piece of source that it marks."""
+    """Return the message and the marked source of each diagnostic."""
     with pytest.raises(LanguageError) as caught:
         parse_queries(Source(text))
     encoded = text.encode()

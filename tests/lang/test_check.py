@@ -1,4 +1,4 @@
-"""The checker's subtle rules, one sentence each; the plain ones are in the golden corpus."""
+"""Type checker: rules that the golden corpus does not cover."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def errors(match: str, tail: str = "return { 1 as one }", params: str = "") -> l
 
 
 def marked(match: str, tail: str = "return { 1 as one }", params: str = "") -> list[str]:
-    """The pieces of source that the carets stand under."""
+    """Return the source text that each diagnostic marks."""
     text = f"query q({params}) {{ match {{ {match} }} {tail} }}"
     with pytest.raises(LanguageError) as caught:
         check(text)
@@ -89,7 +89,7 @@ def test_an_edge_is_expanded_backwards_when_only_its_right_end_is_bound() -> Non
 
 
 def test_two_wrongs_make_a_right_direction() -> None:
-    # Written against the edge and bound on the right: the expansion runs with the edge again.
+    # The traversal is written against the edge and bound on the right, so that the expansion follows the edge.
     assert expand(read("$p: Person  $f worksAt $p")) == ir.Expand("p", "WorksAt", "out", "f", "Firm")
 
 
@@ -140,7 +140,7 @@ def test_every_anonymous_variable_is_a_node_of_its_own() -> None:
 
 
 def test_no_variable_of_a_source_can_collide_with_an_anonymous_one() -> None:
-    # Whatever the checker calls an anonymous node, the name begins as no written name can.
+    # The generated name of an anonymous node starts with a character that no source name can start with.
     scan = read("$_: Person").pattern[0]
     assert isinstance(scan, ir.NodeScan)
     assert scan.variable[0].isdigit()
@@ -179,7 +179,7 @@ def test_an_inner_negation_may_use_a_variable_of_the_outermost_pattern() -> None
 
 
 def test_a_variable_of_a_negation_does_not_satisfy_the_negation_inside_it_from_outside() -> None:
-    # The outer block uses nothing bound outside, though the inner one uses the outer block's variable.
+    # The outer block uses no outer variable; only the inner block uses a variable of the outer block.
     assert errors("$p: Person  not { $q: Firm  not { $x worksAt $q } }") == ["T9"]
 
 
@@ -256,7 +256,7 @@ def test_an_edge_bound_in_an_optional_is_nullable_too() -> None:
 def test_a_parameter_that_meets_an_enum_carries_it(match: str, params: str) -> None:
     query = read(match, params=params)
     assert "enum_values=('calm', 'sad')" in repr(query.pattern)
-    # Its declaration says what was declared.
+    # The declared parameter keeps its declared type.
     assert query.params[0].type.enum_values is None
 
 
@@ -378,7 +378,7 @@ def test_a_delete_touches_every_incident_edge_type_once() -> None:
 
 
 def test_no_assignments_are_reported_for_a_query_that_was_not_parsed() -> None:
-    # The grammar asks for one, so only a query that was put together otherwise can lack them.
+    # The grammar requires an assignment, so that only a hand-built AST can be without one.
     body = ast.MutationBody((ast.Insert("Person", ()),))
     with pytest.raises(LanguageError) as caught:
         check_query(ast.Query("q", (), body), SCHEMA, Source(""))

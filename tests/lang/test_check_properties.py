@@ -1,4 +1,4 @@
-"""Laws of the checker over generated queries and schemas, and over sources with a few tokens astray."""
+"""Properties of the type checker over generated queries and schemas, and over sources with changed tokens."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VARIABLES = ("a", "b", "c", "d", "_")
 
 
 def check_lawfully(query: ast.Query, schema: Schema, source: Source) -> bool:
-    """Whether the query checks; anything but IR or a language error that says something escapes."""
+    """Return whether the query passes the check; any exception other than `LanguageError` propagates."""
     try:
         checked = check_query(query, schema, source)
     except LanguageError as error:
@@ -47,10 +47,10 @@ def check_lawfully(query: ast.Query, schema: Schema, source: Source) -> bool:
 
 
 def named_for(schema: Schema, node: Any) -> Any:
-    """The same AST with every name replaced by one that the schema has, or nearly always has."""
+    """Return the AST with names replaced, mostly by names of the schema."""
 
     def pick(name: str, known: tuple[str, ...]) -> str:
-        # One name always becomes the same other one, so that uses and declarations still meet.
+        # A name is always replaced by the same name, so that uses still match declarations.
         return known[crc32(name.encode("utf-8", "surrogatepass")) % len(known)] if known else name
 
     nodes = tuple(item.name for item in schema.nodes)
@@ -106,7 +106,7 @@ def test_the_corpus_is_lawful(text: str) -> None:
 
 
 def kind_of(token: str) -> str:
-    """What a token is at a glance; one in the place of another of its kind mostly still parses."""
+    """Return the kind of a token; replacing a token by another of its kind usually still parses."""
     if token[0] == "$" or token[0] == '"':
         return token[0]
     return "number" if token[0].isdigit() else "name" if token[0].isalpha() else token

@@ -1,4 +1,4 @@
-"""Lint: the shape of its report, its findings and the operation descriptor."""
+"""Linter: report, findings and operation descriptors."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_query_with_several_errors_shows_the_first_and_carries_all() -> None:
     assert result["error"] == "type error: T6: node type `Person` has no property `x`"
     assert [item["code"] for item in result["diagnostics"]] == ["T6", "T6"]
     assert [item["line"] for item in result["diagnostics"]] == [1, 1]
-    # One query in error is one error, however much is wrong with it.
+    # A query with several errors counts as one error.
     assert report(text)["errors"] == 1
 
 
@@ -189,7 +189,7 @@ def test_l201_names_each_nullable_property_that_no_update_sets() -> None:
         "property": "big",
         "query_names": ["age"],
     }
-    # Neither the key, nor the embedding, nor what is required, nor what is set.
+    # Keys, embeddings, required properties and properties that are set are not reported.
     assert [item["property"] for item in found] == ["big", "born", "mood", "tags"]
     assert report(UPDATE)["warnings"] == 4
 

@@ -1,4 +1,4 @@
-"""The tables beside a grammar are that grammar's, and a parser is the same with them and without them."""
+"""Parser tables: they match their grammar, and the parser behaves the same with and without them."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def from_tables(parser: Lark) -> bool:
 
 
 def tables(grammar: Grammar, folder: Path = FOLDER) -> tuple[dict[str, Any], Any]:
-    """What the tables say that they were computed from, and their content."""
+    """Return the header and the content of a tables file."""
     file = folder / f"{grammar.name}.tables"
     assert file.is_file(), RENEW
     header, _, content = file.read_bytes().partition(b"\n")
-    # Compression may differ between builds of zlib; what was compressed may not.
+    # Compressed bytes may differ between builds of zlib; the content may not.
     return json.loads(header), json.loads(zlib.decompress(content))
 
 
@@ -55,7 +55,7 @@ def copy_language(grammar: Grammar, folder: Path, *suffixes: str) -> Path:
 
 
 def built(grammar: Grammar, folder: Path) -> Lark:
-    """The parser as it is without tables."""
+    """Return the parser built without tables."""
     parser = make_parser(grammar, copy_language(grammar, folder, ".lark"))
     assert not from_tables(parser)
     return parser
@@ -67,7 +67,7 @@ def built(grammar: Grammar, folder: Path) -> Lark:
 @each_grammar
 def test_the_tables_are_those_of_the_grammar(grammar: Grammar, tmp_path: Path) -> None:
     write_tables(grammar, copy_language(grammar, tmp_path, ".lark"))
-    # Compared before the assertion, whose account of two such values would take minutes.
+    # Compared before the assertion, because rendering the difference would take minutes.
     same = tables(grammar, tmp_path) == tables(grammar)
     assert same, RENEW
 
@@ -159,7 +159,7 @@ def test_new_tables_are_used(tmp_path: Path) -> None:
 
 
 def outline(tree: ParseTree | None) -> list[tuple[object, ...]]:
-    """Every node and token of a tree with its place, which comparing trees would leave out."""
+    """Yield every node and token of a tree with its position, which tree equality ignores."""
     found: list[tuple[object, ...]] = []
     left: list[tuple[int, object]] = [(0, tree)]
     while left:
@@ -176,7 +176,7 @@ def outline(tree: ParseTree | None) -> list[tuple[object, ...]]:
 
 
 def damaged(text: str) -> list[str]:
-    """The text as it is, and with things wrong with it: cut off, a bracket too many, a word missing."""
+    """Yield the text and damaged variants: truncated, with an extra bracket, with a missing word."""
     words = list(re.finditer(r"\w+|[^\w\s]", text))
     without = [text[: word.start()] + text[word.end() :] for word in words[:: max(1, len(words) // 3)]]
     return [text, text[: 2 * len(text) // 3], f"{text}\n}}", f"# {text}", *without]

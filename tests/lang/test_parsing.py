@@ -1,4 +1,4 @@
-"""What the two parsers share."""
+"""Scanning, literals and diagnostics that both parsers share."""
 
 from __future__ import annotations
 

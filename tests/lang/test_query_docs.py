@@ -1,4 +1,4 @@
-"""The guide to the query language tells the truth: its examples parse, check and are formatted."""
+"""The examples of the query language guide parse, check and are formatted."""
 
 from __future__ import annotations
 

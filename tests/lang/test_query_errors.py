@@ -1,4 +1,4 @@
-"""What the query parser says about text that is no query, however long or deep it is."""
+"""Syntax errors of queries, for texts of any length and nesting."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_nested_calls_and_lists_are_refused_too() -> None:
     ids=lambda text: repr(text[:12]),
 )
 def test_long_hostile_input_gives_a_language_error(text: str) -> None:
-    # The time limit of a test stands in for the promise that nothing here is quadratic.
+    # The time limit of the test fails for an algorithm of quadratic time.
     for whole in (text, f"query q() {{ match {{ {text} }} return {{ $a }} }}"):
         try:
             parse_queries(Source(whole))

@@ -1,4 +1,4 @@
-"""The canonical layout of queries."""
+"""Formatter of queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.lang.query_reading import print_queries
 
 
 def check(text: str, expected: str) -> None:
-    """The text formats to the expected one, which means the same and stays as it is."""
+    """Assert the formatted text, that it parses to the same queries, and that formatting is idempotent."""
     expected = dedent(expected).lstrip("\n")
     assert format_queries(dedent(text)) == expected
     assert format_queries(expected) == expected
@@ -22,7 +22,7 @@ def check(text: str, expected: str) -> None:
 
 
 def in_match(text: str) -> list[str]:
-    """The lines inside a match with these clauses, without their indent."""
+    """Return the formatted lines of a match block, without indent."""
     lines = format_queries(f"query q() {{ match {{ {text} }} return {{ $a }} }}").splitlines()
     return [line[4:] for line in lines[2 : lines.index("  }")]]
 

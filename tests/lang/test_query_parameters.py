@@ -1,4 +1,4 @@
-"""Parameter values: what each declared type takes, and what is said about anything else."""
+"""Parameter values: accepted values of each declared type, and messages for other values."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_datetime_is_an_iso_text_or_a_python_one() -> None:
     assert bind(Scalar.DATETIME, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)) == one
     east = timezone(timedelta(hours=2))
     assert bind(Scalar.DATETIME, datetime(1970, 1, 1, 2, 0, 1, tzinfo=east)) == one
-    # Without an offset the time is UTC, as in a text.
+    # A time without an offset is UTC, as in text.
     assert bind(Scalar.DATETIME, datetime(1970, 1, 1, 0, 0, 1)) == one  # noqa: DTZ001
     assert bind(Scalar.DATETIME, date(1970, 1, 2)) == 86_400_000
     for value in ("yesterday", 1000, 1.5):

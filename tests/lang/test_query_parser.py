@@ -1,4 +1,4 @@
-"""The query parser: every construct, and every place where two readings are possible."""
+"""Query parser: every construct and every ambiguous one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ONE = ast.Literal("integer", 1)
 
 
 def conflicts(grammar: str, caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The conflicts that lark settles in silence: it mentions them only when it debugs."""
+    """Return the conflicts that lark resolves silently; it logs them in debug mode only."""
     before = logger.level, logger.propagate
     logger.setLevel(logging.DEBUG)
     logger.addHandler(caplog.handler)

@@ -1,4 +1,4 @@
-"""Laws of the query language over generated queries and over text that was never meant to be one."""
+"""Properties of query parser and formatter over generated queries and arbitrary text."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ PIECES = (
     '"text"', '"\\x"', '"', "{", "}", "(", ")", "[", "]", "<", ">", "=", "!=", ",", ":", ".", "?",
     "@description", "@x", "//", "/*", "*/", ";", "#", "é", "\n", "\ufeff",
 )  # fmt: skip
-# After these a token has ended, so a comment may stand there.
+# Characters that end a token, so that a comment can follow.
 BOUNDARY = re.compile(r"(?<=[ \n(){}\[\],:])")
 COMMENTS = ("// one\n", "/* two */", "/* three\n   rows */", "//\n", "\n\n// apart\n\n")
 
 
 def only_a_language_error(text: str) -> None:
-    """Parse and format the text; anything but a result or a language error escapes."""
+    """Parse and format the text; any exception other than `LanguageError` propagates."""
     try:
         formatted = format_queries(text)
     except LanguageError as error:

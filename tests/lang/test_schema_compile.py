@@ -1,4 +1,4 @@
-"""The compiled schema. What each rule says when it is broken is pinned by the golden corpus."""
+"""Schema compiler. The golden corpus covers the message of every rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of the schema guide are what it says they are."""
+"""The examples of the schema guide compile or fail as the guide says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layout of schema texts. No comment is ever lost."""
+"""Formatter of schemas: layout and comments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CORPUS = sorted((Path(__file__).parents[1] / "golden" / "schema").glob("*.pg"))
 
 
 def laid_out(text: str) -> str:
-    """Format a text and check what holds for every text."""
+    """Format a text and assert the properties of every formatted text."""
     found = format_schema(text)
     assert format_schema(found) == found
     assert parse_schema(Source(found)) == parse_schema(Source(text))

@@ -1,4 +1,4 @@
-"""What the parser makes of schema texts, and what it says about texts that are none."""
+"""Schema parser: AST and syntax errors."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_longer_name_is_no_constraint() -> None:
 def test_bounds_are_read(text: str, bounds: Bounds) -> None:
     found = node(f"node A {{ @range(x, {text}) }}").members[0]
     assert found == BodyConstraint("range", (Name("x"), bounds))
-    # 1 == 1.0 in Python, so equality alone would not see a whole number become a float.
+    # 1 == 1.0 in Python, so that equality does not detect an integer that became a float.
     assert isinstance(found, BodyConstraint)
     read = found.arguments[1]
     assert isinstance(read, Bounds)

@@ -1,4 +1,4 @@
-"""Which regular expressions a check may use. RE2 itself is the judge of what it knows."""
+"""Supported regular expressions of `@check`, compared with RE2 itself."""
 
 from __future__ import annotations
 

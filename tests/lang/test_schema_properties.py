@@ -1,4 +1,4 @@
-"""Laws of the schema language over generated schemas and over text that was never meant to be one."""
+"""Properties of schema parser, compiler and formatter over generated schemas and arbitrary text."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PIECES = (
     '"text"', '"\\x"', '"(?=a)"', '"', "{", "}", "(", ")", "[", "]", "->", "=", ",", ":", "?", "@",
     "@key", "@key(", "@range(name, 0..5)", "@embed(name)", "//", "/*", "*/", ";", "#", "é", "\n", "\ufeff",
 )  # fmt: skip
-# After these a token has ended, so a comment may stand there.
+# Characters that end a token, so that a comment can follow.
 BOUNDARY = re.compile(r"(?<=[ \n(){}\[\],:])")
 STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")', re.DOTALL)
 COMMENTS = ("// one\n", "/* two */", "/* three\n   rows */", "//\n", "\n\n// apart\n\n", "/**//**/")
 
 
 def only_a_language_error(text: str) -> None:
-    """Do everything there is to do with the text; anything but a result or a language error escapes."""
+    """Parse, compile and format the text; any exception other than `LanguageError` propagates."""
     try:
         formatted = format_schema(text)
         assert parse_schema(Source(formatted)) == parse_schema(Source(text))
@@ -49,7 +49,7 @@ def only_a_language_error(text: str) -> None:
 @given(schema_files)
 @settings(deadline=None, max_examples=90)
 def test_a_printed_schema_parses_to_the_same_schema(file: SchemaFile) -> None:
-    # The form of numbers counts too: 1 and 1.0 are equal in Python and different in the language.
+    # 1 and 1.0 are equal in Python and different in the language.
     assert repr(parse_schema(Source(print_schema(file)))) == repr(file)
 
 

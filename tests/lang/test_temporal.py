@@ -1,4 +1,4 @@
-"""Dates and datetimes: the integers they are stored as, against the standard library."""
+"""Date and datetime conversion, compared with the standard library."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_datetime_round_trips_through_its_milliseconds(moment: datetime) -> No
 @given(st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 12, 31), timezones=offsets))  # noqa: DTZ001
 def test_an_offset_is_taken_off(moment: datetime) -> None:
     assert parse_datetime(moment.isoformat()) == millis_of(moment)
-    # What is below a millisecond is cut off, before the epoch too.
+    # Digits below a millisecond are truncated, before the epoch too.
     assert (moment - EPOCH_TIME) // timedelta(milliseconds=1) == millis_of(moment)
 
 

@@ -1,4 +1,4 @@
-"""Strategies for whole queries: every construct of the language, names that look like keywords included."""
+"""Strategies for whole queries: every construct of the language, including names that equal keywords."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORD_OPERATORS = ("contains", "starts_with")
 
 
 def opaque(items: SearchStrategy[T]) -> SearchStrategy[T]:
-    """The same strategy with a short repr: hypothesis prints a strategy with all that it is made of."""
+    """Return the strategy with a short repr; hypothesis prints a strategy with all its parts."""
 
     @st.composite
     def drawn(draw: st.DrawFn) -> T:
@@ -96,7 +96,7 @@ def _aggregates(expr: SearchStrategy[ast.Expr]) -> SearchStrategy[ast.Aggregate]
     )
 
 
-# `true` and `false` are literals wherever an alias could stand.
+# `true` and `false` are literals wherever an alias is allowed.
 aliases = st.builds(ast.AliasRef, names.filter(lambda name: name not in ("true", "false")))
 simple_exprs: SearchStrategy[ast.Expr] = opaque(st.one_of(values, properties, aliases))
 simple_calls = opaque(_calls(simple_exprs))
@@ -105,7 +105,7 @@ exprs = opaque(simple_exprs | _calls(simple_exprs | simple_calls))
 # --- predicates ------------------------------------------------------------------------------------------
 
 text_calls = opaque(_texts(simple_exprs))
-# Inside a match a keyword is not taken as an alias.
+# In a match a keyword is not an alias.
 match_aliases = st.builds(ast.AliasRef, plain_names)
 nonvariables: SearchStrategy[ast.Expr] = opaque(
     st.one_of(
@@ -124,7 +124,7 @@ lists = st.one_of(list_literals, variables, properties)
 comparisons: SearchStrategy[ast.Predicate] = st.one_of(
     st.builds(ast.Compare, nonvariables, symbols | word_operators, operands),
     st.builds(ast.Compare, variables | text_calls, symbols, operands),
-    # Between two bare variables a word is the name of an edge.
+    # A word between two bare variables is an edge name.
     st.builds(ast.Compare, variables, word_operators, nonvariables | text_calls),
     st.builds(ast.InList, nonvariables, lists, st.booleans()),
     st.builds(ast.InList, variables, list_literals | properties, st.booleans()),
@@ -143,7 +143,7 @@ column_tests: SearchStrategy[ast.Predicate] = st.one_of(
 
 
 def predicates(leaves: SearchStrategy[ast.Predicate]) -> SearchStrategy[ast.Predicate]:
-    """Boolean combinations of the leaves; `and` and `or` are flat, as the parser leaves them."""
+    """Draw Boolean combinations of the leaves; `and` and `or` are flat, as the parser builds them."""
     return st.recursive(
         opaque(leaves),
         lambda inner: st.one_of(

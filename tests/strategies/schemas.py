@@ -1,4 +1,4 @@
-"""Strategies for whole schema texts: every construct of the language, names that look like keywords included."""
+"""Strategies for whole schema texts: every construct of the language, including names that equal keywords."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONSTRAINTS = ("key", "unique", "index", "range", "check")
 KEYWORDS = (*CONSTRAINTS, "node", "edge", "interface", "implements", "enum", "card", "true", "false")
 
 names = st.sampled_from(KEYWORDS) | st.from_regex(r"[a-z_][A-Za-z0-9_]{0,5}", fullmatch=True)
-# As an argument `true` is the truth value and no name.
+# As an argument `true` is a literal, not a name.
 argument_names = names.filter(lambda name: name not in ("true", "false"))
 type_names = st.from_regex(r"[A-Z][A-Za-z0-9_]{0,5}", fullmatch=True)
 enum_values = st.from_regex(r"[A-Za-z0-9_-]{1,5}", fullmatch=True)
@@ -63,7 +63,7 @@ full_annotations = st.builds(
     AnnotationDecl, names.filter(lambda name: name not in CONSTRAINTS), literals | references, kwargs
 )
 any_annotation = plain_annotations | full_annotations
-# On an edge header `@card` is the cardinality.
+# In an edge header `@card` is the cardinality.
 edge_annotations = any_annotation.filter(lambda item: item.name != "card")
 properties = st.builds(PropertyDecl, names, types, tuples(any_annotation))
 constraints = st.builds(
