@@ -24,7 +24,9 @@ ROOT = Path(__file__).parents[1]
 # The distribution that installs a library, where the names differ. The last ones come as dependencies of another.
 _DISTRIBUTIONS = {
     "lance": "pylance",
+    "prometheus_client": "prometheus-client",
     "python_multipart": "python-multipart",
+    "typing_extensions": "typing-extensions",
     "ulid": "python-ulid",
     "yaml": "pyyaml",
     "anyio": "httpx",

@@ -63,7 +63,7 @@ def test_a_graph_that_cannot_be_served_is_left_out_and_the_rest_is_served(config
         with server.client("ann", prefix="") as client:
             assert [item["graph_id"] for item in client.get("/graphs").json()["graphs"]] == ["team"]
             counts = client.get("/metrics").text
-    assert 'omnigraph_graphs{state="served"} 1\nomnigraph_graphs{state="quarantined"} 2\n' in counts
+    assert 'omnigraph_graphs{state="served"} 1.0\nomnigraph_graphs{state="quarantined"} 2.0\n' in counts
     hosted.close()
 
 

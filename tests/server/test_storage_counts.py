@@ -143,7 +143,7 @@ def test_metrics_have_the_requests_by_route_and_kind(
     def count(kind: str) -> int:
         text = httpx.get(f"{server.url}/metrics", timeout=HANG).text
         pattern = (
-            rf'omnigraph_storage_requests_total{{method="POST",route="[^"]*/mutate",kind="{kind}"}} (\d+)'
+            rf'omnigraph_storage_requests_total{{kind="{kind}",method="POST",route="[^"]*/mutate"}} (\d+)'
         )
         found = re.search(pattern, text)
         return 0 if found is None else int(found[1])

@@ -1,42 +1,73 @@
-"""Counts of requests, in the text that Prometheus reads."""
+"""Prometheus metrics of the server."""
 
 from __future__ import annotations
 
-import threading
-from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from typing import Final
 
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_KINDS = ("read", "write")
-MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+STORAGE_REQUEST_KINDS: Final = ("read", "write")
+MEDIA_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+
+# The creation time of each series would double their number.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """What one process serves and has answered. Safe to share between threads.
+    """Metrics of one application, in a registry of its own. Thread-safe.
 
-    `graphs` is how many graphs there are in each state, which never changes.
+    `graphs` is the number of graphs by state, which is constant.
 
     >>> metrics = Metrics({"served": 1})
     >>> metrics.begin()
     >>> metrics.end("GET", "/healthz", 200, 0.002)
-    >>> 'omnigraph_requests_total{method="GET",route="/healthz",status="200"} 1' in metrics.render()
+    >>> b'omnigraph_requests_total{method="GET",route="/healthz",status="200"} 1.0' in metrics.render()
     True
     """
 
     def __init__(self, graphs: Mapping[str, int]) -> None:
-        self._graphs = graphs
-        self._lock = threading.Lock()
-        self._in_flight = 0
-        self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._buckets: dict[tuple[str, str], list[int]] = {}
-        self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
-        self._storage: Counter[tuple[str, str, str]] = Counter()
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        states = Gauge("omnigraph_graphs", "Graphs by state.", ["state"], registry=self._registry)
+        for state, count in graphs.items():
+            states.labels(state).set(count)
+        self._in_flight = Gauge(
+            "omnigraph_requests_in_flight", "Requests in flight.", registry=self._registry
+        )
+        self._requests = Counter(
+            "omnigraph_requests_total",
+            "Requests by method, route and status.",
+            ["method", "route", "status"],
+            registry=self._registry,
+        )
+        self._storage_requests = Counter(
+            "omnigraph_storage_requests_total",
+            "Storage requests by the method and route that caused them.",
+            ["method", "route", "kind"],
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "omnigraph_request_seconds",
+            "Duration of requests in seconds.",
+            ["method", "route"],
+            registry=self._registry,
+            buckets=BUCKETS,
+        )
 
     def begin(self) -> None:
-        """A request has come in."""
-        with self._lock:
-            self._in_flight += 1
+        """Count a request that has arrived."""
+        self._in_flight.inc()
 
     def end(
         self,
@@ -44,48 +75,19 @@ class Metrics:
         route: str,
         status: int,
         seconds: float,
-        storage: Mapping[str, int] | None = None,
+        storage_requests: Mapping[str, int] | None = None,
     ) -> None:
-        """It has been answered. `route` is the pattern and not the path: paths are without number.
+        """Count a request that is finished.
 
-        `storage` is how many requests to storage it took, by kind.
+        `route` is the pattern of the path, because the number of label values must be bounded. `storage_requests`
+        is the number of storage requests by kind.
         """
-        with self._lock:
-            self._in_flight -= 1
-            self._requests[method, route, status] += 1
-            buckets = self._buckets.setdefault((method, route), [0] * (len(BUCKETS) + 1))
-            buckets[bisect_left(BUCKETS, seconds)] += 1
-            self._seconds[method, route] += seconds
-            for kind in _KINDS:
-                self._storage[method, route, kind] += 0 if storage is None else storage[kind]
+        self._in_flight.dec()
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+        for kind in STORAGE_REQUEST_KINDS:
+            self._storage_requests.labels(method, route, kind).inc((storage_requests or {}).get(kind, 0))
 
-    def render(self) -> str:
-        """Everything so far."""
-        with self._lock:
-            return "\n".join(self._lines()) + "\n"
-
-    def _lines(self) -> Iterator[str]:
-        yield "# TYPE omnigraph_graphs gauge"
-        for state, count in self._graphs.items():
-            yield f'omnigraph_graphs{{state="{state}"}} {count}'
-        yield "# TYPE omnigraph_requests_in_flight gauge"
-        yield f"omnigraph_requests_in_flight {self._in_flight}"
-        yield "# TYPE omnigraph_requests_total counter"
-        for (method, route, status), count in sorted(self._requests.items()):
-            labels = f'{_labels(method, route)},status="{status}"'
-            yield f"omnigraph_requests_total{{{labels}}} {count}"
-        yield "# TYPE omnigraph_storage_requests_total counter"
-        for (method, route, kind), count in sorted(self._storage.items()):
-            yield f'omnigraph_storage_requests_total{{{_labels(method, route)},kind="{kind}"}} {count}'
-        yield "# TYPE omnigraph_request_seconds histogram"
-        for (method, route), buckets in sorted(self._buckets.items()):
-            labels, total = _labels(method, route), 0
-            for bound, count in zip((*BUCKETS, "+Inf"), buckets, strict=True):
-                total += count
-                yield f'omnigraph_request_seconds_bucket{{{labels},le="{bound}"}} {total}'
-            yield f"omnigraph_request_seconds_sum{{{labels}}} {self._seconds[method, route]:.6f}"
-            yield f"omnigraph_request_seconds_count{{{labels}}} {total}"
-
-
-def _labels(method: str, route: str) -> str:
-    return f'method="{method}",route="{route}"'
+    def render(self) -> bytes:
+        """Return all metrics in the Prometheus text format."""
+        return generate_latest(self._registry)
