@@ -257,9 +257,9 @@ def test_a_parameter_outside_the_enum_it_meets_is_refused() -> None:
 def test_a_search_is_refused_by_its_name() -> None:
     search = ir.TextMatch("fuzzy", ref("String"), ir.Const("x", STRING))
     found = rows_of(String=["a"])
-    with pytest.raises(InvalidInput, match="`fuzzy` is a search, which has no value row by row"):
+    with pytest.raises(InvalidInput, match="`fuzzy` is a text search and has no value row by row"):
         kept(search, found)
-    with pytest.raises(InvalidInput, match="`fuzzy` is a search"):
+    with pytest.raises(InvalidInput, match="`fuzzy` is a text search"):
         kept(ir.Compare("=", search, ir.Const(True, BOOL)), found)
 
 
@@ -267,8 +267,8 @@ def test_a_search_is_refused_by_its_name() -> None:
     ("expr", "message"),
     [
         (ir.Bm25(ir.PropertyRef("v", "String", STRING), ir.Const("x", STRING)), "`bm25` ranks rows"),
-        (ir.Aggregate("sum", ir.Const(1, I64), False, F64), "`sum` is taken over a group"),
-        (ir.OutputRef("total", I64), "`total` is a column of the result"),
+        (ir.Aggregate("sum", ir.Const(1, I64), False, F64), "`sum` aggregates a group"),
+        (ir.OutputRef("total", I64), "`total` is a result column"),
         (ir.EmbedText(ir.Const("x", STRING), None, vector(2)), "a text to embed"),
     ],
 )

@@ -19,7 +19,7 @@ from omnigraph.engine.csr import (
     expand_edges,
     expand_total,
     expand_unique,
-    pieces,
+    split_by_weight,
     undirected,
 )
 from omnigraph.errors import InvalidInput
@@ -244,7 +244,7 @@ def test_search_is_right_in_long_ranges_and_over_many_blocks(seed: int) -> None:
 def test_pieces_cover_the_sequence_and_only_single_items_exceed_the_limit(
     weights: list[int], limit: int
 ) -> None:
-    cuts = list(pieces(np.array(weights, dtype=np.int64), limit))
+    cuts = list(split_by_weight(np.array(weights, dtype=np.int64), limit))
     assert [i for cut in cuts for i in range(cut.start, cut.stop)] == list(range(len(weights)))
     for cut in cuts:
         assert sum(weights[cut]) <= limit or cut.stop - cut.start == 1

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 import omnigraph as og
 from omnigraph.engine.csr import Adjacency
-from omnigraph.engine.deadline import check_deadline, ending_after, interrupting, lift_deadline
+from omnigraph.engine.deadline import check_deadline, interrupt_at_deadline, lift_deadline, time_limit
 from omnigraph.engine.duckdb import run_sql
 from omnigraph.engine.reachability import reach
 from omnigraph.errors import ResourceLimit
@@ -27,7 +27,7 @@ def sql(text: str) -> exp.Expression:
 
 @pytest.fixture
 def no_time() -> Iterator[None]:
-    with ending_after(0):
+    with time_limit(0):
         yield
 
 
@@ -37,7 +37,7 @@ def test_without_a_deadline_there_is_none() -> None:
 
 
 def test_what_takes_longer_says_which_limit_it_met() -> None:
-    with ending_after(0), pytest.raises(ResourceLimit) as caught:
+    with time_limit(0), pytest.raises(ResourceLimit) as caught:
         check_deadline()
     assert caught.value.details["resource"] == "read_seconds"
     assert caught.value.details["actual"] >= caught.value.details["limit"] == 0
@@ -66,17 +66,20 @@ def test_a_deadline_goes_along_with_the_context_and_can_be_lifted() -> None:
 
 
 def test_sql_is_interrupted_and_the_database_goes_on() -> None:
-    with ending_after(0.05), pytest.raises(ResourceLimit):
+    with time_limit(0.05), pytest.raises(ResourceLimit):
         run_sql(sql(ENDLESS), {})
-    with ending_after(60):
+    with time_limit(60):
         assert run_sql(sql("SELECT 7 AS n"), {}).to_pylist() == [{"n": 7}]
 
 
 def test_what_is_done_in_time_is_not_interrupted() -> None:
     interrupted: list[bool] = []
-    with ending_after(60), interrupting(lambda: interrupted.append(True), ValueError):
+    with time_limit(60), interrupt_at_deadline(lambda: interrupted.append(True), ValueError):
         pass
-    with pytest.raises(ValueError, match="ours"), interrupting(lambda: interrupted.append(True), ValueError):
+    with (
+        pytest.raises(ValueError, match="ours"),
+        interrupt_at_deadline(lambda: interrupted.append(True), ValueError),
+    ):
         raise ValueError("ours")
     assert interrupted == []
 
@@ -93,6 +96,6 @@ def test_a_query_looks_at_the_clock_and_the_graph_goes_on() -> None:
     query = "query all() { match { $p: Person } return { $p.name as name } }"
     with og.init("memory://deadline", "node Person { name: String @key }") as graph:
         graph.load([{"type": "Person", "data": {"name": "Ann"}}])
-        with ending_after(0), pytest.raises(ResourceLimit):
+        with time_limit(0), pytest.raises(ResourceLimit):
             graph.query(query)
         assert graph.query(query).rows() == [{"name": "Ann"}]

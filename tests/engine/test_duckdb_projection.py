@@ -191,7 +191,7 @@ def test_two_outputs_may_have_one_name() -> None:
 
 
 def test_a_fold_without_groups_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="`sum` folds rows"):
+    with pytest.raises(InvalidInput, match="`sum` is an aggregate"):
         run_projection(ProjectionPlan((folded("sum", pa.float64()),)), matched(pa.array([1])))
 
 

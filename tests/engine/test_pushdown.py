@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from omnigraph.engine.arrow_expressions import matches
 from omnigraph.engine.parameters import Bindings
-from omnigraph.engine.pushdown import Pushed, push_down
+from omnigraph.engine.pushdown import PushedFilter, push_down
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, NUMERIC, STRING, PropType, Scalar
@@ -29,7 +29,7 @@ from tests.engine.predicates import (
 )
 
 OPS: tuple[ir.CompareOp, ...] = ("=", "!=", "<", "<=", ">", ">=")
-EVERY, NONE, OPEN = Pushed(None, True), Pushed("false", True), Pushed(None, False)
+EVERY, NONE, OPEN = PushedFilter(None, True), PushedFilter("false", True), PushedFilter(None, False)
 
 
 def physical(ref: ir.PropertyRef | ir.ColumnRef) -> str:
@@ -40,7 +40,7 @@ def ref(name: str) -> ir.PropertyRef:
     return ir.PropertyRef("v", name, COLUMNS[name])
 
 
-def pushed(predicate: ir.Predicate, **params: ir.Value) -> Pushed:
+def pushed(predicate: ir.Predicate, **params: ir.Value) -> PushedFilter:
     return push_down(predicate, physical, Bindings(params))
 
 
@@ -146,7 +146,7 @@ def test_an_index_answers_comparisons_and_sets_in_the_type_of_its_column(
 
 def test_a_prefix_is_a_range_that_an_index_answers(stored: Stored) -> None:
     found = pushed(ir.StartsWith(ref("String"), ir.Const("a%", STRING)))
-    assert found == Pushed("(`String_7` >= 'a%') AND (`String_7` < 'a&')", True)
+    assert found == PushedFilter("(`String_7` >= 'a%') AND (`String_7` < 'a&')", True)
     assert "ScalarIndexQuery" in stored.plan(found.sql)
 
 
@@ -202,7 +202,7 @@ SENTENCES: list[tuple[ir.Predicate, str | None]] = [
 
 @pytest.mark.parametrize(("predicate", "sql"), SENTENCES, ids=lambda item: str(item) if item else "all")
 def test_a_predicate_is_written_exactly(predicate: ir.Predicate, sql: str | None) -> None:
-    assert pushed(predicate) == Pushed(sql, True)
+    assert pushed(predicate) == PushedFilter(sql, True)
 
 
 SEARCH = ir.TextMatch("search", ir.PropertyRef("v", "String", STRING), ir.Const("x", STRING))
@@ -230,20 +230,20 @@ def test_what_sql_would_answer_otherwise_is_left_to_the_evaluator(predicate: ir.
 
 
 def test_a_conjunction_pushes_the_parts_it_can() -> None:
-    assert pushed(ir.And((ADULT, SEARCH))) == Pushed("`I32_7` >= 18", False)
+    assert pushed(ir.And((ADULT, SEARCH))) == PushedFilter("`I32_7` >= 18", False)
     assert pushed(ir.And((SEARCH, NEVER))) == NONE
 
 
 def test_a_disjunction_is_pushed_whole_or_not_at_all() -> None:
     assert pushed(ir.Or((ADULT, SEARCH))) == OPEN
-    assert pushed(ir.Or((ADULT, NEVER))) == Pushed("`I32_7` >= 18", True)
+    assert pushed(ir.Or((ADULT, NEVER))) == PushedFilter("`I32_7` >= 18", True)
     assert pushed(ir.Or((SEARCH, ir.Not(ir.Or(()))))) == EVERY
 
 
 def test_a_negation_reaches_the_single_tests() -> None:
-    assert pushed(ir.Not(ir.Or((ADULT, SEARCH)))) == Pushed("`I32_7` < 18", False)
+    assert pushed(ir.Not(ir.Or((ADULT, SEARCH)))) == PushedFilter("`I32_7` < 18", False)
     assert pushed(ir.Not(ir.And((ADULT, SEARCH)))) == OPEN
-    assert pushed(ir.Not(ir.Not(ADULT))) == Pushed("`I32_7` >= 18", True)
+    assert pushed(ir.Not(ir.Not(ADULT))) == PushedFilter("`I32_7` >= 18", True)
 
 
 def test_what_nests_deeper_than_the_parser_reads_is_left_to_the_evaluator(stored: Stored) -> None:
@@ -261,7 +261,7 @@ def test_columns_of_other_tables_are_left_out() -> None:
     both = ir.And((ADULT, ir.Compare("=", ref("String"), ir.Const("x", STRING))))
     only_ages = {"I32": "age_7"}
     found = push_down(both, lambda ref: only_ages.get(column_name(ref)), Bindings())
-    assert found == Pushed("`age_7` >= 18", False)
+    assert found == PushedFilter("`age_7` >= 18", False)
 
 
 def test_a_parameter_outside_the_enum_it_meets_is_refused() -> None:

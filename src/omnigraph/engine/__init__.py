@@ -1,1 +1,1 @@
-"""How plans are computed: Arrow kernels for what is small, relational engines for what is not."""
+"""Local execution engine: Arrow kernels, CSR adjacency, DuckDB, the read cache, table diffs."""

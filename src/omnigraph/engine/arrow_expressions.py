@@ -1,21 +1,19 @@
-"""Expressions and predicates over Arrow columns, in SQL's three-valued logic.
+"""Evaluate expressions and predicates over Arrow columns, with SQL's three-valued logic.
 
-What the language leaves to this module:
-
-- A comparison with null is unknown, ``!=`` included; ``and``, ``or`` and ``not`` are Kleene's. Unknown becomes
-  false only at the very end, in `matches`.
-- Numbers compare by value whatever their types. A NaN is IEEE's: ``!=`` is true of it and any number, every
-  other comparison false. Negative and positive zero are equal.
-- Membership, written ``in`` or ``contains``, is an ``or`` over equalities with each item: a null operand or a
-  null item leaves it unknown unless another item decides, a null list is unknown, and an empty list has no
-  members, not even for a null operand (as SQL has it for an empty subquery).
+- A comparison with null is unknown, including ``!=``. ``and``, ``or`` and ``not`` follow Kleene's logic. Unknown
+  becomes false only at the end, in `matches`.
+- Numbers compare by value, whatever their types. NaN follows IEEE 754: ``!=`` is true for a NaN and any number,
+  every other comparison is false. Negative and positive zero are equal.
+- Membership, written ``in`` or ``contains``, is an ``or`` over equalities with each item. A null operand or item
+  leaves it unknown unless another item decides. A null list is unknown. An empty list has no members, not even
+  for a null operand, as in SQL for an empty subquery.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NoReturn, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +29,7 @@ from omnigraph.lang.types import Scalar
 
 RowRef: TypeAlias = ir.PropertyRef | ir.ColumnRef | ir.EntityRef
 _Column: TypeAlias = pa.Array | pa.ChunkedArray
-# A truth of every row, or one that all rows share.
+# The truth of every row, or one truth for all rows.
 _Truth: TypeAlias = pa.Array | pa.ChunkedArray | pa.Scalar
 
 _CONSTANT = (ir.Const, ir.ParamRef, ir.Now)
@@ -59,26 +57,26 @@ class ColumnSource(Protocol):
 
     @property
     def num_rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
 
     def column(self, ref: RowRef) -> pa.ChunkedArray | pa.Array:
-        """The values of one reference, `num_rows` of them, in the Arrow type of its property."""
+        """Return the values of a reference, one per row, in the Arrow type of its property."""
 
 
 @runtime_checkable
 class SearchableSource(ColumnSource, Protocol):
-    """ColumnSource whose texts can be searched as well."""
+    """Rows that support text search."""
 
     def search(self, match: ir.TextMatch) -> pa.Array:
-        """Which rows a search finds: null where there is no text."""
+        """Return which rows match a text search, null where there is no text."""
 
 
 def evaluate(
     expr: ir.Expr, source: ColumnSource, bindings: Bindings
 ) -> pa.Array | pa.ChunkedArray | pa.Scalar:
-    """The value of an expression: a column where it depends on the row, else one scalar.
+    """Return the value of an expression: a column if it depends on the row, otherwise a scalar.
 
-    Searches and rankings are no values of a row: they are `InvalidInput`.
+    Raises `InvalidInput` for searches on rows without text search, rankings and aggregates.
     """
     match expr:
         case ir.Const() | ir.ParamRef() | ir.Now():
@@ -86,23 +84,23 @@ def evaluate(
         case ir.PropertyRef() | ir.ColumnRef() | ir.EntityRef():
             return source.column(expr)
         case ir.TextMatch():
-            return _searched(expr, source)
+            return _search(expr, source)
         case ir.Nearest() | ir.Bm25() | ir.Rrf():
             raise _no_value(f"`{type(expr).__name__.lower()}` ranks rows")
         case ir.Aggregate():
-            raise _no_value(f"`{expr.fn}` is taken over a group of rows")
+            raise _no_value(f"`{expr.fn}` aggregates a group of rows")
         case ir.OutputRef():
-            raise _no_value(f"`{expr.name}` is a column of the result")
+            raise _no_value(f"`{expr.name}` is a result column")
         case ir.EmbedText():
-            raise _no_value("a text to embed is a vector only inside a ranking")
+            raise _no_value("a text to embed is only allowed in a ranking")
 
 
 def _no_value(what: str) -> InvalidInput:
-    return InvalidInput(f"{what}, which has no value row by row and cannot be evaluated as one")
+    return InvalidInput(f"{what} and has no value row by row")
 
 
 def matches(predicate: ir.Predicate, source: ColumnSource, bindings: Bindings) -> pa.BooleanArray:
-    """Which rows the predicate is true of: one boolean a row, never null."""
+    """Return which rows satisfy the predicate: one boolean per row, never null."""
     truth = _truth(predicate, source, bindings)
     if isinstance(truth, pa.Scalar):
         return pa.array(np.full(source.num_rows, truth.as_py() is True))
@@ -110,12 +108,28 @@ def matches(predicate: ir.Predicate, source: ColumnSource, bindings: Bindings) -
     return known.combine_chunks() if isinstance(known, pa.ChunkedArray) else known
 
 
+class _ConstantSource:
+    """A source of one row without columns."""
+
+    num_rows = 1
+
+    def column(self, ref: RowRef) -> NoReturn:
+        raise AssertionError(f"{ref} is not a constant")
+
+
+def constant_truth(predicate: ir.Predicate, bindings: Bindings) -> bool | None:
+    """Return the truth of a predicate over constants. None is unknown."""
+    truth = _truth(predicate, _ConstantSource(), bindings)
+    found: bool | None = (truth if isinstance(truth, pa.Scalar) else truth[0]).as_py()
+    return found
+
+
 def _truth(predicate: ir.Predicate, source: ColumnSource, bindings: Bindings) -> _Truth:
     match predicate:
         case ir.And():
-            return _fold(pc.and_kleene, True, predicate.items, source, bindings)
+            return _combine(pc.and_kleene, True, predicate.items, source, bindings)
         case ir.Or():
-            return _fold(pc.or_kleene, False, predicate.items, source, bindings)
+            return _combine(pc.or_kleene, False, predicate.items, source, bindings)
         case ir.Not():
             return pc.invert(_truth(predicate.item, source, bindings))
         case ir.IsNull():
@@ -129,22 +143,24 @@ def _truth(predicate: ir.Predicate, source: ColumnSource, bindings: Bindings) ->
         case ir.ListContains():
             return _member(predicate.item, predicate.items, source, bindings)
         case ir.Substring():
-            return _text(
+            return _match_text(
                 pc.match_substring, str.__contains__, predicate.text, predicate.part, source, bindings
             )
         case ir.StartsWith():
-            return _text(pc.starts_with, str.startswith, predicate.text, predicate.prefix, source, bindings)
+            return _match_text(
+                pc.starts_with, str.startswith, predicate.text, predicate.prefix, source, bindings
+            )
         case ir.TextMatch():
-            return _searched(predicate, source)
+            return _search(predicate, source)
 
 
-def _searched(match: ir.TextMatch, source: ColumnSource) -> pa.Array:
+def _search(match: ir.TextMatch, source: ColumnSource) -> pa.Array:
     if not isinstance(source, SearchableSource):
-        raise _no_value(f"`{match.fn}` is a search")
+        raise _no_value(f"`{match.fn}` is a text search")
     return source.search(match)
 
 
-def _fold(
+def _combine(
     kernel: Callable[..., Any],
     start: bool,
     items: tuple[ir.Predicate, ...],
@@ -161,7 +177,7 @@ def _is_null(value: pa.Array | pa.ChunkedArray | pa.Scalar) -> _Truth:
     found = pc.is_null(value)
     if not pa.types.is_struct(value.type):
         return found
-    # A Blob is a struct of two ways to hold it; one that has neither is absent as well.
+    # A Blob is a struct with two alternative fields; a Blob with neither is null as well.
     empty: _Truth = pa.scalar(True)
     for index in range(value.type.num_fields):
         empty = pc.and_(empty, pc.is_null(pc.struct_field(value, index)))
@@ -217,7 +233,7 @@ def _compare_columns(op: ir.CompareOp, left: _Column, right: _Column) -> _Column
 
 
 def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """A type that holds every value of both sides, or None for two numeric types that have none."""
+    """Return a type that holds every value of both sides, or None for two numeric types without one."""
     kinds = (left, right)
     if left == right or not all(_is_number(kind) for kind in kinds):
         return left
@@ -236,10 +252,11 @@ def _is_number(kind: pa.DataType) -> bool:
 def _compare_mixed(
     op: ir.CompareOp, integers: npt.NDArray[Any], floats: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:
-    """Integers of 64 bits against floats, by value.
+    """Compare 64-bit integers with floats by value.
 
-    The whole part of a float inside the integers' range is an integer exactly, so integers are compared with
-    that, and a fraction decides between equals. The range ends in powers of two, which floats hold exactly.
+    The integral part of a float inside the range of the integers is exactly an integer, so the integers are
+    compared with it, and the fraction breaks ties. The bounds of the range are powers of two, which floats hold
+    exactly.
     """
     floats = floats.astype(np.float64)
     low, high = (0.0, 2.0**64) if integers.dtype == np.uint64 else (-(2.0**63), 2.0**63)
@@ -283,7 +300,7 @@ def _member_of_values(column: _Column, scalar: Scalar, values: tuple[ir.Value, .
     fitted = [item for item in (exact_value(value, scalar) for value in given) if item is not None]
     known = pc.is_valid(column)
     if pa.types.is_floating(column.type):
-        # The kernel looks floats up by their bits; adding zero leaves one zero instead of two.
+        # `is_in` compares floats by their bits; adding zero turns negative zero into positive zero.
         column = pc.add(column, pa.scalar(0.0, column.type))
         fitted = [float(item) + 0.0 for item in fitted]
     found = pc.is_in(column, value_set=pa.array(fitted, column.type))
@@ -313,7 +330,7 @@ def _member_of_lists(operand: ir.Expr, items: ir.Expr, source: ColumnSource, bin
 # --- texts ----------------------------------------------------------------------------------------------------
 
 
-def _text(
+def _match_text(
     kernel: Callable[..., Any],
     test: Callable[[str, str], bool],
     text: ir.Expr,
@@ -325,7 +342,7 @@ def _text(
     if isinstance(parts, pa.Scalar):
         pattern = parts.as_py()
         return _UNKNOWN if pattern is None else kernel(texts, pattern)
-    # No Arrow kernel takes a pattern per row, and NumPy's drop a pattern's trailing NUL.
+    # No Arrow kernel takes one pattern per row, and NumPy drops a trailing NUL of a pattern.
     pairs = zip(_strings(texts, source), _strings(parts, source), strict=True)
     found = [None if one is None or other is None else test(one, other) for one, other in pairs]
     return pa.array(found, pa.bool_())

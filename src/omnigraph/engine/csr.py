@@ -1,9 +1,9 @@
-"""Adjacency of one edge type in one direction as flat arrays, and the one-hop kernels on it.
+"""The adjacency of one edge type in one direction in compressed sparse row form (CSR), and one-hop kernels.
 
-Nodes and edges are dense ordinals of their tables. Every kernel takes a *frontier*, an array of source
-ordinals with repeats allowed, in which -1 stands for a null binding: it has no neighbours and is connected to
-nothing. Answers name frontier entries by their index, the *row*. Memory of a kernel follows its
-answer, which may be a read-only view of the adjacency.
+Nodes and edges are dense ordinals of their tables. Every kernel takes a *frontier*: an array of source ordinals,
+which may repeat. A source of -1 is a null binding, which has no neighbours. Results refer to frontier entries by
+their index, the *row*. The memory of a kernel is proportional to its result, which may be a read-only view of the
+adjacency.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Positions: TypeAlias = npt.NDArray[np.int64]
 Frontier: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-# Halving works on this many searches at a time, so that its temporaries stay in the processor's cache.
+# Binary searches that run at a time, so that their temporaries stay in the processor's cache.
 _SEARCH_BLOCK = 1 << 15
-# From so few sources parallel edges are left out on the way, instead of from the whole adjacency first.
+# For at most this many sources, parallel edges are removed from the result instead of from the whole adjacency.
 _FEW_SOURCES = 1_024
-_NOWHERE = np.empty(0, np.int32)
+_NO_TARGETS = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Neighbours:
-    """The targets of every source, without parallel edges: those of source `s` are ascending and distinct."""
+    """The targets of every source without parallel edges. Those of source `s` are ascending and distinct."""
 
     offsets: Positions
     targets: Ordinals
@@ -41,10 +41,10 @@ class Neighbours:
 
 @dataclass(frozen=True, eq=False)
 class Adjacency:
-    """The edges grouped by source, and inside a source sorted by target, then edge. The arrays are read-only.
+    """Edges grouped by source, and within a source sorted by target, then edge. The arrays are read-only.
 
-    `n_pairs` is the number of distinct (source, target) pairs: less than the number of edges exactly when
-    some edges are parallel.
+    `n_pairs` is the number of distinct (source, target) pairs. It is less than the number of edges exactly if
+    there are parallel edges.
 
     >>> adjacency = Adjacency.build(np.array([0, 0, 1, 0]), np.array([1, 0, 1, 1]), n_sources=2, n_targets=2)
     >>> adjacency.offsets.tolist(), adjacency.targets.tolist(), adjacency.edges.tolist()
@@ -73,7 +73,11 @@ class Adjacency:
         n_targets: int,
         edges: Frontier | None = None,
     ) -> Adjacency:
-        """The adjacency in which edge ``edges[i]``, by default `i`, goes from ``sources[i]`` to ``targets[i]``."""
+        """Build the adjacency in which edge ``edges[i]``, by default `i`, goes from ``sources[i]`` to
+        ``targets[i]``.
+
+        Raises `InvalidInput` for an ordinal out of range.
+        """
         if edges is None:
             edges = np.arange(len(sources), dtype=np.int32)
         _check_ordinals(sources, n_sources)
@@ -91,7 +95,7 @@ class Adjacency:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays, those of `simple` included whether or not they exist yet."""
+        """Bytes of all arrays, including those of `simple` whether or not they have been built."""
         held = self.offsets.nbytes + self.targets.nbytes + self.edges.nbytes
         if self.n_pairs == len(self.targets):
             return held
@@ -99,12 +103,12 @@ class Adjacency:
 
     @property
     def has_simple(self) -> bool:
-        """Whether asking for `simple` costs nothing, because it has been made or is this adjacency itself."""
+        """Whether `simple` is available without building it."""
         return "_simple" in self.__dict__ or self.n_pairs == len(self.targets)
 
     @property
     def simple(self) -> Neighbours:
-        """The adjacency without parallel edges, made once; without such edges it shares these arrays."""
+        """The adjacency without parallel edges. Built once; shares the arrays if there are no parallel edges."""
         with self._lock:
             return self._simple
 
@@ -120,16 +124,16 @@ class Adjacency:
     def extended(
         self, sources: Frontier, targets: Frontier, edges: Frontier, n_sources: int, n_targets: int
     ) -> Adjacency:
-        """The adjacency with more edges, and possibly more nodes at the end of either side.
+        """Return the adjacency with more edges, and possibly more nodes at the end of either side.
 
-        The edges' ordinals are new ones. Costs a copy of the arrays and a sort of the new edges alone.
+        The ordinals of the edges must be new. Costs a copy of the arrays and a sort of the new edges.
         """
         added = Adjacency.build(sources, targets, n_sources, n_targets, edges)
         offsets = np.concatenate(
             [self.offsets, np.full(n_sources - self.n_sources, self.offsets[-1], dtype=np.int64)]
         )
         new_sources = np.repeat(np.arange(n_sources), np.diff(added.offsets))
-        # The old edges of the same pair stand in [start, stop), ascending.
+        # The old edges of the same pair are in [start, stop), ascending.
         start, stop = _pair_ranges(
             self.targets, offsets[new_sources], offsets[new_sources + 1], added.targets
         )
@@ -145,9 +149,9 @@ class Adjacency:
 
 
 def undirected(out: Adjacency, incoming: Adjacency) -> Adjacency:
-    """Both directions of one same-type edge type as one adjacency, in which a self-loop edge appears once.
+    """Merge both directions of an edge type from a type to itself. A self-loop appears once.
 
-    To extend it, pass every new edge both ways round, and a self-loop once.
+    To extend the result, pass every new edge in both directions, and a self-loop once.
     """
     nodes = np.arange(out.n_sources, dtype=np.int32)
     forward = np.repeat(nodes, np.diff(out.offsets))
@@ -163,25 +167,25 @@ def undirected(out: Adjacency, incoming: Adjacency) -> Adjacency:
 
 
 def degrees(adj: Adjacency, frontier: Frontier, *, unique: bool) -> Positions:
-    """The number of edges of every frontier entry, or with `unique` of distinct targets."""
+    """Return the number of edges of every frontier entry, or with `unique` of distinct targets."""
     start, stop = _source_ranges(adj.simple.offsets if unique else adj.offsets, frontier)
     return stop - start
 
 
 def expand_total(adj: Adjacency, frontier: Frontier, unique: bool) -> int:
-    """How many rows `expand_unique` or else `expand_edges` would give."""
+    """Return the number of rows of `expand_unique`, or if not `unique` of `expand_edges`."""
     return int(degrees(adj, frontier, unique=unique).sum())
 
 
 def expand_edges(adj: Adjacency, frontier: Frontier) -> tuple[Positions, Ordinals, Ordinals]:
-    """One (row, target, edge) for every edge of every frontier entry; rows ascend."""
+    """Return one (row, target, edge) for every edge of every frontier entry; rows ascend."""
     start, stop = _source_ranges(adj.offsets, frontier)
     rows, places = flatten_ranges(start, stop)
     return rows, _take(adj.targets, places), _take(adj.edges, places)
 
 
 def expand_unique(adj: Adjacency, frontier: Frontier) -> tuple[Positions, Ordinals]:
-    """One (row, target) for every distinct target of every frontier entry; both ascend."""
+    """Return one (row, target) for every distinct target of every frontier entry; both ascend."""
     if len(frontier) == 1:
         return _expand_one(adj, int(frontier[0]))
     if len(frontier) <= _FEW_SOURCES and not adj.has_simple:
@@ -196,9 +200,11 @@ def expand_unique(adj: Adjacency, frontier: Frontier) -> tuple[Positions, Ordina
 
 
 def _expand_one(adj: Adjacency, source: int) -> tuple[Positions, Ordinals]:
-    """The distinct targets of one source, which needs no arithmetic over arrays."""
+    """Return the distinct targets of a single source, without array arithmetic."""
     simple = adj.simple if adj.has_simple else adj
-    found = simple.targets[simple.offsets[source] : simple.offsets[source + 1]] if source >= 0 else _NOWHERE
+    found = (
+        simple.targets[simple.offsets[source] : simple.offsets[source + 1]] if source >= 0 else _NO_TARGETS
+    )
     if simple is adj and len(found) > 1:
         first = np.empty(len(found), np.bool_)
         first[0] = True
@@ -208,7 +214,7 @@ def _expand_one(adj: Adjacency, source: int) -> tuple[Positions, Ordinals]:
 
 
 def connected(adj: Adjacency, left: Frontier, right: Frontier) -> Mask:
-    """Whether an edge goes from ``left[i]`` to ``right[i]``."""
+    """Return whether an edge goes from ``left[i]`` to ``right[i]``."""
     start, stop = _source_ranges(adj.offsets, left)
     if not adj.targets.size:
         return np.zeros(len(left), dtype=np.bool_)
@@ -218,16 +224,16 @@ def connected(adj: Adjacency, left: Frontier, right: Frontier) -> Mask:
 
 
 def connecting_edges(adj: Adjacency, left: Frontier, right: Frontier) -> tuple[Positions, Ordinals]:
-    """One (row, edge) for every edge from ``left[i]`` to ``right[i]``; rows ascend."""
+    """Return one (row, edge) for every edge from ``left[i]`` to ``right[i]``; rows ascend."""
     start, stop = _source_ranges(adj.offsets, left)
     rows, places = flatten_ranges(*_pair_ranges(adj.targets, start, stop, right))
     return rows, _take(adj.edges, places)
 
 
-def pieces(weights: Positions, limit: int) -> Iterator[slice]:
-    """Cut a sequence into consecutive slices whose weights add up to at most `limit`, or of one item.
+def split_by_weight(weights: Positions, limit: int) -> Iterator[slice]:
+    """Split a sequence into consecutive slices whose weights sum to at most `limit`, or that have one item.
 
-    >>> list(pieces(np.array([3, 3, 9, 0, 1]), 6))
+    >>> list(split_by_weight(np.array([3, 3, 9, 0, 1]), 6))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 5, None)]
     """
     reached = np.cumsum(weights)
@@ -239,9 +245,9 @@ def pieces(weights: Positions, limit: int) -> Iterator[slice]:
 
 
 def flatten_ranges(start: Positions, stop: Positions) -> tuple[Positions, Positions | slice]:
-    """The members of ranges in order, each with the index of its range.
+    """Return the members of ranges in order, each with the index of its range.
 
-    Ranges that follow each other without a gap come back as one slice, which spares a copy of what it selects.
+    Adjacent ranges without gaps are returned as one slice, which avoids a copy of the selected values.
 
     >>> rows, members = flatten_ranges(np.array([7, 4, 1]), np.array([9, 4, 3]))
     >>> rows.tolist(), members.tolist()
@@ -261,29 +267,33 @@ def _take(values: Ordinals, places: Positions | slice) -> Ordinals:
 
 def _source_ranges(offsets: Positions, frontier: Frontier) -> tuple[Positions, Positions]:
     start, stop = offsets[frontier], offsets[frontier + 1]
-    # -1 reads the last offset as its start and the first as its stop: an empty range once it is not negative.
+    # For -1 this reads the last offset as start and the first as stop; the maximum makes the range empty.
     return start, np.maximum(start, stop)
 
 
 def _pair_ranges(
     targets: Ordinals, start: Positions, stop: Positions, wanted: Frontier
 ) -> tuple[Positions, Positions]:
-    """The part of each range of targets that equals the wanted one."""
+    """Return the part of each range of targets that equals the given target."""
     first = _lower_bound(targets, start, stop, wanted)
     return first, _lower_bound(targets, first, stop, wanted.astype(np.int64) + 1)
 
 
 def _lower_bound(values: Ordinals, start: Positions, stop: Positions, wanted: Frontier) -> Positions:
-    """For every sorted range of values the first place that is not less than the wanted value, else its end."""
+    """Return for every sorted range of values the first position that is not less than the given value, else its
+    end.
+    """
     found = start.copy()
     for low in range(0, len(found), _SEARCH_BLOCK):
         block = slice(low, low + _SEARCH_BLOCK)
-        _halve(values, found[block], stop[block], wanted[block])
+        _binary_search(values, found[block], stop[block], wanted[block])
     return found
 
 
-def _halve(values: Ordinals, place: Positions, stop: Positions, wanted: Frontier) -> None:
-    """Advance every place in steps of falling powers of two while the values passed are less than wanted."""
+def _binary_search(values: Ordinals, place: Positions, stop: Positions, wanted: Frontier) -> None:
+    """Advance every position in steps of decreasing powers of two while the skipped values are less than the
+    target.
+    """
     step = (1 << int((stop - place).max(initial=0)).bit_length()) >> 1
     while step:
         wide = np.flatnonzero(stop - place >= step)
@@ -294,19 +304,19 @@ def _halve(values: Ordinals, place: Positions, stop: Positions, wanted: Frontier
 
 
 def _first_of_pair(offsets: Positions, targets: Ordinals) -> Mask:
-    """Marks the first edge of every (source, target) pair."""
+    """Mark the first edge of every (source, target) pair."""
     first = np.ones(len(targets), dtype=np.bool_)
     np.not_equal(targets[1:], targets[:-1], out=first[1:])
-    # The first edge of a source may have the target that the last edge of the source before it has.
+    # The first edge of a source may have the same target as the last edge of the previous source.
     starts = offsets[:-1]
     first[starts[starts < len(targets)]] = True
     return first
 
 
 def _sort_by_source(sources: Frontier, targets: Frontier, edges: Frontier) -> tuple[Ordinals, Ordinals]:
-    """Targets and edges in the order of (source, target, edge).
+    """Return targets and edges in the order of (source, target, edge).
 
-    Sorting packed numbers is several times faster than sorting places by several keys.
+    Sorting packed integers is several times faster than sorting positions by several keys.
     """
     target_bits, edge_bits = _bits(targets), _bits(edges)
     wide_targets, wide_edges = targets.astype(np.int64), edges.astype(np.int64)
@@ -333,6 +343,6 @@ def _bits(ordinals: Frontier) -> int:
 def _check_ordinals(ordinals: Frontier, size: int) -> None:
     if len(ordinals) and (ordinals.min() < 0 or ordinals.max() >= size):
         raise InvalidInput(
-            f"an edge ends at a node outside 0..{size - 1}",
+            f"an edge endpoint is outside the node ordinals 0..{size - 1}",
             details={"least": int(ordinals.min()), "greatest": int(ordinals.max()), "nodes": size},
         )

@@ -1,7 +1,7 @@
-"""A time by which work has to be done: whoever does much looks at the clock between its steps.
+"""Deadlines of reads, which long work checks between its steps.
 
-Whoever waits for the work sets the deadline around it. It goes along into threads that take the context over, and
-costs a step less than a microsecond.
+The caller sets a deadline around the work. It applies in threads that run in a copy of the context. A check costs
+less than a microsecond.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from threading import Event, Thread
 from omnigraph.errors import ResourceLimit
 
 RESOURCE = "read_seconds"
-_AGAIN = 0.05
+_INTERRUPT_INTERVAL = 0.05
 
 
 class Deadline:
-    """The end of the time for one piece of work, which can be lifted while it runs."""
+    """The time limit of one piece of work. It can be lifted while the work runs."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -28,20 +28,21 @@ class Deadline:
 
     @property
     def left(self) -> float | None:
-        """The seconds that are left, below zero when they are over; None when there is no end any more."""
+        """The seconds left, negative after the deadline; None if the deadline was lifted."""
         return None if self._lifted else self._began + self._seconds - time.monotonic()
 
     def lift(self) -> None:
-        """Have no end."""
+        """Remove the time limit."""
         self._lifted = True
 
     def error(self) -> ResourceLimit:
-        """The refusal of work that took longer."""
+        """Return the error for work that exceeded the deadline."""
+        unit = "second" if self._seconds == 1 else "seconds"
         actual = round(time.monotonic() - self._began, 3)
         return ResourceLimit(
-            f"the read takes longer than {self._seconds:g} seconds",
+            f"the read exceeded its time limit of {self._seconds:g} {unit}",
             details={"resource": RESOURCE, "limit": self._seconds, "actual": actual},
-            hint="ask for less, or raise the limit",
+            hint="reduce the amount of data that the query reads, or raise the limit",
         )
 
 
@@ -49,14 +50,14 @@ _current: ContextVar[Deadline | None] = ContextVar("omnigraph_deadline", default
 
 
 @contextmanager
-def ending_after(seconds: float) -> Iterator[Deadline]:
-    """Give the work inside so much time.
+def time_limit(seconds: float) -> Iterator[Deadline]:
+    """Run the work inside with a time limit.
 
-    >>> with ending_after(0.0):
+    >>> with time_limit(0.0):
     ...     check_deadline()
     Traceback (most recent call last):
-    omnigraph.errors.ResourceLimit: the read takes longer than 0 seconds
-    hint: ask for less, or raise the limit
+    omnigraph.errors.ResourceLimit: the read exceeded its time limit of 0 seconds
+    hint: reduce the amount of data that the query reads, or raise the limit
     """
     found = Deadline(seconds)
     token = _current.set(found)
@@ -67,22 +68,24 @@ def ending_after(seconds: float) -> Iterator[Deadline]:
 
 
 def check_deadline() -> None:
-    """Return while there is time, else `ResourceLimit`."""
+    """Raise `ResourceLimit` if the deadline of the current work has passed."""
     found = _current.get()
     if found is not None and (left := found.left) is not None and left <= 0:
         raise found.error()
 
 
 def lift_deadline() -> None:
-    """Let the work that is under way take as long as it takes: what is going to be written is not cut off."""
+    """Remove the time limit of the current work, which is about to write and must not be aborted."""
     found = _current.get()
     if found is not None:
         found.lift()
 
 
 @contextmanager
-def interrupting(interrupt: Callable[[], object], stopped: type[Exception]) -> Iterator[None]:
-    """Have work that cannot look at the clock stopped from outside; it then raises `stopped`."""
+def interrupt_at_deadline(interrupt: Callable[[], object], stopped: type[Exception]) -> Iterator[None]:
+    """Interrupt work that cannot check the deadline itself. It must then raise `stopped`, which becomes
+    `ResourceLimit`.
+    """
     found = _current.get()
     left = None if found is None else found.left
     if found is None or left is None:
@@ -91,11 +94,11 @@ def interrupting(interrupt: Callable[[], object], stopped: type[Exception]) -> I
     done = Event()
 
     def watch() -> None:
-        # Again and again: an interruption that comes before the work has begun is forgotten.
+        # Repeat the interruption: one that arrives before the work has started has no effect.
         pause = left
         while not done.wait(max(0, pause)):
             interrupt()
-            pause = _AGAIN
+            pause = _INTERRUPT_INTERVAL
 
     watcher = Thread(target=watch, daemon=True)
     watcher.start()
@@ -105,5 +108,5 @@ def interrupting(interrupt: Callable[[], object], stopped: type[Exception]) -> I
         raise found.error() from error
     finally:
         done.set()
-        # What is interrupted may be closed from here on.
+        # The interrupted object may be closed after this context.
         watcher.join()

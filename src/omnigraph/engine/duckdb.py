@@ -1,8 +1,8 @@
-"""DuckDB in this process: the rest of a query, any SQL over Arrow tables, and tables that live on disk.
+"""DuckDB in this process: projections, SQL over Arrow tables, and databases on disk.
 
-One database in memory is kept, because opening one costs tens of milliseconds, and every call works on a
-cursor of its own, which costs microseconds: threads do not wait for each other and see nothing of each other's
-tables. What does not fit in the memory limit goes to a directory that only this process uses.
+Calls share one in-memory database, because opening one takes tens of milliseconds. Each call uses a cursor of its
+own, which takes microseconds: threads do not block each other and do not see each other's tables. Data that
+exceeds the memory limit spills to a directory that only this process uses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from omnigraph.engine.deadline import interrupting
+from omnigraph.engine.deadline import interrupt_at_deadline
 from omnigraph.engine.projection.projection_plan import (
     InputColumn,
     InputRef,
@@ -38,12 +38,12 @@ from omnigraph.errors import InvalidInput, ResourceLimit, StorageError
 
 ArrowInput: TypeAlias = pa.Table | pa.RecordBatchReader
 
-# Enough rows for one insertion that its fixed cost does not show.
+# Rows per insertion; enough to make its fixed cost negligible.
 _APPENDED_ROWS = 122_880
 _STREAMED_ROWS = 65_536
 _INCOMING = "omnigraph_incoming"
-# Nothing is fetched from anywhere, and names mean registered tables, never Python variables that happen to match.
-_CLOSED = {
+# Never download extensions, and resolve names only to registered tables, not to Python variables.
+_CONFIG = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",
@@ -52,9 +52,9 @@ _CLOSED = {
 
 @dataclass(frozen=True, slots=True)
 class DatabaseLimits:
-    """What a database may use: memory such as ``"2GB"``, a directory to spill to, and threads.
+    """The resources of a database: memory such as ``"2GB"``, a directory to spill to, and threads.
 
-    Without them it may use four fifths of the machine's memory, the system's temporary directory and every core.
+    The defaults are 80 % of the machine's memory, the system's temporary directory and every core.
     """
 
     memory: str | None = None
@@ -63,12 +63,12 @@ class DatabaseLimits:
 
 
 def configure(limits: DatabaseLimits) -> None:
-    """Use a database with these limits from now on; calls that are under way finish with the one they have."""
-    _kept.replace(limits)
+    """Use a new shared database with these limits from now on. Running calls finish on the previous one."""
+    _shared.replace(limits)
 
 
 def run_sql(expression: exp.Expression, tables: Mapping[str, ArrowInput]) -> pa.Table:
-    """The rows of a query over Arrow tables, each known by its name; a reader can be read only once.
+    """Return the rows of a query over Arrow tables by name. A reader can be read only once.
 
     >>> query = exp.select(exp.Sum(this=exp.column("x")).as_("total")).from_("numbers")
     >>> run_sql(query, {"numbers": pa.table({"x": [0.5, 2.0]})}).to_pylist()
@@ -78,36 +78,39 @@ def run_sql(expression: exp.Expression, tables: Mapping[str, ArrowInput]) -> pa.
 
 
 def _run(sql: str, tables: Mapping[str, ArrowInput]) -> pa.Table:
-    with _kept.cursor() as cursor:
+    with _shared.cursor() as cursor:
         for name, table in tables.items():
             cursor.register(name, table)
-        with interrupting(cursor.interrupt, duckdb.InterruptException):
+        with interrupt_at_deadline(cursor.interrupt, duckdb.InterruptException):
             return cursor.sql(sql).to_arrow_table()
 
 
-# --- projections -----------------------------------------------------------------------------------------------
+# --- projections -----------------------------------------------------------------------------------------
 
 
 def run_projection(projection: ProjectionPlan, matched: MatchedRows) -> pa.Table:
-    """The rows of a projection, in their order, as columns of the outputs' names and types."""
+    """Return the rows of a projection, in order, as columns with the names and types of the outputs."""
     schema = pa.schema([(output.name, output.type) for output in projection.outputs])
     if projection.grouped or projection.distinct:
         columns = _query(projection, matched).columns
     else:
-        # Only what decides the order goes through SQL: most rows are cut off before their values are looked up.
-        places = _places(projection, matched)
-        columns = [_values(matched.columns[_taken(output)], places) for output in projection.outputs]
+        # Only the columns that decide the order go through SQL. Most rows are cut off before their values are
+        # looked up.
+        positions = _final_rows(projection, matched)
+        columns = [
+            _values(matched.columns[_input_position(output)], positions) for output in projection.outputs
+        ]
     cast = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(cast, schema=schema)
 
 
-def _places(projection: ProjectionPlan, matched: MatchedRows) -> pa.Array:
-    """The numbers of the rows that remain, in their order."""
+def _final_rows(projection: ProjectionPlan, matched: MatchedRows) -> pa.Array:
+    """Return the numbers of the rows that remain, in order."""
     numbers = pa.array(np.arange(matched.num_rows))
     if not projection.order and not projection.ties:
         return numbers.slice(projection.skip, projection.limit)
     order = (
-        SortKey(_taken(projection.outputs[key.column]), key.descending) if key.of_output else key
+        SortKey(_input_position(projection.outputs[key.column]), key.descending) if key.of_output else key
         for key in projection.order
     )
     number = OutputColumn(ROW, numbers.type, InputRef(len(matched.columns)))
@@ -115,9 +118,9 @@ def _places(projection: ProjectionPlan, matched: MatchedRows) -> pa.Array:
     return _query(replace(projection, outputs=(number,), order=tuple(order)), numbered).column(0)
 
 
-def _taken(output: OutputColumn) -> int:
+def _input_position(output: OutputColumn) -> int:
     if not isinstance(output.value, InputRef):
-        raise InvalidInput(f"output `{output.name}` folds rows of a projection that does not group")
+        raise InvalidInput(f"output `{output.name}` is an aggregate in a projection without groups")
     return output.value.column
 
 
@@ -130,32 +133,32 @@ def _query(projection: ProjectionPlan, matched: MatchedRows) -> pa.Table:
     return _run(_sql(projection, table.schema), {TABLE: table})
 
 
-# Building and writing an expression takes longer than running it over few rows, and queries come again.
+# Building the SQL takes longer than running it over few rows, and queries repeat.
 @lru_cache(maxsize=256)
 def _sql(projection: ProjectionPlan, schema: pa.Schema) -> str:
     return projection_query(projection, schema).sql("duckdb")
 
 
-def _values(column: InputColumn, places: pa.Array | None = None) -> pa.Array | pa.ChunkedArray:
-    """The values of a column, at some places or all, looked up where it is a dictionary.
+def _values(column: InputColumn, positions: pa.Array | None = None) -> pa.Array | pa.ChunkedArray:
+    """Return the values of a column, at the given positions or all, with dictionaries decoded.
 
-    DuckDB would keep dictionaries, but groups by them more slowly, and it fails over dictionaries of vectors.
+    DuckDB supports dictionaries, but groups by them more slowly, and fails on dictionaries of vectors.
     """
     if isinstance(column, pa.ChunkedArray) and pa.types.is_dictionary(column.type):
         column = pa.chunked_array([_values(chunk) for chunk in column.chunks], column.type.value_type)
     if isinstance(column, pa.DictionaryArray):
-        indices = column.indices if places is None else column.indices.take(places)
+        indices = column.indices if positions is None else column.indices.take(positions)
         return column.dictionary.take(indices)
-    return column if places is None else column.take(places)
+    return column if positions is None else column.take(positions)
 
 
 # --- tables on disk --------------------------------------------------------------------------------------
 
 
 class Workspace:
-    """Tables in a database of their own on disk, for work that is larger than memory.
+    """A database on disk, for data larger than memory.
 
-    It lives in a new directory below `directory` while the context is open. At its end, also by an error, the
+    It is in a new directory below `directory` while the context is open. When the context ends, also by an error,
     streams are closed and the directory is removed.
     """
 
@@ -169,7 +172,7 @@ class Workspace:
         try:
             spill = self._limits.spill_directory or home
             self._database = _Database(replace(self._limits, spill_directory=spill), home / "tables.duckdb")
-            # The file is about to be removed, so bringing it into shape first is wasted.
+            # The file is about to be removed, so a checkpoint at shutdown would be wasted.
             self._database.root.execute("PRAGMA disable_checkpoint_on_shutdown")
         except BaseException:
             self._home.cleanup()
@@ -185,9 +188,9 @@ class Workspace:
             self._home.cleanup()
 
     def append(self, name: str, batches: Iterable[pa.RecordBatch]) -> int:
-        """Add rows to a table and say how many: all of them or, when something fails, none.
+        """Append rows to a table and return their number. All rows are added or, after an error, none.
 
-        The first batch gives the table its columns, also when it has no rows.
+        The first batch defines the columns of the table, even if it has no rows.
         """
         target = exp.Table(this=exp.to_identifier(name, quoted=True))
         incoming = exp.select("*").from_(_INCOMING)
@@ -195,10 +198,11 @@ class Workspace:
         insert = exp.insert(incoming, target)
         added = 0
         with self._database.cursor() as cursor:
-            for at, table in enumerate(_gathered(batches)):
+            for at, table in enumerate(_coalesce(batches)):
                 cursor.register(_INCOMING, table)
                 if at == 0:
-                    # Not in the transaction: DuckDB 2.0 loses rows inserted by the one that created their table.
+                    # Outside the transaction: DuckDB 2.0 loses rows that are inserted by the transaction that
+                    # created their table.
                     cursor.execute(create.sql("duckdb"))
                     cursor.begin()
                 cursor.execute(insert.sql("duckdb"))
@@ -209,14 +213,14 @@ class Workspace:
         return added
 
     def attach(self, name: str, files: Sequence[str]) -> None:
-        """Have the rows of Parquet files as a table, without reading them before they are asked for."""
+        """Create a view of Parquet files. The files are read when the view is queried."""
         target = exp.Table(this=exp.to_identifier(name, quoted=True))
         listed = exp.Array(expressions=[exp.Literal.string(file) for file in files])
         rows = exp.select("*").from_(exp.Anonymous(this="read_parquet", expressions=[listed]))
         self._create("VIEW", target, rows)
 
     def derive(self, name: str, expression: exp.Query) -> None:
-        """Keep the rows of a query as a table."""
+        """Store the rows of a query as a table."""
         self._create("TABLE", exp.Table(this=exp.to_identifier(name, quoted=True)), expression)
 
     def _create(self, kind: str, target: exp.Table, expression: exp.Query) -> None:
@@ -224,7 +228,7 @@ class Workspace:
             cursor.execute(exp.Create(this=target, kind=kind, expression=expression).sql("duckdb"))
 
     def stream(self, expression: exp.Expression) -> Iterator[pa.RecordBatch]:
-        """The rows of a query over the tables, a batch at a time; appending meanwhile does not change them."""
+        """Yield the rows of a query in batches. Rows appended meanwhile are not included."""
         with self._database.cursor() as cursor:
             for batch in cursor.sql(expression.sql("duckdb")).to_arrow_reader(_STREAMED_ROWS):
                 yield batch
@@ -232,8 +236,8 @@ class Workspace:
                 self._database.check_open()
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The same rows in tables of many rows; batches without any still give their schema."""
+def _coalesce(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield the same rows in larger tables. Empty batches still define the schema."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -250,13 +254,13 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 class _Database:
-    """An open database, to be worked with through cursors."""
+    """An open database, which is used through cursors."""
 
     def __init__(self, limits: DatabaseLimits, path: Path | None = None) -> None:
         spill = limits.spill_directory or Path(tempfile.gettempdir())
         config: dict[str, str | bool | int | float | list[str]] = {
-            **_CLOSED,
-            # Two processes that spill into one directory would overwrite each other's files.
+            **_CONFIG,
+            # Processes that spill into one directory would overwrite each other's files.
             "temp_directory": str(spill / f"spill-{uuid.uuid4().hex}"),
         }
         if limits.memory is not None:
@@ -270,7 +274,7 @@ class _Database:
             with self._errors():
                 self.root = duckdb.connect(":memory:" if path is None else str(path), config=config)
         except (duckdb.ParserException, duckdb.InvalidInputException) as error:
-            raise InvalidInput(f"no database can be opened with {limits}: {error}") from error
+            raise InvalidInput(f"cannot open a database with {limits}: {error}") from error
 
     @contextmanager
     def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -300,15 +304,13 @@ class _Database:
             yield
         except duckdb.OutOfMemoryException as error:
             details = {"memory_limit": self._limits.memory or "80%"}
-            raise ResourceLimit(
-                f"the query needs more memory than it may use: {error}", details=details
-            ) from error
+            raise ResourceLimit(f"the query exceeded its memory limit: {error}", details=details) from error
         except duckdb.IOException as error:
-            raise StorageError(f"the database could not use its files: {error}") from error
+            raise StorageError(f"the database cannot access its files: {error}") from error
 
 
-class _Kept:
-    """The database in memory that calls share. It is opened on first use, and again after it broke."""
+class _SharedDatabase:
+    """The shared in-memory database. It is opened on first use, and again after a fatal error."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -316,7 +318,7 @@ class _Kept:
         self._database: _Database | None = None
 
     def replace(self, limits: DatabaseLimits | None = None) -> None:
-        # Cursors keep what they work on alive, so it is dropped and not closed.
+        # Cursors keep the previous database alive, so it is dropped and not closed.
         with self._lock:
             self._limits = limits or self._limits
             self._database = None
@@ -331,9 +333,9 @@ class _Kept:
             with database.cursor() as cursor:
                 yield cursor
         except (duckdb.FatalException, duckdb.InternalException):
-            # An internal failure makes DuckDB refuse everything after it, for every cursor.
+            # After an internal error DuckDB rejects all further calls on every cursor.
             self.replace()
             raise
 
 
-_kept = _Kept()
+_shared = _SharedDatabase()

@@ -1,8 +1,8 @@
-"""Comparing numbers by value when the two sides have different types, without ever rounding one of them.
+"""Compare numbers of different types by value, without rounding either side.
 
-A constant that meets a column is moved into the column's type once, instead of casting the column for every
-row: ``age < 2.7`` on integers is ``age <= 2``, ``age = 2.7`` is never true. The evaluator and the filters that
-storage runs both start from here, so they cannot differ in what a comparison means.
+A constant that is compared with a column is converted to the type of the column once, instead of casting the
+column for every row: ``age < 2.7`` on integers is ``age <= 2``, and ``age = 2.7`` is never true. The evaluator
+and the filters for storage both use this module, so a comparison has the same meaning in both.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ FLIPPED: dict[ir.CompareOp, ir.CompareOp] = {"=": "=", "!=": "!=", "<": ">", "<=
 
 
 def constant_value(expr: Constant, bindings: Bindings) -> ir.Value:
-    """The value of an expression that needs no row, in the precision of its type.
+    """Return the value of a constant expression, in the precision of its type.
 
-    An F32 parameter is a single-precision number even when it was given with more digits.
+    An F32 parameter is a single-precision number, even if it was given with more digits.
     """
     return _in_precision(bindings.value(expr), expr.type)
 
@@ -40,10 +40,10 @@ def _in_precision(value: ir.Value, kind: PropType) -> ir.Value:
 def narrow_comparison(
     op: ir.CompareOp, value: str | int | float, scalar: Scalar
 ) -> tuple[ir.CompareOp, str | int | float] | bool:
-    """``column op value`` as a comparison with a value of the column's own type.
+    """Rewrite ``column op value`` as a comparison with a value of the column's own type.
 
-    When no such comparison is needed, the answer is the truth that every row has whose column is not null.
-    A NaN equals nothing, itself included, and stands in no order.
+    If no comparison is needed, returns the truth for every row whose column is not null. A NaN equals nothing,
+    not even itself, and has no order.
 
     >>> [narrow_comparison(op, value, Scalar.I32) for op, value in (("<", 2.7), ("=", 2.7), ("<", 2**40))]
     [('<=', 2), False, True]
@@ -62,7 +62,7 @@ def narrow_comparison(
 
 
 def exact_value(value: str | int | float, scalar: Scalar) -> str | int | float | None:
-    """The value of a column's type that equals `value`, or None when there is none."""
+    """Return the value of a column's type that equals `value`, or None if there is none."""
     found = narrow_comparison("=", value, scalar)
     return None if isinstance(found, bool) else found[1]
 
@@ -89,7 +89,7 @@ def _narrow_to_float(
     op: ir.CompareOp, value: int | float, scalar: Scalar
 ) -> tuple[ir.CompareOp, float] | bool:
     near = _single(value) if scalar is Scalar.F32 else _double(value)
-    # Python compares an integer with a float by value, so this sees a rounding.
+    # Python compares an integer with a float by value, so this detects rounding.
     if near == value:
         return op, near
     if op in ("=", "!="):

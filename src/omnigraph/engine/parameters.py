@@ -1,4 +1,4 @@
-"""What a query runs with besides data: its parameters and its one point in time."""
+"""The parameters and the point in time of a query."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class Bindings:
     now: int = 0
 
     def value(self, expr: ir.Const | ir.ParamRef | ir.Now) -> ir.Value:
-        """The value of an expression that needs no row. A parameter that meets an enum must be in its set."""
+        """Return the value of a constant expression. Raises `InvalidInput` for a parameter outside the enum it is
+        used for.
+        """
         match expr:
             case ir.Const():
                 return expr.value

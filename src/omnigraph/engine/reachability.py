@@ -1,13 +1,13 @@
 """Bounded reachability over an adjacency: the nodes whose shortest distance from a source is within bounds.
 
-A source counts as visited at distance 0, so a longer way back to it gives nothing; a self-loop gives it once,
-at distance 1. Further hops need sources and targets of one type. Between different types only distance 1
-exists: where the numbers of nodes differ this is seen here, where they happen to be equal the caller must
-pass ``high=1``.
+A source counts as visited at distance 0, so a longer path back to it gives no result. A self-loop gives the
+source itself once, at distance 1. Further hops require sources and targets of one type. Between different types
+only distance 1 exists: this is detected if the numbers of nodes differ; otherwise the caller must pass
+``high=1``.
 
-The walk goes breadth-first from many sources at a time. What it knows is a sorted array of numbers, each a
-(source, node) pair, and whenever the next hop of a batch would exceed the limit, the batch is cut between
-sources. So the memory for work is bounded by the limit, or by the graph where one source alone exceeds it.
+The search is breadth-first from many sources at a time. Its state is a sorted array of integers, each a (source,
+node) pair. Whenever the next hop of a batch would exceed the limit, the batch is split between sources. Memory is
+thus bounded by the limit, or by the graph if one source alone exceeds it.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from omnigraph.engine.csr import (
     degrees,
     expand_unique,
     flatten_ranges,
-    pieces,
+    split_by_weight,
 )
 from omnigraph.engine.deadline import check_deadline
 
 CHUNK = 1 << 18
-"""Entries that one step of a walk works on, and that one chunk of an answer holds."""
+"""Entries that one step of a search works on, and that one chunk of a result holds."""
 
-# Where the three ways to find what is new cost the same, by measurement.
+# Thresholds between the three methods of finding new pairs, determined by measurement.
 _DENSE = 8
 _SPARSE = 8
 
 
 def reach(adj: Adjacency, frontier: Frontier, low: int, high: int) -> tuple[Positions, Ordinals]:
-    """One (row, target) for every node at a distance in ``low..high``, ``1 <= low``; in no promised order.
+    """Return one (row, target) for every node at a distance in ``low..high``, ``1 <= low``, in no particular
+    order.
 
     >>> path = Adjacency.build(np.array([0, 1, 2]), np.array([1, 2, 0]), n_sources=3, n_targets=3)
     >>> rows, targets = reach(path, np.array([0, -1, 2]), 1, 2)
@@ -56,7 +57,9 @@ def reach(adj: Adjacency, frontier: Frontier, low: int, high: int) -> tuple[Posi
 def reach_chunks(
     adj: Adjacency, frontier: Frontier, low: int, high: int, *, limit: int = CHUNK
 ) -> Iterator[tuple[Positions, Ordinals]]:
-    """The answer of `reach` in chunks of at most `limit` entries, or as many as one node has neighbours or rows."""
+    """Yield the result of `reach` in chunks of at most `limit` entries, or as many as one node has neighbours or
+    rows.
+    """
     if high == 1 or adj.n_sources != adj.n_targets:
         if low <= 1:
             yield from _expand_chunks(adj, frontier, limit)
@@ -66,18 +69,18 @@ def reach_chunks(
     if low <= 1:
         loops = np.flatnonzero(connected(adj, groups.sources, groups.sources))
         yield from _fan_out(groups, loops, groups.sources.take(loops), limit)
-    for distance, found in _walk(adj, groups.sources, high, limit):
+    for distance, found in _breadth_first(adj, groups.sources, high, limit):
         if distance >= low:
             yield from _fan_out(groups, found >> bits, _nodes(found, bits), limit)
 
 
 def reachable(adj: Adjacency, left: Frontier, right: Frontier, low: int, high: int) -> Mask:
-    """Whether ``right[i]`` is at a distance in ``low..high`` from ``left[i]``, ``1 <= low``."""
+    """Return whether ``right[i]`` is at a distance in ``low..high`` from ``left[i]``, ``1 <= low``."""
     adjacent = connected(adj, left, right)
     answer = adjacent if low <= 1 else np.zeros(len(left), dtype=np.bool_)
     if high == 1 or adj.n_sources != adj.n_targets:
         return answer
-    # Distance 1 is decided, and a source is at no distance beyond it from itself.
+    # Pairs at distance 1 are decided, and a source has no other distance from itself.
     rest = np.flatnonzero(~adjacent & (left != right) & (left >= 0) & (right >= 0))
     sources, slots = np.unique(left.take(rest), return_inverse=True)
     bits = _node_bits(adj)
@@ -85,23 +88,25 @@ def reachable(adj: Adjacency, left: Frontier, right: Frontier, low: int, high: i
     order = np.argsort(pairs)
     pairs, rest = pairs.take(order), rest.take(order)
     undecided = np.ones(len(pairs), dtype=np.bool_)
-    # The last hop is the widest one, and with the pairs at hand most of it need not be made.
-    for distance, found in _walk(adj, sources, high - 1, CHUNK):
+    # The last hop is the widest, and with the pairs known most of it need not be computed.
+    for distance, found in _breadth_first(adj, sources, high - 1, CHUNK):
         first, stop = np.searchsorted(pairs, _bounds(found, bits))
-        asked = first + np.flatnonzero(undecided[first:stop])
-        hit = asked[_contains(found, pairs.take(asked))]
+        open_pairs = first + np.flatnonzero(undecided[first:stop])
+        hit = open_pairs[_contains(found, pairs.take(open_pairs))]
         undecided[hit] = False
         if distance >= low:
             answer[rest.take(hit)] = True
         if distance == high - 1:
-            asked = asked[undecided.take(asked)]
-            answer[rest.take(asked[_one_hop_on(adj, found, pairs.take(asked), bits)])] = True
+            open_pairs = open_pairs[undecided.take(open_pairs)]
+            answer[rest.take(open_pairs[_leads_to(adj, found, pairs.take(open_pairs), bits)])] = True
     return answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Groups:
-    """The distinct sources of a frontier, ascending; those of source `i` are ``rows[offsets[i]:offsets[i+1]]``."""
+    """The distinct sources of a frontier, ascending. The rows of source `i` are
+    ``rows[offsets[i]:offsets[i+1]]``.
+    """
 
     sources: Ordinals
     offsets: Positions
@@ -119,7 +124,7 @@ def _group(frontier: Frontier) -> _Groups:
 
 
 def _expand_chunks(adj: Adjacency, frontier: Frontier, limit: int) -> Iterator[tuple[Positions, Ordinals]]:
-    for piece in pieces(degrees(adj, frontier, unique=True), limit):
+    for piece in split_by_weight(degrees(adj, frontier, unique=True), limit):
         rows, targets = expand_unique(adj, frontier[piece])
         yield rows + piece.start, targets
 
@@ -127,22 +132,24 @@ def _expand_chunks(adj: Adjacency, frontier: Frontier, limit: int) -> Iterator[t
 def _fan_out(
     groups: _Groups, slots: Positions, targets: Ordinals, limit: int
 ) -> Iterator[tuple[Positions, Ordinals]]:
-    """Repeat what was found for a source for every frontier entry that has it."""
+    """Repeat the result of a source for every frontier entry with that source."""
     if len(groups.rows) == len(groups.sources):
         for first in range(0, len(slots), limit):
             chunk = slice(first, first + limit)
             yield groups.rows.take(slots[chunk]), targets[chunk]
         return
     start, stop = groups.offsets.take(slots), groups.offsets.take(slots + 1)
-    for piece in pieces(stop - start, limit):
+    for piece in split_by_weight(stop - start, limit):
         found, places = flatten_ranges(start[piece], stop[piece])
         yield groups.rows[places], targets[piece].take(found)
 
 
-def _walk(adj: Adjacency, sources: Ordinals, high: int, limit: int) -> Iterator[tuple[int, Positions]]:
-    """Yield distances up to `high`, each with sorted pairs of a source, by its index, and a node that far from it.
+def _breadth_first(
+    adj: Adjacency, sources: Ordinals, high: int, limit: int
+) -> Iterator[tuple[int, Positions]]:
+    """Yield distances up to `high`, each with sorted pairs of a source, by index, and a node at that distance.
 
-    The source itself is never that node. All pairs of one source at one distance come at once, and nearer ones
+    The source itself is never that node. All pairs of one source at one distance are in one item, and nearer ones
     come first.
     """
     bits = _node_bits(adj)
@@ -164,7 +171,7 @@ def _walk(adj: Adjacency, sources: Ordinals, high: int, limit: int) -> Iterator[
 def _batches(
     adj: Adjacency, level: Positions, seen: Positions, bits: int, limit: int
 ) -> Iterator[tuple[Positions, Positions]]:
-    """Cut a level and what was seen on the way between sources, so that the next hop of each part is bounded."""
+    """Split a level and the pairs seen so far between sources, so that the next hop of each batch is bounded."""
     if not level.size:
         return
     counts = degrees(adj, _nodes(level, bits), unique=True)
@@ -177,7 +184,7 @@ def _batches(
     bounds = np.append(slots.take(starts), slots[-1] + 1) << bits
     seen_at = np.searchsorted(seen, bounds)
     weights = np.add.reduceat(counts, starts) + np.diff(seen_at)
-    for piece in pieces(weights, limit):
+    for piece in split_by_weight(weights, limit):
         yield (
             level[starts[piece.start] : stops[piece.stop - 1]],
             seen[seen_at[piece.start] : seen_at[piece.stop]],
@@ -187,25 +194,25 @@ def _batches(
 def _step(
     adj: Adjacency, level: Positions, seen: Positions, bits: int, *, last: bool
 ) -> tuple[Positions, Positions]:
-    """The pairs one hop beyond a level that were not seen, and all seen with them; both sorted.
+    """Return the pairs one hop beyond a level that were not seen, and all pairs seen with them; both sorted.
 
-    The last step has no use for the second answer and leaves it as it was.
+    The last step does not need the second result and returns it unchanged.
     """
-    met = _next_pairs(adj, level, bits)
+    reached = _next_pairs(adj, level, bits)
     base, end = _bounds(seen, bits)
-    if end - base <= _DENSE * len(met):
-        return _new_by_flags(met, seen, base, end, last=last)
-    if len(met) * _SPARSE <= len(seen):
-        return _new_by_search(met, seen, last=last)
-    return _new_by_sort(met, seen)
+    if end - base <= _DENSE * len(reached):
+        return _new_by_flags(reached, seen, base, end, last=last)
+    if len(reached) * _SPARSE <= len(seen):
+        return _new_by_search(reached, seen, last=last)
+    return _new_by_sort(reached, seen)
 
 
 def _new_by_flags(
-    met: Positions, seen: Positions, base: int, end: int, *, last: bool
+    reached: Positions, seen: Positions, base: int, end: int, *, last: bool
 ) -> tuple[Positions, Positions]:
-    """A flag for every possible pair: best where a good part of them was met."""
+    """Use a flag for every possible pair: best if a large part of them was reached."""
     flags = np.zeros(end - base, dtype=np.bool_)
-    flags[met - base] = True
+    flags[reached - base] = True
     flags[seen - base] = False
     found = np.flatnonzero(flags) + base
     if last:
@@ -214,17 +221,17 @@ def _new_by_flags(
     return found, np.flatnonzero(flags) + base
 
 
-def _new_by_search(met: Positions, seen: Positions, *, last: bool) -> tuple[Positions, Positions]:
-    """A search in what was seen: best where that is much more than was met, as on a long thin way."""
-    met.sort()
-    found = met.take(_run_starts(met))
+def _new_by_search(reached: Positions, seen: Positions, *, last: bool) -> tuple[Positions, Positions]:
+    """Search in the pairs seen: best if they are many more than those reached, as on a long path."""
+    reached.sort()
+    found = reached.take(_run_starts(reached))
     found = found[~_contains(seen, found)]
     return found, seen if last else np.insert(seen, np.searchsorted(seen, found), found)
 
 
-def _new_by_sort(met: Positions, seen: Positions) -> tuple[Positions, Positions]:
-    """One sort of both, in which a seen pair comes before its equals: memory does not depend on the graph."""
-    marked = np.concatenate([seen << 1, met << 1 | 1])
+def _new_by_sort(reached: Positions, seen: Positions) -> tuple[Positions, Positions]:
+    """Sort both together, with seen pairs before equal new ones. Memory does not depend on the graph."""
+    marked = np.concatenate([seen << 1, reached << 1 | 1])
     marked.sort()
     pairs = marked >> 1
     starts = _run_starts(pairs)
@@ -232,28 +239,28 @@ def _new_by_sort(met: Positions, seen: Positions) -> tuple[Positions, Positions]
     return known.take(np.flatnonzero(marked.take(starts) & 1)), known
 
 
-def _one_hop_on(adj: Adjacency, level: Positions, asked: Positions, bits: int) -> Mask:
-    """Whether a hop from a level, all of its source there, leads to each of the asked pairs."""
-    answer = np.zeros(len(asked), dtype=np.bool_)
-    slots = asked >> bits
+def _leads_to(adj: Adjacency, level: Positions, open_pairs: Positions, bits: int) -> Mask:
+    """Return whether one hop from a level, which is complete for its sources, leads to each of the given pairs."""
+    answer = np.zeros(len(open_pairs), dtype=np.bool_)
+    slots = open_pairs >> bits
     start, stop = np.searchsorted(level, slots << bits), np.searchsorted(level, slots + 1 << bits)
     hops = degrees(adj, _nodes(level, bits), unique=True)
     if int((stop - start).sum()) <= int(hops.sum()):
-        for piece in pieces(stop - start, CHUNK):
+        for piece in split_by_weight(stop - start, CHUNK):
             rows, places = flatten_ranges(start[piece], stop[piece])
             rows += piece.start
-            hit = connected(adj, _nodes(level[places], bits), _nodes(asked, bits).take(rows))
+            hit = connected(adj, _nodes(level[places], bits), _nodes(open_pairs, bits).take(rows))
             answer[rows[hit]] = True
         return answer
-    for piece in pieces(hops, CHUNK):
-        met = _next_pairs(adj, level[piece], bits)
-        met.sort()
-        answer |= _contains(met, asked)
+    for piece in split_by_weight(hops, CHUNK):
+        reached = _next_pairs(adj, level[piece], bits)
+        reached.sort()
+        answer |= _contains(reached, open_pairs)
     return answer
 
 
 def _next_pairs(adj: Adjacency, level: Positions, bits: int) -> Positions:
-    """What one hop from each pair's node leads to, with repeats and in no order."""
+    """Return the pairs one hop from each pair's node, with repeats and unordered."""
     rows, targets = expand_unique(adj, _nodes(level, bits))
     pairs = (level >> bits << bits).take(rows)
     pairs |= targets
@@ -261,7 +268,7 @@ def _next_pairs(adj: Adjacency, level: Positions, bits: int) -> Positions:
 
 
 def _contains(values: Positions, wanted: Positions) -> Mask:
-    """Whether each wanted value is among the sorted ones."""
+    """Return whether each given value is among the sorted values."""
     if not values.size:
         return np.zeros(len(wanted), dtype=np.bool_)
     found: Mask = values.take(np.searchsorted(values, wanted), mode="clip") == wanted
@@ -269,12 +276,12 @@ def _contains(values: Positions, wanted: Positions) -> Mask:
 
 
 def _bounds(pairs: Positions, bits: int) -> tuple[int, int]:
-    """The first pair there could be of the first source, and the one after all of the last source."""
+    """Return the lowest possible pair of the first source, and the end of the pairs of the last source."""
     return int(pairs[0]) >> bits << bits, (int(pairs[-1]) >> bits) + 1 << bits
 
 
 def _run_starts(values: Positions) -> Positions:
-    """Where each run of equal values begins."""
+    """Return the start of each run of equal values."""
     starts = np.ones(len(values), dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=starts[1:])
     return np.flatnonzero(starts)

@@ -1,4 +1,4 @@
-"""Whether two columns hold the same values, row by row and by type."""
+"""Compare two columns row by row."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _BITS = {pa.float16(): pa.int16(), pa.float32(): pa.int32(), pa.float64(): pa.in
 
 
 def differing(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> Bools:
-    """Where two columns of one type and length hold different values.
+    """Return where two columns of one type and length hold different values.
 
-    Nothing equals nothing, and neither an empty text nor an empty list. A NaN equals every NaN; floats are the same
-    otherwise when their bits are, so that zero has two. Lists are the same when their elements are, in order,
-    and structs when their fields are, of which one without a value has none.
+    Null equals null, but neither an empty text nor an empty list. A NaN equals every NaN; other floats are equal
+    if their bits are, so the two zeros differ. Lists are equal if their elements are, in order. Structs are equal
+    if their fields are; the fields of a null struct are null.
 
     >>> differing(pa.array([1.0, None, None, float("nan"), 0.0]), pa.array([1.0, None, 0.0, float("nan"), -0.0]))
     array([False, False,  True, False,  True])
@@ -30,7 +30,9 @@ def differing(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArra
     array([ True,  True])
     """
     if left.type != right.type or len(left) != len(right):
-        raise InvalidInput(f"{len(left)} {left.type} cannot be compared with {len(right)} {right.type}")
+        raise InvalidInput(
+            f"cannot compare {len(left)} values of {left.type} with {len(right)} values of {right.type}"
+        )
     return _differing(single_array(left), single_array(right))
 
 
@@ -48,7 +50,7 @@ def _differing(left: pa.Array, right: pa.Array) -> Bools:
 
 
 def _values(left: pa.Array, right: pa.Array) -> Bools:
-    """Where both are there and differ."""
+    """Return where both values are not null and differ."""
     bits = _BITS.get(left.type)
     if bits is None:
         return _bools(pc.not_equal(left, right))
@@ -59,7 +61,7 @@ def _values(left: pa.Array, right: pa.Array) -> Bools:
 def _lists(left: pa.Array, right: pa.Array) -> Bools:
     lengths, others = _lengths(left), _lengths(right)
     found: Bools = lengths != others
-    # Nothing is looked at in lists of different lengths, so that the elements of the others stand side by side.
+    # Lists of different lengths are skipped, so that the elements of the others are aligned.
     kept = ~found & (lengths > 0)
     chosen = pa.array(kept)
     elements = _differing(left.filter(chosen).flatten(), right.filter(chosen).flatten())
@@ -70,7 +72,7 @@ def _lists(left: pa.Array, right: pa.Array) -> Bools:
 
 
 def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
-    """The lengths of lists, of those that are not there below any other."""
+    """Return the lengths of lists, -1 for null."""
     found: npt.NDArray[np.int64] = pc.fill_null(pc.list_value_length(lists).cast(pa.int64()), -1).to_numpy()
     return found
 

@@ -1,4 +1,4 @@
-"""The rows of two versions brought together by id, in order, however many there are."""
+"""Pair the rows of two versions by id, in order. Sorts on disk if there are many."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ INSERT, UPDATE, DELETE = 0, 1, 2
 
 KEYS = pa.schema([("id", pa.string()), ("after", pa.bool_()), ("address", pa.uint64())])
 
-# What a database may use while it sorts; each thread needs some of the memory, so there are few on any machine.
+# Limits of the database that sorts. Each thread needs some of the memory, so there are few threads on any
+# machine.
 SORT_MEMORY = "256MB"
 SORT_THREADS = 4
 
@@ -32,9 +33,9 @@ Addresses: TypeAlias = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Ids, ascending, with where each is found before and after.
+    """Ids, ascending, with the address of each before and after.
 
-    `ops` says which of the addresses count: an insert has none before, a delete none after; those are 0.
+    An insert (`ops`) has no address before and a delete none after; these are 0.
     """
 
     ids: pa.Array
@@ -46,12 +47,12 @@ class Pairs:
         return len(self.ids)
 
     def slice(self, start: int, stop: int) -> Pairs:
-        """Some of them, in their order."""
+        """Return a range of the pairs."""
         part = np.s_[start:stop]
         return Pairs(self.ids.slice(start, stop - start), self.ops[part], self.before[part], self.after[part])
 
     def choose(self, mask: npt.NDArray[np.bool_]) -> Pairs:
-        """Those where the mask is set."""
+        """Return the pairs selected by a mask."""
         return Pairs(self.ids.filter(pa.array(mask)), self.ops[mask], self.before[mask], self.after[mask])
 
 
@@ -59,10 +60,10 @@ class Pairs:
 def open_pairs(
     keys: Iterable[pa.RecordBatch], in_memory_rows: int, directory: Path | None = None
 ) -> Iterator[Iterator[Pairs]]:
-    """Pairs of keys, batches of the schema `KEYS` with everything before in front of everything after.
+    """Pair keys: batches of the schema `KEYS`, all keys before in front of all keys after.
 
-    More than `in_memory_rows` keys are sorted on disk, below `directory` or where temporary files go. Nothing of
-    that is left when the context ends.
+    More than `in_memory_rows` keys are sorted on disk, below `directory` or in the temporary directory. Temporary
+    files are removed when the context ends.
     """
     incoming = iter(keys)
     held: list[pa.RecordBatch] = []
@@ -75,7 +76,7 @@ def open_pairs(
     else:
         yield _pair_in_memory(held)
         return
-    # Only work as large as this pays for importing a database.
+    # A database is imported only for work of this size.
     from sqlglot import exp
 
     from omnigraph.engine.duckdb import DatabaseLimits, Workspace
@@ -83,7 +84,7 @@ def open_pairs(
     limits = DatabaseLimits(memory=SORT_MEMORY, threads=SORT_THREADS)
     with Workspace(directory or Path(tempfile.gettempdir()), limits) as workspace:
         for batch in chain(held, incoming):
-            # One by one: the memory of a transaction grows with its rows, whatever the limit.
+            # One transaction per batch: the memory of a transaction grows with its rows, whatever the limit.
             workspace.append(_TABLE, [batch])
         held.clear()
         order = exp.select("*").from_(exp.to_identifier(_TABLE)).order_by("id", "after")
@@ -93,20 +94,22 @@ def open_pairs(
 def _pair_in_memory(batches: list[pa.RecordBatch]) -> Iterator[Pairs]:
     table = pa.Table.from_batches(batches, KEYS).combine_chunks()
     if table.num_rows:
-        # Stable, so that what was before stays in front.
+        # A stable sort keeps the key before in front.
         rows = table.take(pc.sort_indices(table["id"]))
         yield _pair(rows, _starts(rows))
 
 
 def pair_sorted(batches: Iterable[pa.RecordBatch]) -> Iterator[Pairs]:
-    """Pairs of keys that come sorted by id, of each id the one before first; batches may end between the two."""
+    """Pair keys that are sorted by id and, within an id, by version. A batch may end between the two keys of an
+    id.
+    """
     waiting = KEYS.empty_table()
     for batch in batches:
         rows = pa.concat_tables([waiting, pa.Table.from_batches([batch]).cast(KEYS)]).combine_chunks()
         if not rows.num_rows:
             continue
         starts = _starts(rows)
-        # The last id may go on in the next batch.
+        # The last id may continue in the next batch.
         cut = int(starts[-1])
         waiting = rows.slice(cut)
         if cut:
@@ -116,7 +119,7 @@ def pair_sorted(batches: Iterable[pa.RecordBatch]) -> Iterator[Pairs]:
 
 
 def _starts(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """Where each id begins."""
+    """Return the start of each id."""
     ids = rows["id"].combine_chunks()
     other: Any = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.flatnonzero(other) + 1])
@@ -129,7 +132,7 @@ def _pair(rows: pa.Table, starts: npt.NDArray[np.int64]) -> Pairs:
     paired = sizes > 1
     lasts = starts + sizes - 1
     if (sizes > 2).any() or (after[starts] & paired).any() or not after[lasts[paired]].all():
-        raise StorageError("an id occurs twice in one version of a table")
+        raise StorageError("the table is corrupt: a version has two rows with one id")
     ops = np.where(paired, UPDATE, np.where(after[starts], INSERT, DELETE)).astype(np.int8)
     none = np.uint64(0)
     return Pairs(

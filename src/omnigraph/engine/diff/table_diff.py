@@ -1,8 +1,7 @@
-"""What changed between two versions of a table: row by row, by value, in the order of the ids.
+"""The difference between two versions of a table: row by row, by value, in id order.
 
-Only rows that one version alone has in storage are looked at. Their ids are brought together first; rows are
-then fetched by address, some at a time, so that neither the size of the table nor that of the difference shows
-in memory.
+Only rows that are stored in one version alone are read. Their ids are paired first. Rows are then fetched by
+address in batches, so that memory depends neither on the size of the table nor on the size of the difference.
 """
 
 from __future__ import annotations
@@ -35,27 +34,29 @@ __all__ = ["DELETE", "INSERT", "IN_MEMORY_ROWS", "UPDATE", "ChangeBatch", "Side"
 
 ID = "id"
 
-# So many stored rows are brought together in memory; a database is imported for more.
+# Up to this many stored rows are paired in memory; for more, a database is imported.
 IN_MEMORY_ROWS = 200_000
 
-# Many rows at once are fetched for less each. The first are few, because many callers stop after one page, and
-# because only rows tell how large they are.
+# Large fetches cost less per row. The first fetches are small, because many callers stop after one page, and
+# because the size of rows is not known before.
 _FIRST_ROWS = 256
-_MORE = 4
+_GROWTH = 4
 _FETCHED_ROWS = 65_536
 _FETCHED_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Side:
-    """One version of a table, and its physical columns by the names that both sides use: ``id`` is always one."""
+    """One version of a table, and its physical columns by the names that both sides use. ``id`` is always one of
+    them.
+    """
 
     tables: Tables
     pin: TablePin
     columns: Mapping[str, str]
 
     def field(self, name: str) -> pa.Field | None:
-        """A column by the common name, as nullable; `None` when this version has no such column."""
+        """Return a column by its common name, as nullable; None if this version does not have it."""
         physical = self.columns.get(name)
         if physical is None:
             return None
@@ -68,10 +69,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeBatch:
-    """Changes of some ids, ascending. Row i of everything is the change of the i-th id.
+    """Changes of some ids, ascending. Row i of every member belongs to the i-th id.
 
-    `before` and `after` have one schema; a row is null where there is no such image, and its address is 0.
-    `changed` says by column other than the id where the images differ, a missing one being all null.
+    `before` and `after` have the same schema. A missing image is a null row with address 0. `changed` holds, for
+    each column except the id, where the images differ; a missing image counts as all null.
     """
 
     ids: pa.Array
@@ -86,7 +87,7 @@ class ChangeBatch:
         return len(self.ids)
 
     def filter(self, kept: Bools) -> ChangeBatch:
-        """Some of the changes."""
+        """Return some of the changes."""
         mask = pa.array(kept)
         return ChangeBatch(
             self.ids.filter(mask),
@@ -101,10 +102,10 @@ class ChangeBatch:
 
 @dataclass(frozen=True)
 class TableDiff:
-    """The difference of two versions of a table in one graph; `None` is a table that is not there.
+    """The difference between two versions of a table in one graph. None is a table that does not exist.
 
-    Rows in storage that both share are taken for equal, so a column must mean the same on both sides: one that only
-    one side has reads null on the other, but shared rows do not count as changed for it.
+    Rows that both versions share in storage are considered equal, so a column must have the same meaning on both
+    sides. A column that only one side has is null on the other, but shared rows do not count as changed for it.
     """
 
     before: Side | None
@@ -114,28 +115,28 @@ class TableDiff:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The columns of both: those after in their order, then those that only before has."""
+        """The columns of both sides: those after in their order, then those that only before has."""
         sides = [side.columns for side in (self.after, self.before) if side is not None]
         return tuple(dict.fromkeys(name for columns in sides for name in columns))
 
     @property
     def is_empty(self) -> bool:
-        """Whether both are stored as the same rows. When not, the rows may still be equal."""
+        """Whether both versions store the same rows. If not, the rows may still be equal."""
         return self.rows == 0
 
     @property
     def adds(self) -> bool:
-        """Whether some stored row is only after."""
+        """Whether some stored row exists only after."""
         return self._stored.added_rows > 0
 
     @property
     def removes(self) -> bool:
-        """Whether some stored row is only before."""
+        """Whether some stored row exists only before."""
         return self._stored.removed_rows > 0
 
     @property
     def rows(self) -> int:
-        """How many stored rows one side alone has: there are no more changes than that."""
+        """The number of rows that only one side stores, which is an upper bound of the number of changes."""
         return self._stored.added_rows + self._stored.removed_rows
 
     def batches(
@@ -147,21 +148,21 @@ class TableDiff:
         batch_rows: int = 8_192,
         part: tuple[int, int] | None = None,
     ) -> Iterator[ChangeBatch]:
-        """The changes, ascending by id in the order of their UTF-8 bytes, at most `batch_rows` at a time.
+        """Yield the changes, ascending by the UTF-8 bytes of their ids, at most `batch_rows` at a time.
 
-        `ids` restricts them to these, `after_id` to greater ones, and `part` ``(k, n)`` to number k, from 0, of n
-        shares that have no id in common and are the same in every process. `columns` are those that are fetched and
-        compared, beside the id; a row that is rewritten with equal values in them is no change. What is written to
-        disk meanwhile is gone when the stream ends, is closed or fails.
+        `ids` restricts them to these ids, `after_id` to greater ids, and `part` ``(k, n)`` to hash partition k,
+        from 0, of n; partitions are disjoint and the same in every process. `columns` are the columns to fetch
+        and compare in addition to the id; a row that was rewritten with equal values in them is no change.
+        Temporary files are removed when the iteration ends, is closed or fails.
         """
         if batch_rows < 1:
-            raise InvalidInput(f"a batch cannot have {batch_rows} rows")
+            raise InvalidInput(f"a batch needs at least 1 row, got {batch_rows}")
         chosen = IdFilter.of(ids, after_id, part)
         names = [name for name in self._chosen(columns) if name != ID]
         return self._changes(chosen, names, batch_rows)
 
     def _changes(self, chosen: IdFilter, names: Sequence[str], batch_rows: int) -> Iterator[ChangeBatch]:
-        if self.is_empty or chosen.nothing:
+        if self.is_empty or chosen.selects_none:
             return
         fields = [self._field(name) for name in names]
         with open_pairs(self._keys(chosen), self.in_memory_rows, self.directory) as found:
@@ -172,7 +173,7 @@ class TableDiff:
                     batch = self._compare(pairs.slice(start, start + rows), fields)
                     start += rows
                     rows = _next_rows(rows, batch)
-                    yield from _cut(_changed_only(batch), batch_rows)
+                    yield from _split(_changed_only(batch), batch_rows)
 
     def _keys(self, chosen: IdFilter) -> Iterator[pa.RecordBatch]:
         stored = self._stored
@@ -180,10 +181,10 @@ class TableDiff:
         for side, slices, after in sides:
             if side is None:
                 continue
-            for keys in _gathered(side, slices, chosen.quantum):
+            for keys in _coalesce_keys(side, slices, chosen.batch_ids):
                 kept = (
                     keys
-                    if chosen.everything
+                    if chosen.selects_all
                     else keys.filter(pa.array(chosen.mask(keys[ID].combine_chunks())))
                 )
                 flags = pa.array(np.full(kept.num_rows, after))
@@ -201,7 +202,7 @@ class TableDiff:
             return self.columns
         for name in columns:
             if name not in self.columns:
-                raise InvalidInput(f"there is no column '{name}'", details={"column": name})
+                raise InvalidInput(f"unknown column '{name}'", details={"column": name})
         return list(dict.fromkeys(columns))
 
     def _field(self, name: str) -> pa.Field:
@@ -209,7 +210,7 @@ class TableDiff:
         known = [field for field in fields if field is not None]
         if len({field.type for field in known}) > 1:
             types = " and ".join(str(field.type) for field in known)
-            raise InvalidInput(f"column '{name}' has two types: {types}", details={"column": name})
+            raise InvalidInput(f"column '{name}' has different types: {types}", details={"column": name})
         return known[0]
 
     @cached_property
@@ -221,28 +222,28 @@ class TableDiff:
         return compare_versions(side.tables, *pins)
 
 
-def _gathered(side: Side, slices: Sequence[Slice], rows: int) -> Iterator[pa.Table]:
-    """The ids and addresses of slices, at least `rows` at a time as long as there are as many."""
+def _coalesce_keys(side: Side, slices: Sequence[Slice], rows: int) -> Iterator[pa.Table]:
+    """Yield the ids and addresses of slices in tables of at least `rows` rows, except for the last."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in slice_rows(side.tables, side.pin, slices, [side.columns[ID]]):
         waiting.append(batch)
         count += batch.num_rows
         if count >= rows:
-            yield _keyed(waiting)
+            yield _key_table(waiting)
             waiting, count = [], 0
     if waiting:
-        yield _keyed(waiting)
+        yield _key_table(waiting)
 
 
-def _keyed(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+def _key_table(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches).rename_columns([ID, "address"])
 
 
 def _images(
     side: Side | None, pairs: Pairs, addresses: Addresses, there: Bools, fields: Sequence[pa.Field]
 ) -> pa.Table:
-    """The rows of one side with the id in front, null where the side has none."""
+    """Return the rows of one side with the id first, null where the side has no row."""
     count = int(there.sum())
     wanted = addresses[there]
     order = np.argsort(wanted)
@@ -263,7 +264,7 @@ def _images(
 
 def _next_rows(rows: int, batch: ChangeBatch) -> int:
     each: int = max(1, (batch.before.nbytes + batch.after.nbytes) // max(1, len(batch)))
-    return max(1, min(rows * _MORE, _FETCHED_ROWS, _FETCHED_BYTES // each))
+    return max(1, min(rows * _GROWTH, _FETCHED_ROWS, _FETCHED_BYTES // each))
 
 
 def _changed_only(batch: ChangeBatch) -> ChangeBatch:
@@ -273,7 +274,7 @@ def _changed_only(batch: ChangeBatch) -> ChangeBatch:
     return batch if kept.all() else batch.filter(kept)
 
 
-def _cut(batch: ChangeBatch, rows: int) -> Iterator[ChangeBatch]:
+def _split(batch: ChangeBatch, rows: int) -> Iterator[ChangeBatch]:
     for start in range(0, len(batch), rows):
         part = np.s_[start : start + rows]
         yield ChangeBatch(

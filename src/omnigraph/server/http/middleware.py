@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ulid import ULID
 
-from omnigraph.engine.deadline import Deadline, ending_after
+from omnigraph.engine.deadline import Deadline, time_limit
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.http.capacity import Capacity
 from omnigraph.server.http.error_responses import INTERNAL_ERROR, HttpError, render_http_error
@@ -77,7 +77,7 @@ class RequestMiddleware:
             with (
                 track_requests() as scope["storage_requests"],
                 self._capacity.acquire(scope["path"]) as scope["slot"],
-                ending_after(self._capacity.limits.read_seconds) as deadline,
+                time_limit(self._capacity.limits.read_seconds) as deadline,
                 _enforce_deadline(deadline, scope, receive, response),
             ):
                 _check_framing(Headers(scope=scope))

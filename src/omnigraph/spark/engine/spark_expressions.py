@@ -13,10 +13,10 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.catalog.columns import spark_type
-from omnigraph.engine.arrow_expressions import OPERATORS, RowRef, matches
+from omnigraph.engine.arrow_expressions import OPERATORS, constant_truth
 from omnigraph.engine.exact_numbers import FLIPPED, constant_value, exact_value, narrow_comparison
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import InvalidInput
@@ -43,7 +43,7 @@ class Scope:
     def truth(self, predicate: ir.Predicate) -> Column:
         """The truth of a predicate, null where it is unknown."""
         if not properties_of(predicate):
-            return _lit(_constant_truth(predicate, self.bindings)).cast("boolean")
+            return _lit(constant_truth(predicate, self.bindings)).cast("boolean")
         match predicate:
             case ir.And() | ir.Or():
                 return self._fold(predicate)
@@ -208,18 +208,3 @@ def _compare_floats(op: ir.CompareOp, left: Column, right: Column) -> Column:
     unordered = F.isnan(left) | F.isnan(right)
     compared = F.when(unordered, _lit(op == "!=")).otherwise(OPERATORS[op](left, right))
     return F.when(~unknown, compared)
-
-
-class _NoColumns:
-    """One row of nothing, for predicates over constants."""
-
-    num_rows = 1
-
-    def column(self, ref: RowRef) -> NoReturn:
-        raise AssertionError(f"{ref} is not a constant")
-
-
-def _constant_truth(predicate: ir.Predicate, bindings: Bindings) -> bool | None:
-    if matches(predicate, _NoColumns(), bindings)[0].as_py():
-        return True
-    return False if matches(ir.Not(predicate), _NoColumns(), bindings)[0].as_py() else None
