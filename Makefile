@@ -15,7 +15,7 @@ SPARK_TESTS := tests/spark tests/cluster tests/test_toolchain.py
 # Planted defects at a time.
 JOBS ?= 2
 
-.PHONY: help demo docs test test-spark faults sensitivity bench traffic tables package smoke check format clean
+.PHONY: help demo docs test test-spark faults sensitivity bench traffic tables package smoke check format generate clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -63,6 +63,9 @@ traffic: $(STAMP) ## Clients of other processes against a server, undisturbed an
 
 tables: $(STAMP) ## Compute the parser tables anew after a change of a grammar or of lark
 	@scripts/parser-tables
+
+generate: $(STAMP) ## Write the async API anew after a change of the Graph interface
+	@scripts/generate-async
 
 package: $(STAMP) ## Build the wheel and the source distribution in dist
 	rm -rf dist

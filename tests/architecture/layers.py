@@ -28,8 +28,9 @@ ROWS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("api",), "the Graph interface and its local implementation"),
     (("protocol",), "HTTP requests, responses and encoding, shared by server and client"),
     (("client",), "the same interface over HTTP"),
+    (("aio",), "the same interface as coroutines"),
     # Not a folder: the files directly below the package, which re-export both kinds of graphs.
-    (("omnigraph",), "the public names, and the asynchronous API"),
+    (("omnigraph",), "the public names"),
     (("cli", "server", "mcp", "studio", "cluster"), "surfaces: parse, render, authenticate"),
 )
 LAYERS: tuple[frozenset[str], ...] = tuple(frozenset(names) for names, _ in ROWS)

@@ -54,7 +54,7 @@ BAD: list[tuple[Rule, str, str]] = [
     (imports_point_down, "api/graph.py", "def f():\n    from omnigraph.client import graph"),
     (imports_point_down, "client/graph.py", "from omnigraph import Graph"),
     (imports_point_down, "client/graph.py", "from omnigraph.server import app"),
-    (imports_point_down, "aio.py", "from omnigraph.cli.main import main"),
+    (imports_point_down, "aio/entry.py", "from omnigraph.cli.main import main"),
     (imports_point_down, "server/app.py", "from omnigraph.cli import render"),
     (every_folder_is_a_known_layer, "utils/strings.py", ""),
     (languages_and_catalog_are_pure, "lang/gq/check.py", "import duckdb"),
@@ -107,7 +107,7 @@ GOOD: list[tuple[str, str]] = [
     ("__init__.py", '"""Doc."""\nfrom omnigraph.api import open\n__all__ = ["open"]\n__version__ = "1"'),
     ("api/graph.py", "from omnigraph.policy import gate\nfrom omnigraph.read import execute"),
     ("client/graph.py", "from omnigraph.api.graph import Graph\nfrom omnigraph.graph import snapshot"),
-    ("aio.py", "from omnigraph.api import entry\nfrom omnigraph.client import entry as client"),
+    ("aio/entry.py", "from omnigraph.api import entry\nfrom omnigraph.client import entry as client"),
     ("cli/main.py", "import os, yaml\nfrom omnigraph import errors\nos.environ['X']"),
     ("cli/commands/serve.py", "def serve():\n    from omnigraph.server import app\n    import omnigraph"),
 ]

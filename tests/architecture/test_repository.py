@@ -98,6 +98,7 @@ SCRIPTS = [
     ".ci/run",
     "scripts/bootstrap",
     "scripts/demo",
+    "scripts/generate-async",
     "scripts/layer-diagram",
     "scripts/parser-tables",
     "scripts/smoke-wheel",
