@@ -24,8 +24,8 @@ from omnigraph.protocol.codec import (
     encode,
     encode_error,
     encode_snapshot,
-    plain,
     read_result,
+    to_json_value,
     write_result,
 )
 
@@ -87,7 +87,7 @@ class TestObjects:
         assert (travel(poll), len(poll) > 1, isinstance(poll, FeedPage)) == (poll, True, True)
 
     def test_what_is_no_answer_of_ours_is_told_readably(self) -> None:
-        with pytest.raises(errors.StorageError, match="not a Commit"):
+        with pytest.raises(errors.StorageError, match="not a valid Commit"):
             decode(og.Commit, {"id": 1})
 
 
@@ -103,12 +103,12 @@ class TestValues:
         ],
     )
     def test_values_of_python_become_json(self, value: Any, sent: Any) -> None:
-        assert plain(value) == sent
-        json.dumps(plain(value), allow_nan=False)
+        assert to_json_value(value) == sent
+        json.dumps(to_json_value(value), allow_nan=False)
 
     def test_what_has_no_json_is_refused_by_name(self) -> None:
         with pytest.raises(errors.InvalidInput, match="a object cannot be sent"):
-            plain({"x": object()})
+            to_json_value({"x": object()})
 
 
 class TestErrors:
@@ -153,7 +153,7 @@ class TestErrors:
         ],
     )
     def test_what_was_never_encoded_is_no_error_of_ours(self, found: Any) -> None:
-        with pytest.raises(errors.StorageError, match="the server's answer"):
+        with pytest.raises(errors.StorageError, match="the server's response"):
             decode_error(found)
 
     def test_details_that_have_no_json_do_not_keep_an_error_back(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidInput, ResourceLimit
@@ -36,6 +36,8 @@ def sent(*rows: Any) -> list[Any]:
     return list(read_lines(io.BytesIO(b"".join(write_lines(rows)))))
 
 
+# The first drawn character builds a table of Unicode, which takes seconds on a busy machine.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(VALUES, max_size=4))
 def test_what_is_sent_arrives(rows: list[Any]) -> None:
     assert sent(*rows) == rows

@@ -10,7 +10,7 @@ from omnigraph.api.commits import At
 from omnigraph.api.merges import Merged, MergeRequest
 from omnigraph.client.request_names import segment, state_of
 from omnigraph.graph.argument_checks import require_text
-from omnigraph.protocol.codec import decode, plain
+from omnigraph.protocol.codec import decode, to_json_value
 
 if TYPE_CHECKING:
     from omnigraph.client.server_decisions import TokenActor
@@ -44,7 +44,7 @@ class RemoteBranches(Branches):
             "source": require_text("branch", source),
             "target": require_text("branch", options.into),
             "delete_branch": options.delete_source,
-            "resolve": plain(options.resolve),
+            "resolve": to_json_value(options.resolve),
             "dry_run": options.dry_run,
             "message": options.message,
             "if_commit": options.if_commit,

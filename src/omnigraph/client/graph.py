@@ -28,7 +28,7 @@ from omnigraph.client.stored_query_calls import QueryEntry, StoredQueryCalls
 from omnigraph.client.transport import ROWS, Transport, rows_of
 from omnigraph.graph.argument_checks import check_text, require_text
 from omnigraph.load.load_request import LoadRequest
-from omnigraph.protocol.codec import decode, decode_snapshot, plain
+from omnigraph.protocol.codec import decode, decode_snapshot, to_json_value
 
 if TYPE_CHECKING:
     from omnigraph.graph.snapshot import Snapshot
@@ -177,7 +177,7 @@ class RemoteGraph(RemoteChangeReads, Graph):
         self._actor.check(options.actor, message=options.message, if_commit=options.if_commit)
         body = {
             "branch": require_text("branch", options.into),
-            "resolve": plain(options.resolve),
+            "resolve": to_json_value(options.resolve),
             "dry_run": options.dry_run,
             "message": options.message,
             "if_commit": options.if_commit,

@@ -11,7 +11,7 @@ from omnigraph.api.commits import At, state_at
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.argument_checks import require_text
 from omnigraph.graph.branch_names import MAIN, no_branch
-from omnigraph.protocol.codec import IF_COMMIT, decode, plain
+from omnigraph.protocol.codec import IF_COMMIT, decode, to_json_value
 
 if TYPE_CHECKING:
     from omnigraph.api.changes import ChangeFilter
@@ -51,7 +51,7 @@ def params_of(params: Mapping[str, Any] | None) -> Any:
     from omnigraph.lang.gq.query_parameters import bind_params
 
     bind_params((), params)
-    return plain(params)
+    return to_json_value(params)
 
 
 def timestamp(at: datetime) -> str:

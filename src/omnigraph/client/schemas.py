@@ -10,7 +10,7 @@ from omnigraph.api.commits import At, Commit
 from omnigraph.api.schemas import SchemaApplied, SchemaOptions, SchemaView, read_change
 from omnigraph.client.request_names import place_of, state_of
 from omnigraph.graph.argument_checks import require_text
-from omnigraph.protocol.codec import decode, plain
+from omnigraph.protocol.codec import decode, to_json_value
 from omnigraph.schema.expression import Expression
 
 if TYPE_CHECKING:
@@ -77,4 +77,4 @@ class RemoteSchemaView(SchemaView):
 def _backfill(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, Expression):
         return {"property": name, "expr": value.text}
-    return {"property": name, "value": plain(value)}
+    return {"property": name, "value": to_json_value(value)}

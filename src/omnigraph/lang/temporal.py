@@ -10,6 +10,7 @@ from omnigraph.lang.types import Scalar
 EPOCH = date(1970, 1, 1)
 EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 MIN_MILLIS = (datetime.min.replace(tzinfo=UTC) - EPOCH_TIME) // _MILLISECOND
 MAX_MILLIS = (datetime.max.replace(tzinfo=UTC) - EPOCH_TIME) // _MILLISECOND
 # Stored values of the years 1 to 9999. Other years have no ISO form and no Python value.
@@ -24,6 +25,15 @@ _DATETIME = re.compile(
     r"(?:[Tt ](\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?(Z|z|[+-]\d{2}(?::?\d{2})?)?)?\Z",
     re.ASCII,
 )
+
+
+def epoch_micros(moment: datetime) -> int:
+    """Return a time in microseconds since the epoch.
+
+    >>> epoch_micros(datetime(1970, 1, 1, 0, 0, 1, 5, tzinfo=UTC))
+    1000005
+    """
+    return (moment - EPOCH_TIME) // _MICROSECOND
 
 
 def parse_date(text: str) -> int | None:

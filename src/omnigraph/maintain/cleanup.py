@@ -18,6 +18,7 @@ from omnigraph.graph import idempotency, intents, scratch_files
 from omnigraph.graph.intents import Intent
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository
+from omnigraph.lang.temporal import epoch_micros
 from omnigraph.maintain.retention import Lineage, Retention, micros, parse_duration, retained_commits
 from omnigraph.store.manifest.manifest import View
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
@@ -28,7 +29,6 @@ from omnigraph.store.tables.table_files import (
     TableFile,
     TableFiles,
     TableListing,
-    epoch_micros,
 )
 from omnigraph.store.tables.tables import EMPTY_VERSION
 

@@ -1,7 +1,7 @@
-"""What calls give and raise, in JSON and Arrow that a client reads back to the very same objects.
+"""The exact encoding of results and errors, in JSON and Arrow, between the server and the Python client.
 
-`bodies.py` has the shapes that are for everybody; these are between a server and `omnigraph.connect`, and lose
-nothing: ``decode(type(x), encode(x)) == x``.
+`responses.py` has the public JSON shapes, which contain less. This encoding is lossless:
+``decode(type(x), encode(x)) == x``.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ T = TypeVar("T")
 EXACT: Final = "application/vnd.omnigraph+json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 NDJSON: Final = "application/x-ndjson"
-# The commit that a conditional write names, and the state that a single value was read from.
+# Headers: the expected head of a conditional write, and the snapshot that a Blob value was read from.
 IF_COMMIT: Final = "Omnigraph-If-Graph-Commit"
 SNAPSHOT_ID: Final = "Omnigraph-Snapshot-Id"
-# The last line of a stream: behind some proxies one that broke off looks like one that ended.
+# The last line of a stream. Without it a client behind some proxies could not detect a truncated stream.
 END: Final = b'{"end":true}\n'
 
-_ABOUT = b"omnigraph"
+_METADATA_KEY = b"omnigraph"
 _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
-_KINDS = {
-    kind.code: kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, OmnigraphError)
+_ERROR_CLASSES = {
+    item.code: item
+    for item in vars(errors).values()
+    if isinstance(item, type) and issubclass(item, OmnigraphError)
 }
 
 
@@ -56,7 +56,7 @@ _KINDS = {
 
 
 def encode(value: Any) -> Any:
-    """A dataclass of the API, or a list of them, as JSON.
+    """Return a dataclass of the API, or a list of them, as JSON data.
 
     >>> from omnigraph.api.branches import Branch
     >>> encode([Branch("main", "01J")])
@@ -68,7 +68,7 @@ def encode(value: Any) -> Any:
 
 
 def dump_json(value: Any) -> bytes:
-    """A dataclass of the API as the text of that JSON, which takes a fifth of the time.
+    """Return a dataclass of the API as JSON text. Five times as fast as `encode` with `json.dumps`.
 
     >>> from omnigraph.api.branches import Branch
     >>> dump_json(Branch("main", "01J"))
@@ -77,48 +77,48 @@ def dump_json(value: Any) -> bytes:
     return _adapter(type(value)).dump_json(value, warnings=False)
 
 
-def decode(kind: type[T], found: Any) -> T:
-    """The object that was encoded; `StorageError` when it is something else, which a server of ours never sends.
+def decode(kind: type[T], document: Any) -> T:
+    """Return the object of encoded JSON data; `StorageError` if the data has another shape.
 
     >>> from omnigraph.api.branches import Branch
     >>> decode(Branch, {"name": "main", "commit_id": "01J"})
     Branch(name='main', commit_id='01J')
     """
     try:
-        value: T = _adapter(kind).validate_python(found)
+        value: T = _adapter(kind).validate_python(document)
     except ValueError as error:
         raise StorageError(
-            f"the server's answer is not a {kind.__name__}",
-            hint="is the address that of an OmniGraph server of this version?",
+            f"the server's response is not a valid {kind.__name__}",
+            hint="check that the address is that of an OmniGraph server of the same version",
         ) from error
     return value
 
 
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    found = _ADAPTERS.get(kind)
-    if found is None:
+    adapter = _ADAPTERS.get(kind)
+    if adapter is None:
         from pydantic import TypeAdapter
 
-        found = TypeAdapter(kind)
-        if not found.pydantic_complete:
-            # The one class of an answer that its module knows only while types are checked.
+        adapter = TypeAdapter(kind)
+        if not adapter.pydantic_complete:
+            # The module of the report imports this class only for type checking.
             from omnigraph.maintain.optimize import TypeOptimization
 
-            found.rebuild(_types_namespace={"TypeOptimization": TypeOptimization})
-        _ADAPTERS[kind] = found
-    return found
+            adapter.rebuild(_types_namespace={"TypeOptimization": TypeOptimization})
+        _ADAPTERS[kind] = adapter
+    return adapter
 
 
-def plain(value: Any) -> Any:
-    """A value of Python as the JSON that means the same to a query or a load; else `InvalidInput`.
+def to_json_value(value: Any) -> Any:
+    """Return the JSON form of a Python value that is a query parameter; `InvalidInput` if it has none.
 
     >>> from datetime import date
-    >>> plain({"since": date(2024, 1, 1), "raw": b"x", "v": (1, 2.5)})
+    >>> to_json_value({"since": date(2024, 1, 1), "raw": b"x", "v": (1, 2.5)})
     {'since': '2024-01-01', 'raw': 'base64:eA==', 'v': [1, 2.5]}
     """
     match value:
         case None | bool() | int() | str():
-            # Subclasses, of which enums are the common ones, mean what they are made of.
+            # Includes subclasses such as string enums.
             return value
         case float():
             return value if math.isfinite(value) else str(value)
@@ -127,12 +127,12 @@ def plain(value: Any) -> Any:
         case bytes() | bytearray() | memoryview():
             return f"base64:{base64.b64encode(value).decode('ascii')}"
         case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
+            return {str(key): to_json_value(item) for key, item in value.items()}
         case list() | tuple():
-            return [plain(item) for item in value]
+            return [to_json_value(item) for item in value]
     if callable(getattr(value, "tolist", None)):
-        # Scalars and arrays of numpy.
-        return plain(value.tolist())
+        # numpy scalars and arrays.
+        return to_json_value(value.tolist())
     raise InvalidInput(f"a {type(value).__name__} cannot be sent to a server")
 
 
@@ -140,51 +140,55 @@ def plain(value: Any) -> Any:
 
 
 def encode_error(error: OmnigraphError) -> dict[str, Any]:
-    """Everything that an error says, as JSON."""
-    found: dict[str, Any] = {
+    """Return an error as JSON data."""
+    document: dict[str, Any] = {
         "code": error.code,
         "message": error.message,
         "reason": error.reason,
         "location": None if error.location is None else encode(error.location),
-        "details": _told(error.details),
+        "details": _jsonable(error.details),
         "hint": error.hint,
     }
     match error:
         case LanguageError():
-            found["diagnostics"] = encode(error.diagnostics)
+            document["diagnostics"] = encode(error.diagnostics)
         case ConstraintViolation():
-            found["violations"] = _told(error.violations)
+            document["violations"] = _jsonable(error.violations)
         case MergeConflicts():
-            found["conflicts"] = _told(error.conflicts)
+            document["conflicts"] = _jsonable(error.conflicts)
         case StorageError():
-            found["transient"] = error.transient
-    return found
+            document["transient"] = error.transient
+    return document
 
 
-def decode_error(found: Any) -> OmnigraphError:
-    """The error of the same class that says the same; `StorageError` is raised when it is none that was encoded.
+def decode_error(document: Any) -> OmnigraphError:
+    """Return the error of encoded JSON data. Raises `StorageError` if the data is not an encoded error.
 
-    >>> decode_error(encode_error(errors.NotFound("no branch `x`", hint="make it", details={"branch": "x"})))
-    NotFound('no branch `x`')
+    >>> decode_error(encode_error(errors.NotFound("branch 'x' not found", details={"branch": "x"})))
+    NotFound("branch 'x' not found")
     """
-    told = decode(_Told, found)
-    if told.diagnostics:
-        return LanguageError(told.diagnostics)
-    kind = _KINDS.get(told.code, OmnigraphError)
-    reason = told.message if told.reason is None else told.reason
-    said: dict[str, Any] = {"details": told.details, "hint": told.hint, "location": told.location}
+    encoded = decode(_EncodedError, document)
+    if encoded.diagnostics:
+        return LanguageError(encoded.diagnostics)
+    kind = _ERROR_CLASSES.get(encoded.code, OmnigraphError)
+    reason = encoded.message if encoded.reason is None else encoded.reason
+    common: dict[str, Any] = {
+        "details": encoded.details,
+        "hint": encoded.hint,
+        "location": encoded.location,
+    }
     if kind is ConstraintViolation:
-        return ConstraintViolation(reason, told.violations, **said)
+        return ConstraintViolation(reason, encoded.violations, **common)
     if kind is MergeConflicts:
-        return MergeConflicts(reason, told.conflicts, **said)
+        return MergeConflicts(reason, encoded.conflicts, **common)
     if kind is StorageError:
-        return StorageError(reason, transient=told.transient, **said)
-    return kind(reason, **said)
+        return StorageError(reason, transient=encoded.transient, **common)
+    return kind(reason, **common)
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What an error says; of the last four each has its own class."""
+class _EncodedError:
+    """Members of an encoded error. Each of the last four belongs to one class."""
 
     code: str
     message: str
@@ -198,8 +202,8 @@ class _Told:
     transient: bool = False
 
 
-def _told(details: Any) -> Any:
-    """Details as JSON; what has no JSON is told as text, because an error must arrive."""
+def _jsonable(details: Any) -> Any:
+    """Return details as JSON data. Values without a JSON form become strings, so that encoding never fails."""
     return json.loads(json.dumps(details, default=str))
 
 
@@ -207,10 +211,10 @@ def _told(details: Any) -> Any:
 
 
 def write_result(result: Result) -> bytes:
-    """A result as an Arrow stream, which any client of Arrow can read; the rest is in the schema's metadata."""
+    """Return a result as an Arrow IPC stream, with everything besides the rows in the metadata of the schema."""
     import pyarrow as pa
 
-    about = {
+    header = {
         "commit_id": result.commit_id,
         "query_name": result.query_name,
         "branch": result.branch,
@@ -218,16 +222,16 @@ def write_result(result: Result) -> bytes:
         "types": [encode_type(item) for item in result.types],
     }
     schema = result.table.schema
-    metadata = {**(schema.metadata or {}), _ABOUT: json.dumps(about).encode()}
+    metadata = {**(schema.metadata or {}), _METADATA_KEY: json.dumps(header).encode()}
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema.with_metadata(metadata)) as stream:
         stream.write_table(result.table)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 def read_result(data: bytes) -> Result:
-    """The result that was written."""
+    """Return the result of an Arrow IPC stream that `write_result` has written."""
     import pyarrow as pa
 
     from omnigraph.api.result import Result
@@ -235,22 +239,22 @@ def read_result(data: bytes) -> Result:
     with pa.ipc.open_stream(data) as stream:
         schema, batches = stream.schema, list(stream)
     metadata = dict(schema.metadata)
-    about = json.loads(metadata.pop(_ABOUT))
+    header = json.loads(metadata.pop(_METADATA_KEY))
     return Result(
         pa.Table.from_batches(batches, schema.with_metadata(metadata or None)),
-        about["commit_id"],
-        about["query_name"],
-        branch=about["branch"],
-        snapshot=about["snapshot"],
-        types=tuple(decode_type(item) for item in about["types"]),
+        header["commit_id"],
+        header["query_name"],
+        branch=header["branch"],
+        snapshot=header["snapshot"],
+        types=tuple(decode_type(item) for item in header["types"]),
     )
 
 
-# --- states -----------------------------------------------------------------------------------------------
+# --- snapshots --------------------------------------------------------------------------------------------
 
 
 def encode_snapshot(snapshot: Snapshot) -> dict[str, Any]:
-    """What a state is made of, without its rows."""
+    """Return a snapshot as JSON data, without rows."""
     return {
         "branch": snapshot.branch,
         "commit": snapshot.commit.to_body(),
@@ -258,16 +262,16 @@ def encode_snapshot(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def decode_snapshot(found: Mapping[str, Any]) -> Snapshot:
-    """The state, to be named in other calls and looked at; its rows are read by queries."""
+def decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
+    """Return the snapshot of encoded JSON data. Its rows can be read only by queries."""
     from omnigraph.catalog.catalog import Catalog
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.store.manifest.records import CommitRecord
     from omnigraph.store.tables.remote_tables import RemoteTables
 
     return Snapshot(
-        found["branch"],
-        CommitRecord.from_body(found["commit"]),
-        Catalog.from_json(found["catalog"]),
+        document["branch"],
+        CommitRecord.from_body(document["commit"]),
+        Catalog.from_json(document["catalog"]),
         RemoteTables(),
     )

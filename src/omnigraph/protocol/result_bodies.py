@@ -1,16 +1,13 @@
-"""What calls gave, in the JSON that the command line prints and a server answers with."""
+"""JSON bodies of results, as the server returns them and the command line prints them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.lang.temporal import EPOCH_TIME
+from omnigraph.lang.temporal import epoch_micros
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from omnigraph.api.commits import Commit
     from omnigraph.api.loads import LoadReceipt
     from omnigraph.api.maintenance_reports import Recovery
@@ -18,37 +15,38 @@ if TYPE_CHECKING:
     from omnigraph.api.receipts import Receipt
     from omnigraph.graph.snapshot import Snapshot
 
-# The version of the layout of a graph in storage, which old graphs are checked against.
-INTERNAL_SCHEMA = 6
+# The version of the storage layout of a graph.
+INTERNAL_SCHEMA_VERSION = 6
 
 
 def commit_body(commit: Commit) -> dict[str, Any]:
-    """A commit. One with a message has that too; one that recovery published for a dead writer says so.
+    """Return the body of a commit.
 
-    The actor of the latter stays the writer.
+    `message` is left out if there is none. `recovered_by` is present if recovery published the commit of an
+    interrupted writer; `actor_id` is still the writer.
     """
     from omnigraph.graph.branch_names import MAIN
     from omnigraph.graph.recovery import RECOVERY_ACTOR
 
     parent, merged = (*commit.parents, None, None)[:2]
-    found: dict[str, Any] = {
+    body: dict[str, Any] = {
         "graph_commit_id": commit.id,
         "graph_branch": None if commit.branch == MAIN else commit.branch,
         "graph_manifest_version": commit.sequence,
         "parent_commit_id": parent,
         "merged_parent_commit_id": merged,
         "actor_id": commit.actor,
-        "created_at": _micros(commit.created_at),
+        "created_at": epoch_micros(commit.created_at),
     }
     if commit.message is not None:
-        found["message"] = commit.message
+        body["message"] = commit.message
     if commit.recovered:
-        found["recovered_by"] = RECOVERY_ACTOR
-    return found
+        body["recovered_by"] = RECOVERY_ACTOR
+    return body
 
 
 def recovery_body(recovery: Recovery) -> dict[str, Any]:
-    """What recovery did with one interrupted write; the actor is the one whose write it was."""
+    """Return the body of the recovery outcome of an interrupted write. `actor_id` is the actor of the write."""
     from omnigraph.graph.branch_names import MAIN
 
     return {
@@ -59,12 +57,12 @@ def recovery_body(recovery: Recovery) -> dict[str, Any]:
         "actor_id": recovery.actor,
         "graph_commit_id": recovery.commit_id,
         "reason": recovery.reason,
-        "created_at": _micros(recovery.created_at),
+        "created_at": epoch_micros(recovery.created_at),
     }
 
 
 def change_body(receipt: Receipt, branch: str, actor: str | None) -> dict[str, Any]:
-    """What a mutation did."""
+    """Return the body of the result of a mutation."""
     return {
         "branch": branch,
         "query_name": receipt.query_name,
@@ -76,7 +74,7 @@ def change_body(receipt: Receipt, branch: str, actor: str | None) -> dict[str, A
 
 
 def load_body(receipt: LoadReceipt, uri: str | None, base: str | None, actor: str | None) -> dict[str, Any]:
-    """What a load did; without a `uri` that member is left out."""
+    """Return the body of the result of a load. Without `uri` that member is left out."""
     return {
         **({} if uri is None else {"uri": uri}),
         "branch": receipt.branch,
@@ -92,47 +90,43 @@ def load_body(receipt: LoadReceipt, uri: str | None, base: str | None, actor: st
 
 
 def merge_body(merged: Merged, source: str, target: str, actor: str | None) -> dict[str, Any]:
-    """What a merge did; what became of the source is told only when it was to be deleted."""
-    found: dict[str, Any] = {
+    """Return the body of the result of a merge, with the deletion of the source only if it was requested."""
+    body: dict[str, Any] = {
         "source": source,
         "target": target,
         "outcome": merged.outcome,
         "actor_id": actor,
     }
     if merged.branch_deleted is not None:
-        found["branch_deleted"] = merged.branch_deleted
+        body["branch_deleted"] = merged.branch_deleted
     if merged.branch_delete_error is not None:
-        found["branch_delete_error"] = merged.branch_delete_error
-    return found
+        body["branch_delete_error"] = merged.branch_delete_error
+    return body
 
 
-def snapshot_body(found: Snapshot, branch: str) -> dict[str, Any]:
-    """What a state consists of. Versions of tables use all 64 bits, so they are strings."""
+def snapshot_body(snapshot: Snapshot, branch: str) -> dict[str, Any]:
+    """Return the body of a snapshot. Versions are strings, because they are unsigned 64-bit numbers."""
     datasets = []
-    for key, table in found.catalog.tables.items():
-        pin = found.pin(key)
+    for key, table in snapshot.catalog.tables.items():
+        pin = snapshot.pin(key)
         datasets.append(
             {
                 "entity_kind": table.kind,
                 "type_name": table.name,
                 "dataset_path": pin.path,
                 "published_dataset_version": str(pin.version),
-                # No table has branches of its own: any version can be the base of any other.
+                # Tables have no branches of their own: any version can be the base of any other.
                 "native_dataset_branch": None,
                 "entity_count": pin.rows,
             }
         )
     return {
         "graph_branch": branch,
-        "graph_manifest_version": found.commit.sequence,
-        "internal_schema_version": INTERNAL_SCHEMA,
+        "graph_manifest_version": snapshot.commit.sequence,
+        "internal_schema_version": INTERNAL_SCHEMA_VERSION,
         "datasets": datasets,
     }
 
 
 def _counts(types: Mapping[str, int]) -> list[dict[str, Any]]:
     return [{"name": name, "entities_loaded": types[name]} for name in sorted(types)]
-
-
-def _micros(moment: datetime) -> int:
-    return (moment - EPOCH_TIME) // timedelta(microseconds=1)

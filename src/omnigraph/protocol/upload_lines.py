@@ -1,7 +1,8 @@
-"""Python values as lines of JSON that are read back to the same values, between a client and a server.
+"""Rows of Python values as lines of JSON, between the Python client and the server. Values arrive unchanged.
 
-A load takes more than JSON has: dates, bytes, numpy. What stands for such a value is an object with a member
-that is drawn anew for each stream and given in its first line, so that no value of the caller's is taken for one.
+A load accepts values that JSON does not have: dates, bytes, numpy. Such a value is written as an object with a
+marker member. The name of the marker is random and is the first line of the stream, so that no object of the
+caller is mistaken for one.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any, Final, TypeAlias
 from omnigraph.errors import InvalidInput, ResourceLimit
 from omnigraph.protocol.codec import ARROW
 
-# The media types of what is sent that is no file: rows as lines, those of a table that Arrow cannot hold, tables
-# and batches of Arrow, a stream of records.
+# Media types of parts that are not files: rows as lines, rows of a table that Arrow cannot represent, an Arrow
+# table, Arrow batches, and a stream of graph records.
 ROWS: Final = "application/vnd.omnigraph.rows"
 TYPED_ROWS: Final = "application/vnd.omnigraph.typed-rows"
 TABLE: Final = ARROW
@@ -26,18 +27,22 @@ BATCHES: Final = "application/vnd.omnigraph.batches"
 STREAM: Final = "application/vnd.omnigraph.stream"
 FILE: Final = "application/octet-stream"
 
-# One row is held in memory on both sides.
+# The client and the server hold one row in memory.
 ROW_BYTES: Final = 1 << 28
-# Texts are lists of texts: bytes that are none of Unicode break the interpreter when they are looked at.
+# Other dtypes are sent as lists. Reading a fixed-width Unicode array from invalid bytes would crash the
+# interpreter.
 _NUMPY_KINDS = "biufcmMS"
 
-Render: TypeAlias = Callable[[Any], bytes]
+LineRenderer: TypeAlias = Callable[[Any], bytes]
 
 
-def line_writer() -> tuple[bytes, Render]:
-    """The first line of a stream, and what makes a line of a value; `InvalidInput` for one that has no JSON."""
-    tag = secrets.token_hex(8)
-    encoder = json.JSONEncoder(separators=(",", ":"), default=lambda value: _stand_in(tag, value))
+def line_writer() -> tuple[bytes, LineRenderer]:
+    """Return the first line of a stream, and a function that renders a value as a line.
+
+    The function raises `InvalidInput` for a value that cannot be encoded.
+    """
+    marker = secrets.token_hex(8)
+    encoder = json.JSONEncoder(separators=(",", ":"), default=lambda value: _encode(marker, value))
 
     def render(value: Any) -> bytes:
         try:
@@ -45,40 +50,38 @@ def line_writer() -> tuple[bytes, Render]:
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(f"a {type(value).__name__} cannot be sent to a server: {error}") from error
 
-    return encoder.encode(tag).encode() + b"\n", render
+    return encoder.encode(marker).encode() + b"\n", render
 
 
 def write_lines(rows: Iterable[Any]) -> Iterator[bytes]:
-    """Rows as lines, one by one.
+    """Yield the lines of rows.
 
     >>> list(read_lines(write_lines([{"since": date(2024, 1, 1), "raw": b"x"}])))
     [{'since': datetime.date(2024, 1, 1), 'raw': b'x'}]
     """
-    head, render = line_writer()
-    yield head
+    header, render = line_writer()
+    yield header
     for row in rows:
         yield render(row)
 
 
 def read_lines(lines: Iterable[bytes | str]) -> Iterator[Any]:
-    """The values of lines that were written; `InvalidInput` when they were not."""
-    tag: Any = None
+    """Yield the values of lines that `write_lines` has written. Raises `InvalidInput` for other lines."""
     decoder = json.JSONDecoder()
     for number, line in enumerate(lines):
         try:
             text = line if isinstance(line, str) else line.decode()
-            found = decoder.decode(text)
+            value = decoder.decode(text)
         except (ValueError, TypeError, KeyError, RecursionError, ArithmeticError) as error:
-            raise InvalidInput(f"row {number} of what was sent cannot be read") from error
+            raise InvalidInput(f"row {number} of the upload cannot be decoded") from error
         if number:
-            yield found
-            continue
-        tag = found
-        decoder = json.JSONDecoder(object_hook=_reading(tag))
+            yield value
+        else:
+            decoder = json.JSONDecoder(object_hook=_decoder_hook(marker=value))
 
 
 def bounded_lines(file: Any, limit: int = ROW_BYTES) -> Iterator[bytes]:
-    """The lines of a binary file, none of which is longer than the limit."""
+    """Yield the lines of a binary file. Raises `ResourceLimit` for a line that is longer than the limit."""
     while line := file.readline(limit + 1):
         if len(line) > limit:
             raise ResourceLimit(
@@ -88,23 +91,23 @@ def bounded_lines(file: Any, limit: int = ROW_BYTES) -> Iterator[bytes]:
         yield line
 
 
-def _stand_in(tag: str, value: Any) -> Any:
+def _encode(marker: str, value: Any) -> Any:
     match value:
-        # What pandas has for a missing time differs from itself.
+        # pandas.NaT is a datetime that is not equal to itself.
         case datetime() if value == value:
-            return {tag: "datetime", "v": value.isoformat()}
+            return {marker: "datetime", "v": value.isoformat()}
         case date() if not isinstance(value, datetime):
-            return {tag: "date", "v": value.isoformat()}
+            return {marker: "date", "v": value.isoformat()}
         case Decimal():
-            return {tag: "decimal", "v": str(value)}
+            return {marker: "decimal", "v": str(value)}
         case bytes():
-            return {tag: "bytes", "v": base64.b64encode(value).decode("ascii")}
+            return {marker: "bytes", "v": base64.b64encode(value).decode("ascii")}
         case Mapping():
             return dict(value)
-    return _numpy_stand_in(tag, value) or {tag: "other", "t": type(value).__name__, "v": str(value)}
+    return _encode_numpy(marker, value) or {marker: "other", "t": type(value).__name__, "v": str(value)}
 
 
-def _numpy_stand_in(tag: str, value: Any) -> Any:
+def _encode_numpy(marker: str, value: Any) -> Any:
     import numpy as np
 
     if not isinstance(value, np.generic | np.ndarray):
@@ -112,43 +115,43 @@ def _numpy_stand_in(tag: str, value: Any) -> Any:
     if value.dtype.kind not in _NUMPY_KINDS:
         return value.tolist()
     data = base64.b64encode(value.tobytes()).decode("ascii")
-    return {tag: "numpy", "t": value.dtype.str, "s": list(value.shape), "v": data}
+    return {marker: "numpy", "t": value.dtype.str, "s": list(value.shape), "v": data}
 
 
-def _reading(tag: Any) -> Callable[[dict[str, Any]], Any]:
-    def read(found: dict[str, Any]) -> Any:
-        kind = found.get(tag)
+def _decoder_hook(marker: Any) -> Callable[[dict[str, Any]], Any]:
+    def decode(members: dict[str, Any]) -> Any:
+        kind = members.get(marker)
         match kind:
             case None:
-                return found
+                return members
             case "datetime":
-                return datetime.fromisoformat(found["v"])
+                return datetime.fromisoformat(members["v"])
             case "date":
-                return date.fromisoformat(found["v"])
+                return date.fromisoformat(members["v"])
             case "decimal":
-                return Decimal(found["v"])
+                return Decimal(members["v"])
             case "bytes":
-                return base64.b64decode(found["v"], validate=True)
+                return base64.b64decode(members["v"], validate=True)
             case "numpy":
-                return _numpy(found)
+                return _decode_numpy(members)
             case "other":
-                return _other(str(found["t"]), str(found["v"]))
-        raise ValueError(f"no stand-in '{kind}'")
+                return _placeholder(str(members["t"]), str(members["v"]))
+        raise ValueError(f"unknown kind '{kind}'")
 
-    return read
+    return decode
 
 
-def _numpy(found: Mapping[str, Any]) -> Any:
+def _decode_numpy(members: Mapping[str, Any]) -> Any:
     import numpy as np
 
-    dtype = np.dtype(found["t"])
+    dtype = np.dtype(members["t"])
     if dtype.kind not in _NUMPY_KINDS:
-        raise ValueError(f"no values of {dtype}")
-    values = np.frombuffer(base64.b64decode(found["v"], validate=True), dtype).reshape(found["s"])
-    # Without a shape it is a value and no array.
-    return values if found["s"] else values[()]
+        raise ValueError(f"unsupported dtype {dtype}")
+    values = np.frombuffer(base64.b64decode(members["v"], validate=True), dtype).reshape(members["s"])
+    # An empty shape is that of a scalar.
+    return values if members["s"] else values[()]
 
 
-def _other(name: str, text: str) -> Any:
-    """A value that no property takes: all that is known of it is what a refusal says."""
+def _placeholder(name: str, text: str) -> Any:
+    """Return an object of a class of that name. No property accepts it, and the error names its class and text."""
     return type(name, (), {"__str__": lambda _: text})()

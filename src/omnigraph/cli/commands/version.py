@@ -6,13 +6,13 @@ import typer
 
 from omnigraph import __version__
 from omnigraph.cli.render.output import say
-from omnigraph.protocol.result_bodies import INTERNAL_SCHEMA
+from omnigraph.protocol.result_bodies import INTERNAL_SCHEMA_VERSION
 
 
 def version() -> None:
     """Print the version, and the version of the storage format."""
     say(f"omnigraph {__version__}")
-    say(f"internal-schema {INTERNAL_SCHEMA}")
+    say(f"internal-schema {INTERNAL_SCHEMA_VERSION}")
 
 
 def print_version_and_exit(wanted: bool) -> None:

@@ -13,7 +13,7 @@ from omnigraph import __version__
 from omnigraph.errors import PermissionDenied
 from omnigraph.policy.gate import Access
 from omnigraph.protocol import responses
-from omnigraph.protocol.result_bodies import INTERNAL_SCHEMA
+from omnigraph.protocol.result_bodies import INTERNAL_SCHEMA_VERSION
 from omnigraph.server.hosted_graphs import ServerResources
 from omnigraph.server.http.request_context import Context, GraphRoute, authenticate
 from omnigraph.server.http.routing import GRAPH_PREFIX, SUCCESS, error_responses
@@ -29,7 +29,9 @@ _METRICS: dict[int | str, dict[str, Any]] = {200: {"description": "Success.", "c
 @router.get("/healthz", operation_id="health", response_model=responses.HealthOutput, responses=_OK)
 async def healthz() -> Response:
     """Liveness check."""
-    return JSONResponse({"status": "ok", "version": __version__, "internal_schema_version": INTERNAL_SCHEMA})
+    return JSONResponse(
+        {"status": "ok", "version": __version__, "internal_schema_version": INTERNAL_SCHEMA_VERSION}
+    )
 
 
 @router.get("/readyz", operation_id="ready", response_model=responses.ReadyOutput, responses=_OK)

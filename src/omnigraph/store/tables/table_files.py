@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import groupby
 from typing import Final
 
+from omnigraph.lang.temporal import epoch_micros
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import data_files, deletion_files, transaction_file, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
@@ -34,8 +34,6 @@ _LANCE_FOLDERS = (_VERSIONS, _DATA, "_deletions/", _INDICES, "_transactions/")
 # The HEAD lineage: the empty version that every table starts with. Other Lance tools cannot open a table
 # without it.
 _HEAD_LINEAGE = re.compile(r"_versions/(?:\d{20}\.manifest|latest_version_hint\.json)")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +186,3 @@ def _listing(path: str, items: Iterable[ObjectInfo]) -> TableListing:
             for item in items
         ),
     )
-
-
-def epoch_micros(moment: datetime) -> int:
-    """Return a time in microseconds since the epoch.
-
-    >>> epoch_micros(datetime(1970, 1, 1, 0, 0, 1, 5, tzinfo=UTC))
-    1000005
-    """
-    return (moment - _EPOCH) // _MICROSECOND
