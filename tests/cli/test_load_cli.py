@@ -256,7 +256,7 @@ class TestRefusals:
         [
             ("d.json", "error: there is no file `d.json`\nhint: did you mean `d.jsonl`?\n"),
             ("p.csv", "error: p.csv does not say what type its rows have\nhint: pass --data TYPE=p.csv\n"),
-            ("Persn=p.csv", "error: no type 'Persn'\nhint: did you mean `Person`?\n"),
+            ("Persn=p.csv", "error: unknown type 'Persn'; did you mean `Person`?\n"),
         ],
     )
     def test_a_source_that_cannot_be_is_named(self, data: str, message: str) -> None:

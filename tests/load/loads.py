@@ -14,7 +14,7 @@ from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.load import LoadResult, prepare_load
 from omnigraph.load.spool import LoadLimits, Spool
 from omnigraph.rules.load_mode import LoadMode
-from omnigraph.sources.row_batch import InputBatch, Rejecting
+from omnigraph.sources.row_batch import InputBatch, OnReject
 from tests.rules.states import Row, rows_of
 
 # Nothing fits: whatever has rows is done in bulk, two of them at a time.
@@ -42,7 +42,7 @@ def load(
     *,
     limits: LoadLimits = SMALL,
     branch: str = "main",
-    rejecting: Rejecting | None = None,
+    rejecting: OnReject | None = None,
     source: str | None = None,
 ) -> LoadResult:
     """Load records as the API does."""

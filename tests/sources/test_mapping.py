@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
-from omnigraph.sources.mapping.mapping import LoadMapping, read_mapping
+from omnigraph.sources.mapping.mapping_reader import LoadMapping, read_mapping
 from omnigraph.sources.readers import open_source
 from omnigraph.sources.row_batch import Reject
 from omnigraph.sources.tabular import read_table
@@ -155,7 +155,7 @@ def test_an_end_of_several_columns_is_the_id_that_the_node_has(
     if as_object:
         entry["to"] = {"since": "s", "label": "l", "floor": "f"}
     for source in (edges, edges.to_pylist(), as_ndjson(edges)):
-        found = rows_of({"Sits": source}, entry, "Sits", rejecting=None)
+        found = rows_of({"Sits": source}, entry, "Sits", on_reject=None)
         assert [row["dst"] for row in found] == wanted
 
 
@@ -176,7 +176,7 @@ def test_an_end_without_a_value_is_a_bad_row_like_any_other() -> None:
         {"p": ["a", None, "c"], "f": [1, 2, None], "l": ["x", "y", "z"], "s": [date(2020, 1, 1)] * 3}
     )
     rejects: list[Reject] = []
-    found = rows_of({"Sits": table}, {"from": "p", "to": ["l", "f", "s"]}, "Sits", rejecting=rejects.append)
+    found = rows_of({"Sits": table}, {"from": "p", "to": ["l", "f", "s"]}, "Sits", on_reject=rejects.append)
     assert [row["src"] for row in found] == ["a"]
     assert [(item.place, item.message) for item in rejects] == [
         (2, "row 2: column 'src' is null"),
@@ -205,7 +205,7 @@ def test_a_value_that_cannot_be_cast_is_rejected_with_its_place_and_its_record(
     unit = "line" if name.endswith("ndjson") else "row"
     entry = {"columns": {"name": "who", "born": "day"}, "casts": {"born": "%d.%m.%Y"}}
     rejects: list[Reject] = []
-    found = rows_of({"Person": path}, entry, rejecting=rejects.append)
+    found = rows_of({"Person": path}, entry, on_reject=rejects.append)
     assert [told(row) for row in found] == [{"id": "p0", "name": "p0", "born": date(2020, 2, 1)}]
     assert [(item.place, item.message, item.source) for item in rejects] == [
         (2, f"{unit} 2: column 'day': \"soon\" is no Date", str(path)),
@@ -221,7 +221,7 @@ def test_a_path_into_what_is_no_object_is_a_bad_row_or_a_bad_table(tmp_path: Pat
     path = tmp_path / "p.ndjson"
     path.write_text('{"name":"a","x":{"y":1}}\n{"name":"b","x":5}\n{"name":"c","x":{}}\n{"name":"d"}\n')
     rejects: list[Reject] = []
-    found = rows_of({"Person": path}, {"columns": {"age": "x.y"}}, rejecting=rejects.append)
+    found = rows_of({"Person": path}, {"columns": {"age": "x.y"}}, on_reject=rejects.append)
     assert [(row["name"], row["age"]) for row in found] == [("a", 1), ("c", None), ("d", None)]
     assert [item.message for item in rejects] == ["line 2: column 'x.y': 5 is no object"]
     for values, message in [
@@ -269,7 +269,7 @@ def test_a_column_that_the_mapping_reads_must_be_there() -> None:
 @pytest.mark.parametrize(
     ("mapping", "message", "hint"),
     [
-        ({"Persn": {}}, "mapping: Persn: no type 'Persn'", "did you mean `Person`?"),
+        ({"Persn": {}}, "mapping: Persn: unknown type 'Persn'; did you mean `Person`?", None),
         ({"Person": {"colums": {}}}, "no field 'colums' of a mapping", "did you mean `columns`?"),
         ({"Person": {"columns": {"nam": "x"}}}, "no property 'nam' of 'node:Person'", "did you mean `name`?"),
         ({"Person": {"columns": {"name": 5}}}, "a text expected, got 5", "put it in quotes"),
@@ -343,7 +343,9 @@ def test_an_error_in_a_file_names_its_line(tmp_path: Path) -> None:
         == f"{path}, line 3: Person.key.1.b: is already on line 2"
     )
     assert refusal(path, "Person: [\n").message.startswith(f"{path}, line 2: ")
-    assert refusal(path, "\n\nPersn: {}\n").message == f"{path}, line 3: Persn: no type 'Persn'"
+    assert refusal(path, "\n\nPersn: {}\n").message == (
+        f"{path}, line 3: Persn: unknown type 'Persn'; did you mean `Person`?"
+    )
     assert refusal(path, "- Person\n").message == f"{path}: names with values expected, got list"
     as_json = tmp_path / "m.json"
     found = refusal(as_json, '{\n\t"Person": {\n\t\t"casts": {"age": "%d"}\n\t}\n}')

@@ -276,7 +276,7 @@ def test_a_line_may_be_as_long_as_the_limit_and_no_longer() -> None:
         list(read_ndjson(padded(LINE_BYTES + 1), CATALOG))
     assert caught.value.details["resource"] == "graph_batch_line_bytes"
     rejected: list[Reject] = []
-    kept = list(read_ndjson(padded(LINE_BYTES + 1), CATALOG, rejecting=rejected.append))
+    kept = list(read_ndjson(padded(LINE_BYTES + 1), CATALOG, on_reject=rejected.append))
     assert [place for batch in kept for place in batch.places.to_pylist()] == [1, 3]
     assert [reject.place for reject in rejected] == [2]
 
@@ -314,7 +314,7 @@ def test_no_more_of_a_line_is_held_than_the_limit() -> None:
 def test_rejected_records_are_handed_over_and_the_others_stay() -> None:
     rejected: list[Reject] = []
     text = PERSON + '{"type":"Person","data":{"nam":"é"}}\r\n' + "x\n" + PERSON
-    found = read(text, source="s", rejecting=rejected.append)
+    found = read(text, source="s", on_reject=rejected.append)
     assert [batch.places.to_pylist() for batch in found] == [[1, 4]]
     assert [reject.to_json() for reject in rejected] == [
         {
@@ -468,7 +468,7 @@ LINES = st.one_of(
 def outcome(data: bytes, catalog: Catalog) -> tuple[dict[str, list[tuple[int, str]]], list[Reject]]:
     rejected: list[Reject] = []
     found: dict[str, list[tuple[int, str]]] = {}
-    for batch in read_ndjson([data], catalog, rejecting=rejected.append):
+    for batch in read_ndjson([data], catalog, on_reject=rejected.append):
         batch.rows.validate(full=True)
         assert batch.rows.schema == logical_schema(catalog.tables[batch.key])
         # As text, because it tells the zeros apart.

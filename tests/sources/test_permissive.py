@@ -104,18 +104,18 @@ def test_an_ambiguous_endpoint_is_refused() -> None:
     with pytest.raises(InvalidInput, match="record 3: ambiguous endpoint 'acme' of type Slot"):
         read(AMBIGUOUS)
     rejected: list[Reject] = []
-    edges = [batch for batch in read(AMBIGUOUS, rejecting=rejected.append) if batch.key == "edge:On"]
+    edges = [batch for batch in read(AMBIGUOUS, on_reject=rejected.append) if batch.key == "edge:On"]
     assert [batch.places.to_pylist() for batch in edges] == [[4]]
     assert [(reject.place, reject.record["to"]) for reject in rejected] == [(3, "acme")]
 
 
 def test_rejected_records_are_handed_over_but_text_that_is_no_json_ends_the_reading() -> None:
     rejected: list[Reject] = []
-    (batch,) = read('{"x":1} {"type":"Person","data":{"name":"Ann"}}', rejecting=rejected.append)
+    (batch,) = read('{"x":1} {"type":"Person","data":{"name":"Ann"}}', on_reject=rejected.append)
     assert batch.places.to_pylist() == [2]
     assert [(reject.place, reject.record) for reject in rejected] == [(1, {"x": 1})]
     with pytest.raises(InvalidInput, match="invalid JSON at record 1"):
-        read("} {}", rejecting=rejected.append)
+        read("} {}", on_reject=rejected.append)
 
 
 JSON = st.recursive(

@@ -72,7 +72,7 @@ def test_a_bad_record_names_its_file_and_line(tmp_path: Path) -> None:
         ids(tmp_path)
     assert caught.value.details == {"line": 2, "source": str(tmp_path / "b.ndjson")}
     rejected: list[Reject] = []
-    assert ids(tmp_path, rejecting=rejected.append) == ["Ann", "Bob"]
+    assert ids(tmp_path, on_reject=rejected.append) == ["Ann", "Bob"]
     assert [(reject.place, reject.source) for reject in rejected] == [(2, str(tmp_path / "b.ndjson"))]
 
 
@@ -147,9 +147,8 @@ def test_a_name_of_two_types_needs_its_kind() -> None:
     with pytest.raises(InvalidInput, match="ambiguous type 'Knows'") as caught:
         open_source({"Knows": ends}, CATALOG)
     assert caught.value.hint == "write node:Knows or edge:Knows"
-    with pytest.raises(NotFound, match="no type 'Persn'") as missing:
+    with pytest.raises(NotFound, match="unknown type 'Persn'; did you mean `Person`"):
         open_source({"Persn": ends}, CATALOG)
-    assert missing.value.hint == "did you mean `Person`?"
 
 
 def test_rows_as_dicts_are_read_strictly() -> None:
@@ -206,7 +205,7 @@ def test_a_column_of_mixed_values_is_read_row_by_row() -> None:
     with pytest.raises(InvalidInput, match="row 2: column 'age': \"x\" is no I32"):
         ids({"Person": frame})
     rejected: list[Reject] = []
-    _, batch = open_source({"Person": frame}, CATALOG, rejecting=rejected.append)
+    _, batch = open_source({"Person": frame}, CATALOG, on_reject=rejected.append)
     assert batch.rows.select(["id", "age", "seen"]).to_pylist() == [
         {"id": "a", "age": 1, "seen": MOMENT},
         {"id": "c", "age": None, "seen": MOMENT},
@@ -385,5 +384,5 @@ def test_a_bad_record_is_refused_with_its_number(record: Any, message: str) -> N
         list(read_dicts([ANN, record], CATALOG))
     assert caught.value.message.startswith(message)
     rejected: list[Reject] = []
-    list(read_dicts([ANN, record], CATALOG, rejecting=rejected.append))
+    list(read_dicts([ANN, record], CATALOG, on_reject=rejected.append))
     assert [(reject.place, reject.record) for reject in rejected] == [(2, record)]

@@ -17,7 +17,7 @@ from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.sources.columnar_files import read_parquet
 from omnigraph.sources.csv_files import read_csv
 from omnigraph.sources.row_batch import InputBatch, Reject
-from omnigraph.sources.tabular import TableFile, read_table
+from omnigraph.sources.tabular import TableInput, read_table
 from tests.catalog.test_identity import catalog_of
 
 CATALOG = catalog_of("""
@@ -218,7 +218,7 @@ def test_rejected_rows_are_left_out_and_the_others_keep_their_places() -> None:
             "id": ["a", "b", "c", "d", "x"],
         }
     )
-    (batch,) = read("node:Person", table, rejecting=rejected.append)
+    (batch,) = read("node:Person", table, on_reject=rejected.append)
     assert batch.rows["name"].to_pylist() == ["a", "d"]
     assert batch.places.to_pylist() == [1, 4]
     assert [reject.place for reject in rejected] == [2, 3, 5]
@@ -239,7 +239,7 @@ def test_batches_and_readers_are_counted_through() -> None:
 
 def csv(text: str, key: str, **options: Any) -> list[InputBatch]:
     options.setdefault("source", None)
-    return list(read_csv(io.BytesIO(text.encode()), TableFile(key, CATALOG, **options)))
+    return list(read_csv(io.BytesIO(text.encode()), TableInput(key, CATALOG, **options)))
 
 
 def test_csv_cells_are_read_by_the_type_of_their_column() -> None:
@@ -297,7 +297,7 @@ def test_a_bad_cell_is_refused_with_its_row(row: str, message: str) -> None:
 def test_rows_of_another_width_are_rejected_and_counted() -> None:
     rejected: list[Reject] = []
     found = csv(
-        "name,age\na,1\nb\nc,x\nd,4\ne,5,6\n", "node:Person", rejecting=rejected.append, source="f.csv"
+        "name,age\na,1\nb\nc,x\nd,4\ne,5,6\n", "node:Person", on_reject=rejected.append, source="f.csv"
     )
     assert [batch.places.to_pylist() for batch in found] == [[1, 4]]
     assert sorted(reject.place for reject in rejected) == [2, 3, 5]
@@ -317,7 +317,7 @@ def test_parquet_is_read_in_batches(tmp_path: Path) -> None:
     path = tmp_path / "people.parquet"
     pq.write_table(pa.table({"name": [f"p{index}" for index in range(70_000)]}), path)
     with path.open("rb") as stream:
-        found = list(read_parquet(stream, TableFile("node:Person", CATALOG, str(path))))
+        found = list(read_parquet(stream, TableInput("node:Person", CATALOG, str(path))))
     assert [batch.rows.num_rows for batch in found] == [65_536, 4_464]
     assert found[1].places[0].as_py() == 65_537
     assert found[0].source == str(path)
@@ -326,5 +326,5 @@ def test_parquet_is_read_in_batches(tmp_path: Path) -> None:
 def test_a_file_that_is_not_what_it_says_is_refused() -> None:
     with pytest.raises(InvalidInput, match="cannot be read"):
         list(
-            read_parquet(io.BytesIO(b"not parquet at all"), TableFile("node:Person", CATALOG, "odd.parquet"))
+            read_parquet(io.BytesIO(b"not parquet at all"), TableInput("node:Person", CATALOG, "odd.parquet"))
         )

@@ -26,11 +26,11 @@ from omnigraph.errors import InvalidInput, NotFound, OmnigraphError, ResourceLim
 from omnigraph.sources.json import json_files
 from omnigraph.sources.json.json_files import read_json_lines
 from omnigraph.sources.json.line_blocks import blocks
-from omnigraph.sources.mapping.mapping import read_mapping
+from omnigraph.sources.mapping.mapping_reader import read_mapping
 from omnigraph.sources.mapping.type_mapping import TypeMapping
 from omnigraph.sources.readers import open_source
 from omnigraph.sources.row_batch import Reject
-from omnigraph.sources.tabular import TableFile
+from omnigraph.sources.tabular import TableInput
 from omnigraph.store.objects.object_store import ObjectStore
 from tests.catalog.test_identity import catalog_of
 from tests.support.places import fresh_memory
@@ -184,7 +184,7 @@ def test_avro_values_of_several_types_are_read_one_by_one(tmp_path: Path) -> Non
     rows = [{"name": f"p{number}", "age": age} for number, age in enumerate(given)]
     write_avro(path, {**AVRO, "fields": fields}, rows)
     rejects: list[Reject] = []
-    found = read({"Person": path}, rejecting=rejects.append)
+    found = read({"Person": path}, on_reject=rejects.append)
     assert [(row["name"], row["age"]) for row in found] == [("p0", 7), ("p1", 8), ("p3", None)]
     assert [(item.place, item.message) for item in rejects] == [(3, "row 3: column 'age': \"9\" is no I32")]
 
@@ -246,7 +246,7 @@ def test_an_array_tells_elements_by_number_and_bad_json_by_line(tmp_path: Path) 
     path = tmp_path / "p.json"
     path.write_text('[{"name": "a"},\n {"name": 5},\n 7, {"name": "b", "x": 1}]')
     rejects: list[Reject] = []
-    assert names(path, rejecting=rejects.append) == ["a"]
+    assert names(path, on_reject=rejects.append) == ["a"]
     assert [(item.place, item.message, item.record) for item in rejects] == [
         (2, "row 2: column 'name': 5 is no String", {"name": 5}),
         (3, "row 3: a row is an object, got 7", 7),
@@ -256,7 +256,7 @@ def test_an_array_tells_elements_by_number_and_bad_json_by_line(tmp_path: Path) 
     with pytest.raises(
         InvalidInput, match="invalid strict JSON at line 3: Expecting ':' delimiter"
     ) as caught:
-        names(path, rejecting=rejects.append)
+        names(path, on_reject=rejects.append)
     assert caught.value.details == {"line": 3, "source": str(path)}
 
 
@@ -275,7 +275,7 @@ def test_a_line_that_is_too_long_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_text('{"name": "a"}\n{"name": "' + "b" * 200 + '"}\n{"name": "c"}\n')
     monkeypatch.setattr(json_files, "blocks", lambda stream, size: blocks(stream, size, 100))
     rejects: list[Reject] = []
-    assert names(path, rejecting=rejects.append) == ["a", "c"]
+    assert names(path, on_reject=rejects.append) == ["a", "c"]
     assert [item.place for item in rejects] == [2]
 
 
@@ -306,7 +306,7 @@ MAPPED = TypeMapping(
 
 def lines_read(data: bytes, mapping: TypeMapping | None, size: int) -> tuple[list[Any], list[Any]]:
     rejects: list[Reject] = []
-    file = TableFile("node:Person", CATALOG, "f", rejects.append, mapping)
+    file = TableInput("node:Person", CATALOG, "f", rejects.append, mapping)
     found = [
         (place, repr(row))
         for batch in read_json_lines([data], file, block_bytes=size)
@@ -377,7 +377,7 @@ def test_edges_in_lines_have_their_ends_under_either_name(tmp_path: Path) -> Non
         '{"from":"a","to":"b","weight":0.5}\n{"src":"c","dst":"d"}\n{"from":"a","src":"b","to":"c"}\n{"from":"a"}\n'
     )
     rejects: list[Reject] = []
-    found = read({"Knows": path}, rejecting=rejects.append)
+    found = read({"Knows": path}, on_reject=rejects.append)
     assert [(row["src"], row["dst"], row["weight"]) for row in found] == [("a", "b", 0.5), ("c", "d", None)]
     assert [item.message for item in rejects] == [
         "line 3: both 'from' and 'src' are given",
@@ -401,5 +401,5 @@ def test_the_first_bad_row_of_a_file_is_the_one_that_is_told() -> None:
                 read({"Person": path})
             assert caught.value.message == f"{path}: {message}"
             rejects: list[Reject] = []
-            read({"Person": path}, rejecting=rejects.append)
+            read({"Person": path}, on_reject=rejects.append)
             assert [item.place for item in rejects] == [1, 2, 3, 4]

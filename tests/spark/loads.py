@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from omnigraph.catalog.table_lookup import find_table
 from omnigraph.engine.engine_choice import RunTasks
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.repository import Repository
@@ -21,7 +22,7 @@ from omnigraph.load.load import LoadResult, prepare_load
 from omnigraph.load.spool import Spool
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.sources.mapping.type_mapping import LoadMapping, effective_source
-from omnigraph.sources.readers import named_key, open_source
+from omnigraph.sources.readers import open_source
 from omnigraph.sources.row_batch import Reject
 from omnigraph.sources.splits import plan_splits
 from tests.catalog.test_identity import catalog_of
@@ -113,7 +114,7 @@ def at_once(
 
     def work(take: Any) -> LoadResult | None:
         catalog = graph.snapshot(branch).catalog
-        batches = open_source(source, catalog, rejecting=take, mapping=mapping)
+        batches = open_source(source, catalog, on_reject=take, mapping=mapping)
         with Spool.of(batches, catalog, rejecting=take) as spool:
             prepare = partial(prepare_load, spool=spool, mode=mode)
             return graph.write(branch, WriteRequest("load"), prepare).result
@@ -138,7 +139,7 @@ def opened(
     options = DistributedLoadOptions(
         mode,
         graph.durability,
-        named=[named_key(name, catalog) for name in source] if isinstance(source, dict) else [],
+        named=[find_table(catalog, str(name)).key for name in source] if isinstance(source, dict) else [],
         rejecting=take,
     )
     return DistributedLoad(tasks, Scratch(graph.location.uri), catalog, options)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.sources import splits
-from omnigraph.sources.mapping.mapping import read_mapping
+from omnigraph.sources.mapping.mapping_reader import read_mapping
 from omnigraph.sources.readers import open_source
 from omnigraph.sources.row_batch import Reject
 from omnigraph.sources.splits import Split, SplitReader, can_split, input_bytes, plan_splits
@@ -169,7 +169,7 @@ def test_what_cannot_be_typed_is_refused_before_anything_is_read(tmp_path: Path)
         plan_splits(csv, CATALOG, {})
     with pytest.raises(InvalidInput, match="no known format"):
         plan_splits({"N": records}, CATALOG, {})
-    with pytest.raises(NotFound, match="no type 'Nn'"):
+    with pytest.raises(NotFound, match="unknown type 'Nn'"):
         plan_splits({"Nn": csv}, CATALOG, {})
     with pytest.raises(NotFound, match="there is no file"):
         plan_splits(tmp_path / "m.jsonl", CATALOG, {})
@@ -222,7 +222,7 @@ def read_all(plan: Sequence[Split]) -> tuple[list[tuple[str, int, Any]], list[tu
 def read_at_once(source: Any) -> tuple[list[tuple[str, int, Any]], list[tuple[str | None, int, str]]]:
     rows: list[tuple[str, int, Any]] = []
     rejects: list[Reject] = []
-    for batch in open_source(source, CATALOG, rejecting=rejects.append):
+    for batch in open_source(source, CATALOG, on_reject=rejects.append):
         found = zip(batch.places.to_pylist(), batch.rows.to_pylist(), strict=True)
         rows += [(str(batch.source), place, row) for place, row in found]
     return rows, [(item.source, item.place, item.message.partition(": ")[2]) for item in rejects]

@@ -56,7 +56,7 @@ def read_policy(
     from omnigraph.sources.mapping.document import read_document
 
     document, _ = read_document(policy, options or {})
-    bundle = document.checked((), lambda: read_bundle(document.value, binding=binding))
+    bundle = document.located((), lambda: read_bundle(document.value, binding=binding))
     assert isinstance(bundle, PolicyBundle)
     return bundle
 

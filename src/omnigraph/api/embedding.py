@@ -264,7 +264,7 @@ def _read(path: Path, read: Callable[[Any], T]) -> T:
     from omnigraph.sources.mapping.document import read_document
 
     document, _ = read_document(path, {})
-    found: T = document.checked((), lambda: read(document.value))
+    found: T = document.located((), lambda: read(document.value))
     return found
 
 

@@ -18,7 +18,7 @@ from omnigraph.store.location import Location
 if TYPE_CHECKING:
     from omnigraph.lang.schema import Schema
     from omnigraph.policy.bundle import PolicyBundle
-    from omnigraph.sources.mapping.document import Document, Way
+    from omnigraph.sources.mapping.document import Document, KeyPath
 
 GRAPH_ID = re.compile(r"[a-zA-Z0-9-]{1,64}\Z")
 RESERVED_IDS = frozenset({"policies"})
@@ -132,7 +132,7 @@ def read_hosting(path: str | Path, options: Mapping[str, str] | None = None) -> 
     policy = _path(document, ("policy",), root, base)
     if policy is None:
         return Hosting(sources)
-    server = document.checked(("policy",), lambda: read_policy(policy, options, binding="cluster"))
+    server = document.located(("policy",), lambda: read_policy(policy, options, binding="cluster"))
     return Hosting(sources, server)
 
 
@@ -168,13 +168,13 @@ def _source(
     document: Document, id_: str, value: Any, base: str, options: Mapping[str, str] | None
 ) -> GraphSource:
     way = ("graphs", id_)
-    document.checked(way, lambda: check_graph_id(id_))
+    document.located(way, lambda: check_graph_id(id_))
     members = _members(document, way, value, ("uri", "schema", "queries", "policy"))
     uri, schema, policy = (
         _path(document, (*way, name), members, base) for name in ("uri", "schema", "policy")
     )
     if uri is None:
-        raise document.refusal(way, "names no uri")
+        raise document.error(way, "names no uri")
     source = GraphSource(id_, str(uri), _queries(document, way, members, base), schema=schema)
     return source if policy is None else _bound(source, policy, options)
 
@@ -190,7 +190,7 @@ def _bound(source: GraphSource, policy: str | Path, options: Mapping[str, str] |
         return replace(source, policy=PolicyBundle(), trouble=error)
 
 
-def _queries(document: Document, way: Way, members: Mapping[str, Any], base: str) -> QueryPlaces | None:
+def _queries(document: Document, way: KeyPath, members: Mapping[str, Any], base: str) -> QueryPlaces | None:
     """A folder or a file, a list of files, or the files of named queries."""
     way = (*way, "queries")
     value = members.get("queries")
@@ -206,7 +206,7 @@ def _queries(document: Document, way: Way, members: Mapping[str, Any], base: str
         inner = _members(document, (*way, name), value[name], ("file",))
         file = _path(document, (*way, name, "file"), inner, base)
         if file is None or not str(file).endswith(SUFFIX):
-            raise document.refusal((*way, name), f"`file` must name the {SUFFIX} file of the query")
+            raise document.error((*way, name), f"`file` must name the {SUFFIX} file of the query")
         files[name] = file
     return QueryPlaces(tuple(dict.fromkeys(files.values())), files)
 
@@ -218,27 +218,25 @@ def _cluster(document: Document, base: str, options: Mapping[str, str] | None) -
     """The graphs of a cluster at ``graphs/<id>.omni`` of its storage, with the policies that apply to them."""
     root = _members(document, (), document.value, _CLUSTER)
     if type(root["version"]) is not int or root["version"] != 1:
-        raise document.refusal(("version",), "the version of a cluster file must be 1")
+        raise document.error(("version",), "the version of a cluster file must be 1")
     storage = _path(document, ("storage",), root, base) or base
     profiles = _profiles(document, root)
     graphs = document.object(("graphs",), root.get("graphs"))
     sources = {}
     for id_ in graphs:
         way = ("graphs", id_)
-        document.checked(way, partial(check_graph_id, id_))
+        document.located(way, partial(check_graph_id, id_))
         members = _members(document, way, graphs[id_], ("schema", "queries", "embedding_provider"))
         schema = _path(document, (*way, "schema"), members, base)
         if schema is None:
-            raise document.refusal(way, "names no schema")
+            raise document.error(way, "names no schema")
         named = members.get("embedding_provider")
         profile = None
         if named is not None:
             name = document.text((*way, "embedding_provider"), named).removeprefix("provider.embedding.")
             profile = profiles.get(name)
             if profile is None:
-                raise document.refusal(
-                    (*way, "embedding_provider"), f"there is no embedding provider '{name}'"
-                )
+                raise document.error((*way, "embedding_provider"), f"there is no embedding provider '{name}'")
         uri = f"{str(storage).rstrip('/')}/graphs/{id_}{GRAPH_SUFFIX}"
         queries = _queries(document, way, members, base)
         sources[id_] = GraphSource(id_, uri, queries, schema=schema, embedding=profile)
@@ -249,17 +247,17 @@ def _cluster(document: Document, base: str, options: Mapping[str, str] | None) -
         members = _members(document, way, policies[name], ("file", "applies_to"))
         file = _path(document, (*way, "file"), members, base)
         if file is None:
-            raise document.refusal(way, "names no file")
+            raise document.error(way, "names no file")
         for scope in document.texts((*way, "applies_to"), members.get("applies_to")):
             id_ = scope.removeprefix("graph.")
             if scope == "cluster" and server is None:
-                server = document.checked(way, partial(read_policy, file, options, binding="cluster"))
+                server = document.located(way, partial(read_policy, file, options, binding="cluster"))
             elif id_ in sources and sources[id_].policy is None:
                 sources[id_] = _bound(sources[id_], file, options)
             elif scope == "cluster" or id_ in sources:
-                raise document.refusal((*way, "applies_to"), f"'{scope}' has a policy already")
+                raise document.error((*way, "applies_to"), f"'{scope}' has a policy already")
             else:
-                raise document.refusal((*way, "applies_to"), f"there is no graph '{id_}'")
+                raise document.error((*way, "applies_to"), f"there is no graph '{id_}'")
     return Hosting(tuple(sources.values()), server)
 
 
@@ -277,7 +275,7 @@ def _profiles(document: Document, root: Mapping[str, Any]) -> dict[str, Embeddin
         }
         key = _VARIABLE.match(texts["api_key"]) if "api_key" in texts else None
         if "api_key" in texts and key is None:
-            raise document.refusal(
+            raise document.error(
                 (*here, "api_key"), "a key does not stand in a file", "name a variable: ${NAME}"
             )
         kind = texts.get("kind") or texts.get("provider") or "openai-compatible"
@@ -298,24 +296,24 @@ def _is_address(path: str | Path) -> bool:
     return isinstance(path, str) and "://" in path
 
 
-def _path(document: Document, way: Way, members: Mapping[str, Any], base: str) -> str | Path | None:
+def _path(document: Document, way: KeyPath, members: Mapping[str, Any], base: str) -> str | Path | None:
     """What a file means by a path: an address stands for itself, and all else is relative to the file."""
     value = members.get(way[-1])
     if value is None:
         return None
     name = document.text(way, value)
     if not name.strip():
-        raise document.refusal(way, "a text expected, got a blank one")
+        raise document.error(way, "a text expected, got a blank one")
     if _is_address(name):
         return name
     if not _is_address(base):
         if name.startswith("~/") or name == "~":
-            raise document.refusal(way, "`~` stands for no folder here", "write the whole path")
+            raise document.error(way, "`~` stands for no folder here", "write the whole path")
         return Path(base) / name
     bucket, folder = _key(base)
     inner = posixpath.normpath(posixpath.join(folder, name))
     if inner.startswith(("/", "../")) or inner == "..":
-        raise document.refusal(way, f"`{name}` is not a path below {bucket}", "or write a whole address")
+        raise document.error(way, f"`{name}` is not a path below {bucket}", "or write a whole address")
     return bucket if inner == "." else f"{bucket}/{inner}"
 
 
@@ -326,9 +324,9 @@ def _key(address: str) -> tuple[str, str]:
     return f"{scheme}://{bucket}", key
 
 
-def _members(document: Document, way: Way, value: Any, known: tuple[str, ...]) -> Mapping[str, Any]:
+def _members(document: Document, way: KeyPath, value: Any, known: tuple[str, ...]) -> Mapping[str, Any]:
     found = document.object(way, value)
     for name in found:
         if name not in known:
-            raise document.refusal((*way, name), f"unknown member '{name}'", f"known are {', '.join(known)}")
+            raise document.error((*way, name), f"unknown member '{name}'", f"known are {', '.join(known)}")
     return found

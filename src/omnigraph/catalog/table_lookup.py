@@ -10,16 +10,18 @@ from omnigraph.lang.suggestions import did_you_mean
 def find_table(catalog: Catalog, name: str) -> Table:
     """Return the table of a type; a prefix `node:` or `edge:` resolves a name that both kinds have.
 
-    Raises `NotFound` for an unknown name and `InvalidInput` for an ambiguous one.
+    Edge names are case-insensitive. Raises `NotFound` for an unknown name and `InvalidInput` for an ambiguous one.
     """
-    keys = (name, table_key("node", name), table_key("edge", name))
-    tables = [catalog.tables[key] for key in keys if key in catalog.tables]
-    if len(tables) == 1:
-        return tables[0]
-    if tables:
+    if name in catalog.tables:
+        return catalog.tables[name]
+    entities = (catalog.schema.node(name), catalog.schema.edge(name))
+    keys = [table_key(item.kind, item.name) for item in entities if item is not None]
+    if len(keys) == 1:
+        return catalog.tables[keys[0]]
+    if keys:
         raise InvalidInput(
             f"ambiguous type '{name}': there is a node type and an edge type of that name",
-            hint=f"write node:{name} or edge:{name}",
+            hint=f"write {' or '.join(keys)}",
         )
     names = sorted(table.name for table in catalog.tables.values())
     raise NotFound(

@@ -14,7 +14,7 @@ from omnigraph.errors import InvalidInput, StorageError
 from omnigraph.protocol.upload_lines import BATCHES, ROWS, STREAM, TABLE, TYPED_ROWS, write_lines
 from omnigraph.sources.dataframes import TypedRows, table_of
 from omnigraph.sources.graph_records import BATCH_ROWS
-from omnigraph.sources.input_files import InputFile, bytes_of, list_files, list_tables
+from omnigraph.sources.input_files import InputFile, list_files, list_table_files, read_chunks
 from omnigraph.sources.mapping.document import read_document
 from omnigraph.sources.mapping.type_mapping import FORMATS, Format
 from omnigraph.sources.readers import list_records
@@ -68,7 +68,7 @@ def _parts(source: Any, document: Mapping[str, Any], options: StorageOptions) ->
 def _typed(name: str, rows: Any, form: Format | None, options: StorageOptions) -> list[Part] | None:
     """The parts of what there is for a type."""
     if isinstance(rows, str | Path):
-        return [_file_part(name, file) for file, _ in list_tables(rows, options, form)]
+        return [_file_part(name, file) for file, _ in list_table_files(rows, options, form)]
     table = table_of(rows)
     if isinstance(table, TypedRows):
         return [Part(name, lambda: write_lines(table), TYPED_ROWS)]
@@ -157,11 +157,11 @@ def _file_bytes(file: InputFile) -> Iterator[bytes]:
     except OSError as error:
         raise StorageError(f"`{file.name}` cannot be read: {error}", details={"source": file.name}) from error
     with stream:
-        yield from bytes_of(stream, file.name)
+        yield from read_chunks(stream, file.name)
 
 
 def _stream_bytes(stream: BinaryIO, name: str | None) -> Iterator[bytes]:
-    for piece in bytes_of(stream, name):
+    for piece in read_chunks(stream, name):
         if not isinstance(piece, bytes | bytearray | memoryview):
             raise InvalidInput(
                 f"a binary stream is needed, and this one gives {type(piece).__name__}",

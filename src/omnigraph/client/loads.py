@@ -75,7 +75,7 @@ def _parts(transport: Transport, request: LoadRequest, options: StorageOptions) 
 
 def _explain(transport: Transport, request: LoadRequest, options: StorageOptions) -> NoReturn:
     """Say what is wrong with a source, as it would be said where the graph is: that takes the schema."""
-    from omnigraph.sources.mapping.mapping import read_mapping
+    from omnigraph.sources.mapping.mapping_reader import read_mapping
     from omnigraph.sources.readers import open_source
 
     branch = request.create_from or request.branch

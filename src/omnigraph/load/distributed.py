@@ -37,7 +37,7 @@ from omnigraph.load.staged_fragments import (
 )
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.violations import Violations, raise_violations
-from omnigraph.sources.row_batch import Reject, Rejecting
+from omnigraph.sources.row_batch import OnReject, Reject
 from omnigraph.sources.splits import Split
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.sync import Durability
@@ -77,7 +77,7 @@ class DistributedLoadOptions:
     mode: LoadMode
     durability: Durability
     named: Sequence[str] = ()
-    rejecting: Rejecting | None = None
+    rejecting: OnReject | None = None
     progress: Progress | None = None
     limits: LoadLimits = field(default_factory=LoadLimits)
     dry: bool = False

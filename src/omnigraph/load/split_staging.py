@@ -24,7 +24,7 @@ from omnigraph.load.spool import LoadLimits, Spool, stored
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.rules.violations import Violations
 from omnigraph.sources.mapping.type_mapping import TypeMapping
-from omnigraph.sources.row_batch import PLACE, InputBatch, Reject, Rejecting
+from omnigraph.sources.row_batch import PLACE, InputBatch, OnReject, Reject
 from omnigraph.sources.splits import Split, SplitReader
 from omnigraph.sources.tabular import read_table
 from omnigraph.store.lance.lance_root import LanceRoot
@@ -38,7 +38,7 @@ _HELD = LoadLimits(rows=1 << 62, bytes=256 << 20)
 # The position of a record: the number of its split, and its place in there.
 SPLIT_SHIFT = 40
 # Reads rows, handing over those that are none.
-Read: TypeAlias = Callable[[Rejecting | None], Iterator[InputBatch]]
+Read: TypeAlias = Callable[[OnReject | None], Iterator[InputBatch]]
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ def stage_partition(
             seen += batch.num_rows
             yield batch
 
-    def read(rejecting: Rejecting | None) -> Iterator[InputBatch]:
-        return read_table(key, counted(), job.catalog, source=source, rejecting=rejecting, mapping=mapping)
+    def read(rejecting: OnReject | None) -> Iterator[InputBatch]:
+        return read_table(key, counted(), job.catalog, source=source, on_reject=rejecting, mapping=mapping)
 
     return stage_read(job, split, read, lambda: seen)
 

@@ -27,7 +27,7 @@ from omnigraph.load.fresh_ids import FreshIds
 from omnigraph.rules.row_rules import broken_rows, row_violations
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.rules.violations import RowOrigins, Violations, raise_violations
-from omnigraph.sources.row_batch import PLACE, SOURCE, InputBatch, Reject, Rejecting
+from omnigraph.sources.row_batch import PLACE, SOURCE, InputBatch, OnReject, Reject
 
 _ORIGIN = (pa.field(PLACE, pa.int64()), pa.field(SOURCE, pa.int32()))
 
@@ -80,7 +80,7 @@ class Spool:
         catalog: Catalog,
         *,
         limits: LoadLimits | None = None,
-        rejecting: Rejecting | None = None,
+        rejecting: OnReject | None = None,
         progress: Progress | None = None,
         refusing: bool = True,
     ) -> Spool:
@@ -174,7 +174,7 @@ class Spool:
     # --- reading the input -------------------------------------------------------------------------------
 
     def _read(
-        self, batches: Iterable[InputBatch], rejecting: Rejecting | None, progress: Progress | None
+        self, batches: Iterable[InputBatch], rejecting: OnReject | None, progress: Progress | None
     ) -> None:
         fresh = FreshIds()
         broken = Violations()
@@ -217,7 +217,7 @@ class Spool:
         return self.sources.index(name)
 
     def _sift(
-        self, table: Table, given: pa.Table, rows: pa.RecordBatch, origin: RowOrigins, rejecting: Rejecting
+        self, table: Table, given: pa.Table, rows: pa.RecordBatch, origin: RowOrigins, rejecting: OnReject
     ) -> tuple[pa.RecordBatch, RowOrigins]:
         """The rows that break no rule of their own; the others are handed over."""
         entity = entity_of(self.catalog, table)

@@ -23,7 +23,7 @@ from omnigraph.engine.diff.column_equality import differing
 from omnigraph.engine.diff.table_diff import DELETE, INSERT, ChangeBatch, TableDiff
 from omnigraph.errors import InvalidInput
 from omnigraph.merge.conflicts import Choice, Given, MergeConflict, Resolutions
-from omnigraph.sources.json.json_values import WRONG, build_array, complaint, converter
+from omnigraph.sources.json.json_values import MISMATCH, build_array, converter, mismatch_message
 from omnigraph.store.tables.row_addresses import Addresses
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -278,8 +278,8 @@ class TableMerge:
         if value is None:
             return pa.nulls(1, self.rows.schema.field(name).type)
         stored = converter(column)(value)
-        if stored is WRONG:
-            raise InvalidInput(complaint(column, value))
+        if stored is MISMATCH:
+            raise InvalidInput(mismatch_message(column, value))
         return build_array(column, [stored])
 
     def _replace(self, places: Places, rows: pa.Table) -> None:

@@ -25,7 +25,7 @@ from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.source import Source
 from omnigraph.lang.types import compatible
 from omnigraph.schema.expression import Expression
-from omnigraph.sources.json.json_values import WRONG, build_array, complaint, converter
+from omnigraph.sources.json.json_values import MISMATCH, build_array, converter, mismatch_message
 
 _ROWWISE = (ir.Const, ir.Now, ir.PropertyRef, ir.EntityRef)
 
@@ -112,8 +112,8 @@ def _read(catalog: Catalog, table: Table, column: Column, given: Any, now: int) 
     value = given
     if given is not None:
         value = converter(column, finite=False)(given)
-        if value is WRONG:
-            raise InvalidInput(complaint(column, given))
+        if value is MISMATCH:
+            raise InvalidInput(mismatch_message(column, given))
     return Fill(column, build_array(column, [value]), None)
 
 

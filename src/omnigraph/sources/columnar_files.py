@@ -15,7 +15,13 @@ from omnigraph.errors import InvalidInput
 from omnigraph.extras import requires
 from omnigraph.sources.graph_records import BATCH_ROWS
 from omnigraph.sources.row_batch import InputBatch
-from omnigraph.sources.tabular import TableFile, arrow_errors, guarded, read_dict_rows, read_table
+from omnigraph.sources.tabular import (
+    TableInput,
+    read_dict_rows,
+    read_table,
+    translate_arrow_errors,
+    validated_batches,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +33,29 @@ class PieceRange:
     first_row: int
 
 
-def read_parquet(stream: BinaryIO, file: TableFile, pieces: PieceRange | None = None) -> Iterator[InputBatch]:
+def read_parquet(
+    stream: BinaryIO, file: TableInput, pieces: PieceRange | None = None
+) -> Iterator[InputBatch]:
     """The rows of a Parquet file, or of some of its row groups; one batch is held at a time."""
-    with arrow_errors(file.source):
+    with translate_arrow_errors(file.source):
         opened = pq.ParquetFile(stream)
     groups = None if pieces is None else list(range(pieces.start, pieces.stop))
     with opened:
         yield from _rows(file, opened.schema_arrow, opened.iter_batches(BATCH_ROWS, row_groups=groups))
 
 
-def read_orc(stream: BinaryIO, file: TableFile, pieces: PieceRange | None = None) -> Iterator[InputBatch]:
+def read_orc(stream: BinaryIO, file: TableInput, pieces: PieceRange | None = None) -> Iterator[InputBatch]:
     """The rows of an ORC file, or of some of its stripes; one stripe is held at a time."""
-    with arrow_errors(file.source):
+    with translate_arrow_errors(file.source):
         opened = po.ORCFile(stream)
         schema = opened.schema
     stripes = range(opened.nstripes) if pieces is None else range(pieces.start, pieces.stop)
     yield from _rows(file, schema, (opened.read_stripe(number) for number in stripes))
 
 
-def read_arrow(stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
+def read_arrow(stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
     """The rows of an Arrow file, which Feather files are too, or of an Arrow stream."""
-    with arrow_errors(file.source):
+    with translate_arrow_errors(file.source):
         is_file = stream.read(6) == b"ARROW1"
         stream.seek(0)
         opened = pa.ipc.open_file(stream) if is_file else pa.ipc.open_stream(stream)
@@ -56,23 +64,17 @@ def read_arrow(stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
         yield from _rows(file, opened.schema, batches)
 
 
-def checked_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch out of a file, unless it points beyond its bytes or has a text that is none: Arrow takes any."""
-    batch.validate(full=True)
-    return batch
-
-
-def _rows(file: TableFile, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[InputBatch]:
-    with arrow_errors(file.source):
+def _rows(file: TableInput, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[InputBatch]:
+    with translate_arrow_errors(file.source):
         # What is no text is found out when it is asked for.
         assert len(schema.names) == len(schema)
-    reader = pa.RecordBatchReader.from_batches(schema, guarded(map(checked_batch, batches), file.source))
+    reader = pa.RecordBatchReader.from_batches(schema, validated_batches(batches, file.source))
     return read_table(
-        file.key, reader, file.catalog, source=file.source, rejecting=file.rejecting, mapping=file.mapping
+        file.key, reader, file.catalog, source=file.source, on_reject=file.on_reject, mapping=file.mapping
     )
 
 
-def read_avro(stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
+def read_avro(stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
     """The rows of an Avro file, which needs the extra ``avro``."""
     rows = _avro_rows(stream, file.source)
     return read_dict_rows(
@@ -80,7 +82,7 @@ def read_avro(stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
         rows,
         file.catalog,
         source=file.source,
-        rejecting=file.rejecting,
+        on_reject=file.on_reject,
         mapping=file.mapping,
         is_typed=True,
     )
@@ -103,14 +105,14 @@ def _avro_rows(stream: BinaryIO, name: str | None) -> Iterator[Any]:
 
 def parquet_pieces(stream: BinaryIO, name: str, most_rows: int) -> list[PieceRange]:
     """The row groups of a Parquet file, together up to about so many rows."""
-    with arrow_errors(name):
+    with translate_arrow_errors(name):
         metadata = pq.ParquetFile(stream).metadata
     return _together(metadata.num_row_groups, lambda at: metadata.row_group(at).num_rows, most_rows)
 
 
 def orc_pieces(stream: BinaryIO, name: str, most_rows: int) -> list[PieceRange]:
     """The stripes of an ORC file, together up to about so many rows."""
-    with arrow_errors(name):
+    with translate_arrow_errors(name):
         opened = po.ORCFile(stream)
         if opened.nrows <= most_rows or not opened.schema.names:
             return [PieceRange(0, opened.nstripes, 0)] if opened.nstripes else []

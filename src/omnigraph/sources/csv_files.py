@@ -16,7 +16,13 @@ from omnigraph.sources.graph_records import BATCH_ROWS
 from omnigraph.sources.input_rows import ArrowRows
 from omnigraph.sources.row_batch import InputBatch
 from omnigraph.sources.table_values import fit_text
-from omnigraph.sources.tabular import Refusal, TableFile, TableReader, arrow_errors, guarded
+from omnigraph.sources.tabular import (
+    Refusal,
+    TableInput,
+    TableReader,
+    translate_arrow_errors,
+    translated_batches,
+)
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
 
@@ -31,19 +37,19 @@ _NAME = rb'(?:"[^"\r]*"|[^",\r]*)'
 _NAMES = re.compile(rb"(?:\xef\xbb\xbf)?(?=[^\r])" + _NAME + rb"(?:," + _NAME + rb")*\r?")
 
 
-def read_csv(stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
+def read_csv(stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
     """The rows of a CSV file; one block is held at a time.
 
     Values are read by the type of their property. An empty cell is null, a quoted empty cell is the empty text, a
     list or a vector is a JSON array.
     """
     odd: list[Refusal] = []
-    with arrow_errors(file.source):
+    with translate_arrow_errors(file.source):
         opened = _open(stream, odd)
     reader = TableReader.of(file, "row", fit_text)
     names: list[str] | None = None
     seen = 0
-    for found in guarded(opened, file.source):
+    for found in translated_batches(opened, file.source):
         batch = found
         if names is None:
             names, batch = _named(batch), batch.slice(1)

@@ -19,8 +19,15 @@ from omnigraph.catalog.keys import NodeKey, derive_id, missing_key, node_key
 from omnigraph.errors import ErrorLocation, InvalidInput, OmnigraphError
 from omnigraph.lang.pg.schema_properties import SYSTEM_COLUMNS, TOMBSTONE
 from omnigraph.lang.suggestions import suggestion
-from omnigraph.sources.json.json_values import WRONG, build_array, check_unicode, complaint, converter, shown
-from omnigraph.sources.row_batch import InputBatch, Reject, Rejecting
+from omnigraph.sources.json.json_values import (
+    MISMATCH,
+    build_array,
+    check_unicode,
+    converter,
+    display_value,
+    mismatch_message,
+)
+from omnigraph.sources.row_batch import InputBatch, OnReject, Reject
 
 # What to do about objects that are laid out in another way.
 ONE_A_LINE = "write one JSON object a line: `jq -c '.[]'` does that to an array, `jq -c .` to an object"
@@ -40,13 +47,13 @@ class Places:
 
     unit: Unit
     source: str | None
-    rejecting: Rejecting | None
+    on_reject: OnReject | None
 
     def refuse(self, place: int, error: OmnigraphError, record: Any = None) -> None:
         """Hand a record over as rejected; without anyone to take it, raise its error."""
         located = error.located(ErrorLocation.at(self.unit, place))
-        if self.rejecting is not None:
-            self.rejecting(Reject(place, error.reason, record, self.source, located.location))
+        if self.on_reject is not None:
+            self.on_reject(Reject(place, error.reason, record, self.source, located.location))
             return
         raise located.located(ErrorLocation(source=self.source)) from error
 
@@ -82,20 +89,15 @@ class Sheet:
                 self._other(name, value, row)
             elif value is not None:
                 found = convert(value)
-                if found is WRONG:
-                    raise InvalidInput(complaint(self.columns[name], value))
+                if found is MISMATCH:
+                    raise InvalidInput(mismatch_message(self.columns[name], value))
                 row[name] = found
         self.check_complete(row)
         return row
 
     def _other(self, name: str, value: Any, row: Row) -> None:
         if name == "id":
-            if not isinstance(value, str):
-                raise InvalidInput(
-                    f"input entity of type '{self.table.name}' field 'id' must be a string, got {shown(value)}"
-                )
-            check_unicode("id", value)
-            row["id"] = value
+            row["id"] = self.explicit_id(value)
             return
         if name in RESERVED:
             raise InvalidInput(f"input field {_quoted(name)} is reserved physical state")
@@ -108,6 +110,14 @@ class Sheet:
             f"unknown input field {_quoted(name)} for '{self.table.key}'",
             hint=suggestion(name, self.columns),
         )
+
+    def explicit_id(self, value: Any) -> str:
+        """Return the ``id`` of a record; raise `InvalidInput` when it is not a string."""
+        if not isinstance(value, str):
+            subject = f"input entity of type '{self.table.name}' field 'id'"
+            raise InvalidInput(f"{subject} must be a string, got {display_value(value)}")
+        check_unicode("id", value)
+        return value
 
     def check_complete(self, row: Mapping[str, Any]) -> None:
         """Refuse a row without a key value or a required property."""
@@ -140,7 +150,7 @@ class Sheet:
 def wrong_id(type_name: str, given: str, derived: str) -> InvalidInput:
     """The refusal of an id that is not the one the key gives."""
     return InvalidInput(
-        f"node {type_name} has id {shown(given)} but its @key gives {shown(derived)}",
+        f"node {type_name} has id {display_value(given)} but its @key gives {display_value(derived)}",
         hint="leave `id` out: the id of a keyed node follows from its key",
     )
 
@@ -200,7 +210,7 @@ class Sheets:
             raise self.unknown(tag, name)
         data = record.get("data", {})
         if not isinstance(data, dict):
-            raise InvalidInput(f"graph batch field 'data' must be an object, got {shown(data)}")
+            raise InvalidInput(f"graph batch field 'data' must be an object, got {display_value(data)}")
         ends = (
             {ENDPOINT_COLUMNS[end]: _text(record, end) for end in ENDPOINT_COLUMNS} if tag == "edge" else {}
         )
@@ -215,7 +225,7 @@ def _text(record: Mapping[str, Any], field: str) -> str:
         raise InvalidInput(f"graph batch record requires field '{field}'")
     value = record[field]
     if not isinstance(value, str):
-        raise InvalidInput(f"graph batch field '{field}' must be a string, got {shown(value)}")
+        raise InvalidInput(f"graph batch field '{field}' must be a string, got {display_value(value)}")
     check_unicode(field, value)
     return value
 

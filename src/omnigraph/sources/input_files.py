@@ -43,7 +43,7 @@ class InputFile:
     open: Callable[[], BinaryIO]
 
     @property
-    def is_packed(self) -> bool:
+    def is_compressed(self) -> bool:
         """Whether its bytes have to be unpacked."""
         return self.name.lower().endswith(_GZIP)
 
@@ -57,7 +57,7 @@ class InputFile:
         return next((item for item in FORMATS if has_suffix(self.name, SUFFIXES[item])), None)
 
 
-def list_tables(
+def list_table_files(
     source: str | Path, options: StorageOptions, given: Format | None = None
 ) -> list[tuple[InputFile, Format]]:
     """The files with rows of one type that a path names, each with its format: `given`, or what its name says."""
@@ -161,7 +161,7 @@ def has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:
 
 
 @contextmanager
-def opened_file(file: InputFile) -> Iterator[BinaryIO]:
+def open_file(file: InputFile) -> Iterator[BinaryIO]:
     """The bytes of a file, unpacked."""
     with ExitStack() as opened:
         try:
@@ -170,12 +170,12 @@ def opened_file(file: InputFile) -> Iterator[BinaryIO]:
             raise StorageError(
                 f"`{file.name}` cannot be read: {error}", details={"source": file.name}
             ) from error
-        if file.is_packed:
+        if file.is_compressed:
             stream = cast(BinaryIO, opened.enter_context(gzip.GzipFile(fileobj=stream, mode="rb")))
         yield stream
 
 
-def bytes_of(stream: BinaryIO, name: str | None) -> Iterator[bytes]:
+def read_chunks(stream: BinaryIO, name: str | None) -> Iterator[bytes]:
     """The bytes of a stream; where they cannot be read or unpacked, that is an error of storage."""
     while True:
         try:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import suggestion
-from omnigraph.sources.json.json_values import shown
+from omnigraph.sources.json.json_values import display_value
 from omnigraph.sources.python_records import plain
 from omnigraph.sources.table_values import Faults, Values, plain_array, python_items
 
@@ -174,7 +174,7 @@ def _walked(path: str, values: Sequence[Any], rest: Sequence[str]) -> Given:
         try:
             found.append(_step(given, rest))
         except ValueError:
-            faults[position] = f"column '{path}': {shown(given)} is no object"
+            faults[position] = f"column '{path}': {display_value(given)} is no object"
             found.append(None)
     return Given(found, faults, is_json=True)
 

@@ -12,8 +12,8 @@ from omnigraph.catalog.columns import ENDPOINT_COLUMNS
 from omnigraph.catalog.keys import canonical_text, endpoint_key, integer_key
 from omnigraph.errors import InvalidInput
 from omnigraph.sources.graph_records import Pending, Places, Row, Sheet, Sheets
-from omnigraph.sources.json.json_values import check_unicode, shown
-from omnigraph.sources.row_batch import InputBatch, Rejecting
+from omnigraph.sources.json.json_values import check_unicode, display_value
+from omnigraph.sources.row_batch import InputBatch, OnReject
 
 _FINER = frozenset({"ns", "ps", "fs", "as"})
 
@@ -23,14 +23,14 @@ def read_dicts(
     catalog: Catalog,
     *,
     source: str | None = None,
-    rejecting: Rejecting | None = None,
+    on_reject: OnReject | None = None,
 ) -> Iterator[InputBatch]:
     """Records of the same shape as lines of NDJSON, read as strictly; messages count records from 1.
 
     Besides JSON values there may be dates and datetimes (a naive one is UTC), bytes of a Blob, and numpy values.
     """
     sheets = Sheets(catalog)
-    places = Places("record", source, rejecting)
+    places = Places("record", source, on_reject)
     pending = Pending(source)
     for place, record in enumerate(records, 1):
         try:
@@ -48,11 +48,11 @@ def read_rows(
     catalog: Catalog,
     *,
     source: str | None = None,
-    rejecting: Rejecting | None = None,
+    on_reject: OnReject | None = None,
 ) -> Iterator[InputBatch]:
     """Properties of one type as dicts, an edge with its ends beside them; messages count rows from 1."""
     sheet = Sheet.of(catalog, catalog.tables[key])
-    places = Places("row", source, rejecting)
+    places = Places("row", source, on_reject)
     pending = Pending(source)
     ends = {
         column: integer_key(endpoint_key(catalog, sheet.table.name, column))
@@ -80,7 +80,7 @@ def _row(sheet: Sheet, given: Any, integers: Mapping[str, Column | None]) -> Row
         if integer is not None and type(value) is int:
             value = canonical_text(value, integer.type, end)
         if not isinstance(value, str):
-            raise InvalidInput(f"an edge needs the id of a node under '{end}', got {shown(value)}")
+            raise InvalidInput(f"an edge needs the id of a node under '{end}', got {display_value(value)}")
         check_unicode(end, value)
         ends[column] = value
     row = sheet.row(data)

@@ -10,26 +10,26 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from omnigraph.catalog.catalog import Catalog, table_key
+from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.columns import logical_schema
-from omnigraph.errors import InvalidInput, NotFound
-from omnigraph.lang.suggestions import suggestion
+from omnigraph.catalog.table_lookup import find_table
+from omnigraph.errors import InvalidInput
 from omnigraph.sources.dataframes import TypedRows, table_of
 from omnigraph.sources.input_files import (
     RECORD_SUFFIXES,
     InputFile,
-    bytes_of,
     list_files,
-    list_tables,
-    opened_file,
+    list_table_files,
+    open_file,
+    read_chunks,
 )
-from omnigraph.sources.json.line_blocks import without_mark
+from omnigraph.sources.json.line_blocks import without_bom
 from omnigraph.sources.json.ndjson import read_ndjson
 from omnigraph.sources.json.permissive import read_permissive
 from omnigraph.sources.mapping.type_mapping import Format, LoadMapping, TypeMapping, effective_source
 from omnigraph.sources.python_records import read_dicts, read_rows
-from omnigraph.sources.row_batch import InputBatch, Rejecting
-from omnigraph.sources.tabular import TableFile, read_dict_rows, read_table, read_typed_rows
+from omnigraph.sources.row_batch import InputBatch, OnReject
+from omnigraph.sources.tabular import TableInput, read_dict_rows, read_table, read_typed_rows
 from omnigraph.sources.typed_files import read_table_file
 from omnigraph.store.storage_options import StorageOptions
 
@@ -40,7 +40,7 @@ _PER_TYPE = 'give tables per type: {"Person": table, "Knows": edges}'
 class _Opening:
     catalog: Catalog
     permissive: bool
-    rejecting: Rejecting | None
+    on_reject: OnReject | None
     options: StorageOptions = field(default_factory=dict)
     mapping: LoadMapping | None = None
 
@@ -53,7 +53,7 @@ def open_source(
     catalog: Catalog,
     *,
     permissive: bool = False,
-    rejecting: Rejecting | None = None,
+    on_reject: OnReject | None = None,
     options: StorageOptions | None = None,
     mapping: LoadMapping | None = None,
 ) -> Iterator[InputBatch]:
@@ -71,13 +71,15 @@ def open_source(
     What a source is gets decided at once, before the first row is asked for: something else, a file that is not
     there, an unknown type raise here.
     """
-    opening = _Opening(catalog, permissive, rejecting, options or {}, mapping)
+    opening = _Opening(catalog, permissive, on_reject, options or {}, mapping)
     source = effective_source(source, mapping)
     if isinstance(source, Mapping):
         if {"type", "edge"} & source.keys():
             # Names of types begin with a capital letter.
             raise InvalidInput("a single record is no source", hint="give a list of records")
-        return _chain([_announced(named_key(name, catalog), part, opening) for name, part in source.items()])
+        return _chain(
+            [_announced(find_table(catalog, str(name)).key, part, opening) for name, part in source.items()]
+        )
     if isinstance(source, str | Path):
         return _chain([_records_of(file, opening) for file in list_records(source, opening.options)])
     if _is_stream(source):
@@ -85,7 +87,7 @@ def open_source(
     if table_of(source) is not None:
         raise InvalidInput("a table does not say what type its rows have", hint=_PER_TYPE)
     if isinstance(source, Iterable) and not isinstance(source, bytes | bytearray):
-        return read_dicts(source, catalog, rejecting=rejecting)
+        return read_dicts(source, catalog, on_reject=on_reject)
     raise InvalidInput(
         f"cannot load from {type(source).__name__}", hint=f"give a path, records, or {_PER_TYPE[5:]}"
     )
@@ -110,7 +112,7 @@ def list_records(source: str | Path, options: StorageOptions) -> list[InputFile]
 
 def _records_of(file: InputFile, opening: _Opening) -> Callable[[], Iterator[InputBatch]]:
     def read() -> Iterator[InputBatch]:
-        with opened_file(file) as stream:
+        with open_file(file) as stream:
             yield from _read_records(stream, file.name, opening)
 
     return read
@@ -119,8 +121,8 @@ def _records_of(file: InputFile, opening: _Opening) -> Callable[[], Iterator[Inp
 def _read_records(stream: BinaryIO, name: Any, opening: _Opening) -> Iterator[InputBatch]:
     reader = read_permissive if opening.permissive else read_ndjson
     source = name if isinstance(name, str) else None
-    data = without_mark(bytes_of(stream, source))
-    return reader(data, opening.catalog, source=source, rejecting=opening.rejecting)
+    data = without_bom(read_chunks(stream, source))
+    return reader(data, opening.catalog, source=source, on_reject=opening.on_reject)
 
 
 def _is_stream(source: Any) -> bool:
@@ -128,26 +130,6 @@ def _is_stream(source: Any) -> bool:
 
 
 # --- tables per type --------------------------------------------------------------------------------------
-
-
-def named_key(name: Any, catalog: Catalog) -> str:
-    """The table that a name of a mapping means."""
-    if name in catalog.tables:
-        return str(name)
-    schema = catalog.schema
-    text = str(name)
-    found = [
-        table_key(item.kind, item.name) for item in (schema.node(text), schema.edge(text)) if item is not None
-    ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise InvalidInput(
-            f"ambiguous type '{text}': there is a node type and an edge type of that name",
-            hint=f"write {' or '.join(found)}",
-        )
-    known = [table.name for table in catalog.tables.values()]
-    raise NotFound(f"no type '{text}'", hint=suggestion(text, known))
 
 
 def _announced(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[InputBatch]]:
@@ -160,15 +142,15 @@ def _announced(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[
 
 def _typed(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[InputBatch]]:
     """The reader of what a mapping has for a type."""
-    catalog, rejecting, mapping = opening.catalog, opening.rejecting, opening.of_type(key)
+    catalog, on_reject, mapping = opening.catalog, opening.on_reject, opening.of_type(key)
     if isinstance(rows, str | Path):
-        files = list_tables(rows, opening.options, None if mapping is None else mapping.format)
+        files = list_table_files(rows, opening.options, None if mapping is None else mapping.format)
         return lambda: (batch for found in files for batch in _read_file(*found, key, opening))
     table = table_of(rows)
     if isinstance(table, TypedRows):
-        return lambda: read_typed_rows(key, table, catalog, rejecting=rejecting, mapping=mapping)
+        return lambda: read_typed_rows(key, table, catalog, on_reject=on_reject, mapping=mapping)
     if table is not None:
-        return lambda: read_table(key, table, catalog, rejecting=rejecting, mapping=mapping)
+        return lambda: read_table(key, table, catalog, on_reject=on_reject, mapping=mapping)
     if (
         isinstance(rows, Iterable)
         and not isinstance(rows, bytes | bytearray | Mapping)
@@ -179,8 +161,8 @@ def _typed(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[Inpu
 
 
 def _read_file(file: InputFile, form: Format, key: str, opening: _Opening) -> Iterator[InputBatch]:
-    wanted = TableFile(key, opening.catalog, file.name, opening.rejecting, opening.of_type(key))
-    with opened_file(file) as stream:
+    wanted = TableInput(key, opening.catalog, file.name, opening.on_reject, opening.of_type(key))
+    with open_file(file) as stream:
         yield from read_table_file(stream, form, wanted)
 
 
@@ -191,9 +173,9 @@ def _read_rows(key: str, rows: Iterable[Any], opening: _Opening) -> Iterator[Inp
     if first is None:
         return iter(())
     rest = chain([first], iterator)
-    catalog, rejecting, mapping = opening.catalog, opening.rejecting, opening.of_type(key)
+    catalog, on_reject, mapping = opening.catalog, opening.on_reject, opening.of_type(key)
     if not isinstance(first, Mapping):
-        return read_table(key, rest, catalog, rejecting=rejecting, mapping=mapping)
+        return read_table(key, rest, catalog, on_reject=on_reject, mapping=mapping)
     if mapping is None:
-        return read_rows(key, rest, catalog, rejecting=rejecting)
-    return read_dict_rows(key, rest, catalog, rejecting=rejecting, mapping=mapping)
+        return read_rows(key, rest, catalog, on_reject=on_reject)
+    return read_dict_rows(key, rest, catalog, on_reject=on_reject, mapping=mapping)

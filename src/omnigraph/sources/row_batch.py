@@ -75,4 +75,4 @@ class Reject:
 
 
 # Where rejected records go. Without one the first bad record ends the load.
-Rejecting: TypeAlias = Callable[[Reject], None]
+OnReject: TypeAlias = Callable[[Reject], None]

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias, cast
 
 from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.table_lookup import find_table
 from omnigraph.sources.columnar_files import PieceRange, orc_pieces, parquet_pieces, read_orc, read_parquet
 from omnigraph.sources.csv_files import cut_csv, read_csv, read_header
-from omnigraph.sources.input_files import InputFile, bytes_of, list_files, list_tables, opened_file
+from omnigraph.sources.input_files import InputFile, list_files, list_table_files, open_file, read_chunks
 from omnigraph.sources.json.json_files import holds_array, read_json_lines
-from omnigraph.sources.json.line_blocks import without_mark
+from omnigraph.sources.json.line_blocks import without_bom
 from omnigraph.sources.json.ndjson import read_ndjson
 from omnigraph.sources.mapping.type_mapping import Format, LoadMapping, TypeMapping, effective_source
-from omnigraph.sources.readers import list_records, named_key
-from omnigraph.sources.row_batch import InputBatch, Rejecting
-from omnigraph.sources.tabular import TableFile
+from omnigraph.sources.readers import list_records
+from omnigraph.sources.row_batch import InputBatch, OnReject
+from omnigraph.sources.tabular import TableInput
 from omnigraph.sources.typed_files import read_table_file
 from omnigraph.store.storage_options import StorageOptions
 
@@ -104,36 +105,36 @@ def _tables(
     name: Any, part: Any, catalog: Catalog, options: StorageOptions, mapping: LoadMapping | None
 ) -> tuple[str, list[tuple[InputFile, Format]], TypeMapping | None]:
     """The table that a name means, its files, and how their columns are mapped."""
-    key = named_key(name, catalog)
+    key = find_table(catalog, str(name)).key
     own = None if mapping is None else mapping.types.get(key)
-    return key, list_tables(part, options, None if own is None else own.format), own
+    return key, list_table_files(part, options, None if own is None else own.format), own
 
 
 def _cut(file: InputFile, form: Format, split_bytes: int) -> list[Split]:
     """The splits of a file with rows of one type."""
     whole = Split(0, form, file.name, _address(file.name))
     if form == "json":
-        with opened_file(file) as stream:
+        with open_file(file) as stream:
             is_array = holds_array(stream, file.name)
         return [whole] if is_array else _cut_lines(file, split_bytes)
     if form == "csv":
         # Whether it can be cut takes a look at every byte, which is worth it only where they are near.
-        if file.is_packed or "://" in file.name:
+        if file.is_compressed or "://" in file.name:
             return [whole]
-        with opened_file(file) as stream:
+        with open_file(file) as stream:
             size = stream.seek(0, 2)
             lines = cut_csv(stream, size, split_bytes) if size > split_bytes else None
         return [replace(whole, **asdict(part)) for part in lines or ()] or [whole]
     if form in ("parquet", "orc"):
         pieces = parquet_pieces if form == "parquet" else orc_pieces
-        with opened_file(file) as stream:
+        with open_file(file) as stream:
             return [replace(whole, **asdict(part)) for part in pieces(stream, file.name, _SPLIT_ROWS)]
     return [whole]
 
 
 def _cut_lines(file: InputFile, split_bytes: int) -> list[Split]:
-    with opened_file(file) as stream:
-        size = None if file.is_packed else stream.seek(0, 2)
+    with open_file(file) as stream:
+        size = None if file.is_compressed else stream.seek(0, 2)
     stops = [*range(split_bytes, size or 0, split_bytes), size]
     starts = [0, *(stop for stop in stops[:-1] if stop is not None)]
     return [
@@ -155,19 +156,19 @@ class SplitReader:
         self._catalog = catalog
         self._options = options
 
-    def read(self, rejecting: Rejecting | None) -> Iterator[InputBatch]:
+    def read(self, on_reject: OnReject | None) -> Iterator[InputBatch]:
         """The rows of the split; places count from its beginning."""
         split = self.split
         (file,) = list_files(split.address, ("",), self._options)
-        with opened_file(file) as stream:
+        with open_file(file) as stream:
             if split.key is None:
                 pieces = self._counted(_lines(stream, split))
-                yield from read_ndjson(pieces, self._catalog, source=split.file, rejecting=rejecting)
+                yield from read_ndjson(pieces, self._catalog, source=split.file, on_reject=on_reject)
             else:
-                wanted = TableFile(split.key, self._catalog, split.file, rejecting, split.mapping)
+                wanted = TableInput(split.key, self._catalog, split.file, on_reject, split.mapping)
                 yield from self._read_table(stream, wanted)
 
-    def _read_table(self, stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
+    def _read_table(self, stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
         split = self.split
         assert split.form != "rows", "rows of elsewhere are in no file"
         pieces = None if split.stop is None else PieceRange(split.start, split.stop, split.first_row)
@@ -197,13 +198,13 @@ class SplitReader:
 
 def _lines(stream: BinaryIO, split: Split) -> Iterator[bytes]:
     found = _range(stream, split)
-    return without_mark(found) if split.start == 0 else found
+    return without_bom(found) if split.start == 0 else found
 
 
 def _range(stream: BinaryIO, split: Split) -> Iterator[bytes]:
     """The lines that begin in the range of a split: the one that crosses its start belongs to the one before."""
     if split.stop is None:
-        yield from bytes_of(stream, split.file)
+        yield from read_chunks(stream, split.file)
         return
     position = max(0, split.start - 1)
     stream.seek(position)
@@ -232,7 +233,7 @@ def _range(stream: BinaryIO, split: Split) -> Iterator[bytes]:
 
 
 def _pieces(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    return (piece for piece in bytes_of(stream, name) if piece)
+    return (piece for piece in read_chunks(stream, name) if piece)
 
 
 class _Stream(io.RawIOBase):

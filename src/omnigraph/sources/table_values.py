@@ -24,13 +24,13 @@ from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.types import FLOATS, INT_RANGES, Scalar
 from omnigraph.sources.json.json_values import (
+    MISMATCH,
     NOT_FINITE,
-    WRONG,
     Convert,
     build_array,
     converter,
+    display_value,
     in_range,
-    shown,
 )
 
 # The rows of a column that do not fit, by position, each with what is wrong.
@@ -95,7 +95,7 @@ def fit_text(column: Column, cells: Values) -> tuple[pa.Array, Faults]:
 
 
 def convert_all(column: Column, values: Values, convert: Convert) -> tuple[pa.Array, Faults]:
-    """A column through a function for one value; those that it finds `WRONG` or refuses are faults."""
+    """A column through a function for one value; those that it finds `MISMATCH` or refuses are faults."""
     if isinstance(values, pa.Array) and pa.types.is_string(values.type):
         # Texts such as dates repeat: each different one is looked at once.
         encoded = values.dictionary_encode()
@@ -123,8 +123,8 @@ def _one_by_one(column: Column, values: list[Any], convert: Convert) -> tuple[pa
                 found = convert(value)
             except InvalidInput as error:
                 faults[position] = f"column '{column.name}': {error.reason}"
-            if found is WRONG:
-                faults[position] = f"column '{column.name}': {shown(value)} is no {column.type.core}"
+            if found is MISMATCH:
+                faults[position] = f"column '{column.name}': {display_value(value)} is no {column.type.core}"
                 found = None
         converted.append(found)
     return build_array(column, converted), faults
@@ -304,7 +304,7 @@ def _number(scalar: Scalar) -> Callable[[Any], Any]:
             return int(value)
         if not whole and isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53:
             # The nearest float would be another number.
-            return value if int(float(value)) == value else WRONG
+            return value if int(float(value)) == value else MISMATCH
         return value
 
     return change
@@ -334,11 +334,11 @@ def cell_value(column: Column) -> Convert:
         return lambda text: _array(text, convert)
     scalar = column.type.scalar
     if scalar in INT_RANGES:
-        return lambda text: convert(int(text)) if _WHOLE.match(text) else WRONG
+        return lambda text: convert(int(text)) if _WHOLE.match(text) else MISMATCH
     if scalar in FLOATS:
         return lambda text: convert(_float(text))
     if scalar is Scalar.BOOL:
-        return lambda text: _TRUTH.get(text.lower(), WRONG)
+        return lambda text: _TRUTH.get(text.lower(), MISMATCH)
     if scalar in (Scalar.DATE, Scalar.DATETIME):
         return lambda text: convert(int(text) if _WHOLE.match(text) else text)
     return convert
@@ -348,7 +348,7 @@ def _array(text: str, convert: Convert) -> Any:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        return WRONG
+        return MISMATCH
     return convert(found)
 
 

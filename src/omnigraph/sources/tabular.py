@@ -27,23 +27,23 @@ from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.types import FLOATS
 from omnigraph.sources.graph_records import BATCH_ROWS, Places, Sheet, Unit, wrong_id
 from omnigraph.sources.input_rows import ArrowRows, DictRows, GivenRows
-from omnigraph.sources.json.json_values import shown
+from omnigraph.sources.json.json_values import display_value
 from omnigraph.sources.mapping.column_filling import Filling, Fit
 from omnigraph.sources.mapping.type_mapping import TypeMapping
-from omnigraph.sources.row_batch import InputBatch, Rejecting
+from omnigraph.sources.row_batch import InputBatch, OnReject
 from omnigraph.sources.table_values import Faults, fit, fit_json
 
 ArrowTable: TypeAlias = pa.Table | pa.RecordBatchReader | Iterable[pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
-class TableFile:
+class TableInput:
     """How a file of rows is to be read: for which type, with which mapping, and what messages call it."""
 
     key: str
     catalog: Catalog
     source: str | None
-    rejecting: Rejecting | None = None
+    on_reject: OnReject | None = None
     mapping: TypeMapping | None = None
 
 
@@ -53,7 +53,7 @@ def read_table(
     catalog: Catalog,
     *,
     source: str | None = None,
-    rejecting: Rejecting | None = None,
+    on_reject: OnReject | None = None,
     mapping: TypeMapping | None = None,
 ) -> Iterator[InputBatch]:
     """The rows of a table for the type `key`, such as ``node:Person``, in its types.
@@ -62,7 +62,7 @@ def read_table(
     change or does not fit is an error that names its row, column and value. An unknown column, and a missing one
     that is required, are errors of the whole table.
     """
-    reader = TableReader(catalog, key, Places("row", source, rejecting), fit, mapping)
+    reader = TableReader(catalog, key, Places("row", source, on_reject), fit, mapping)
     names = _names(table)
     if names is not None:
         reader.check_names(names)
@@ -79,7 +79,7 @@ def read_dict_rows(
     catalog: Catalog,
     *,
     source: str | None = None,
-    rejecting: Rejecting | None = None,
+    on_reject: OnReject | None = None,
     mapping: TypeMapping | None = None,
     is_typed: bool = False,
 ) -> Iterator[InputBatch]:
@@ -88,7 +88,7 @@ def read_dict_rows(
     Values are read as strictly as those of records, unless they are of Arrow types: `is_typed`.
     """
     reader = TableReader(
-        catalog, key, Places("row", source, rejecting), fit if is_typed else fit_json, mapping
+        catalog, key, Places("row", source, on_reject), fit if is_typed else fit_json, mapping
     )
     iterator = iter(rows)
     place = 1
@@ -104,7 +104,7 @@ def read_typed_rows(
     rows: Iterable[Mapping[str, Any]],
     catalog: Catalog,
     *,
-    rejecting: Rejecting | None = None,
+    on_reject: OnReject | None = None,
     mapping: TypeMapping | None = None,
 ) -> Iterator[InputBatch]:
     """The rows of a table that come one by one, all with the same columns; they mean what `read_table` says."""
@@ -112,9 +112,9 @@ def read_typed_rows(
     first = next(iterator, None)
     if first is None:
         return
-    TableReader(catalog, key, Places("row", None, rejecting), fit, mapping).check_names(list(first))
+    TableReader(catalog, key, Places("row", None, on_reject), fit, mapping).check_names(list(first))
     rest = chain([first], iterator)
-    yield from read_dict_rows(key, rest, catalog, rejecting=rejecting, mapping=mapping, is_typed=True)
+    yield from read_dict_rows(key, rest, catalog, on_reject=on_reject, mapping=mapping, is_typed=True)
 
 
 def objects_of(rows: Sequence[Any]) -> list[Mapping[str, Any]]:
@@ -128,7 +128,7 @@ def odd_rows(filling: Filling, rows: Sequence[Any]) -> Faults:
     known = None if filling.mapping.ignores_others else frozenset(filling.known)
     for position, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            faults[position] = f"a row is an object, got {shown(row)}"
+            faults[position] = f"a row is an object, got {display_value(row)}"
         elif known is not None and not row.keys() <= known:
             faults[position] = filling.refusal(filling.unknown(row)).message
     return faults
@@ -171,9 +171,9 @@ class TableReader:
         self._schema = logical_schema(self.sheet.table)
 
     @classmethod
-    def of(cls, file: TableFile, unit: Unit, fit_column: Fit) -> TableReader:
+    def of(cls, file: TableInput, unit: Unit, fit_column: Fit) -> TableReader:
         """The reader of a file whose places are of this unit."""
-        places = Places(unit, file.source, file.rejecting)
+        places = Places(unit, file.source, file.on_reject)
         return cls(file.catalog, file.key, places, fit_column, file.mapping)
 
     def check_names(self, names: Sequence[str]) -> None:
@@ -295,7 +295,7 @@ def _batches(table: ArrowTable) -> Iterator[pa.RecordBatch]:
 
 
 @contextmanager
-def arrow_errors(name: str | None) -> Iterator[None]:
+def translate_arrow_errors(name: str | None) -> Iterator[None]:
     """What Arrow and the system say about a file, as errors of ours."""
     try:
         yield
@@ -307,10 +307,20 @@ def arrow_errors(name: str | None) -> Iterator[None]:
         raise StorageError(f"`{name}` cannot be read: {error}", details={"source": name}) from error
 
 
-def guarded(batches: Iterable[pa.RecordBatch], name: str | None) -> Iterator[pa.RecordBatch]:
+def validated_batches(batches: Iterable[pa.RecordBatch], name: str | None) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a file after validation; Arrow itself accepts invalid offsets and invalid UTF-8."""
+    return translated_batches(map(_validate, batches), name)
+
+
+def _validate(batch: pa.RecordBatch) -> pa.RecordBatch:
+    batch.validate(full=True)
+    return batch
+
+
+def translated_batches(batches: Iterable[pa.RecordBatch], name: str | None) -> Iterator[pa.RecordBatch]:
     iterator = iter(batches)
     while True:
-        with arrow_errors(name):
+        with translate_arrow_errors(name):
             batch = next(iterator, None)
         if batch is None:
             return

@@ -7,15 +7,15 @@ from typing import BinaryIO
 
 from omnigraph.sources.columnar_files import read_arrow, read_avro, read_orc, read_parquet
 from omnigraph.sources.csv_files import read_csv
-from omnigraph.sources.input_files import bytes_of
+from omnigraph.sources.input_files import read_chunks
 from omnigraph.sources.json.json_files import holds_array, read_json_array, read_json_lines
-from omnigraph.sources.json.line_blocks import without_mark
+from omnigraph.sources.json.line_blocks import without_bom
 from omnigraph.sources.mapping.type_mapping import Format
 from omnigraph.sources.row_batch import InputBatch
-from omnigraph.sources.tabular import TableFile
+from omnigraph.sources.tabular import TableInput
 
 
-def read_table_file(stream: BinaryIO, form: Format, file: TableFile) -> Iterator[InputBatch]:
+def read_table_file(stream: BinaryIO, form: Format, file: TableInput) -> Iterator[InputBatch]:
     """The rows of a file of this format, from the beginning of its unpacked bytes."""
     match form:
         case "csv":
@@ -23,7 +23,7 @@ def read_table_file(stream: BinaryIO, form: Format, file: TableFile) -> Iterator
         case "json":
             if holds_array(stream, file.source):
                 return read_json_array(stream, file)
-            return read_json_lines(without_mark(bytes_of(stream, file.source)), file)
+            return read_json_lines(without_bom(read_chunks(stream, file.source)), file)
         case "parquet":
             return read_parquet(stream, file)
         case "orc":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.write_request import WriteRequest, WriteResult
     from omnigraph.load.load import LoadResult
-    from omnigraph.sources.row_batch import Rejecting
+    from omnigraph.sources.row_batch import OnReject
 
 # Spark takes about ten seconds to start, which is less than the time it saves from this input size on.
 SPARK_BYTES = 256 << 20
@@ -69,7 +69,7 @@ def run_load(repository: Repository, request: LoadRequest, authorizer: Authorize
 
 
 def _load_locally(
-    repository: Repository, request: LoadRequest, reject: Rejecting | None
+    repository: Repository, request: LoadRequest, reject: OnReject | None
 ) -> WriteResult[LoadResult]:
     from omnigraph.load.load import prepare_load
     from omnigraph.load.spool import Spool
@@ -80,7 +80,7 @@ def _load_locally(
         request.source,
         catalog,
         permissive=request.permissive,
-        rejecting=reject,
+        on_reject=reject,
         options=repository.objects.options,
         mapping=request.mapping,
     )
@@ -97,7 +97,7 @@ def _load_locally(
 
 
 def _load_on_spark(
-    repository: Repository, request: LoadRequest, reject: Rejecting | None
+    repository: Repository, request: LoadRequest, reject: OnReject | None
 ) -> WriteResult[LoadResult]:
     from omnigraph.spark.engine.spark_load import load_on_spark
 
@@ -133,7 +133,7 @@ def _resolve_mapping(repository: Repository, request: LoadRequest) -> LoadReques
     """Return the request with its mapping parsed and with the source that the mapping names."""
     if request.mapping is None:
         return request
-    from omnigraph.sources.mapping.mapping import read_mapping
+    from omnigraph.sources.mapping.mapping_reader import read_mapping
 
     catalog = repository.snapshot(request.base).catalog
     mapping = read_mapping(request.mapping, catalog, repository.objects.options)

@@ -71,7 +71,7 @@ def run_cases(
 
     found = _choose(ctx, file, "cluster" if cluster_scope else None)
     document, _ = read_document(tests, _options())
-    cases = document.checked((), lambda: read_cases(document.value))
+    cases = document.located((), lambda: read_cases(document.value))
     failed = failed_cases(Gate(found.bundle, found.graph), cases)
     if failed:
         lines = "\n".join(map(readable, failed))

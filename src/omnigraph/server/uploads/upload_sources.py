@@ -20,9 +20,8 @@ from omnigraph.protocol.upload_lines import (
     read_lines,
 )
 from omnigraph.server.uploads.multipart import UploadPart, load_limit
-from omnigraph.sources.columnar_files import checked_batch
 from omnigraph.sources.dataframes import TypedRows
-from omnigraph.sources.tabular import arrow_errors, guarded
+from omnigraph.sources.tabular import translate_arrow_errors, validated_batches
 
 RECORDS: Final = "records"
 MAPPING: Final = "mapping"
@@ -99,7 +98,7 @@ class _NamedStream:
 def _open_table(part: UploadPart, opened: ExitStack) -> pa.RecordBatchReader:
     file = opened.enter_context(pa.OSFile(str(part.path)))
     reader = opened.enter_context(_open_ipc_stream(file, part.name))
-    return pa.RecordBatchReader.from_batches(reader.schema, guarded(map(checked_batch, reader), part.name))
+    return pa.RecordBatchReader.from_batches(reader.schema, validated_batches(reader, part.name))
 
 
 def _read_batches(part: UploadPart) -> Iterator[pa.RecordBatch]:
@@ -107,11 +106,11 @@ def _read_batches(part: UploadPart) -> Iterator[pa.RecordBatch]:
     with pa.OSFile(str(part.path)) as file:
         size = file.size()
         while file.tell() < size:
-            yield from guarded(map(checked_batch, _open_ipc_stream(file, part.name)), part.name)
+            yield from validated_batches(_open_ipc_stream(file, part.name), part.name)
 
 
 def _open_ipc_stream(file: pa.NativeFile, name: str) -> pa.RecordBatchStreamReader:
-    with arrow_errors(name):
+    with translate_arrow_errors(name):
         reader = pa.ipc.open_stream(file)
         # Arrow decodes column names lazily. Decode them here, where errors are handled.
         assert len(reader.schema.names) == len(reader.schema)

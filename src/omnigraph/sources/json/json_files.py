@@ -18,16 +18,16 @@ import pyarrow.json as pj
 from omnigraph.errors import ErrorLocation, InvalidInput, ResourceLimit
 from omnigraph.lang.types import Scalar
 from omnigraph.sources.graph_records import BATCH_ROWS
-from omnigraph.sources.input_files import bytes_of
+from omnigraph.sources.input_files import read_chunks
 from omnigraph.sources.input_rows import ArrowRows, DictRows
-from omnigraph.sources.json.line_blocks import LINE_BYTES, Block, blocks, without_mark
+from omnigraph.sources.json.line_blocks import LINE_BYTES, Block, blocks, without_bom
 from omnigraph.sources.json.ndjson import decode_line
 from omnigraph.sources.json.ndjson_columns import parse_type
 from omnigraph.sources.mapping.casts import Cast
 from omnigraph.sources.mapping.column_filling import Filling
 from omnigraph.sources.row_batch import InputBatch
 from omnigraph.sources.table_values import Faults, fit_json
-from omnigraph.sources.tabular import Refusal, TableFile, TableReader, objects_of, odd_rows, read_dict_rows
+from omnigraph.sources.tabular import Refusal, TableInput, TableReader, objects_of, odd_rows, read_dict_rows
 
 _BLOCK = 16 * 1024 * 1024
 # An array is held as a whole.
@@ -39,7 +39,7 @@ _GRAPH = "graph records are given without a type"
 
 
 def read_json_lines(
-    stream: BinaryIO | Iterable[bytes], file: TableFile, *, block_bytes: int = _BLOCK
+    stream: BinaryIO | Iterable[bytes], file: TableInput, *, block_bytes: int = _BLOCK
 ) -> Iterator[InputBatch]:
     """The rows of a stream of JSON objects, one a line; messages count lines."""
     reader = TableReader.of(file, "line", fit_json)
@@ -109,10 +109,10 @@ def _hinted(odd: Faults, rows: list[Any]) -> Faults:
     return {at: f"{message}: {_GRAPH}" if is_record(rows[at]) else message for at, message in odd.items()}
 
 
-def read_json_array(stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
+def read_json_array(stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
     """The rows of one JSON array of objects, which is held as a whole; messages count its elements."""
     data = bytearray()
-    for piece in without_mark(bytes_of(stream, file.source)):
+    for piece in without_bom(read_chunks(stream, file.source)):
         data += piece
         if len(data) > _ARRAY_BYTES:
             raise ResourceLimit(
@@ -122,7 +122,7 @@ def read_json_array(stream: BinaryIO, file: TableFile) -> Iterator[InputBatch]:
             )
     rows = _array(bytes(data), file.source)
     return read_dict_rows(
-        file.key, rows, file.catalog, source=file.source, rejecting=file.rejecting, mapping=file.mapping
+        file.key, rows, file.catalog, source=file.source, on_reject=file.on_reject, mapping=file.mapping
     )
 
 
@@ -138,7 +138,7 @@ def _array(data: bytes, source: str | None) -> list[Any]:
 
 def holds_array(stream: BinaryIO, name: str | None) -> bool:
     """Whether the first thing in a file is an array; the stream is at its beginning again afterwards."""
-    texts = (piece.lstrip(b" \t\r\n") for piece in without_mark(bytes_of(stream, name)))
+    texts = (piece.lstrip(b" \t\r\n") for piece in without_bom(read_chunks(stream, name)))
     first = next(filter(None, texts), b"")
     stream.seek(0)
     return first.startswith(b"[")

@@ -27,7 +27,7 @@ from omnigraph.sources.arrow_values import BASE64
 Convert: TypeAlias = Callable[[Any], Any]
 
 # What a converter gives for a value of the wrong type. A value of the right type that does not fit raises.
-WRONG: Final = object()
+MISMATCH: Final = object()
 # The least double that rounds to an infinite float32: halfway from the greatest float32 to the next power of two.
 F32_LIMIT: Final = (2 - 2**-24) * 2.0**127
 # Longer values are cut in messages.
@@ -39,14 +39,14 @@ NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def converter(column: Column, *, finite: bool = True) -> Convert:
-    """The function from a value that is not None to what the column stores, or `WRONG`.
+    """The function from a value that is not None to what the column stores, or `MISMATCH`.
 
     `finite` refuses infinite and NaN floats: JSON has none, so there they are numbers that were too great.
     Written as texts, the way exports do, they are read.
 
     >>> from omnigraph.lang.types import DATE
     >>> since = converter(Column("since", DATE, "p1"))
-    >>> since("1970-01-31"), since(30), since("soon") is WRONG
+    >>> since("1970-01-31"), since(30), since("soon") is MISMATCH
     (30, 30, True)
     """
     if column.type.scalar is Scalar.VECTOR:
@@ -54,21 +54,21 @@ def converter(column: Column, *, finite: bool = True) -> Convert:
     return _list(column, finite) if column.type.is_list else _scalar(column, finite)
 
 
-def complaint(column: Column, value: Any) -> str:
-    """What to say of a value that its converter found `WRONG`."""
+def mismatch_message(column: Column, value: Any) -> str:
+    """What to say of a value that its converter found `MISMATCH`."""
     if isinstance(value, list | tuple):
         if column.type.scalar is Scalar.VECTOR:
             odd = next(item for item in value if not _is_number(item))
-            return f"vector property '{column.name}' elements must be numeric, got {shown(odd)}"
+            return f"vector property '{column.name}' elements must be numeric, got {display_value(odd)}"
         if column.type.is_list and any(item is None for item in value):
             return f"list property '{column.name}' elements must not be null"
-    return f"property '{column.name}' expects {column.type}, got {shown(value)}"
+    return f"property '{column.name}' expects {column.type}, got {display_value(value)}"
 
 
-def shown(value: Any) -> str:
+def display_value(value: Any) -> str:
     """A value as messages show it: JSON, cut when it is long.
 
-    >>> shown({"a": [1, None]})
+    >>> display_value({"a": [1, None]})
     '{"a":[1,null]}'
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
@@ -91,7 +91,7 @@ _STORED = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
 def out_of_range(column: Column, value: Any) -> InvalidInput:
     """The refusal of a number that its type cannot hold."""
     return InvalidInput(
-        f"value {shown(value)} exceeds {column.type.scalar.value}",
+        f"value {display_value(value)} exceeds {column.type.scalar.value}",
         location=ErrorLocation(property=column.name),
     )
 
@@ -130,7 +130,7 @@ def _scalar(column: Column, finite: bool) -> Convert:
 def _string(column: Column) -> Convert:
     def convert(value: Any) -> Any:
         if not isinstance(value, str):
-            return WRONG
+            return MISMATCH
         check_unicode(column.name, value)
         return value
 
@@ -148,13 +148,13 @@ def check_unicode(name: str, value: str) -> None:
 
 
 def _boolean(value: Any) -> Any:
-    return value if value is True or value is False else WRONG
+    return value if value is True or value is False else MISMATCH
 
 
 def _integer(column: Column, low: int, high: int) -> Convert:
     def convert(value: Any) -> Any:
         if type(value) is not int:
-            return WRONG
+            return MISMATCH
         if low <= value <= high:
             return value
         raise out_of_range(column, value)
@@ -167,7 +167,7 @@ def _float(column: Column, limit: float, finite: bool) -> Convert:
         if type(value) is float and -limit < value < limit:
             return value
         if not _is_number(value):
-            return NOT_FINITE.get(value, WRONG) if isinstance(value, str) else WRONG
+            return NOT_FINITE.get(value, MISMATCH) if isinstance(value, str) else MISMATCH
         try:
             found = float(value)
         except OverflowError as error:
@@ -186,7 +186,7 @@ def _temporal(column: Column, low: int, high: int, parse: Callable[[Any], int | 
                 return value
             raise out_of_range(column, value)
         found = parse(value)
-        return WRONG if found is None else found
+        return MISMATCH if found is None else found
 
     return convert
 
@@ -211,9 +211,9 @@ def _list(column: Column, finite: bool) -> Convert:
 
     def convert(value: Any) -> Any:
         if not isinstance(value, list | tuple):
-            return WRONG
+            return MISMATCH
         found = [item(part) for part in value]
-        return WRONG if WRONG in found else found
+        return MISMATCH if MISMATCH in found else found
 
     return convert
 
@@ -223,11 +223,11 @@ def _vector(column: Column) -> Convert:
 
     def convert(value: Any) -> Any:
         if not isinstance(value, list | tuple):
-            return WRONG
+            return MISMATCH
         if len(value) != dim:
             raise InvalidInput(f"vector property '{name}' expects {dim} dimensions, got {len(value)}")
         if not all(_is_number(part) for part in value):
-            return WRONG
+            return MISMATCH
         # Compared before the conversion, which a huge integer would not survive.
         if not all(-F32_LIMIT < part < F32_LIMIT for part in value):
             raise InvalidInput(f"vector property '{name}' elements must be finite")
@@ -241,7 +241,7 @@ def _blob(column: Column) -> Convert:
         if isinstance(value, bytes):
             return {BLOB_DATA: value, BLOB_URI: None}
         if not isinstance(value, str):
-            return WRONG
+            return MISMATCH
         check_unicode(column.name, value)
         if not value.startswith(BASE64):
             return {BLOB_DATA: None, BLOB_URI: value}

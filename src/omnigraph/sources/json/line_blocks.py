@@ -81,10 +81,10 @@ def pieces(stream: BinaryIO | Iterable[bytes], size: int) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def without_mark(given: Iterable[bytes]) -> Iterator[bytes]:
+def without_bom(given: Iterable[bytes]) -> Iterator[bytes]:
     """The bytes of a file from its beginning, without the mark that some programs write before UTF-8.
 
-    >>> list(without_mark([b"\\xef", b"\\xbb\\xbf{", b"}"]))
+    >>> list(without_bom([b"\\xef", b"\\xbb\\xbf{", b"}"]))
     [b'{', b'}']
     """
     held: bytes | None = b""

@@ -15,7 +15,7 @@ from omnigraph.errors import ErrorLocation, InvalidInput, OmnigraphError, Resour
 from omnigraph.sources.graph_records import ONE_A_LINE, Pending, Places, Sheets
 from omnigraph.sources.json.line_blocks import LINE_BYTES, Block, blocks
 from omnigraph.sources.json.ndjson_columns import ColumnLane
-from omnigraph.sources.row_batch import InputBatch, Rejecting
+from omnigraph.sources.row_batch import InputBatch, OnReject
 
 BATCH_BYTES = 16 * 1024 * 1024
 
@@ -25,13 +25,13 @@ def read_ndjson(
     catalog: Catalog,
     *,
     source: str | None = None,
-    rejecting: Rejecting | None = None,
+    on_reject: OnReject | None = None,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[InputBatch]:
     """The records of a stream as typed rows, in batches that `batch_bytes` of input bound.
 
     The first bad record raises, with its line and `source` in the details, after the rows before it have been given
-    out in part; with `rejecting` it is handed over there and reading goes on.
+    out in part; with `on_reject` it is handed over there and reading goes on.
 
     >>> from omnigraph.catalog.catalog import accept
     >>> from omnigraph.lang.pg.schema_compiler import load_schema
@@ -42,7 +42,7 @@ def read_ndjson(
     ('node:Person', [{'id': 'Ann', 'age': 30, 'name': 'Ann'}])
     """
     sheets = Sheets(catalog)
-    places = Places("line", source, rejecting)
+    places = Places("line", source, on_reject)
     lane = ColumnLane(sheets, source)
     for block in blocks(stream, max(1, batch_bytes)):
         found = None if block.too_long else lane.read(block)

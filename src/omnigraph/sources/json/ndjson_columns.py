@@ -31,7 +31,7 @@ from omnigraph.catalog.key_arrays import derive_ids
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.types import FLOATS, Scalar
 from omnigraph.sources.graph_records import BATCH_ROWS, Sheet, Sheets
-from omnigraph.sources.json.json_values import WRONG, build_array, converter, in_range
+from omnigraph.sources.json.json_values import MISMATCH, build_array, converter, in_range
 from omnigraph.sources.json.line_blocks import Block
 from omnigraph.sources.row_batch import InputBatch
 
@@ -321,6 +321,6 @@ def _distinct(column: Column, array: pa.Array) -> pa.Array:
         values = [convert(value) for value in encoded.dictionary.to_pylist()]
     except InvalidInput as error:
         raise _Doubt from error
-    if WRONG in values:
+    if MISMATCH in values:
         raise _Doubt
     return build_array(column, values).take(encoded.indices)

@@ -19,8 +19,8 @@ from omnigraph.catalog.keys import derive_id
 from omnigraph.errors import InvalidInput
 from omnigraph.sources.graph_records import Pending, Places, Row, Sheet, Sheets, wrong_id
 from omnigraph.sources.json.json_stream import json_values
-from omnigraph.sources.json.json_values import WRONG, check_unicode, shown
-from omnigraph.sources.row_batch import InputBatch, Rejecting
+from omnigraph.sources.json.json_values import MISMATCH, check_unicode, display_value
+from omnigraph.sources.row_batch import InputBatch, OnReject
 
 
 def read_permissive(
@@ -28,15 +28,15 @@ def read_permissive(
     catalog: Catalog,
     *,
     source: str | None = None,
-    rejecting: Rejecting | None = None,
+    on_reject: OnReject | None = None,
 ) -> Iterator[InputBatch]:
     """The records of a stream of JSON values, which may be laid out over lines; places count records.
 
     Edges come after all nodes, and are held until then: a node may be given another spelling of its id, and edges
-    of the same input may use it. The first bad record raises; with `rejecting` it is handed over and reading goes
+    of the same input may use it. The first bad record raises; with `on_reject` it is handed over and reading goes
     on, except after text that is no JSON, where nobody knows where the next record begins.
     """
-    reader = _Reader(catalog, Places("record", source, rejecting))
+    reader = _Reader(catalog, Places("record", source, on_reject))
     edges = []
     for batch in reader.batches(json_values(stream, source)):
         if batch.key.startswith("edge:"):
@@ -75,7 +75,7 @@ class _Reader:
             raise self.sheets.unknown(tag, record[tag])
         data = {} if record.get("data") is None else record["data"]
         if not isinstance(data, dict):
-            raise InvalidInput(f"field 'data' must be an object, got {shown(data)}")
+            raise InvalidInput(f"field 'data' must be an object, got {display_value(data)}")
         row = _row(sheet, data)
         if tag == "edge":
             for end, column in ENDPOINT_COLUMNS.items():
@@ -126,14 +126,9 @@ def _row(sheet: Sheet, data: dict[str, Any]) -> Row:
         value = data.get(name)
         if value is not None:
             found = convert(value)
-            if found is not WRONG:
+            if found is not MISMATCH:
                 row[name] = found
     if data.get("id") is not None:
-        if not isinstance(data["id"], str):
-            raise InvalidInput(
-                f"input entity of type '{sheet.table.name}' field 'id' must be a string, got {shown(data['id'])}"
-            )
-        check_unicode("id", data["id"])
-        row["id"] = data["id"]
+        row["id"] = sheet.explicit_id(data["id"])
     sheet.check_complete(row)
     return row

@@ -26,7 +26,7 @@ from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.temporal import MIN_MILLIS, TEMPORAL_RANGES, days_of, format_datetime, millis_of
 from omnigraph.lang.types import Scalar
-from omnigraph.sources.json.json_values import WRONG, Convert, converter, in_range, out_of_range
+from omnigraph.sources.json.json_values import MISMATCH, Convert, converter, in_range, out_of_range
 from omnigraph.sources.table_values import (
     Faults,
     Values,
@@ -161,8 +161,8 @@ def _trimmed(column: Column) -> Convert:
 
 def _truth(value: Any) -> Any:
     if isinstance(value, str):
-        return _TRUTH.get(value.strip().lower(), WRONG)
-    return bool(value) if value in (0, 1) else WRONG
+        return _TRUTH.get(value.strip().lower(), MISMATCH)
+    return bool(value) if value in (0, 1) else MISMATCH
 
 
 def _text(width: Scalar) -> Convert:
@@ -172,14 +172,14 @@ def _text(width: Scalar) -> Convert:
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, float):
-            return float_text(value, width) if np.isfinite(value) else WRONG
+            return float_text(value, width) if np.isfinite(value) else MISMATCH
         if isinstance(value, datetime):
             return format_datetime(millis_of(value))
         if isinstance(value, date):
             return value.isoformat()
         if isinstance(value, list | dict):
             return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-        return str(value) if isinstance(value, int | Decimal) else WRONG
+        return str(value) if isinstance(value, int | Decimal) else MISMATCH
 
     return convert
 
@@ -195,7 +195,7 @@ def _formatted(text: str, column: Column) -> Convert:
             moment = datetime.strptime(value, text)  # noqa: DTZ007
             return days_of(moment.date()) if is_date else millis_of(moment)
         except (ValueError, OverflowError):
-            return WRONG
+            return MISMATCH
 
     def convert(value: Any) -> Any:
         if isinstance(value, str):
@@ -212,12 +212,12 @@ def _epoch(unit: Decimal, column: Column) -> Convert:
 
     def convert(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
-            return WRONG
+            return MISMATCH
         try:
             number = Decimal(value.strip() if isinstance(value, str) else str(value))
             found = int((number * unit).to_integral_value(ROUND_FLOOR))
         except (InvalidOperation, ValueError, OverflowError):
-            return WRONG
+            return MISMATCH
         found = found // _DAY if is_date else found
         if not low <= found <= high:
             raise out_of_range(column, value)
@@ -233,7 +233,7 @@ def _json(column: Column) -> Convert:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError):
-            return WRONG
+            return MISMATCH
         return None if found is None else convert(found)
 
     return read
@@ -244,7 +244,7 @@ def _split(separator: str, column: Column) -> Convert:
 
     def read(text: str) -> Any:
         found = [item(part) for part in text.split(separator)] if text else []
-        return WRONG if WRONG in found else found
+        return MISMATCH if MISMATCH in found else found
 
     return read
 
@@ -253,7 +253,7 @@ def _base64(text: str) -> Any:
     try:
         return {BLOB_DATA: base64.b64decode(text, validate=True), BLOB_URI: None}
     except (binascii.Error, ValueError):
-        return WRONG
+        return MISMATCH
 
 
 # --- whole columns ----------------------------------------------------------------------------------------

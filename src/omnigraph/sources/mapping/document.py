@@ -18,7 +18,7 @@ from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.storage_options import StorageOptions
 
 # Where something stands in a mapping: the names that lead there.
-Way: TypeAlias = tuple[str, ...]
+KeyPath: TypeAlias = tuple[str, ...]
 
 # Far more than a document has; a few lines of aliases would be billions.
 _MOST_VALUES = 100_000
@@ -30,15 +30,15 @@ class Document:
 
     value: Any
     name: str | None = None
-    lines: Mapping[Way, int] = field(default_factory=dict)
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
-    def refusal(self, way: Way, message: str, hint: str | None = None) -> InvalidInput:
+    def error(self, way: KeyPath, message: str, hint: str | None = None) -> InvalidInput:
         """An error that names the place: file, line, and the names that lead there."""
         return InvalidInput(
             f"{self._place(way)}: {message}", hint=hint, details={"source": self.name, "path": ".".join(way)}
         )
 
-    def _place(self, way: Way) -> str:
+    def _place(self, way: KeyPath) -> str:
         line = next(
             (self.lines[way[:end]] for end in range(len(way), 0, -1) if way[:end] in self.lines), None
         )
@@ -46,7 +46,7 @@ class Document:
         where += "" if line is None else f", line {line}"
         return f"{where}: {'.'.join(way)}" if way else where
 
-    def checked(self, way: Way, check: Callable[[], Any]) -> Any:
+    def located(self, way: KeyPath, check: Callable[[], Any]) -> Any:
         """What a check gives; what it refuses is told with the place."""
         try:
             return check()
@@ -55,22 +55,22 @@ class Document:
             details = {**error.details, "source": self.name, "path": ".".join(way)}
             raise type(error)(message, hint=error.hint, details=details) from error
 
-    def object(self, way: Way, value: Any) -> Mapping[str, Any]:
+    def object(self, way: KeyPath, value: Any) -> Mapping[str, Any]:
         """A value that must be names with values."""
         if not isinstance(value, Mapping):
-            raise self.refusal(way, f"names with values expected, got {_kind(value)}")
+            raise self.error(way, f"names with values expected, got {_kind(value)}")
         for name in value:
             if not isinstance(name, str):
-                raise self.refusal(way, f"a name is a text, got {name!r}", hint="put it in quotes")
+                raise self.error(way, f"a name is a text, got {name!r}", hint="put it in quotes")
         return value
 
-    def text(self, way: Way, value: Any) -> str:
+    def text(self, way: KeyPath, value: Any) -> str:
         """A value that must be a text."""
         if not isinstance(value, str) or not value:
-            raise self.refusal(way, f"a text expected, got {_kind(value)}", hint="put it in quotes")
+            raise self.error(way, f"a text expected, got {_kind(value)}", hint="put it in quotes")
         return value
 
-    def texts(self, way: Way, value: Any) -> tuple[str, ...]:
+    def texts(self, way: KeyPath, value: Any) -> tuple[str, ...]:
         """A text, or a list of texts."""
         if not isinstance(value, list | tuple):
             return (self.text(way, value),)
@@ -131,7 +131,7 @@ def _parse(name: str, text: str) -> Document:
         raise InvalidInput(f"{name}: {error}", details={"source": name}) from error
     except RecursionError as error:
         raise InvalidInput(f"{name}: too deeply nested", details={"source": name}) from error
-    lines: dict[Way, int] = {}
+    lines: dict[KeyPath, int] = {}
     document = Document({} if value is None else value, name, lines)
     if node is not None:
         _find_lines(document, (), node, lines)
@@ -148,7 +148,7 @@ def _written_out(node: yaml.Node, known: dict[int, float]) -> float:
     return known[id(node)]
 
 
-def _find_lines(document: Document, way: Way, node: yaml.Node, lines: dict[Way, int]) -> None:
+def _find_lines(document: Document, way: KeyPath, node: yaml.Node, lines: dict[KeyPath, int]) -> None:
     """Note the line of every name; one that stands twice in one place is refused, since the last would win."""
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
@@ -160,5 +160,5 @@ def _find_lines(document: Document, way: Way, node: yaml.Node, lines: dict[Way, 
         known = lines.get(inner)
         lines[inner] = key.start_mark.line + 1
         if known is not None:
-            raise document.refusal(inner, f"is already on line {known}")
+            raise document.error(inner, f"is already on line {known}")
         _find_lines(document, inner, value, lines)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.load.load_request import LoadRequest
     from omnigraph.load.split_staging import LoadJob, SplitReport
     from omnigraph.sources.mapping.type_mapping import TypeMapping
-    from omnigraph.sources.row_batch import Rejecting
+    from omnigraph.sources.row_batch import OnReject
     from omnigraph.store.storage_options import StorageOptions
 
 _TABLE = "table:"
@@ -42,12 +42,12 @@ def load_on_spark(
     repository: Repository,
     request: LoadRequest,
     write: WriteRequest,
-    rejecting: Rejecting | None,
+    rejecting: OnReject | None,
 ) -> WriteResult[LoadResult]:
     """Have tasks read, check and write everything, and commit it once."""
+    from omnigraph.catalog.table_lookup import find_table
     from omnigraph.graph.scratch_files import Scratch
     from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks
-    from omnigraph.sources.readers import named_key
     from omnigraph.spark.engine.key_tables import SparkKeys
     from omnigraph.spark.engine.tasks import run_tasks
     from omnigraph.spark.session import session_for
@@ -55,7 +55,7 @@ def load_on_spark(
     catalog = repository.snapshot(request.base).catalog
     options = repository.objects.options
     source = request.source
-    named = [named_key(name, catalog) for name in source] if isinstance(source, Mapping) else []
+    named = [find_table(catalog, str(name)).key for name in source] if isinstance(source, Mapping) else []
     spark = session_for(request.spark or _session_of(source))
     run: RunTasks = partial(run_tasks, spark)
     tasks = LoadTasks(
@@ -78,8 +78,8 @@ def _stage(
     request: LoadRequest, catalog: Catalog, options: StorageOptions, run: RunTasks, spark: Any
 ) -> Stage:
     """Has everything that is given done: all files at the same time, then one DataFrame after the other."""
+    from omnigraph.catalog.table_lookup import find_table
     from omnigraph.load.distributed import staged_splits
-    from omnigraph.sources.readers import named_key
     from omnigraph.sources.splits import plan_splits
 
     source, mapping = request.source, request.mapping
@@ -90,7 +90,9 @@ def _stage(
     }
     # Two names may mean one type, as in files: both are its rows.
     frames = [
-        (named_key(name, catalog), _frame(part, spark)) for name, part in source.items() if name not in files
+        (find_table(catalog, str(name)).key, _frame(part, spark))
+        for name, part in source.items()
+        if name not in files
     ]
     splits = plan_splits(files, catalog, options, mapping=mapping) if files else []
 

@@ -23,14 +23,14 @@ from typing import Any
 from omnigraph.catalog.catalog import Catalog, Column, Table
 from omnigraph.catalog.columns import ENDPOINT_COLUMNS
 from omnigraph.catalog.keys import node_key
+from omnigraph.catalog.table_lookup import find_table
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.types import STRING
-from omnigraph.sources.json.json_values import WRONG, complaint, converter
+from omnigraph.sources.json.json_values import MISMATCH, converter, mismatch_message
 from omnigraph.sources.mapping.casts import read_cast
-from omnigraph.sources.mapping.document import Document, Way, read_document
+from omnigraph.sources.mapping.document import Document, KeyPath, read_document
 from omnigraph.sources.mapping.type_mapping import FORMATS, Format, LoadMapping, TypeMapping
-from omnigraph.sources.readers import named_key
 from omnigraph.store.storage_options import StorageOptions
 
 __all__ = ["LoadMapping", "TypeMapping", "read_mapping"]
@@ -70,9 +70,9 @@ def read_mapping(
         document, base = read_document(given, options or {})
     types: dict[str, TypeMapping] = {}
     for name, entry in document.object((), document.value).items():
-        key = document.checked((name,), partial(named_key, name, catalog))
+        key = document.located((name,), partial(find_table, catalog, name)).key
         if key in types:
-            raise document.refusal((name,), f"'{key}' is mapped twice")
+            raise document.error((name,), f"'{key}' is mapped twice")
         types[key] = _Entry(document, name, catalog, catalog.tables[key], base).read(entry)
     return LoadMapping(types, document.name)
 
@@ -119,17 +119,17 @@ class _Entry:
         )
 
     def _refusal(
-        self, way: Way, message: str, wanted: str | None = None, known: Iterable[str] = ()
+        self, way: KeyPath, message: str, wanted: str | None = None, known: Iterable[str] = ()
     ) -> InvalidInput:
         names = list(known)
         hint = None if wanted is None else suggestion(wanted, names) or f"one of {', '.join(names)}"
-        return self._document.refusal((self._name, *way), message, hint)
+        return self._document.error((self._name, *way), message, hint)
 
     def _object(self, given: Mapping[str, Any], field: str) -> Mapping[str, Any]:
         value = given.get(field)
         return {} if value is None else self._document.object((self._name, field), value)
 
-    def _text(self, way: Way, value: Any) -> str:
+    def _text(self, way: KeyPath, value: Any) -> str:
         return self._document.text((self._name, *way), value)
 
     def _texts(self, given: Mapping[str, Any], field: str, *, may_be_empty: bool = False) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ class _Entry:
             return ("", *self._document.texts((self._name, field), [item for item in items if item != ""]))
         return self._document.texts((self._name, field), items)
 
-    def _property(self, way: Way, name: str) -> Column:
+    def _property(self, way: KeyPath, name: str) -> Column:
         found = self._properties.get(name)
         if found is None:
             raise self._refusal(way, f"no property '{name}' of '{self._table.key}'", name, self._properties)
@@ -182,7 +182,7 @@ class _Entry:
             raise self._refusal(("key",), f"'{both}' is filled by `columns` too")
         return found
 
-    def _paths(self, way: Way, value: Any, names: Sequence[str]) -> tuple[str, ...]:
+    def _paths(self, way: KeyPath, value: Any, names: Sequence[str]) -> tuple[str, ...]:
         """Columns for these names: one, a list in their order, or an object."""
         if isinstance(value, Mapping):
             paths = self._document.object((self._name, *way), value)
@@ -239,7 +239,7 @@ class _Entry:
             column = self._columns[stored] if name in ends else self._property(way, name)
             if stored in filled:
                 raise self._refusal(way, f"'{name}' is filled by a column too")
-            self._document.checked((self._name, *way), partial(_check, column, value))
+            self._document.located((self._name, *way), partial(_check, column, value))
             found[stored] = value
         return found
 
@@ -262,7 +262,7 @@ class _Entry:
         return casts, end_casts
 
     def _end_cast(
-        self, way: Way, stored: str, cast: Any, paths: tuple[str, ...] | None
+        self, way: KeyPath, stored: str, cast: Any, paths: tuple[str, ...] | None
     ) -> tuple[str | None, ...]:
         if paths is None:
             raise self._refusal(way, f"no columns are given under `{way[-1]}`")
@@ -284,8 +284,8 @@ class _Entry:
                 self._check_cast(way, text, part)
         return given
 
-    def _check_cast(self, way: Way, cast: Any, column: Column) -> None:
-        self._document.checked((self._name, *way), partial(read_cast, cast, column))
+    def _check_cast(self, way: KeyPath, cast: Any, column: Column) -> None:
+        self._document.located((self._name, *way), partial(read_cast, cast, column))
 
     def _read_ignore(self, given: Mapping[str, Any], filled: set[str]) -> tuple[tuple[str, ...], bool]:
         if isinstance(given.get("ignore"), bool):
@@ -303,8 +303,8 @@ class _Entry:
 def _check(column: Column, value: Any) -> None:
     if value is None:
         raise InvalidInput(f"property '{column.name}': a constant is a value")
-    if converter(column)(value) is WRONG:
-        raise InvalidInput(complaint(column, value))
+    if converter(column)(value) is MISMATCH:
+        raise InvalidInput(mismatch_message(column, value))
     enum = column.type.enum_values
     values = value if isinstance(value, list | tuple) else [value]
     odd = next((item for item in values if enum is not None and item not in enum), None)
