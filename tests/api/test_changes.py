@@ -90,7 +90,7 @@ class TestDiff:
         assert told(g.diff(loaded, "main")) == [("insert", "Eve")]
 
     def test_an_unknown_name_is_neither(self, g: og.Graph) -> None:
-        with pytest.raises(NotFound, match="neither a branch nor a commit 'nowhere'"):
+        with pytest.raises(NotFound, match="'nowhere' is neither a branch nor a commit"):
             g.diff("main", "nowhere")
 
     def test_it_can_be_read_again_and_counted(self, g: og.Graph) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.changes.change_cache import MOST_BYTES, MOST_CHANGES
+from omnigraph.changes.change_cache import MAX_CACHED_BYTES, MAX_CACHED_CHANGES
 from omnigraph.engine.diff.table_diff import TableDiff
 from tests.support.places import fresh_memory
 
@@ -99,8 +99,8 @@ def test_pages_go_on_behind_their_place_whether_the_rest_is_in_memory_or_not(g: 
 @pytest.mark.parametrize(
     "rows",
     [
-        [{"name": f"city {number}"} for number in range(MOST_CHANGES + 1)],
-        [{"name": "large", "mayor": "x" * (MOST_BYTES + 1)}],
+        [{"name": f"city {number}"} for number in range(MAX_CACHED_CHANGES + 1)],
+        [{"name": "large", "mayor": "x" * (MAX_CACHED_BYTES + 1)}],
     ],
     ids=["many", "large"],
 )

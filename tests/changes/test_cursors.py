@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.changes.cursors import MAX_CURSOR_BYTES, Place, Scope, Token
+from omnigraph.changes.cursors import MAX_CURSOR_BYTES, EntityKey, Token, TokenScope
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.repository import Repository
 from tests.support.places import fresh_memory
@@ -28,7 +28,7 @@ def api(graph: Repository) -> og.Graph:
 
 
 class TestTokens:
-    SCOPE = Scope("g", "b", "f")
+    SCOPE = TokenScope("g", "b", "f")
 
     def test_a_cursor_is_short_and_fit_for_a_url(self, graph: Repository) -> None:
         cursor = api(graph).feed(types=["Person", "City", "Knows"], kinds=["node"]).cursor
@@ -39,7 +39,7 @@ class TestTokens:
     @given(st.text(), st.text(), st.sampled_from(["cursor", "feed page", "commit page"]))
     def test_every_token_reads_back(self, commit: str, id_: str, use: Any) -> None:
         commit, id_ = (text.encode(errors="replace").decode() for text in (commit, id_))
-        token = Token(use, self.SCOPE, commit, "cut", Place("edge", "12", id_))
+        token = Token(use, self.SCOPE, commit, "cut", EntityKey("edge", "12", id_))
         assert Token.decode(token.encode(), use, self.SCOPE) == token
 
     @given(st.text(max_size=300))
@@ -96,7 +96,7 @@ class TestTokens:
         cursor = api(graph).feed(branch="dev").cursor
         graph.delete_branch("dev")
         graph.create_branch("dev")
-        with pytest.raises(InvalidInput, match=r"rejected: .*an earlier one of its name"):
+        with pytest.raises(InvalidInput, match=r"rejected: .*an earlier branch of the same name"):
             api(graph).feed(branch="dev", cursor=cursor)
         with pytest.raises(InvalidInput, match=REJECTED):
             api(graph).feed(branch="dev", page_token=page.next_page_token)

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.changes.change_pages import Room, place_of
+from omnigraph.changes.change_pages import PageBudget
 from omnigraph.changes.change_records import EVERYTHING, ChangeFilter, EntityChange
-from omnigraph.changes.diff import compare_states, schema_boundary, stream_changes
+from omnigraph.changes.commit_diff import schema_boundary
+from omnigraph.changes.diff import compare_states, stream_changes
 from omnigraph.errors import Conflict, InvalidInput, NotFound, ResourceLimit
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang.temporal import EPOCH_TIME
@@ -243,7 +244,7 @@ class TestPages:
         before, after = g.snapshot(at=g.commit(commit).parents[0]), g.snapshot(at=commit)
         whole = list(stream_changes(compare_states(before, after, EVERYTHING), EVERYTHING))
         diffs = compare_states(before, after, EVERYTHING)
-        assert list(stream_changes(diffs, EVERYTHING, place_of(whole[-2]))) == whole[-1:]
+        assert list(stream_changes(diffs, EVERYTHING, whole[-2].key)) == whole[-1:]
         assert ["_stored" in diff.rows.__dict__ for diff in diffs] == [False, False, True]
 
     def test_a_limit_has_bounds(self, g: og.Graph, commit: str) -> None:
@@ -268,9 +269,9 @@ class TestPages:
 
     def test_one_change_always_fits(self) -> None:
         change = EntityChange("node", "P", "1", "a", "insert", None, {"properties": {"x": "y" * 100}})
-        room = Room(10, 50)
-        assert room.fill(iter([change, change])) == ((change,), True)
-        assert room.fill(iter([replace(change, after=None)])) == ((), True)
+        room = PageBudget(10, 50)
+        assert room.take(iter([change, change])) == ((change,), True)
+        assert room.take(iter([replace(change, after=None)])) == ((), True)
 
     def test_a_token_is_for_its_commit_and_filter_alone(self, g: og.Graph, commit: str) -> None:
         token = g.changes(commit, limit=1).next_page_token

@@ -270,14 +270,15 @@ class TestWhatStopsAFeed:
         page = api(graph).feed(start=f"after:{change.id}")
         assert summary(page) == [(last.id, [("insert", "b")])]
 
-    def test_a_stream_ends_there_as_well(self, graph: Repository) -> None:
+    def test_readable_commits_end_before_a_schema_boundary(self, graph: Repository) -> None:
         first, _, _ = self.boundary(graph)
         poll = begin_poll(graph, FeedRequest(start="beginning"))
-        assert [block.commit.id for block in poll.stream()] == [first.id]
-        assert not poll.caught_up
-        poll = begin_poll(graph, FeedRequest(cursor=poll.cursor))
+        assert [commit.id for commit in poll.readable_commits()] == [first.id]
+        page = poll.read_page(None, Cache(0))
+        assert page.caught_up is False
+        poll = begin_poll(graph, FeedRequest(cursor=page.cursor))
         with pytest.raises(Conflict):
-            list(poll.stream())
+            poll.readable_commits()
 
     def test_history_that_is_gone_is_a_gap_and_a_baseline_goes_on(self, tmp_path: Path) -> None:
         graph = make_graph(str(tmp_path / "g"))

@@ -148,7 +148,7 @@ class TestCommitChanges:
         assert "did you mean `Person`?" in refused("commit", "changes", commit, "--type", "Persn")
 
     def test_refusals_are_one_sentence(self, genesis: str) -> None:
-        text = "is the first of its graph: there is nothing to compare it with"
+        text = "is the first of its graph and has no parent to compare with"
         assert refused("commit", "changes", genesis) == f"error: commit '{genesis}' {text}\n"
         assert refused("commit", "changes", "x") == "error: commit 'x' not found\n"
         assert refused("commit", "changes", genesis, "--limit", "0") == (
@@ -234,7 +234,7 @@ class TestPoll:
         assert refused("changes", "poll", "--cursor", "nonsense").startswith(
             "error: change cursor rejected: "
         )
-        assert "one of now, beginning, after:<commit id>" in refused("changes", "poll", "--start", "soon")
+        assert "use now, beginning or after:<commit id>" in refused("changes", "poll", "--start", "soon")
         outcome = run("changes", "poll", "--cursor", "x", "--start", "now", "--uri", "g.omni")
         assert (outcome.code, outcome.stdout) == (2, "")
 
@@ -310,7 +310,7 @@ class TestDiff:
 
     def test_an_unknown_state_is_told_with_the_nearest_branch(self) -> None:
         assert refused("diff", "main", "mian") == (
-            "error: there is neither a branch nor a commit 'mian'\nhint: did you mean `main`?\n"
+            "error: 'mian' is neither a branch nor a commit\nhint: did you mean `main`?\n"
         )
 
     def test_nothing_is_written(self, folder: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_folder_that_holds_something_is_refused(target: str) -> None:
     ObjectStore.open(target).put("precious.txt", b"")
     with pytest.raises(InvalidInput, match="is not empty"):
         ExportFolder.prepare(target, {})
-    with pytest.raises(InvalidInput, match=r"holds `precious\.txt`, which is of no export"):
+    with pytest.raises(InvalidInput, match=r"contains `precious\.txt`, which is not part of an export"):
         ExportFolder.prepare(target, {}, overwrite=True)
     assert ObjectStore.open(target).exists_any()
 
@@ -73,7 +73,7 @@ def test_a_folder_that_holds_something_is_refused(target: str) -> None:
 def test_names_that_only_look_like_parts_are_not_overwritten(name: str) -> None:
     target = fresh_memory()
     ObjectStore.open(target).put(name, b"")
-    with pytest.raises(InvalidInput, match="of no export"):
+    with pytest.raises(InvalidInput, match="not part of an export"):
         ExportFolder.prepare(target, {}, overwrite=True)
 
 
@@ -94,7 +94,7 @@ def test_what_fails_on_a_disk_leaves_the_export_before(tmp_path: Path) -> None:
     found = files_of(tmp_path)
     failed = ExportFolder.prepare(str(tmp_path), {}, overwrite=True)
     names = put(failed, PART)
-    with pytest.raises(StorageError, match="a part of the export is not in") as caught:
+    with pytest.raises(StorageError, match="a part of the export is missing in") as caught:
         failed.publish([*names, "node-Thing-00001.ndjson"], {})
     failed.discard(names, caught.value)
     assert files_of(tmp_path) == found

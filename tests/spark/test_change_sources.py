@@ -151,9 +151,9 @@ class TestPlaces:
         feed = source(graph)
         first = feed.first()
         end = feed.next(first)
-        with pytest.raises(InvalidInput, match=f"^change cursor rejected: it was made for {words}"):
+        with pytest.raises(InvalidInput, match=f"^change cursor rejected: it .* {words}"):
             feed.next({**first, part: "x"})
-        with pytest.raises(InvalidInput, match=f"^change cursor rejected: it was made for {words}"):
+        with pytest.raises(InvalidInput, match=f"^change cursor rejected: it .* {words}"):
             feed.partitions(first, {**end, part: "x"})
 
     def test_a_place_of_another_kind_of_source_is_rejected(self, graph: og.Graph) -> None:
@@ -173,7 +173,7 @@ class TestPlaces:
         put(graph, "Oslo", branch="trial")
         graph.branches.delete("trial")
         graph.branches.create("trial")
-        with pytest.raises(InvalidInput, match="another branch, or for an earlier one of its name"):
+        with pytest.raises(InvalidInput, match="another branch, or to an earlier branch of the same name"):
             feed.next(place)
 
 

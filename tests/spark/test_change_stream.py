@@ -200,7 +200,7 @@ def test_what_is_asked_for_wrongly_is_refused(spark: SparkSession, cities: og.Gr
     for states in ("main", "main..", "a..b..c"):
         with pytest.raises(Exception, match="the option 'diff' is"):
             difference(spark, cities, states)
-    with pytest.raises(Exception, match="there is neither a branch nor a commit 'tral'"):
+    with pytest.raises(Exception, match="'tral' is neither a branch nor a commit"):
         difference(spark, cities, "main..tral")
     with pytest.raises(Exception, match="a change has no column 'commit_id'"):
         difference(spark, cities, "main..main", columns="commit_id")

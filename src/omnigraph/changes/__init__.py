@@ -1,1 +1,1 @@
-"""What changed: diffs, the change feed, cursors and baselines."""
+"""Changes between states: diffs, the change feed, cursors and baselines."""

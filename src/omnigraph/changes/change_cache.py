@@ -1,7 +1,7 @@
-"""The changes of commits that were told before: they never change, and all who follow a branch ask for the same.
+"""A cache of the changes of commits. They never change, and all readers of a branch request the same ones.
 
-Only commits of a few changes are kept, which are those that many follow as they come. A large one is read anew by
-each of its readers: it would push out what reads keep.
+Only commits with few changes are cached, which are the ones that many readers follow. A large commit would evict
+the data that reads have cached, so each reader computes its changes anew.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from omnigraph.changes.change_records import EntityChange
-from omnigraph.changes.cursors import Place
-from omnigraph.changes.diff import CommitChanges
+from omnigraph.changes.commit_diff import CommitDiff
+from omnigraph.changes.cursors import EntityKey
 from omnigraph.engine.memory.memory_cache import Cache
 
-MOST_CHANGES: Final = 256
-MOST_BYTES: Final = 256 << 10
+MAX_CACHED_CHANGES: Final = 256
+MAX_CACHED_BYTES: Final = 256 << 10
 _OVERHEAD = 256
 
 
 @dataclass(frozen=True, slots=True)
-class KeptChanges:
-    """The changes of a commit as bytes, so that nobody who gets them changes them for the next."""
+class CachedChanges:
+    """The pickled changes of a commit, so that callers cannot modify the cached objects."""
 
     packed: bytes
 
@@ -34,32 +34,24 @@ class KeptChanges:
         return len(self.packed) + _OVERHEAD
 
     def unpack(self) -> list[EntityChange]:
-        """The changes, the caller's own."""
+        """Return a copy of the changes."""
         return cast(list[EntityChange], pickle.loads(self.packed))
 
 
-def tell_changes(opened: CommitChanges, place: Place | None, cache: Cache) -> Generator[EntityChange]:
-    """What `CommitChanges.stream` gives, from memory when somebody was told all of it before."""
-    family, version = ("changes", opened.wanted.fingerprint), opened.commit.id
-    kept: KeptChanges | None = cache.get(family, version)
-    if kept is not None:
-        yield from (change for change in kept.unpack() if place is None or _is_behind(place, change))
+def stream_cached_changes(diff: CommitDiff, after: EntityKey | None, cache: Cache) -> Generator[EntityChange]:
+    """Yield what `CommitDiff.stream` yields, from the cache if possible. Caches a complete small stream."""
+    family, version = ("changes", diff.change_filter.fingerprint), diff.commit.id
+    cached: CachedChanges | None = cache.get(family, version)
+    if cached is not None:
+        yield from (item for item in cached.unpack() if after is None or item.key.order > after.order)
         return
-    told: list[EntityChange] = []
-    with closing(opened.stream(place)) as stream:
+    changes: list[EntityChange] = []
+    with closing(diff.stream(after)) as stream:
         for change in stream:
-            if len(told) <= MOST_CHANGES:
-                told.append(change)
+            if len(changes) <= MAX_CACHED_CHANGES:
+                changes.append(change)
             yield change
-    if place is None and len(told) <= MOST_CHANGES:
-        found = KeptChanges(pickle.dumps(told, pickle.HIGHEST_PROTOCOL))
-        if found.nbytes <= MOST_BYTES:
-            cache.get_or_build(family, version, lambda: found)
-
-
-def _is_behind(place: Place, change: EntityChange) -> bool:
-    return (change.kind != "node", change.type_id, change.id) > (
-        place.kind != "node",
-        place.type_id,
-        place.id,
-    )
+    if after is None and len(changes) <= MAX_CACHED_CHANGES:
+        packed = CachedChanges(pickle.dumps(changes, pickle.HIGHEST_PROTOCOL))
+        if packed.nbytes <= MAX_CACHED_BYTES:
+            cache.get_or_build(family, version, lambda: packed)

@@ -1,4 +1,4 @@
-"""Changes as others see them: what happened to one entity, which commit caused it, and which ones are wanted."""
+"""Change records: what happened to an entity, the commit that caused it, and the filter of changes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
+from omnigraph.changes.cursors import EntityKey
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import did_you_mean
 
@@ -16,16 +17,16 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["node", "edge"]
 Op: TypeAlias = Literal["insert", "update", "delete"]
-# {"properties": {…}}, and for an edge {"endpoints": {"from": …, "to": …}} as well; JSON values.
+# {"properties": {…}}, and for an edge also {"endpoints": {"from": …, "to": …}}; the values are JSON.
 Image: TypeAlias = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class EntityChange:
-    """What happened to one node or edge: an insert has only an `after`, a delete only a `before`.
+    """A change of one node or edge. An insert has only `after`, a delete only `before`.
 
-    `changed` names the properties that an update changed, for an edge ``from`` and ``to`` among them. `type_id`
-    outlives a rename of the type, and is another after the type was dropped and declared again.
+    `changed` names the properties that an update changed, including ``from`` and ``to`` of an edge. `type_id`
+    does not change when the type is renamed, but differs after the type was dropped and declared again.
     """
 
     kind: Kind
@@ -37,8 +38,13 @@ class EntityChange:
     after: Image | None = None
     changed: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> EntityKey:
+        """The key of the entity."""
+        return EntityKey(self.kind, self.type_id, self.id)
+
     def to_json(self) -> dict[str, Any]:
-        """The JSON form."""
+        """Return the JSON form."""
         found: dict[str, Any] = {
             "kind": self.kind,
             "type": {"id": self.type_id, "name": self.type_name},
@@ -54,7 +60,7 @@ class EntityChange:
 
 @dataclass(frozen=True, slots=True)
 class ChangeCause:
-    """The commit that changes came with. `authored_at` counts microseconds since 1970."""
+    """The commit that made changes. `authored_at` is in microseconds since 1970."""
 
     graph_commit_id: str
     parent_commit_id: str | None
@@ -65,13 +71,13 @@ class ChangeCause:
 
     @classmethod
     def of(cls, commit: CommitRecord) -> ChangeCause:
-        """The cause that a commit is."""
+        """Return the cause for a commit."""
         return cls(
             commit.id, commit.parent, commit.merged_parent, commit.branch, commit.actor, commit.created_at
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form; what there is none of is left out."""
+        """Return the JSON form, without members that are None."""
         found = {
             "graph_commit_id": self.graph_commit_id,
             "parent_commit_id": self.parent_commit_id,
@@ -85,19 +91,19 @@ class ChangeCause:
 
 @dataclass(frozen=True, slots=True)
 class ChangeBlock:
-    """A commit and its changes, or on a page some of them."""
+    """A commit and its changes, or a page of them."""
 
     cause: ChangeCause
     changes: tuple[EntityChange, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form."""
+        """Return the JSON form."""
         return {"cause": self.cause.to_json(), "changes": [change.to_json() for change in self.changes]}
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeFilter:
-    """Which changes are wanted; an empty part wants everything. Each part is sorted and without repeats."""
+    """A filter of changes. An empty part selects everything. Each part is sorted and without repeats."""
 
     kinds: tuple[Kind, ...] = ()
     types: tuple[str, ...] = ()
@@ -110,7 +116,7 @@ class ChangeFilter:
         types: Iterable[str] | None = None,
         ops: Iterable[Op] | None = None,
     ) -> ChangeFilter:
-        """The filter of what was asked for, or `InvalidInput` for a kind or an operation that there is none of.
+        """Return a filter; raise `InvalidInput` for an unknown kind or operation and for an empty list.
 
         >>> ChangeFilter.of(ops=["update", "insert", "update"])
         ChangeFilter(kinds=(), types=(), ops=('insert', 'update'))
@@ -119,18 +125,18 @@ class ChangeFilter:
         for part, known in (("kinds", get_args(Kind)), ("ops", get_args(Op))):
             for name in found[part]:
                 if name not in known:
-                    raise InvalidInput(f"unknown {part[:-1]} '{name}'", hint=f"one of {', '.join(known)}")
+                    raise InvalidInput(f"unknown {part[:-1]} '{name}'", hint=f"use one of {', '.join(known)}")
         return cls(**found)
 
     def check_types(self, known: Iterable[str]) -> None:
-        """Refuse the name of a type that is none of these."""
+        """Raise `InvalidInput` if a type of the filter is not among the known types."""
         names = sorted(set(known))
         for name in self.types:
             if name not in names:
                 raise InvalidInput(f"unknown type '{name}'{did_you_mean(name, names)}")
 
-    def wants_table(self, kind: str, names: Sequence[str]) -> bool:
-        """Whether changes of a type are wanted, by any of the names that it has."""
+    def selects_table(self, kind: str, names: Sequence[str]) -> bool:
+        """Return whether the filter selects changes of a type that has the given names."""
         return (not self.kinds or kind in self.kinds) and (
             not self.types or any(name in self.types for name in names)
         )
@@ -149,10 +155,8 @@ def _listed(names: Iterable[Any] | None) -> tuple[Any, ...]:
     if names is None:
         return ()
     if isinstance(names, str):
-        raise InvalidInput(f"a list of names is needed, not the text '{names}'")
+        raise InvalidInput(f"expected a list of names, got the text '{names}'")
     found = tuple(sorted(set(names)))
     if not found:
-        raise InvalidInput(
-            "an empty list of names would find nothing", hint="leave it out to find everything"
-        )
+        raise InvalidInput("an empty list of names selects nothing", hint="omit it to select everything")
     return found

@@ -1,4 +1,4 @@
-"""Changes as columns: a row a change, with the values before and after as texts of JSON."""
+"""Changes as Arrow columns: one row per change, with the images before and after as JSON texts."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ _TEXT = pa.large_string()
 
 
 @dataclass(frozen=True)
-class _Moments:
-    """A type that an export has as numbers and an image of a change as text."""
+class _TemporalFormat:
+    """A type that an export writes as a number and a change image as text."""
 
     stored: pa.DataType
     unit: str
-    a_day: int
-    ending: str
+    per_day: int
+    suffix: str
 
     def texts(self, values: pa.Array) -> pa.Array | None:
-        """The texts of JSON, unless some value is outside of the years 1 to 9999."""
+        """Return JSON texts; None if a value is outside the years 1 to 9999."""
         numbers = pc.fill_null(values.cast(self.stored), 0).to_numpy().astype(np.int64)
-        first, behind = days_of(date.min) * self.a_day, (days_of(date.max) + 1) * self.a_day
-        if ((numbers < first) | (numbers >= behind)).any():
+        first, end = days_of(date.min) * self.per_day, (days_of(date.max) + 1) * self.per_day
+        if ((numbers < first) | (numbers >= end)).any():
             return None
-        spelled = pa.array(np.datetime_as_string(numbers.astype(f"datetime64[{self.unit}]")), _TEXT)
-        before, after, between = (pa.scalar(mark, _TEXT) for mark in ('"', f'{self.ending}"', ""))
-        texts = pc.binary_join_element_wise(before, spelled, after, between)
+        formatted = pa.array(np.datetime_as_string(numbers.astype(f"datetime64[{self.unit}]")), _TEXT)
+        before, after, between = (pa.scalar(mark, _TEXT) for mark in ('"', f'{self.suffix}"', ""))
+        texts = pc.binary_join_element_wise(before, formatted, after, between)
         return pc.if_else(values.is_valid(), texts, None)
 
 
-_MOMENTS: Final = {
-    Scalar.DATE: _Moments(pa.int32(), "D", 1, ""),
-    Scalar.DATETIME: _Moments(pa.int64(), "ms", 86_400_000, "Z"),
+_TEMPORAL: Final = {
+    Scalar.DATE: _TemporalFormat(pa.int32(), "D", 1, ""),
+    Scalar.DATETIME: _TemporalFormat(pa.int64(), "ms", 86_400_000, "Z"),
 }
 
 
@@ -61,15 +61,16 @@ def read_change_rows(
     part: tuple[int, int] | None,
     schema: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
-    """The changes of a type, or of a share of its ids, in the columns and types of a schema; `commit` made them.
+    """Yield the changes of a type that `commit` made, in the columns and types of a schema.
 
-    Texts are those that ``json`` makes of the images of an `EntityChange`, without spaces.
+    `part` selects a hash partition of the ids. JSON texts are what ``json`` produces for the images of an
+    `EntityChange`, without spaces.
     """
     if not diff.possible.intersection(ops or OPS.values()):
         return
-    wanted = [number for number, op in OPS.items() if not ops or op in ops]
+    selected = [number for number, op in OPS.items() if not ops or op in ops]
     for batch in diff.rows.batches(part=part):
-        kept = np.isin(batch.ops, wanted)
+        kept = np.isin(batch.ops, selected)
         if kept.any():
             yield _encode(diff, commit, batch if kept.all() else batch.filter(kept), schema)
 
@@ -98,7 +99,7 @@ def _encode(diff: TypeDiff, commit: CommitRecord, batch: ChangeBatch, schema: pa
 
 
 def _constants(diff: TypeDiff, commit: CommitRecord) -> Mapping[str, Any]:
-    """What is the same for all changes that one commit made to one type."""
+    """Return the values that are the same for all changes of one type in one commit."""
     return {
         "commit_id": commit.id,
         "parent_id": commit.parent,
@@ -113,7 +114,7 @@ def _constants(diff: TypeDiff, commit: CommitRecord) -> Mapping[str, Any]:
 
 
 def _image_texts(diff: TypeDiff, table: Table | None, rows: pa.Table, there: Bools) -> pa.Array:
-    """The images that one side has, null where there is none."""
+    """Return the images of one side as JSON texts, null where there is none."""
     if table is None or not there.any():
         return pa.nulls(len(there), _TEXT)
     columns = {column.physical: column for column in table.columns if column.physical != "id"}
@@ -139,27 +140,27 @@ def _members(diff: TypeDiff, rows: pa.Table, columns: list[Column]) -> Iterator[
 
 
 def _value_texts(values: pa.Array, prop_type: PropType) -> pa.Array:
-    moments = _MOMENTS.get(prop_type.scalar)
-    if moments is None:
+    temporal = _TEMPORAL.get(prop_type.scalar)
+    if temporal is None:
         return json_texts(values, prop_type)
     if not prop_type.is_list:
-        texts = moments.texts(values)
+        texts = temporal.texts(values)
         if texts is not None:
             return texts
-    spelled = json_values(values, prop_type)
+    items = json_values(values, prop_type)
     return pa.array(
-        [None if item is None else json.dumps(item, separators=(",", ":")) for item in spelled], _TEXT
+        [None if item is None else json.dumps(item, separators=(",", ":")) for item in items], _TEXT
     )
 
 
 def _changed_names(diff: TypeDiff, batch: ChangeBatch) -> pa.Array:
-    """The names of what an update changed, none for the others."""
+    """Return the names of the properties that an update changed; empty for other operations."""
     updated = (batch.ops != INSERT) & (batch.ops != DELETE)
     flags: dict[str, Bools] = {}
     for column, name in diff.names.items():
         if column in batch.changed:
             found = batch.changed[column] & updated
-            # Two properties that had one name at different times are one here.
+            # Two properties that had the same name at different times are reported as one.
             flags[name] = flags[name] | found if name in flags else found
     if not flags:
         return pa.repeat(pa.scalar([], pa.list_(pa.string())), len(batch))

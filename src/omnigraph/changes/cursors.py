@@ -1,7 +1,7 @@
-"""Places in the history of a branch as opaque text that a caller keeps.
+"""Positions in the history of a branch as opaque text: cursors and page tokens.
 
-A token says for which graph, branch and filter it was made, so that one that is used elsewhere is told, and carries
-a checksum, so that one that was cut off or mistyped is told as well. It is no secret and no signature.
+A token records the graph, the branch and the filter that it was made for, so that its use elsewhere is rejected. A
+checksum detects truncated and mistyped tokens. Tokens are neither secret nor signed.
 """
 
 from __future__ import annotations
@@ -19,22 +19,27 @@ Use: TypeAlias = Literal["cursor", "feed page", "commit page"]
 
 MAX_CURSOR_BYTES = 4096
 
-_CHECK_BYTES = 8
+_CHECKSUM_BYTES = 8
 _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The entity that was told last: what comes next is behind it."""
+class EntityKey:
+    """The kind, type and id of an entity. Changes of a commit are ordered by it."""
 
     kind: str
     type_id: str
     id: str
 
+    @property
+    def order(self) -> tuple[bool, str, str]:
+        """The sort key: nodes before edges, then by type id and id."""
+        return self.kind != "node", self.type_id, self.id
+
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """What a token was made for. Commit pages belong to no branch: `branch` is the incarnation of one, or empty."""
+class TokenScope:
+    """What a token is valid for. `branch` is the incarnation of a branch, empty for pages of a commit."""
 
     graph: str
     branch: str
@@ -43,71 +48,74 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A place in history: after the changes of `commit`, or with a `place` within them.
+    """A position in history: after the changes of `commit`, or with `after` within them, after that entity.
 
     `cut` is the last commit of the poll that a page of a feed belongs to.
     """
 
     use: Use
-    scope: Scope
+    scope: TokenScope
     commit: str
     cut: str | None = None
-    place: Place | None = None
+    after: EntityKey | None = None
 
     def encode(self) -> str:
-        """The text: letters, digits, ``-`` and ``_``.
+        """Return the token as text: letters, digits, ``-`` and ``_``.
 
-        >>> token = Token("cursor", Scope("g", "b", "f"), "c1")
+        >>> token = Token("cursor", TokenScope("g", "b", "f"), "c1")
         >>> Token.decode(token.encode(), "cursor", token.scope) == token
         True
         """
-        place = None if self.place is None else [self.place.kind, self.place.type_id, self.place.id]
+        after = None if self.after is None else [self.after.kind, self.after.type_id, self.after.id]
         scope = [self.scope.graph, self.scope.branch, self.scope.filter]
-        body = [_FORMAT, self.use, *scope, self.commit, self.cut, place]
-        data = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
-        return _armour(data)
+        body = [_FORMAT, self.use, *scope, self.commit, self.cut, after]
+        return _encode(json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode())
 
     @classmethod
-    def decode(cls, text: str, use: Use, scope: Scope) -> Token:
-        """Read a text that was made for this use and scope; any other is `InvalidInput`."""
-        token = cls._read(text)
+    def decode(cls, text: str, use: Use, scope: TokenScope) -> Token:
+        """Read a token; raise `InvalidInput` unless it was made for this use and scope."""
+        token = cls._parse(text)
         if token.use != use:
-            raise rejected(f"it is the text of a {token.use}, and a {use} is needed")
-        for part, what in (("graph", "graph"), ("branch", "branch"), ("filter", "filter")):
-            if getattr(token.scope, part) != getattr(scope, part):
-                again = ", or for an earlier one of its name" if part == "branch" else ""
-                raise rejected(f"it was made for another {what}{again}")
+            raise rejected(f"expected a {use}, got a {token.use}")
+        if token.scope.graph != scope.graph:
+            raise rejected("it belongs to another graph")
+        if token.scope.branch != scope.branch:
+            raise rejected("it belongs to another branch, or to an earlier branch of the same name")
+        if token.scope.filter != scope.filter:
+            raise rejected("it was made with another filter")
         return token
 
     @classmethod
-    def _read(cls, text: str) -> Token:
-        data = _unarmour(text)
+    def _parse(cls, text: str) -> Token:
+        data = _decode(text)
         try:
             body: Any = json.loads(data)
-            format_, use, graph, branch, filter_, commit, cut, place = body
+            format_, use, graph, branch, filter_, commit, cut, after = body
         except (ValueError, TypeError, RecursionError) as error:
-            raise rejected("it is not complete") from error
+            raise rejected("it is incomplete") from error
         if format_ != _FORMAT:
-            raise rejected(f"it is of format {format_}, which this version does not read")
-        return cls(use, Scope(graph, branch, filter_), commit, cut, None if place is None else Place(*place))
+            raise rejected(f"it has format {format_}, which this version does not support")
+        entity = None if after is None else EntityKey(*after)
+        return cls(use, TokenScope(graph, branch, filter_), commit, cut, entity)
 
 
 def rejected(reason: str) -> InvalidInput:
-    """The refusal of a text that marks no place here."""
+    """Return the error for a cursor or page token that cannot be used."""
     return InvalidInput(f"change cursor rejected: {reason}", hint="start again, or take a baseline")
 
 
-def _armour(data: bytes) -> str:
-    return urlsafe_b64encode(blake2b(data, digest_size=_CHECK_BYTES).digest() + data).rstrip(b"=").decode()
+def _encode(data: bytes) -> str:
+    checksum = blake2b(data, digest_size=_CHECKSUM_BYTES).digest()
+    return urlsafe_b64encode(checksum + data).rstrip(b"=").decode()
 
 
-def _unarmour(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     try:
         raw = b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (Base64Error, ValueError) as error:
-        raise rejected("it is not one that was given out") from error
-    data = raw[_CHECK_BYTES:]
-    # Made anew, for the last letter has bits to spare: another letter there would read the same.
-    if _armour(data) != text:
-        raise rejected("it is damaged or was not given out")
+        raise rejected("it is not a token of this graph") from error
+    data = raw[_CHECKSUM_BYTES:]
+    # Compare encoded texts: the last character has unused bits, so other characters decode to the same bytes.
+    if _encode(data) != text:
+        raise rejected("it is damaged or not a token of this graph")
     return data

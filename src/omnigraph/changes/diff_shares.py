@@ -1,4 +1,4 @@
-"""The difference of two states cut into shares, which processes read that know nothing but their share."""
+"""Split the difference between two states into shares that processes read independently."""
 
 from __future__ import annotations
 
@@ -17,30 +17,29 @@ from omnigraph.graph.snapshot import Snapshot, reclaimed
 from omnigraph.store.manifest.records import CommitRecord, TablePin
 from omnigraph.store.tables.tables import Tables
 
-# So many shares, however small, are one partition: to open the versions of a table takes its time too.
+# At most this many shares form one partition, however small they are: opening table versions takes time too.
 _SMALL_SHARES = 16
-# Each share looks at all ids of its type, so that many more would cost more than they take from one another.
+# Each share reads all ids of its type, so more shares would cost more than they save.
 _MOST_PARTS = 64
 
 
 @dataclass(frozen=True)
 class TableVersion:
-    """A type as one state has it."""
+    """A type in one state."""
 
     table: Table
     pin: TablePin
 
     def side(self, tables: Tables) -> Side:
-        """The same, to be compared."""
+        """Return the side of a diff."""
         return Side(tables, self.pin, {column.physical: column.physical for column in self.table.columns})
 
 
 @dataclass(frozen=True)
 class Share:
-    """Changes of one type between two commits: all of them, or those of one part of the ids.
+    """Changes of one type between two commits: all of them, or those of one hash partition of the ids.
 
-    `rows` is how many rows in storage there are to be looked at, at most. The commits are there for what they say
-    of themselves, without their tables.
+    `rows` is an upper bound of the stored rows to read. The commit records do not contain their tables.
     """
 
     before: TableVersion | None
@@ -52,7 +51,9 @@ class Share:
     part: tuple[int, int] | None = None
 
     def read(self, tables: Tables, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The changes in the columns of a schema; `NotFound` when cleanup has taken the data of either state."""
+        """Yield the changes in the columns of a schema. Raises `NotFound` if garbage collection removed the
+        data.
+        """
         try:
             yield from read_change_rows(self._diff(tables), self.commit, self.ops, self.part, schema)
         except NotFound as error:
@@ -69,15 +70,17 @@ class Share:
         )
 
 
-def plan_shares(before: Snapshot, after: Snapshot, wanted: ChangeFilter, share_rows: int) -> Iterator[Share]:
-    """The changes from one state to another, each in one share, with about `share_rows` rows or fewer in each.
+def plan_shares(
+    before: Snapshot, after: Snapshot, change_filter: ChangeFilter, share_rows: int
+) -> Iterator[Share]:
+    """Split the changes from one state to another into shares of about `share_rows` rows or fewer.
 
-    A type is cut into 64 shares at most. What versions of tables consist of is looked up; their rows are not read.
+    A type has at most 64 shares. Reads the fragments of table versions, but no rows.
     """
     parent, commit = _without_tables(before.commit), _without_tables(after.commit)
-    for diff in compare_states(before, after, wanted):
+    for diff in compare_states(before, after, change_filter):
         rows = diff.rows.rows
-        if not rows or (wanted.ops and not diff.possible.intersection(wanted.ops)):
+        if not rows or (change_filter.ops and not diff.possible.intersection(change_filter.ops)):
             continue
         parts = min(-(-rows // share_rows), _MOST_PARTS)
         for number in range(parts):
@@ -86,14 +89,14 @@ def plan_shares(before: Snapshot, after: Snapshot, wanted: ChangeFilter, share_r
                 _version(diff.after, diff.rows.after),
                 parent,
                 commit,
-                wanted.ops,
+                change_filter.ops,
                 -(-rows // parts),
                 None if parts == 1 else (number, parts),
             )
 
 
 def bundle_shares(shares: Sequence[Share], rows: int) -> list[tuple[Share, ...]]:
-    """Neighbours together, as long as they have no more than so many rows and are not too many."""
+    """Combine consecutive shares up to a number of rows and of shares."""
     bundles: list[list[Share]] = []
     room = 0
     for share in shares:

@@ -1,8 +1,8 @@
-"""The changes of a branch, commit by commit along first parents, oldest first.
+"""The change feed of a branch: the changes of its commits along first parents, oldest first.
 
-The graph keeps nothing of its readers: where one stands is in the cursor that it got last. Each poll looks at the
-commits between that place and the head, so what it costs grows with how far the reader is behind, and never with
-the length of the history.
+The graph stores nothing about its readers: the position of a reader is its last cursor. A poll reads the commits
+between that position and the head, so its cost grows with the distance of the reader from the head, not with the
+length of the history.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.changes.change_cache import tell_changes
-from omnigraph.changes.change_pages import Room, place_of, scope_of
+from omnigraph.changes.change_cache import stream_cached_changes
+from omnigraph.changes.change_pages import PageBudget, token_scope
 from omnigraph.changes.change_records import EVERYTHING, ChangeBlock, ChangeCause, ChangeFilter
-from omnigraph.changes.cursors import MAX_CURSOR_BYTES, Place, Scope, Token, rejected
-from omnigraph.changes.diff import CommitChanges, open_commit
+from omnigraph.changes.commit_diff import change_feed_gap, open_commit
+from omnigraph.changes.cursors import MAX_CURSOR_BYTES, EntityKey, Token, TokenScope, rejected
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.errors import ChangeFeedGap, Conflict, InvalidInput, ResourceLimit
 from omnigraph.graph.history import first_parents, get_commit
@@ -33,31 +33,31 @@ _AFTER = "after:"
 
 @dataclass(frozen=True, slots=True)
 class FeedRequest:
-    """Where to read on: `cursor`, `page_token` and a `start` other than ``now`` exclude one another."""
+    """The position to continue from. At most one of `cursor`, `page_token` and a `start` other than ``now``."""
 
     branch: str = "main"
     start: str = "now"
     cursor: str | None = None
     page_token: str | None = None
     max_commits: int = DEFAULT_COMMITS
-    wanted: ChangeFilter = EVERYTHING
+    change_filter: ChangeFilter = EVERYTHING
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
-        given = [self.cursor is not None, self.page_token is not None, self.start != "now"]
-        if sum(given) > 1:
+        """Raise `InvalidInput` or `ResourceLimit` for an invalid request."""
+        positions = [self.cursor is not None, self.page_token is not None, self.start != "now"]
+        if sum(positions) > 1:
             raise InvalidInput(EXCLUSIVE_POSITIONS)
         if self.start not in ("now", "beginning") and not self.start.startswith(_AFTER):
             raise InvalidInput(
-                f"unknown start '{self.start}'", hint="one of now, beginning, after:<commit id>"
+                f"unknown start '{self.start}'", hint="use now, beginning or after:<commit id>"
             )
-        if self.start not in ("now", "beginning") and not self.start.removeprefix(_AFTER).strip():
-            raise InvalidInput("`after:` needs the id of a commit")
+        if self.start.startswith(_AFTER) and not self.start.removeprefix(_AFTER).strip():
+            raise InvalidInput("the start `after:` needs a commit id")
         if self.max_commits < 1:
-            raise InvalidInput("a poll needs at least one commit")
+            raise InvalidInput(f"`max_commits` must be at least 1, got {self.max_commits}")
         if self.max_commits > MAX_COMMITS:
             raise ResourceLimit(
-                f"a poll has at most {MAX_COMMITS} commits, not {self.max_commits}",
+                f"a poll has at most {MAX_COMMITS} commits, got `max_commits` {self.max_commits}",
                 details={
                     "resource": "change_feed_commits_per_poll",
                     "limit": MAX_COMMITS,
@@ -70,8 +70,8 @@ class FeedRequest:
 class FeedPage:
     """Blocks of a feed, oldest first.
 
-    A page that ends within a commit has a `next_page_token`, which asks for the rest; any other has a `cursor`,
-    from which to poll on, and says whether nothing was waiting there.
+    A page that ends within a commit has a `next_page_token`, which requests the rest. Any other page has a
+    `cursor` to continue from, and `caught_up` if there are no further commits.
     """
 
     blocks: tuple[ChangeBlock, ...]
@@ -86,7 +86,7 @@ class FeedPage:
         return len(self.blocks)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form."""
+        """Return the JSON form."""
         found: dict[str, Any] = {"blocks": [block.to_json() for block in self.blocks]}
         if self.next_page_token is not None:
             found["next_page_token"] = self.next_page_token
@@ -95,129 +95,127 @@ class FeedPage:
         return found
 
 
-@dataclass
-class Poll:
-    """Commits to tell, oldest first. `position` is the commit that everything was told of, and moves along.
+@dataclass(frozen=True)
+class FeedPoll:
+    """The commits of a poll, oldest first, after the commit `position`.
 
-    `place` is where an earlier page of the same poll stopped within the first commit.
+    `after` is the entity after which an earlier page of the same poll ended within the first commit.
     """
 
     repository: Repository
     request: FeedRequest
-    scope: Scope
+    scope: TokenScope
     head: CommitRecord
     position: str
     commits: tuple[CommitRecord, ...]
-    place: Place | None = None
+    after: EntityKey | None = None
 
-    @property
-    def cursor(self) -> str:
-        """From where to poll on."""
-        return Token("cursor", self.scope, self.position).encode()
+    def readable_commits(self) -> tuple[CommitRecord, ...]:
+        """Return the commits up to the first one whose changes cannot be computed.
 
-    @property
-    def caught_up(self) -> bool:
-        """Whether nothing more is waiting."""
-        return self.position == self.head.id
-
-    def stream(self) -> Iterator[CommitChanges]:
-        """The commits one after the other; what comes after one that cannot be told is left to the next poll.
-
-        A commit counts as told when the next one is asked for.
+        Raises `Conflict` or `ChangeFeedGap` if this is the first commit of the poll.
         """
         for number, commit in enumerate(self.commits):
-            found = self._open(number)
-            if found is None:
-                return
-            yield found
-            self.position = commit.id
+            try:
+                open_commit(self.repository, commit, self.request.change_filter)
+            except ChangeFeedGap as error:
+                if not number:
+                    raise change_feed_gap(commit, self.request.cursor) from error
+                return self.commits[:number]
+            except Conflict:
+                if not number:
+                    raise
+                return self.commits[:number]
+        return self.commits
 
     def read_page(self, limit: int | None, cache: Cache) -> FeedPage:
-        """The first page of what there is to tell."""
-        room = Room.of(limit)
+        """Return the first page of the poll. It ends before a commit whose changes cannot be computed.
+
+        Raises `Conflict` or `ChangeFeedGap` if this is the first commit of the poll.
+        """
+        budget = PageBudget.of(limit)
+        position = self.position
         blocks: list[ChangeBlock] = []
         for number, commit in enumerate(self.commits):
             try:
-                found = open_commit(self.repository, commit, self.request.wanted)
-                place = self.place if not number else None
-                with closing(tell_changes(found, place, cache)) as stream:
-                    changes, more = room.fill(stream)
-            except (Conflict, ChangeFeedGap) as error:
+                diff = open_commit(self.repository, commit, self.request.change_filter)
+                after = self.after if not number else None
+                with closing(stream_cached_changes(diff, after, cache)) as stream:
+                    changes, more = budget.take(stream)
+            except ChangeFeedGap as error:
                 if not number:
-                    raise self._told(error) from error
+                    raise change_feed_gap(commit, self.request.cursor) from error
+                break
+            except Conflict:
+                if not number:
+                    raise
                 break
             if more and not changes and blocks:
-                # The page was full before: the commit is for the next poll, whole.
+                # The page was already full: the next poll returns the whole commit.
                 break
             blocks.append(ChangeBlock(ChangeCause.of(commit), changes))
             if more:
-                token = Token("feed page", self.scope, commit.id, self.commits[-1].id, place_of(changes[-1]))
+                token = Token("feed page", self.scope, commit.id, self.commits[-1].id, changes[-1].key)
                 return FeedPage(tuple(blocks), token.encode())
-            self.position = commit.id
-        return FeedPage(tuple(blocks), cursor=self.cursor, caught_up=self.caught_up)
-
-    def _open(self, number: int) -> CommitChanges | None:
-        try:
-            return open_commit(self.repository, self.commits[number], self.request.wanted)
-        except (Conflict, ChangeFeedGap) as error:
-            if not number:
-                raise self._told(error) from error
-            return None
-
-    def _told(self, error: Conflict | ChangeFeedGap) -> Conflict | ChangeFeedGap:
-        """The error, with the cursor that led to it."""
-        if isinstance(error, ChangeFeedGap) and self.request.cursor is not None:
-            error.details["change_feed_gap"]["cursor"] = self.request.cursor
-        return error
+            position = commit.id
+        cursor = Token("cursor", self.scope, position).encode()
+        return FeedPage(tuple(blocks), cursor=cursor, caught_up=position == self.head.id)
 
 
-def begin_poll(repository: Repository, request: FeedRequest) -> Poll:
-    """Look up where a reader stands, and which commits there are for it. No changes are read."""
+def begin_poll(repository: Repository, request: FeedRequest) -> FeedPoll:
+    """Find the position of a reader and the commits after it. Reads no changes.
+
+    Raises `InvalidInput` for an invalid request, cursor or page token.
+    """
     request.check()
     head = repository.head(request.branch)
-    scope = scope_of(repository, request.wanted, head.incarnation)
+    scope = token_scope(repository, request.change_filter, head.incarnation)
     if request.page_token is not None:
-        return _continue(repository, request, scope, head)
+        return _continue_poll(repository, request, scope, head)
     position = _position(repository, request, scope, head)
     waiting: deque[CommitRecord] = deque(maxlen=request.max_commits)
     for commit in first_parents(repository.manifest, repository.manifest.view, head.commit):
-        # Numbers grow by one from parent to child, so that nobody looks for a place below where it would be.
+        # Sequence numbers increase by one from parent to child, so the search stops where the position would be.
         if commit.parent is None or (position is not None and commit.sequence <= position.sequence):
             break
         waiting.append(commit)
     if position is not None and commit.id != position.id:
         raise rejected(f"commit '{position.id}' is not in the history of branch '{head.branch}'")
     if request.cursor is None:
-        # Later a type may have gone; whoever began when it was there goes on without it.
-        known = (repository.state(commit), repository.state(head.commit))
-        request.wanted.check_types(table.name for state in known for table in state.catalog.tables.values())
-    return Poll(repository, request, scope, head.commit, commit.id, tuple(reversed(waiting)))
+        # Checked only at the start: a reader continues if a type of its filter is dropped later.
+        states = (repository.state(commit), repository.state(head.commit))
+        request.change_filter.check_types(
+            table.name for state in states for table in state.catalog.tables.values()
+        )
+    return FeedPoll(repository, request, scope, head.commit, commit.id, tuple(reversed(waiting)))
 
 
 def _position(
-    repository: Repository, request: FeedRequest, scope: Scope, head: HeadRecord
+    repository: Repository, request: FeedRequest, scope: TokenScope, head: HeadRecord
 ) -> CommitRecord | None:
-    """The commit that the reader knows of; None for one that knows nothing."""
+    """Return the last commit that the reader has read; None if it starts at the beginning."""
     if request.cursor is not None:
         if len(request.cursor) > MAX_CURSOR_BYTES:
             raise rejected("it is too long")
-        return _known(repository, Token.decode(request.cursor, "cursor", scope).commit)
+        return _find_commit(repository, Token.decode(request.cursor, "cursor", scope).commit)
     if request.start == "now":
         return head.commit
     if request.start == "beginning":
         return None
-    return _known(repository, request.start.removeprefix(_AFTER).strip())
+    return _find_commit(repository, request.start.removeprefix(_AFTER).strip())
 
 
-def _known(repository: Repository, id_: str) -> CommitRecord:
+def _find_commit(repository: Repository, id_: str) -> CommitRecord:
     found = repository.manifest.find_commit(repository.manifest.view, id_)
     if found is None:
-        raise rejected(f"there is no commit '{id_}'")
+        raise rejected(f"commit '{id_}' does not exist")
     return found
 
 
-def _continue(repository: Repository, request: FeedRequest, scope: Scope, head: HeadRecord) -> Poll:
-    """The poll that a page token belongs to, from the commit within which its page ended."""
+def _continue_poll(
+    repository: Repository, request: FeedRequest, scope: TokenScope, head: HeadRecord
+) -> FeedPoll:
+    """Return the poll of a page token, from the commit within which its page ended."""
     token = Token.decode(str(request.page_token), "feed page", scope)
     manifest, view = repository.manifest, repository.manifest.view
     commits = []
@@ -226,4 +224,4 @@ def _continue(repository: Repository, request: FeedRequest, scope: Scope, head: 
         if commit.id == token.commit:
             break
     position = str(commits[-1].parent)
-    return Poll(repository, request, scope, head.commit, position, tuple(reversed(commits)), token.place)
+    return FeedPoll(repository, request, scope, head.commit, position, tuple(reversed(commits)), token.after)

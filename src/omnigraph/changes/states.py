@@ -1,4 +1,4 @@
-"""The states of a graph that a diff compares, by the names that callers give."""
+"""The two states of a diff, resolved from names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from omnigraph.lang.suggestions import suggestion
 
 @dataclass(frozen=True)
 class ComparedStates:
-    """Two states; `branch` is the branch that named the later one, if a branch did."""
+    """Two states. `branch` is the branch that name_or_state the later one, if any."""
 
     before: Snapshot
     after: Snapshot
@@ -25,20 +25,27 @@ def find_states(
     repository: Repository,
     before: str | datetime | Snapshot,
     after: str | datetime | Snapshot,
-    wanted: ChangeFilter,
+    change_filter: ChangeFilter,
 ) -> ComparedStates:
-    """Resolve both states and check that the filter names types of either; reads no rows."""
+    """Resolve both states, and check that each type of the filter exists in one of them. Reads no rows."""
     first, _ = find_state(repository, before)
     second, branch = find_state(repository, after)
-    wanted.check_types(table.name for state in (first, second) for table in state.catalog.tables.values())
+    change_filter.check_types(
+        table.name for state in (first, second) for table in state.catalog.tables.values()
+    )
     return ComparedStates(first, second, branch)
 
 
-def find_state(repository: Repository, named: str | datetime | Snapshot) -> tuple[Snapshot, str | None]:
-    """The snapshot, and the branch if a branch named it. A branch takes precedence over a commit id."""
-    if not isinstance(named, str):
-        return repository.snapshot(at=named), None
-    name = named.strip()
+def find_state(
+    repository: Repository, name_or_state: str | datetime | Snapshot
+) -> tuple[Snapshot, str | None]:
+    """Return the snapshot, and the branch if a branch name_or_state it. A branch takes precedence over a commit id.
+
+    Raises `NotFound` if there is neither.
+    """
+    if not isinstance(name_or_state, str):
+        return repository.snapshot(at=name_or_state), None
+    name = name_or_state.strip()
     branches = repository.branches()
     if name in branches:
         return repository.snapshot(name), name
@@ -46,7 +53,7 @@ def find_state(repository: Repository, named: str | datetime | Snapshot) -> tupl
         return repository.snapshot(at=name), None
     except NotFound as error:
         raise NotFound(
-            f"there is neither a branch nor a commit '{name}'",
+            f"'{name}' is neither a branch nor a commit",
             details={"branch": name, "commit_id": name, "branches": list(branches)[:50]},
             hint=suggestion(name, branches),
         ) from error

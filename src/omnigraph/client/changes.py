@@ -60,7 +60,7 @@ class RemoteChangeReads(ChangeReads):
         from omnigraph.changes.feed import FeedPage
 
         params = {
-            **filter_params(request.wanted),
+            **filter_params(request.change_filter),
             "branch": require_text("branch", request.branch),
             # The default is omitted because the server refuses a start together with a cursor.
             "start": None if request.start == "now" else request.start,

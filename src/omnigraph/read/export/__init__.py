@@ -1,1 +1,1 @@
-"""Exports of a snapshot as graph records or files."""
+"""Export a snapshot as graph records or files."""

@@ -1,9 +1,10 @@
-"""The folder that an export of many files goes to: empty before, complete afterwards, or marked by nothing.
+"""The target folder of an export with many files. A complete export has a marker file.
 
-The last thing that is written is `_SUCCESS`, with the commit and the rows. Without it the files are no export.
+The marker `_SUCCESS` is written last, with the commit and the row counts. Files without it are not a complete
+export.
 
-On a local disk the parts are written into a hidden folder and get their names when all are there, so an export that
-fails leaves what was there before. A store has no such step: there the parts have their names from the beginning.
+On a local disk, parts are written to a hidden folder and renamed when all are complete, so a failed export leaves
+the previous content. An object store has no rename, so parts have their final names from the start.
 """
 
 from __future__ import annotations
@@ -31,34 +32,34 @@ _NAMES = re.compile(
 
 @dataclass(frozen=True)
 class ExportFolder:
-    """A folder that was looked at and may be written to. `prefix` stands before the names of unfinished parts."""
+    """A folder that was checked and may be written to. `prefix` precedes the names of unfinished parts."""
 
     store: ObjectStore
     prefix: str
 
     @classmethod
     def prepare(cls, target: str, options: StorageOptions, *, overwrite: bool = False) -> ExportFolder:
-        """The folder at an address. One that holds something is refused, unless it may be overwritten and holds
-        nothing but an export.
+        """Open the folder at an address. Raises `InvalidInput` if it has files, unless `overwrite` is true and it
+        has only files of an export.
 
-        An export that is overwritten on a store is gone from here on, on a local disk it stays until `publish`.
+        With `overwrite`, an export on an object store is removed now; on a local disk it is kept until `publish`.
         """
         location = Location.parse(target)
         if location.is_local and Path(location.path).exists() and not Path(location.path).is_dir():
-            raise InvalidInput(f"`{target}` is a file, and many files need a folder")
+            raise InvalidInput(f"`{target}` is a file; an export with many files needs a folder")
         store = ObjectStore.open(location, options)
         found = list(store.list())
         for info in found:
             if not overwrite:
                 raise InvalidInput(
                     f"folder `{target}` is not empty",
-                    hint="choose another one, or overwrite the export in it",
+                    hint="choose another folder, or overwrite the export in it",
                     details={"path": target, "file": info.key},
                 )
             if not is_export_file(info.key):
                 raise InvalidInput(
-                    f"folder `{target}` holds `{info.key}`, which is of no export",
-                    hint="only exports are overwritten",
+                    f"folder `{target}` contains `{info.key}`, which is not part of an export",
+                    hint="choose another folder; only exports are overwritten",
                     details={"path": target, "file": info.key},
                 )
         if location.is_local:
@@ -67,7 +68,7 @@ class ExportFolder:
         return cls(store, "")
 
     def publish(self, names: Sequence[str], report: Mapping[str, Any]) -> None:
-        """Make the parts the content of the folder, and mark it as complete."""
+        """Move the parts to their final names and write the marker."""
         if self.prefix:
             self._check_parts(names)
             _remove(self.store, list(self.store.list()))
@@ -75,7 +76,7 @@ class ExportFolder:
         self.store.put(MARKER, (json.dumps(report, indent=2) + "\n").encode())
 
     def discard(self, names: Sequence[str], error: BaseException) -> None:
-        """Remove the parts of an export that failed. What cannot be removed is noted with the error."""
+        """Remove the parts of a failed export. Files that cannot be removed are added to the error as a note."""
         try:
             if self.prefix:
                 self._remove_unfinished()
@@ -92,8 +93,8 @@ class ExportFolder:
         for name in names:
             if not (self._root / self.prefix / name).is_file():
                 raise StorageError(
-                    f"a part of the export is not in {self._root}",
-                    hint="whoever writes the parts must see the same disk; use a shared folder or s3://",
+                    f"a part of the export is missing in {self._root}",
+                    hint="all processes that write parts must share the disk; use a shared folder or s3://",
                     details={"file": name},
                 )
 
@@ -105,18 +106,18 @@ class ExportFolder:
             try:
                 (self._root / self.prefix / name).rename(self._root / name)
             except OSError as error:
-                raise storage_error_from_os(error, f"cannot move `{name}` to its place") from error
+                raise storage_error_from_os(error, f"cannot rename `{name}` to its final name") from error
         for folder in folders:
             sync_directory(folder)
         self._remove_unfinished()
 
     def _remove_unfinished(self) -> None:
-        # An attempt that nobody waits for may still be writing there; what stays is hidden and belongs to nothing.
+        # An abandoned task may still be writing there. Leftover files are hidden and belong to no export.
         shutil.rmtree(self._root / self.prefix, ignore_errors=True)
 
 
 def is_export_file(name: str) -> bool:
-    """Whether this is what a file of an export is called, and so no way out of its folder.
+    """Return whether a name is a file name of an export, and thus does not lead out of the folder.
 
     >>> is_export_file("nodes/Person/part-00000.parquet"), is_export_file("../_SUCCESS")
     (True, False)
@@ -125,7 +126,7 @@ def is_export_file(name: str) -> bool:
 
 
 def _remove(store: ObjectStore, found: Sequence[ObjectInfo]) -> None:
-    """Remove the files of an export, its mark first: half of one is none."""
+    """Remove the files of an export, the marker first, because a partial export must not look complete."""
     names = [info.key for info in found]
     if MARKER in names:
         store.delete(MARKER)

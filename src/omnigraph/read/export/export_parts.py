@@ -1,7 +1,8 @@
-"""A snapshot as many files, each the rows of some fragments of one table, written wherever it suits.
+"""Export a snapshot as many files, each with the rows of some fragments of one table. Tasks may write them
+anywhere.
 
-A file has a name that its rows decide, and appears whole. So a part can be written again, or twice at once, and
-there is still one file with its rows.
+The name of a file depends only on its rows, and a file appears complete. A part can therefore be written again,
+or twice at once, with the same result.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ ROWS_PER_PART: Final = 1_000_000
 
 _BATCH_ROWS = 16_384
 _BATCH_BYTES = 8 << 20
-# Lance would read up to two gigabytes ahead of whoever turns rows into text.
+# Lance would otherwise read up to two gigabytes ahead of the encoder.
 _READ_AHEAD = 32 << 20
-# A reader of Parquet takes a row group at a time, and Spark loads the groups of a file in parallel.
+# Parquet readers process one row group at a time, and Spark loads the row groups of a file in parallel.
 _GROUP_ROWS = 131_072
 _GROUP_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ExportPart:
-    """Some fragments of a table, and the name of the file that their rows go to."""
+    """Some fragments of a table, and the name of the file for their rows."""
 
     name: str
     table: Table
@@ -57,7 +58,7 @@ class ExportPart:
 
 @dataclass(frozen=True)
 class ExportJob:
-    """What every part of an export needs to know: the graph, the commit and the folder. It can be pickled."""
+    """What every part of an export needs: the graph, the commit and the folder. Can be pickled."""
 
     graph: str
     commit: CommitRecord
@@ -69,7 +70,7 @@ class ExportJob:
 
 @dataclass(frozen=True)
 class PartReport:
-    """What came of a part: its file is there, or `error` says why not."""
+    """The result of writing a part. If `error` is set, the file was not written."""
 
     rows: int = 0
     error: OmnigraphError | None = None
@@ -78,13 +79,15 @@ class PartReport:
 def plan_parts(
     snapshot: Snapshot, types: Sequence[str] | None, form: ExportFormat, rows_per_part: int = ROWS_PER_PART
 ) -> list[ExportPart]:
-    """The parts of the chosen types: neighbouring fragments, up to so many rows. A type without rows has one."""
-    found = []
+    """Plan the parts of the given types: consecutive fragments, up to `rows_per_part` rows. An empty type has one
+    part.
+    """
+    parts = []
     for table in choose_tables(snapshot.catalog, types):
         pin = snapshot.pin(table.key)
         for number, (fragments, rows) in enumerate(_groups(snapshot, pin, rows_per_part)):
-            found.append(ExportPart(_file_name(table, number, form), table, pin, fragments, rows))
-    return found
+            parts.append(ExportPart(_file_name(table, number, form), table, pin, fragments, rows))
+    return parts
 
 
 def write_part(
@@ -93,9 +96,9 @@ def write_part(
     tables: Tables | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> PartReport:
-    """Write the file of a part, whole or not at all. What goes wrong is in the report.
+    """Write the file of a part, completely or not at all. Errors are returned in the report.
 
-    Tasks elsewhere have no `tables` and open the graph's by address; the manifest is not read.
+    Without `tables`, opens the tables of the graph by address, without reading the manifest.
     """
     try:
         if tables is None:
@@ -137,7 +140,7 @@ def _file_name(table: Table, number: int, form: ExportFormat) -> str:
 def _batches(
     job: ExportJob, part: ExportPart, tables: Tables, progress: Callable[[int], None] | None
 ) -> Iterator[pa.RecordBatch]:
-    """The live rows of a part in their order, by physical columns."""
+    """Yield the live rows of a part in order, with physical columns."""
     if not part.fragments:
         return
     count = 0
@@ -161,7 +164,7 @@ def _batches(
     except NotFound as error:
         raise reclaimed(job.commit) from error
     if count != part.rows:
-        raise StorageError(f"{part.pin.path} has {count} rows where its version says {part.rows}")
+        raise StorageError(f"{part.pin.path} is corrupt: expected {part.rows:,} rows, got {count:,}")
 
 
 # --- Parquet ----------------------------------------------------------------------------------------------
@@ -169,13 +172,13 @@ def _batches(
 
 def _write_parquet(file: Writable, table: Table, batches: Iterable[pa.RecordBatch]) -> None:
     schema = arrow_schema(table)
-    with pq.ParquetWriter(_Sink(file), schema, compression="zstd") as writer:
+    with pq.ParquetWriter(_ArrowFile(file), schema, compression="zstd") as writer:
         for group in _row_groups(table, schema, batches):
             writer.write_table(group, row_group_size=group.num_rows)
 
 
 def _row_groups(table: Table, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches under their logical names, gathered until a row group is full."""
+    """Yield batches with logical column names, combined into row groups."""
     gathered: list[pa.RecordBatch] = []
     for batch in batches:
         arrays = [
@@ -191,8 +194,8 @@ def _row_groups(table: Table, schema: pa.Schema, batches: Iterable[pa.RecordBatc
         yield pa.Table.from_batches(gathered, schema)
 
 
-class _Sink(RawIOBase):
-    """A file as Arrow writes to it."""
+class _ArrowFile(RawIOBase):
+    """Adapt a file to the interface that Arrow writes to."""
 
     def __init__(self, file: Writable) -> None:
         self._file = file

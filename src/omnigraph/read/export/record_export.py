@@ -1,4 +1,4 @@
-"""A snapshot as graph records, one JSON line each, in an order that only depends on what is in it."""
+"""Export a snapshot as graph records, one JSON line each, in an order that depends only on its content."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def export_lines(
     progress: Progress | None = None,
     kinds: Sequence[TypeKind] | None = None,
 ) -> Iterator[tuple[int, bytes]]:
-    """The records of a snapshot, some at a time, each with how many: edge types before node types, by name, and
-    within a type by id.
+    """Yield the encoded records of a snapshot in batches, with the number of records of each. Edge types come
+    before node types, each ordered by name, and records are ordered by id.
 
-    `types` limits them to node and edge types of these names, `kinds` to nodes or edges. Memory holds the ids of
-    one type and some thousand rows.
+    `types` restricts the export to types of these names, `kinds` to nodes or edges. Memory holds the ids of one
+    type and a batch of rows.
     """
     for table in choose_tables(snapshot.catalog, types):
         if kinds is not None and table.kind not in kinds:
@@ -42,7 +42,10 @@ def export_lines(
 
 
 def choose_tables(catalog: Catalog, types: Sequence[str] | None) -> list[Table]:
-    """The tables of node and edge types of these names, edges first, each by name; all of them for None."""
+    """Return the tables of the given types, or of all types for None; edges first, then by name.
+
+    Raises `InvalidInput` for an unknown type.
+    """
     tables = sorted(catalog.tables.values(), key=lambda table: (table.kind != "edge", table.name))
     if types is None:
         return tables

@@ -1,4 +1,4 @@
-"""Rows as lines of graph records: JSON that is put together by columns, the same text as row by row."""
+"""Encode rows as lines of graph records. The JSON is assembled by columns, with the same result as row by row."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from omnigraph.catalog.catalog import Column, Table
 from omnigraph.catalog.row_json import json_values
 from omnigraph.lang.types import FLOATS, PropType, Scalar
 
-# The texts of a batch may be more than the two gigabytes that the smaller type holds.
+# The texts of a batch may exceed two gigabytes, the limit of `pa.string`.
 _TEXT = pa.large_string()
 _QUOTE, _NOTHING = pa.scalar('"', _TEXT), pa.scalar("", _TEXT)
-# Dates and moments are written as the numbers they are stored as.
+# Dates and timestamps are written as the numbers that are stored.
 _NUMBERS = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
-# The backslash comes first, for the others bring new ones.
+# The backslash is escaped first, because the other escapes add backslashes.
 _ESCAPES = ("\\", '"', "\n", "\r", "\t")
 _CONTROL = r"[\x00-\x1f]"
 
 
 def encode_records(table: Table, rows: pa.Table | pa.RecordBatch) -> bytes:
-    """The records of rows that have the table's physical columns, a line each.
+    """Encode rows with the table's physical columns as records, one line each.
 
-    A node is ``{"type":…,"data":{…}}``, an edge ``{"edge":…,"from":…,"to":…,"data":{…}}``. The data begins with the
-    id, the properties follow by name, nulls included.
+    A node is ``{"type":…,"data":{…}}``, an edge ``{"edge":…,"from":…,"to":…,"data":{…}}``. The data has the id
+    first, then the properties by name, including nulls.
     """
     if not rows.num_rows:
         return b""
@@ -40,12 +40,12 @@ def encode_records(table: Table, rows: pa.Table | pa.RecordBatch) -> bytes:
         texts = json_texts(values, column.type)
         pieces += [pa.scalar(label, _TEXT), pc.fill_null(texts, "null") if texts.null_count else texts]
     lines = pc.binary_join_element_wise(*pieces, pa.scalar("}}\n", _TEXT), _NOTHING)
-    # The lines lie one after the other.
+    # The lines are contiguous in the buffer.
     return bytes(lines.buffers()[2])
 
 
 def _labels(table: Table) -> Iterator[tuple[str, Column]]:
-    """The columns in the order of a record, each with the text that stands before its value."""
+    """Yield the columns in the order of a record, each with the text before its value."""
     name = json.dumps(table.name)
     data = list(table.columns)
     if table.kind == "edge":
@@ -61,7 +61,7 @@ def _labels(table: Table) -> Iterator[tuple[str, Column]]:
 
 
 def json_texts(values: pa.Array, prop_type: PropType) -> pa.Array:
-    """The values of a column as texts of JSON, null where there is none.
+    """Return the values of a column as JSON texts, null where the value is null.
 
     >>> json_texts(pa.array(['say "so"', None]), PropType(Scalar.STRING)).to_pylist()
     ['"say \\\\"so\\\\""', None]
@@ -95,7 +95,7 @@ def _string_texts(values: pa.Array) -> pa.Array:
 
 
 def _characters(values: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The bytes of large strings, one after the other; those of ASCII signs stand for nothing else in UTF-8."""
+    """Return the bytes of large strings. In UTF-8 an ASCII byte is never part of another character."""
     _, offsets, data = values.buffers()
     if data is None:
         return np.empty(0, np.uint8)
@@ -105,20 +105,20 @@ def _characters(values: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def _float_texts(values: pa.Array) -> pa.Array:
     if pa.types.is_float32(values.type):
-        # The shortest decimal of the stored width, not the digits of the double that it widens to.
+        # The shortest decimal for the stored width, not the digits of the double that it is widened to.
         values = values.cast(_TEXT).cast(pa.float64())
-    # All of them in one call: no comma is in the text of a number.
+    # All values in one call: the text of a number contains no comma.
     found = json.dumps(values.to_pylist(), separators=(",", ":"))[1:-1].split(",") if len(values) else []
     texts = pa.array(found, _TEXT)
     odd = pc.fill_null(pc.invert(pc.is_finite(values)), False)
     if pc.any(odd).as_py():
-        # JSON lacks them, so they are strings of the names that `json` gives them.
+        # JSON has no NaN and infinities; they are strings with the names that `json` uses.
         texts = pc.if_else(odd, pc.binary_join_element_wise(_QUOTE, texts, _QUOTE, _NOTHING), texts)
     return pc.if_else(values.is_valid(), texts, None)
 
 
 def _list_texts(values: pa.Array, prop_type: PropType) -> pa.Array:
-    """All elements at once, dealt out again."""
+    """Encode all elements at once and join them by list."""
     item = PropType(Scalar.F32) if prop_type.scalar is Scalar.VECTOR else prop_type.item
     lengths = pc.fill_null(pc.list_value_length(values), 0).cast(pa.int64())
     offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])

@@ -14,12 +14,13 @@ from typing import Any, Final, TypeAlias, cast
 
 import pyarrow as pa
 
-from omnigraph.changes.change_pages import scope_of
+from omnigraph.changes.change_pages import token_scope
 from omnigraph.changes.change_records import ChangeFilter
-from omnigraph.changes.cursors import Scope, Token, rejected
-from omnigraph.changes.diff import gap, reading_both, states_of
+from omnigraph.changes.commit_diff import change_feed_gap, states_of
+from omnigraph.changes.cursors import Token, TokenScope, rejected
+from omnigraph.changes.diff import reading_both
 from omnigraph.changes.diff_shares import Share, bundle_shares, plan_shares
-from omnigraph.changes.feed import FeedRequest, Poll, begin_poll
+from omnigraph.changes.feed import FeedRequest, begin_poll
 from omnigraph.changes.states import find_states
 from omnigraph.errors import ChangeFeedGap, Conflict, NotFound
 from omnigraph.graph.history import first_parents, get_commit
@@ -118,12 +119,11 @@ class FeedSource:
         with _with_a_way_on():
             while True:
                 try:
-                    poll = self._advance(place, last)
+                    place, before = self._advance(place, last), place
                 except (Conflict, ChangeFeedGap):
                     if place == start:
                         raise
                     return place
-                place, before = _offset(poll.scope, poll.position), place
                 if not everything or place == before:
                     return place
 
@@ -138,7 +138,7 @@ class FeedSource:
                     before, after = states_of(self._repository, commit)
                     shares += plan_shares(before, after, self._wanted, self.options.rows_per_partition)
                 except NotFound as error:
-                    raise gap(commit) from error
+                    raise change_feed_gap(commit) from error
         return bundle_shares(shares, self.options.rows_per_partition)
 
     def read(self, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -149,7 +149,7 @@ class FeedSource:
                 try:
                     yield from share.read(tables, schema)
                 except NotFound as error:
-                    raise gap(share.commit) from error
+                    raise change_feed_gap(share.commit) from error
 
     def close(self) -> None:
         """Let go of the graph."""
@@ -166,22 +166,23 @@ class FeedSource:
 
     @property
     def _request(self) -> FeedRequest:
-        return FeedRequest(self.options.branch, max_commits=self.options.max_commits, wanted=self._wanted)
+        return FeedRequest(
+            self.options.branch, max_commits=self.options.max_commits, change_filter=self._wanted
+        )
 
-    def _advance(self, start: Offset, last: int | None) -> Poll:
-        """A poll from a place that has looked at all of its commits."""
+    def _advance(self, start: Offset, last: int | None) -> Offset:
+        """Return the offset after the readable commits of one poll."""
         poll = begin_poll(self._repository, replace(self._request, cursor=_token(start).encode()))
         if last is not None:
-            poll.commits = tuple(commit for commit in poll.commits if commit.sequence <= last)
-        for _ in poll.stream():
-            pass
-        return poll
+            poll = replace(poll, commits=tuple(commit for commit in poll.commits if commit.sequence <= last))
+        readable = poll.readable_commits()
+        return _offset(poll.scope, readable[-1].id if readable else poll.position)
 
     def _between(self, start: Offset, end: Offset) -> list[CommitRecord]:
         """The commits after one place up to another, oldest first."""
         repository = self._repository
         head = repository.head(self.options.branch)
-        scope = scope_of(repository, self._wanted, head.incarnation)
+        scope = token_scope(repository, self._wanted, head.incarnation)
         after, last = (Token.decode(_token(place).encode(), "cursor", scope).commit for place in (start, end))
         view = repository.manifest.view
         commits: list[CommitRecord] = []
@@ -192,13 +193,13 @@ class FeedSource:
         raise rejected(f"commit '{after}' is not in the history of commit '{last}'")
 
 
-def _offset(scope: Scope, commit: str) -> Offset:
+def _offset(scope: TokenScope, commit: str) -> Offset:
     return {"graph": scope.graph, "branch": scope.branch, "filter": scope.filter, "commit": commit}
 
 
 def _token(offset: Offset) -> Token:
     try:
-        scope = Scope(offset["graph"], offset["branch"], offset["filter"])
+        scope = TokenScope(offset["graph"], offset["branch"], offset["filter"])
         return Token("cursor", scope, offset["commit"])
     except KeyError as error:
         raise rejected("it is not one of changes") from error
