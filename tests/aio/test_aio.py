@@ -155,7 +155,7 @@ class TestOpening:
         async def main() -> None:
             with pytest.raises(og.errors.NotFound) as caught:
                 await og.aio.open(fresh_memory())
-            assert caught.value.hint == "make one with init"
+            assert caught.value.hint == "create one with init"
 
         asyncio.run(main())
 

@@ -58,14 +58,14 @@ class TestTexts:
     @pytest.mark.parametrize(("said", "value"), [("actor", 5), ("actor", "\ud800"), ("message", {"a": 1})])
     @pytest.mark.parametrize("write", WRITES)
     def test_what_a_commit_records_is_text(self, still: og.Graph, write: str, said: str, value: Any) -> None:
-        with pytest.raises(InvalidInput, match=f"`{said}` is"):
+        with pytest.raises(InvalidInput, match=f"`{said}`( is|: expected)"):
             WRITES[write](still, **{said: value})
         assert len(still.commits()) == 2
 
     @pytest.mark.parametrize("write", ["mutate", "load"])
     def test_so_are_the_key_of_a_write_and_the_commit_it_waits_for(self, still: og.Graph, write: str) -> None:
         for said in ("idempotency_key", "if_commit"):
-            with pytest.raises(InvalidInput, match=f"`{said}` is a text, not a value of int"):
+            with pytest.raises(InvalidInput, match=f"`{said}`: expected a string, got int"):
                 WRITES[write](still, **{said: 7})
 
     def test_the_actor_of_a_handle_is_text(self, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ class TestTexts:
             lambda: graph.branches.create("x", actor=wrong),
         ]
         for call in calls:
-            with pytest.raises(InvalidInput, match="`actor` is a text, not a value of int"):
+            with pytest.raises(InvalidInput, match="`actor`: expected a string, got int"):
                 call()
         assert list(tmp_path.iterdir()) == []
         assert graph.branches.list() == ["main"]
@@ -101,7 +101,7 @@ class TestTexts:
     )
     def test_a_branch_is_named_by_a_text(self, still: og.Graph, call: Callable[[og.Graph, Any], Any]) -> None:
         for branch in (None, 5, "\ud800"):
-            with pytest.raises(InvalidInput, match="`branch` is"):
+            with pytest.raises(InvalidInput, match=r"`branch`( is not valid|: expected a string)"):
                 call(still, branch)
 
     def test_a_query_is_a_text_or_the_path_of_a_file(self, graph: og.Graph, tmp_path: Path) -> None:
@@ -160,14 +160,14 @@ class TestStates:
         nothing: Any = None
         with pytest.raises(InvalidInput, match="a diff needs two states"):
             still.diff("main", nothing)
-        with pytest.raises(InvalidInput, match="`commit_id` is a text, not None"):
+        with pytest.raises(InvalidInput, match="`commit_id`: expected a string, got None"):
             still.revert(nothing)
 
     def test_a_moment_that_is_taken_for_a_commit_is_explained(self, still: og.Graph) -> None:
         with pytest.raises(NotFound) as caught:
             still.query(ALL, at="2020-01-01")
         assert caught.value.message == "commit '2020-01-01' not found"
-        assert caught.value.hint == "commits are named by their ids, moments by a datetime"
+        assert caught.value.hint == "this is a time, not a commit id: pass it as a datetime"
 
     def test_the_nearest_branch_is_suggested(self, still: og.Graph) -> None:
         calls: list[Call] = [
@@ -197,7 +197,7 @@ class TestOpening:
     def test_a_mode_that_is_none_opens_nothing(self, still: og.Graph, mode: Any) -> None:
         with pytest.raises(InvalidInput, match=f"unknown mode {mode!r}") as caught:
             og.open(still.uri, mode=mode)
-        assert caught.value.hint == "one of rw, r"
+        assert caught.value.hint == "use one of rw, r"
 
     def test_a_misspelt_durability_does_not_keep_commits_from_being_synced(self, tmp_path: Path) -> None:
         wrong: Any = "ful"
@@ -205,7 +205,7 @@ class TestOpening:
             given: dict[str, Any] = {"schema": SCHEMA} if call is og.init else {}
             with pytest.raises(InvalidInput, match="unknown durability 'ful'") as caught:
                 call(str(tmp_path / "g.omni"), durability=wrong, **given)
-            assert caught.value.hint == "one of full, os"
+            assert caught.value.hint == "use one of full, os"
         assert list(tmp_path.iterdir()) == []
 
     def test_an_address_may_be_a_path(self, tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ for call in (lambda: graph.mutate(add), graph.commits, lambda: asyncio.run(async
     try:
         call()
     except og.errors.InvalidInput as error:
-        refused += "opened by another process" in error.message and "spawn" in error.hint
+        refused += "opened before this process was forked" in error.message and "spawn" in error.hint
 os._exit(0 if refused == 3 else 1)
 """
 

@@ -85,7 +85,7 @@ class TestDiff:
     def test_the_name_of_a_commit_is_that_of_no_branch(self, g: og.Graph) -> None:
         loaded = g.commits()[0].id
         g.mutate(add("Eve"))
-        with pytest.raises(InvalidInput, match="reads as the id of a commit"):
+        with pytest.raises(InvalidInput, match="has the form of a commit id"):
             g.branches.create(loaded)
         assert told(g.diff(loaded, "main")) == [("insert", "Eve")]
 

@@ -84,7 +84,7 @@ class TestOpening:
     def test_a_place_without_a_graph_is_said_to_have_none(self, tmp_path: Path) -> None:
         with pytest.raises(og.errors.NotFound) as caught:
             og.open(str(tmp_path / "none.omni"))
-        assert caught.value.hint == "make one with init"
+        assert caught.value.hint == "create one with init"
 
     def test_a_graph_opened_for_reading_is_read_and_never_written(self, graph: og.Graph) -> None:
         add(graph, "Ana")

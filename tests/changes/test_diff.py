@@ -305,7 +305,7 @@ def test_applying_the_changes_to_one_state_gives_the_other(
     write(graph, _overwrite(graph.snapshot(), second))
     if rearranged:
         write(graph, rewriting())
-    states = graph.state(before), graph.snapshot()
+    states = graph.snapshot_of(before), graph.snapshot()
     found = list(stream_changes(compare_states(*states, EVERYTHING), EVERYTHING))
     assert [change.id for change in found] == sorted(change.id for change in found)
     state = dict(first)

@@ -205,6 +205,6 @@ class TestWhatRecoveryDid:
 
 def delete_without_healing(branch: str) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Repository, "heal", lambda _self: [])
+        patched.setattr(Repository, "recover", lambda _self: [])
         with closing(Repository.open("g.omni", durability="os")) as graph:
             graph.delete_branch(branch)

@@ -140,10 +140,10 @@ def test_an_intent_that_cannot_be_read_is_refused_and_given_up_by_force(graph: P
     )
     forced = document("--confirm", "--force")["datasets"][2]
     assert (forced["action"], forced["published_dataset_version"]) == ("forced", None)
-    assert forced["error"] == "its intent cannot be read and was given up"
+    assert forced["error"] == "its intent cannot be read and was discarded"
     assert rows() == NOTHING
     with og.open("g.omni") as opened:
-        assert "its intent cannot be read and was given up" in [item.reason for item in opened.recoveries()]
+        assert "its intent cannot be read and was discarded" in [item.reason for item in opened.recoveries()]
     listed = run("commit", "list", "g.omni", "--filter", "actor=omnigraph:recovery").stdout
     assert f"discarded {key.partition('/')[2]} " in listed
 
@@ -159,7 +159,7 @@ def test_a_writer_that_had_begun_to_publish_is_told_of(graph: Path) -> None:
     spoiled = spoil(graph)
     write(spoiled.with_suffix(".outcome"), "publishing")
     forced = document("--confirm", "--force")["datasets"][2]
-    assert forced["error"] == "its intent cannot be read and was given up; it had begun to publish"
+    assert forced["error"] == "its intent cannot be read and was discarded; it had begun to publish"
 
 
 def test_work_of_a_living_writer_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ class TestWithoutAGraph:
         outcome = run(*args, "--store", "nowhere.omni", "--quiet")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert "error: there is no graph at " in outcome.stderr
-        assert outcome.stderr.endswith("nowhere.omni\nhint: make one with init\n")
+        assert outcome.stderr.endswith("nowhere.omni\nhint: create one with init\n")
 
     def test_a_file_is_not_a_graph(self) -> None:
         outcome = run("snapshot", "people.pg")

@@ -48,7 +48,7 @@ def _is_nearly_full(graph: Repository) -> bool:
     pin = graph.snapshot().pin(PERSON)
     fragments = graph.tables.open(pin.path, pin.version).get_fragments()
     small = sum(item.physical_rows < tables.COMPACTION_TIERS[0] for item in fragments)
-    return len(log) > manifest.FOLD - 6 or small > tables.COMPACT_AT - 6
+    return len(log) > manifest.LOG_COMPACT_AT - 6 or small > tables.COMPACT_AT - 6
 
 
 def _insert(name: str) -> Callable[[Transaction], Prepared[None]]:

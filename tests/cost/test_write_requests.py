@@ -58,7 +58,9 @@ def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def _is_nearly_full(graph: Repository) -> bool:
     """Whether one of the next commits folds the log: every 32nd pays for that, and it is not counted here."""
-    return sum(item.level == 0 for item in graph.manifest.view.of_kind("commit")) > manifest.FOLD - 8
+    return (
+        sum(item.level == 0 for item in graph.manifest.view.of_kind("commit")) > manifest.LOG_COMPACT_AT - 8
+    )
 
 
 @pytest.fixture

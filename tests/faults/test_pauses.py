@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.graph.intents import Intent, Owner, process_start, this_machine
+from omnigraph.graph.intents import Intent, IntentOwner
+from omnigraph.graph.process_identity import process_start, this_machine
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository
 from tests.faults.conftest import Cuts
@@ -68,15 +69,15 @@ def test_a_writer_that_was_killed_is_dead_before_its_parent_notices(
             head.branch,
             head.incarnation,
             head.commit.id,
-            Owner(this_machine(), owner.pid, started),
+            IntentOwner(this_machine(), owner.pid, started),
             now_micros(),
         )
         graph.intents.write(intent)
-        assert graph.heal() == [], "the owner lives"
+        assert graph.recover() == [], "the owner lives"
         owner.kill()
         # Wait until it has ended, but leave it unasked for, as a parent that never waits would.
         os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
-        assert [record.outcome for record in graph.heal()] == ["discarded"]
+        assert [record.outcome for record in graph.recover()] == ["discarded"]
     graph.close()
     assert [record.id for record in check_invariants(uri).recoveries] == [intent.id]
 

@@ -8,9 +8,16 @@ from functools import partial
 import pytest
 
 from omnigraph.errors import StorageError, UnsupportedFormat
-from omnigraph.graph.format_version import CURRENT, FLOOR, MIGRATIONS, Step, check_format, pending_migrations
+from omnigraph.graph.format_version import (
+    CURRENT,
+    MIGRATIONS,
+    OLDEST_SUPPORTED,
+    Migration,
+    check_format,
+    pending_migrations,
+)
 from omnigraph.graph.repository import Mode, Repository
-from omnigraph.store.manifest.manifest import Change, Manifest
+from omnigraph.store.manifest.manifest import Manifest, ManifestChange
 from tests.support.places import together
 from tests.support.repositories import handle, make_graph, people, put
 
@@ -22,7 +29,9 @@ def stamp_of(graph: Repository) -> int:
 def restamp(graph: Repository, stamp: int) -> None:
     manifest = graph.manifest
     registry = manifest.registry(manifest.refresh())
-    manifest.replace_registry_if_equals(manifest.view, registry, Change(registry=registry.with_format(stamp)))
+    manifest.replace_registry_if_equals(
+        manifest.view, registry, ManifestChange(registry=registry.with_format(stamp))
+    )
 
 
 def problems(current: int, floor: int, steps: Iterable[int]) -> list[str]:
@@ -47,26 +56,26 @@ def test_a_newer_format_is_refused_in_both_modes(uri: str, mode: Mode) -> None:
     with pytest.raises(UnsupportedFormat) as caught:
         handle(graph, mode)
     assert caught.value.hint == "upgrade omnigraph"
-    assert caught.value.details == {"format": CURRENT + 1, "supported": [FLOOR, CURRENT]}
+    assert caught.value.details == {"format": CURRENT + 1, "supported": [OLDEST_SUPPORTED, CURRENT]}
     assert stamp_of(graph) == CURRENT + 1
 
 
 @pytest.mark.parametrize("mode", ["rw", "r"])
 def test_a_format_below_the_floor_is_refused_in_both_modes(uri: str, mode: Mode) -> None:
     graph = make_graph(uri)
-    restamp(graph, FLOOR - 1)
+    restamp(graph, OLDEST_SUPPORTED - 1)
     with pytest.raises(UnsupportedFormat) as caught:
         handle(graph, mode)
     assert "export it" in str(caught.value.hint)
-    assert stamp_of(graph) == FLOOR - 1
+    assert stamp_of(graph) == OLDEST_SUPPORTED - 1
 
 
 def test_every_format_from_the_floor_to_the_current_one_is_read() -> None:
     for stamp in (3, 4, 5):
-        check_format(stamp, current=5, floor=3)
+        check_format(stamp, current=5, oldest=3)
     for stamp in (2, 6):
         with pytest.raises(UnsupportedFormat):
-            check_format(stamp, current=5, floor=3)
+            check_format(stamp, current=5, oldest=3)
 
 
 def test_a_current_graph_has_nothing_pending() -> None:
@@ -74,10 +83,10 @@ def test_a_current_graph_has_nothing_pending() -> None:
 
 
 def test_pending_migrations_start_at_the_stamp_and_name_where_they_lead() -> None:
-    steps: dict[int, Step] = {number: partial(_nothing, number) for number in (3, 4)}
-    pending = pending_migrations(4, current=5, floor=3, migrations=steps)
+    steps: dict[int, Migration] = {number: partial(_nothing, number) for number in (3, 4)}
+    pending = pending_migrations(4, current=5, oldest=3, migrations=steps)
     assert pending == [(5, steps[4])]
-    assert [target for target, _ in pending_migrations(3, current=5, floor=3, migrations=steps)] == [4, 5]
+    assert [target for target, _ in pending_migrations(3, current=5, oldest=3, migrations=steps)] == [4, 5]
 
 
 def _nothing(_number: int, _manifest: Manifest) -> None:
@@ -92,7 +101,7 @@ class Chain:
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, int]] = []
-        self.steps: Mapping[int, Step] = {
+        self.steps: Mapping[int, Migration] = {
             number: partial(self._work, number) for number in (CURRENT, CURRENT + 1)
         }
 
@@ -100,7 +109,7 @@ class Chain:
         self.seen.append((number, manifest.registry(manifest.refresh()).format))
 
     def run(self, graph: Repository) -> None:
-        graph._migrate(CURRENT + 2, FLOOR, self.steps)
+        graph._migrate(CURRENT + 2, OLDEST_SUPPORTED, self.steps)
 
 
 def test_an_older_graph_is_migrated_step_by_step_work_first_and_stamp_last(uri: str) -> None:
@@ -131,7 +140,7 @@ def test_a_step_that_fails_leaves_the_stamp_and_is_tried_again(uri: str) -> None
 
     steps = Chain()
     with pytest.raises(StorageError, match="the disk is full"):
-        graph._migrate(CURRENT + 2, FLOOR, {**steps.steps, CURRENT + 1: breaks})
+        graph._migrate(CURRENT + 2, OLDEST_SUPPORTED, {**steps.steps, CURRENT + 1: breaks})
     assert stamp_of(graph) == CURRENT + 1
     steps.run(graph)
     assert [number for number, _ in steps.seen] == [CURRENT, CURRENT + 1]
@@ -153,7 +162,7 @@ def test_a_late_migrator_never_stamps_backwards(uri: str) -> None:
     graph = make_graph(uri)
     late = handle(graph)
     restamp(graph, CURRENT + 2)
-    late._restamp(CURRENT + 1)
+    late._set_format(CURRENT + 1)
     assert stamp_of(graph) == CURRENT + 2
 
 
@@ -161,7 +170,7 @@ def test_a_late_migrator_never_stamps_backwards(uri: str) -> None:
 
 
 def test_the_chain_has_a_step_for_every_supported_format_and_no_dead_ones() -> None:
-    assert problems(CURRENT, FLOOR, MIGRATIONS) == []
+    assert problems(CURRENT, OLDEST_SUPPORTED, MIGRATIONS) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass, Prepared
-from omnigraph.store.manifest.manifest import FOLD
+from omnigraph.store.manifest.manifest import LOG_COMPACT_AT
 from tests.support.places import fresh_memory, together
 from tests.support.repositories import (
     CITY,
@@ -109,14 +109,14 @@ def test_a_cold_handle_sees_what_a_warm_one_wrote_at_once(uri: str) -> None:
 def test_handles_agree_after_the_log_was_folded_under_them(graph: Repository) -> None:
     warm = handle(graph)
     first = put(warm, {"first": "x"})
-    for number in range(2 * FOLD):
+    for number in range(2 * LOG_COMPACT_AT):
         put(graph, {"a": str(number)})
-    assert len(graph.manifest.view.of_kind("commit")) < FOLD + 2
+    assert len(graph.manifest.view.of_kind("commit")) < LOG_COMPACT_AT + 2
     assert graph.warnings == []
-    assert people(warm) == {"first": "x", "a": str(2 * FOLD - 1)}
+    assert people(warm) == {"first": "x", "a": str(2 * LOG_COMPACT_AT - 1)}
     assert warm.commit(first.id) == first
     put(warm, {"b": "1"})
-    assert len(chain(warm)) == 2 * FOLD + 3
+    assert len(chain(warm)) == 2 * LOG_COMPACT_AT + 3
 
 
 def test_maintenance_and_writers_never_fail_each_other(uri: str) -> None:

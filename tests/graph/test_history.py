@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import NotFound
-from omnigraph.graph.history import commit_at, distances, first_parents, get_commit, merge_base
-from omnigraph.store.manifest.manifest import Change, Manifest
+from omnigraph.graph.history import ancestors_by_distance, commit_at, first_parents, get_commit, merge_base
+from omnigraph.store.manifest.manifest import Manifest, ManifestChange
 from omnigraph.store.manifest.records import CommitRecord
 from tests.support.manifests import child, genesis, head_of, make_manifest
 from tests.support.places import fresh_memory
@@ -71,7 +71,7 @@ def lineage(parents: list[tuple[int | None, int | None]], times: list[int]) -> L
         merged = None if second is None else commits[second].id
         commits.append(replace(made, merged_parent=merged, created_at=created_at))
     head = head_of(manifest, manifest.view)
-    manifest.replace_head_if_equals(manifest.view, head, Change(heads=[head], commits=commits))
+    manifest.replace_head_if_equals(manifest.view, head, ManifestChange(heads=[head], commits=commits))
     return Lineage(manifest, commits)
 
 
@@ -151,7 +151,7 @@ def test_histories_that_never_met_have_no_base() -> None:
 
 def test_distances_are_shortest_over_both_parents() -> None:
     found = simple((None, None), (0, None), (1, None), (2, 0))
-    walked = distances(found.get, found.commits[3])
+    walked = ancestors_by_distance(found.get, found.commits[3])
     assert [(distance, commit.id) for distance, commit in walked] == sorted(
         [
             (0, found.commits[3].id),

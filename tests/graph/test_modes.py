@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph.errors import Conflict, NotFound, PermissionDenied
 from omnigraph.graph.repository import Mode, Repository
-from omnigraph.store.manifest.manifest import begin_manifest
+from omnigraph.store.manifest.manifest import begin_init
 from tests.support.places import lance_root, together
 from tests.support.repositories import (
     PERSON,
@@ -59,7 +59,7 @@ ACTS: list[Callable[[Repository], object]] = [
     lambda graph: graph.begin(),
     lambda graph: graph.create_branch("x"),
     lambda graph: graph.delete_branch("x"),
-    lambda graph: graph.heal(),
+    lambda graph: graph.recover(),
 ]
 
 
@@ -86,16 +86,16 @@ def test_a_reader_sees_what_writers_publish(uri: str) -> None:
 def test_a_place_without_a_graph_is_not_found_and_stays_empty(tmp_path: Path, mode: Mode) -> None:
     with pytest.raises(NotFound, match="there is no graph at") as caught:
         Repository.open(str(tmp_path / "nothing"), mode=mode)
-    assert caught.value.hint == "make one with init"
+    assert caught.value.hint == "create one with init"
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("mode", ["rw", "r"])
 def test_a_half_made_graph_cannot_be_opened_and_is_completed_by_the_next_init(uri: str, mode: Mode) -> None:
-    begin_manifest(lance_root(uri))
+    begin_init(lance_root(uri))
     with pytest.raises(NotFound) as caught:
         Repository.open(uri, mode=mode)
-    assert caught.value.hint == "its initialisation was interrupted: run init again"
+    assert caught.value.hint == "its initialization was interrupted: run init again"
     graph = make_graph(uri)
     put(graph, {"a": "1"})
     assert people(handle(graph, mode)) == {"a": "1"}

@@ -13,10 +13,10 @@ import pytest
 from omnigraph.errors import Conflict, InvalidInput, NotFound, PreconditionFailed
 from omnigraph.graph import publish as publish_module
 from omnigraph.graph import repository as repository_module
-from omnigraph.graph.publish import Receipt, publish
+from omnigraph.graph.publish import PublishReceipt, publish
 from omnigraph.graph.repository import MAX_PREPARATIONS, Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass, Plan, Prepared
+from omnigraph.graph.write_plan import OperationClass, Prepared, WritePlan
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.records import TablePin
@@ -63,7 +63,7 @@ def test_a_write_makes_one_commit_on_top_of_the_head(uri: str) -> None:
     genesis = graph.head().commit
     receipt = write(graph, staging({"a": "1"}), message="hello", operation="load")
     commit = graph.head().commit
-    assert receipt == Receipt(commit)
+    assert receipt == PublishReceipt(commit)
     assert (commit.parent, commit.merged_parent, commit.sequence) == (genesis.id, None, 2)
     assert (commit.branch, commit.actor, commit.operation, commit.message) == ("main", "ana", "load", "hello")
     assert commit.touched == (str(graph.snapshot().table(PERSON).id),)
@@ -193,7 +193,7 @@ def test_maintenance_in_between_is_absorbed_silently_by_every_class(
     graph: Repository, other: Repository, ours: OperationClass
 ) -> None:
     wear(graph)
-    theirs: list[Receipt] = []
+    theirs: list[PublishReceipt] = []
     prepare = rewriting() if ours == "maintenance" else staging({"b": "2"}, ["worn-a"], as_class=ours)
     work = Interrupted(prepare, lambda: theirs.append(write(other, rewriting())))
     receipt = write(graph, work)
@@ -339,7 +339,7 @@ def test_preparations_are_bounded(
     graph: Repository, other: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repository_module, "MAX_PREPARATIONS", 4)
-    monkeypatch.setattr(publish_module, "_LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(publish_module, "_MAX_BACKOFF", 0.0)
     assert MAX_PREPARATIONS == 32
     disturbances = [partial(put, other, {"o": str(number)}) for number in range(4)]
     work = Interrupted(staging({"a": "1"}), *disturbances)
@@ -444,7 +444,7 @@ def test_a_branch_made_again_does_not_inherit_keys(graph: Repository) -> None:
 def test_a_name_with_spaces_around_it_is_the_same_branch_to_a_key(graph: Repository) -> None:
     first = write(graph, staging({"a": "1"}), " main ", key="k")
     assert first.commit.branch == "main"
-    assert write(graph, staging({"a": "1"}), "main", key="k") == Receipt(first.commit, replayed=True)
+    assert write(graph, staging({"a": "1"}), "main", key="k") == PublishReceipt(first.commit, replayed=True)
 
 
 @pytest.mark.parametrize("bulk", [False, True])
@@ -459,7 +459,7 @@ def test_one_key_from_many_threads_makes_one_commit_and_equal_receipts(bulk: boo
 
     handles = [handle(graph) for _ in range(6)]
     outcomes = together([partial(write, item, prepare, key="k", request="r", bulk=bulk) for item in handles])
-    receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
+    receipts = [outcome for outcome in outcomes if isinstance(outcome, PublishReceipt)]
     assert len(receipts) == 6, outcomes
     assert len({receipt.commit.id for receipt in receipts}) == 1
     assert all(receipt.commit == graph.head().commit for receipt in receipts)
@@ -503,7 +503,7 @@ def test_a_plan_survives_its_json_form(graph: Repository) -> None:
     transaction.read(KNOWS)
     stage(transaction, {"a": "1"})
     plan = transaction.plan("load", "strict", actor="ana", message="it's", expected_head="x")
-    assert Plan.from_body(plan.to_body()) == plan
+    assert WritePlan.from_body(plan.to_body()) == plan
 
 
 # --- lineage --------------------------------------------------------------------------------------------
@@ -617,7 +617,7 @@ def test_strict_writers_on_one_base_end_in_one_success_and_conflicts(uri: str) -
         plans.append(transaction.plan("update", "strict"))
     works = [partial(publish, item.manifest, plan) for item, plan in zip(handles, plans, strict=True)]
     outcomes = together(works)
-    assert sum(isinstance(outcome, Receipt) for outcome in outcomes) == 1
+    assert sum(isinstance(outcome, PublishReceipt) for outcome in outcomes) == 1
     assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 4
     assert len(chain(graph)) == 3
 
@@ -627,7 +627,7 @@ def test_strict_writers_on_one_base_end_in_one_success_and_conflicts(uri: str) -
 
 def taking(pin: TablePin) -> Callable[[Transaction], Prepared[None]]:
     def prepare(transaction: Transaction) -> Prepared[None]:
-        transaction.take(transaction.base.table(PERSON), pin)
+        transaction.adopt(transaction.base.table(PERSON), pin)
         return Prepared("strict", None)
 
     return prepare
@@ -653,7 +653,7 @@ def test_a_commit_takes_over_nothing_that_was_removed_meanwhile(tmp_path: Path) 
     pin = graph.snapshot("side").pin(PERSON)
     before = graph.head()
     (tmp_path / "graph" / pin.path / "_versions" / f"d{pin.version}.manifest").unlink()
-    with pytest.raises(Conflict, match="was removed while this mutate took it over"):
+    with pytest.raises(Conflict, match="was removed while this mutate was being published"):
         write(graph, taking(pin), operation="mutate")
     assert graph.head() == before
 
@@ -666,7 +666,7 @@ def test_a_commit_builds_on_nothing_of_another_branch_that_was_removed_meanwhile
 
     def building(transaction: Transaction) -> Prepared[None]:
         staged = graph.tables.stage(pin, delete_ids=["a"])
-        transaction.take_staged(transaction.base.table(PERSON), staged, pin.version)
+        transaction.adopt_staged(transaction.base.table(PERSON), staged, pin.version)
         (tmp_path / "graph" / pin.path / "_versions" / f"d{pin.version}.manifest").unlink()
         return Prepared("strict", None)
 
@@ -682,16 +682,16 @@ def test_whoever_removes_versions_and_whoever_takes_them_over_see_each_other(
     write(graph, staging({"a": "1"}), branch="side")
     pin = graph.snapshot("side").pin(PERSON)
     looked: list[int] = []
-    usual = publish_module._check_taken
+    usual = publish_module._check_adopted_versions
 
-    def looking(manifest: Manifest, plan: Plan) -> None:
+    def looking(manifest: Manifest, plan: WritePlan) -> None:
         usual(manifest, plan)
         looked.append(len(looked))
         if len(looked) == 1:
             # What a remover does between taking versions away and looking at the heads again.
             other.reserve_identities(0, 0)
 
-    monkeypatch.setattr(publish_module, "_check_taken", looking)
+    monkeypatch.setattr(publish_module, "_check_adopted_versions", looking)
     done = write(graph, taking(pin))
     assert done.attempts == 2
     assert looked == [0, 1]

@@ -17,9 +17,10 @@ import pytest
 
 from omnigraph.errors import Conflict, NotFound, RecoveryRequired
 from omnigraph.graph import intents as intents_module
-from omnigraph.graph.intents import Intent, Intents, Owner, process_start, this_machine
+from omnigraph.graph.intents import Intent, IntentOwner, Intents
+from omnigraph.graph.process_identity import process_start, this_machine
 from omnigraph.graph.publish import publish
-from omnigraph.graph.recovery import _settle, heal
+from omnigraph.graph.recovery import _recover, recover_all
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass, Prepared
@@ -92,7 +93,7 @@ def test_confirmed_work_of_a_dead_owner_is_published_when_the_graph_is_opened(ur
 def test_it_is_published_once_however_often_the_graph_is_healed(uri: str) -> None:
     graph = make_graph(uri)
     leave_intent(graph, staging({"a": "1"}))
-    assert [len(graph.heal()) for _ in range(3)] == [1, 0, 0]
+    assert [len(graph.recover()) for _ in range(3)] == [1, 0, 0]
     handle(graph)
     assert len(chain(graph)) == 2
     assert len(graph.recoveries()) == 1
@@ -112,7 +113,7 @@ def test_it_is_rebased_over_changes_that_do_not_concern_it(graph: Repository) ->
     intent = leave_intent(graph, staging({"a": "1"}, as_class="strict"), owner=far_owner())
     theirs = put(graph, {"c": "1"}, key=CITY)
     graph.intents.lease_seconds = -1
-    (row,) = graph.heal()
+    (row,) = graph.recover()
     assert (row.id, row.outcome) == (intent.id, "rolled_forward")
     assert graph.head().commit.parent == theirs.id
 
@@ -121,7 +122,7 @@ def test_several_are_published_in_the_order_they_began(graph: Repository) -> Non
     first = leave_intent(graph, staging({"a": "1"}), owner=far_owner())
     second = leave_intent(graph, staging({"c": "1"}, key=CITY), owner=far_owner())
     graph.intents.lease_seconds = -1
-    assert [row.id for row in graph.heal()] == [first.id, second.id]
+    assert [row.id for row in graph.recover()] == [first.id, second.id]
     assert len(chain(graph)) == 3
 
 
@@ -132,7 +133,7 @@ def test_unconfirmed_work_of_a_dead_owner_is_discarded_on_record(uri: str) -> No
     graph = make_graph(uri)
     head = graph.head()
     intent = leave_intent(graph, None)
-    (row,) = graph.heal()
+    (row,) = graph.recover()
     assert (row.id, row.outcome, row.actor, row.commit_id) == (intent.id, "discarded", "bulk-actor", None)
     assert "interrupted before it was complete" in row.reason
     assert graph.head() == head
@@ -147,9 +148,9 @@ def test_work_that_was_overtaken_is_discarded_on_record(
     intent = leave_intent(graph, staging({"a": "1"}, as_class=operation_class), owner=far_owner())
     put(graph, {"b": "1"})
     graph.intents.lease_seconds = -1
-    (row,) = graph.heal()
+    (row,) = graph.recover()
     assert (row.id, row.outcome, row.commit_id) == (intent.id, "discarded", None)
-    assert row.reason.startswith("it was overtaken: ")
+    assert row.reason.startswith("the branch has moved: ")
     assert people(graph) == {"b": "1"}
     assert leftovers(graph) == []
 
@@ -159,7 +160,7 @@ def test_work_whose_precondition_is_lost_is_discarded_on_record(graph: Repositor
     leave_intent(graph, staging({"a": "1"}), owner=far_owner(), expected_head=head)
     put(graph, {"c": "1"}, key=CITY)
     graph.intents.lease_seconds = -1
-    assert [row.outcome for row in graph.heal()] == ["discarded"]
+    assert [row.outcome for row in graph.recover()] == ["discarded"]
     assert people(graph) == {}
 
 
@@ -188,14 +189,14 @@ def test_work_on_a_deleted_branch_is_discarded_as_orphaned(uri: str, confirmed: 
 def test_a_healer_that_died_after_claiming_to_discard_is_finished_by_the_next(graph: Repository) -> None:
     intent = leave_intent(graph, None)
     assert graph.intents.claim_outcome(intent.id, "discarded") == "discarded"
-    assert [row.outcome for row in graph.heal()] == ["discarded"]
+    assert [row.outcome for row in graph.recover()] == ["discarded"]
     assert leftovers(graph) == []
 
 
 def test_a_healer_that_died_after_claiming_to_publish_is_finished_by_the_next(graph: Repository) -> None:
     intent = leave_intent(graph, staging({"a": "1"}))
     assert graph.intents.claim_outcome(intent.id, "publishing") == "publishing"
-    assert [row.outcome for row in graph.heal()] == ["rolled_forward"]
+    assert [row.outcome for row in graph.recover()] == ["rolled_forward"]
     assert people(graph) == {"a": "1"}
 
 
@@ -204,7 +205,7 @@ def test_what_was_claimed_to_be_discarded_is_never_published_even_when_it_is_con
 ) -> None:
     intent = leave_intent(graph, staging({"a": "1"}))
     graph.intents.claim_outcome(intent.id, "discarded")
-    assert [row.outcome for row in graph.heal()] == ["discarded"]
+    assert [row.outcome for row in graph.recover()] == ["discarded"]
     assert people(graph) == {}
 
 
@@ -213,9 +214,9 @@ def test_a_healer_that_died_before_tidying_up_leaves_no_second_row(
     graph: Repository, confirmed: bool
 ) -> None:
     intent = leave_intent(graph, staging({"a": "1"}) if confirmed else None)
-    (row,) = graph.heal()
+    (row,) = graph.recover()
     graph.intents.write(intent)
-    assert graph.heal() == []
+    assert graph.recover() == []
     assert graph.recoveries() == [row]
     assert leftovers(graph) == []
 
@@ -244,7 +245,7 @@ def test_of_many_healers_at_once_one_writes_the_record(uri: str, kind: str) -> N
         graph.delete_branch("x")
     for item in handles:
         item.intents.lease_seconds = -1
-    outcomes = together([item.heal for item in handles])
+    outcomes = together([item.recover for item in handles])
     rows = [row for outcome in outcomes if isinstance(outcome, list) for row in outcome]
     assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     assert [row.id for row in graph.recoveries()] == [intent.id]
@@ -258,7 +259,7 @@ def test_of_healers_that_looked_at_the_same_intent_the_late_one_changes_nothing(
     """The late one has read the intent before the other settled and removed everything."""
     for prepare, claim in ((None, "discarded"), (staging({"a": "1"}), "publishing")):
         intent = leave_intent(graph, prepare)
-        graph.heal()
+        graph.recover()
         wanted: Literal["discarded", "publishing"] = "discarded" if claim == "discarded" else "publishing"
         assert graph.intents.claim_outcome(intent.id, wanted) is None
         assert leftovers(graph) == []
@@ -274,7 +275,7 @@ def test_a_live_writer_of_this_process_is_left_alone(uri: str) -> None:
     def prepare(transaction: Transaction) -> Prepared[None]:
         stage(transaction, {"a": "1"})
         assert len(leftovers(other)) == 2
-        assert other.heal() == []
+        assert other.recover() == []
         put(other, {"c": "1"}, key=CITY)
         handle(graph)
         assert len(leftovers(other)) == 2
@@ -288,47 +289,49 @@ def test_a_live_writer_of_this_process_is_left_alone(uri: str) -> None:
 def test_a_live_process_is_left_alone_and_a_reused_number_is_not(graph: Repository) -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        alive = Owner(this_machine(), process.pid, process_start(process.pid))
+        alive = IntentOwner(this_machine(), process.pid, process_start(process.pid))
         intent = leave_intent(graph, staging({"a": "1"}), owner=alive)
-        assert graph.heal() == []
+        assert graph.recover() == []
         graph.intents.write(replace(intent, owner=replace(alive, started="long ago")))
-        assert [row.id for row in graph.heal()] == [intent.id]
+        assert [row.id for row in graph.recover()] == [intent.id]
     finally:
         process.communicate(b"\n")
 
 
 def test_a_process_that_ended_is_healed(graph: Repository) -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    owner = Owner(this_machine(), process.pid, process_start(process.pid))
+    owner = IntentOwner(this_machine(), process.pid, process_start(process.pid))
     leave_intent(graph, staging({"a": "1"}), owner=owner)
-    assert graph.heal() == []
+    assert graph.recover() == []
     process.communicate(b"\n")
-    assert [row.outcome for row in graph.heal()] == ["rolled_forward"]
+    assert [row.outcome for row in graph.recover()] == ["rolled_forward"]
     assert process_start(DEAD) == ""
 
 
 def test_the_lease_of_another_machine_is_respected_until_it_runs_out(graph: Repository) -> None:
     intent = leave_intent(graph, staging({"a": "1"}), owner=far_owner())
-    graph.intents.beat(intent.id)
-    assert graph.heal() == []
+    graph.intents.renew_lease(intent.id)
+    assert graph.recover() == []
     put(graph, {"c": "1"}, key=CITY)
     assert people(graph) == {}
     graph.intents.lease_seconds = -1
-    assert [row.outcome for row in graph.heal()] == ["rolled_forward"]
+    assert [row.outcome for row in graph.recover()] == ["rolled_forward"]
 
 
 def test_a_lease_that_was_never_written_counts_from_the_beginning(tmp_path: Path) -> None:
     graph = make_graph(str(tmp_path / "graph"))
     intent = leave_intent(graph, None, owner=far_owner())
-    assert graph.heal() == []
+    assert graph.recover() == []
     silent_for(tmp_path / "graph", seconds=3_600)
     graph.objects.put(
         f"__recovery/{intent.id}.json",
         replace(intent, created_at=intent.created_at - 3_600_000_000).to_bytes(),
     )
-    assert graph.heal() == [], "one that was written this moment is alive, whatever it says of its beginning"
+    assert graph.recover() == [], (
+        "one that was written this moment is alive, whatever it says of its beginning"
+    )
     silent_for(tmp_path / "graph", seconds=3_600)
-    assert [row.id for row in graph.heal()] == [intent.id]
+    assert [row.id for row in graph.recover()] == [intent.id]
 
 
 def silent_for(root: Path, seconds: float) -> None:
@@ -350,12 +353,12 @@ def test_a_live_writer_elsewhere_is_left_alone_and_a_dead_one_healed_whatever_it
     graph = make_graph(str(tmp_path / "graph"))
     intent = leave_intent(graph, staging({"a": "1"}), owner=far_owner())
     say(graph, intent.id, seconds)
-    assert graph.heal() == []
+    assert graph.recover() == []
     put(graph, {"c": "1"}, key=CITY)
     silent_for(tmp_path / "graph", 20)
-    assert graph.heal() == []
+    assert graph.recover() == []
     silent_for(tmp_path / "graph", 40)
-    assert [row.id for row in graph.heal()] == [intent.id]
+    assert [row.id for row in graph.recover()] == [intent.id]
     assert leftovers(graph) == []
 
 
@@ -364,25 +367,25 @@ def test_what_is_held_is_left_alone_for_as_long_as_was_said_whatever_the_clock_o
     tmp_path: Path, seconds: float
 ) -> None:
     graph = make_graph(str(tmp_path / "graph"))
-    id_ = graph.hold("main", WriteRequest("load", bulk=True), 3_600)
+    id_ = graph.lease_intent("main", WriteRequest("load", bulk=True), 3_600)
     say(graph, id_, seconds + 3_600)
     silent_for(tmp_path / "graph", 1_800)
-    assert graph.heal() == []
+    assert graph.recover() == []
     silent_for(tmp_path / "graph", 3_500)
-    assert graph.heal() == []
+    assert graph.recover() == []
     say(graph, id_, seconds + 3_600 - 3_640)
     silent_for(tmp_path / "graph", 3_640)
-    assert [row.id for row in graph.heal()] == [id_]
+    assert [row.id for row in graph.recover()] == [id_]
 
 
 def test_what_has_just_been_taken_over_is_left_alone_before_its_owner_is_heard_of(tmp_path: Path) -> None:
     graph = make_graph(str(tmp_path / "graph"))
-    id_ = graph.hold("main", WriteRequest("load", bulk=True), 3_600)
+    id_ = graph.lease_intent("main", WriteRequest("load", bulk=True), 3_600)
     silent_for(tmp_path / "graph", 3_000)
-    assert graph.intents.take_over(id_, far_owner()) is not None
-    assert graph.heal() == []
+    assert graph.intents.claim(id_, far_owner()) is not None
+    assert graph.recover() == []
     silent_for(tmp_path / "graph", 40)
-    assert [row.id for row in graph.heal()] == [id_]
+    assert [row.id for row in graph.recover()] == [id_]
 
 
 def test_looking_for_the_dead_writes_nothing_where_only_reading_is_allowed(tmp_path: Path) -> None:
@@ -409,7 +412,7 @@ def test_an_owner_that_was_discarded_while_staging_gets_a_conflict_and_publishes
         stage(transaction, {"a": "1"})
         (id_,) = other.intents.pending().ids
         presume_dead(id_)
-        assert [row.outcome for row in other.heal()] == ["discarded"]
+        assert [row.outcome for row in other.recover()] == ["discarded"]
         return Prepared("insert", None)
 
     with pytest.raises(Conflict, match="was discarded by recovery while its process was paused"):
@@ -435,12 +438,12 @@ def test_an_owner_that_wakes_before_its_swap_finds_out_what_became_of_it(uri: st
         if fate == "discarded":
             # A healer that read the intent before it was confirmed.
             assert other.intents.claim_outcome(unconfirmed.id, "discarded") == "discarded"
-        assert [row.actor for row in other.heal()] == ["ana"]
+        assert [row.actor for row in other.recover()] == ["ana"]
         if fate == "discarded":
             with pytest.raises(Conflict, match="was discarded by recovery"):
-                graph._publish(plan, before_swap=owned.enter_swap)
+                graph._publish(plan, before_swap=owned.claim_publish)
         else:
-            receipt = graph._publish(plan, before_swap=owned.enter_swap)
+            receipt = graph._publish(plan, before_swap=owned.claim_publish)
             assert receipt.replayed
             assert receipt.commit == other.head().commit
     assert people(graph) == ({} if fate == "discarded" else {"a": "1"})
@@ -455,11 +458,11 @@ def test_an_owner_that_wakes_between_a_healers_look_and_its_claim_keeps_its_work
         stale = owned.intent
         stage(transaction, {"a": "1"})
         owned.confirm(transaction.plan("load", "strict", actor="ana"))
-        owned.enter_swap()
+        owned.claim_publish()
         presume_dead(stale.id)
-        assert _settle(other.manifest, other.intents, stale) is None
+        assert _recover(other.manifest, other.intents, stale) is None
         assert other.intents.read(stale.id) is not None
-        graph._publish(transaction.plan("load", "strict", actor="ana"), before_swap=owned.enter_swap)
+        graph._publish(transaction.plan("load", "strict", actor="ana"), before_swap=owned.claim_publish)
     assert people(graph) == {"a": "1"}
     assert graph.recoveries() == []
 
@@ -471,11 +474,11 @@ def test_owner_and_healer_that_both_publish_make_one_commit(uri: str) -> None:
     assert plan is not None
     other = handle(graph)
     other.intents.lease_seconds = -1
-    works: list[Callable[[], object]] = [partial(publish, graph.manifest, plan), other.heal]
+    works: list[Callable[[], object]] = [partial(publish, graph.manifest, plan), other.recover]
     assert not [outcome for outcome in together(works) if isinstance(outcome, Exception)]
     assert [commit.id for commit in chain(graph)[1:]] == [plan.commit_id]
     assert len(graph.recoveries()) == int(graph.head().commit.recovered)
-    graph.heal()
+    graph.recover()
     assert leftovers(graph) == []
 
 
@@ -503,10 +506,10 @@ def test_an_unreadable_intent_is_given_up_by_force_once_and_on_record(uri: str, 
     graph = make_graph(uri)
     graph.objects.put("__recovery/x.json", data)
     with pytest.raises(RecoveryRequired):
-        graph.settle("x")
-    first = graph.settle("x", force=True)
+        graph.recover_operation("x")
+    first = graph.recover_operation("x", force=True)
     assert first is not None
-    assert graph.settle("x", force=True) is None
+    assert graph.recover_operation("x", force=True) is None
     assert audit(graph) == [("x", "discarded", None)]
     assert leftovers(graph) == []
     put(graph, {"b": "1"})
@@ -521,11 +524,11 @@ def test_an_owner_whose_unreadable_intent_was_given_up_publishes_nothing(uri: st
         plan = transaction.plan("load", "strict", actor="ana")
         owned.confirm(plan)
         graph.objects.put(f"__recovery/{owned.intent.id}.json", b"{")
-        assert other.settle(owned.intent.id, force=True) is None
+        assert other.recover_operation(owned.intent.id, force=True) is None
         other.intents.lease_seconds = -1
-        assert other.settle(owned.intent.id, force=True) is not None
+        assert other.recover_operation(owned.intent.id, force=True) is not None
         with pytest.raises(Conflict, match="was discarded by recovery"):
-            graph._publish(plan, before_swap=owned.enter_swap)
+            graph._publish(plan, before_swap=owned.claim_publish)
     assert people(graph) == {}
     assert leftovers(graph) == []
 
@@ -544,7 +547,7 @@ def test_an_intent_that_cannot_be_removed_is_a_warning_and_not_a_failure(tmp_pat
     receipt = write(graph, prepare, bulk=True)
     assert receipt.commit == graph.head().commit
     assert len(graph.warnings) == 1
-    assert "could not be removed" in graph.warnings[0]
+    assert "cannot remove the intent" in graph.warnings[0]
     for lease in folder.glob("*.lease"):
         lease.rmdir()
     put(graph, {"b": "1"})
@@ -576,7 +579,7 @@ def test_a_missing_file_of_the_manifest_is_not_taken_for_a_deleted_branch(tmp_pa
     for file in (tmp_path / "graph" / "__manifest" / "data").glob("head-*"):
         file.unlink()
     with pytest.raises(NotFound, match="could not read __manifest/data/head"):
-        heal(reader.manifest, graph.intents)
+        recover_all(reader.manifest, graph.intents)
     assert len(leftovers(graph)) == 1
 
 
@@ -610,7 +613,7 @@ def test_the_first_claim_of_an_outcome_holds(graph: Repository) -> None:
 def test_recovery_rows_say_who_and_why(graph: Repository) -> None:
     leave_intent(graph, None, actor="eve", operation="merge")
     leave_intent(graph, staging({"a": "1"}), actor=None)
-    graph.heal()
+    graph.recover()
     rows: list[RecoveryRecord] = graph.recoveries()
     assert [(row.actor, row.operation, row.outcome) for row in rows] == [
         ("eve", "merge", "discarded"),

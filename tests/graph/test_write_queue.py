@@ -9,7 +9,7 @@ import omnigraph as og
 from omnigraph.api.local.open_options import OpenOptions
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_queue import Turns
+from omnigraph.graph.write_queue import WriteQueue
 from omnigraph.read.reader import Reader
 from tests.support.waiting import HANG
 
@@ -34,40 +34,40 @@ def test_work_is_prepared_once_however_many_threads_write_to_a_branch() -> None:
 
 
 def test_other_branches_are_not_waited_for() -> None:
-    turns = Turns(patience=30)
+    queue = WriteQueue(timeout=30)
     reached = threading.Event()
 
     def write_elsewhere() -> None:
-        with turns.take("review"):
+        with queue.acquire("review"):
             reached.set()
 
-    with turns.take("main"), ThreadPoolExecutor(1) as pool:
+    with queue.acquire("main"), ThreadPoolExecutor(1) as pool:
         pool.submit(write_elsewhere).result(timeout=HANG)
     assert reached.is_set()
-    assert turns.branches == []
+    assert queue.branches == []
 
 
 def test_whoever_is_stuck_holds_nobody_up_for_good() -> None:
-    turns = Turns(patience=0.01)
+    queue = WriteQueue(timeout=0.01)
     went: list[str] = []
 
     def write_too() -> None:
-        with turns.take("main"):
+        with queue.acquire("main"):
             went.append("second")
 
-    with turns.take("main"), ThreadPoolExecutor(1) as pool:
+    with queue.acquire("main"), ThreadPoolExecutor(1) as pool:
         pool.submit(write_too).result(timeout=HANG)
         went.append("first")
     assert went == ["second", "first"]
-    assert turns.branches == []
+    assert queue.branches == []
 
 
 def test_a_turn_is_given_back_when_the_write_fails() -> None:
-    turns = Turns(patience=30)
+    queue = WriteQueue(timeout=30)
     try:
-        with turns.take("main"):
+        with queue.acquire("main"):
             raise ValueError
     except ValueError:
         pass
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(lambda: turns.take("main").__enter__()).result(timeout=HANG) is None
+        assert pool.submit(lambda: queue.acquire("main").__enter__()).result(timeout=HANG) is None

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import Conflict, ConstraintViolation, InvalidInput, NotFound, PreconditionFailed
-from omnigraph.graph.publish import Receipt
+from omnigraph.graph.publish import PublishReceipt
 from omnigraph.graph.repository import Repository
 from omnigraph.load import sink as sinks
 from omnigraph.load.sink import Part, Sink, SinkStream, open_sink, open_stream
@@ -65,9 +65,9 @@ def staged(sink: Sink, rows: Sequence[Row]) -> list[Part]:
     return found
 
 
-def written(graph: Repository, rows: Sequence[Row], **how: Any) -> Receipt | None:
+def written(graph: Repository, rows: Sequence[Row], **how: Any) -> PublishReceipt | None:
     sink = open_sink(asked(graph, **how), list(rows[0]))
-    done: Receipt | None = elsewhere(sink).commit(staged(sink, rows))
+    done: PublishReceipt | None = elsewhere(sink).commit(staged(sink, rows))
     return done
 
 
@@ -259,7 +259,7 @@ def test_a_write_with_a_key_is_done_once(graph: Repository, tmp_path: Path) -> N
     sink = open_sink(asked(graph, **asked_for), ["age", "name"])
     again = sink.commit([sink.stage(0, batches(people(0, 4)))])
     assert first is not None
-    assert again == Receipt(first.commit, replayed=True)
+    assert again == PublishReceipt(first.commit, replayed=True)
     assert (found_files(tmp_path), image(graph)) == (files, after)
     other = open_sink(asked(graph, mode="merge", **asked_for), ["age", "name"])
     with pytest.raises(Conflict, match="different request"):

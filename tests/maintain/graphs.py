@@ -12,7 +12,7 @@ import pyarrow as pa
 from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.errors import NotFound
-from omnigraph.graph.publish import Receipt, publish
+from omnigraph.graph.publish import PublishReceipt, publish
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
@@ -89,7 +89,9 @@ def overwrite(graph: Repository, *ids: str, key: str = PERSON, branch: str = "ma
     return receipt.commit
 
 
-def maintain(graph: Repository, key: str = PERSON, branch: str = "main", *, index: bool) -> Receipt | None:
+def maintain(
+    graph: Repository, key: str = PERSON, branch: str = "main", *, index: bool
+) -> PublishReceipt | None:
     """One commit that rewrites small fragments or builds an index."""
 
     def prepare(transaction: Transaction) -> Prepared[None]:

@@ -16,11 +16,12 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.migration.evolve import evolve
 from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, RecoveryRequired
-from omnigraph.graph.intents import Intent, Owner, process_start, this_machine
+from omnigraph.graph.intents import Intent, IntentOwner
+from omnigraph.graph.process_identity import process_start, this_machine
 from omnigraph.graph.publish import now_micros, publish
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import Plan, Prepared
+from omnigraph.graph.write_plan import Prepared, WritePlan
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.maintain.cleanup import CleanupReport, TypeCleanup, cleanup
@@ -73,7 +74,7 @@ def pending_intent(
         branch=head.branch,
         incarnation=head.incarnation,
         base=head.commit.id,
-        owner=Owner(this_machine(), os.getpid(), process_start(os.getpid())),
+        owner=IntentOwner(this_machine(), os.getpid(), process_start(os.getpid())),
         created_at=since or now_micros(),
         plan=transaction.plan("load", "strict") if confirmed else None,
     )
@@ -81,7 +82,7 @@ def pending_intent(
     return intent
 
 
-def drop_plan(transaction: Transaction, key: str, catalog: Catalog) -> Plan:
+def drop_plan(transaction: Transaction, key: str, catalog: Catalog) -> WritePlan:
     """The commit of a schema without one of the types."""
     return replace(
         transaction.plan("schema apply", "strict"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph.repository import Repository
-from omnigraph.graph.scratch_files import PREFIX, Scratch
+from omnigraph.graph.scratch_files import PREFIX, ScratchFolder
 from omnigraph.maintain.cleanup import cleanup
 from tests.spark.loads import CATALOG
 
@@ -24,7 +24,7 @@ def graph(tmp_path: Path) -> Repository:
 
 def set_down(graph: Repository, *, age: float) -> Path:
     """The folder of a writer that was killed while it wrote its second file, so many seconds ago."""
-    scratch = Scratch(graph.location.uri)
+    scratch = ScratchFolder(graph.location.uri)
     with scratch.open_write("keys-1.parquet") as file:
         file.write(b"keys")
     folder = scratch.path("")

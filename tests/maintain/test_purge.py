@@ -13,7 +13,7 @@ from omnigraph.graph.intents import Intent, OwnedIntent, this_process
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.purge import purge
-from omnigraph.store.manifest.manifest import Change, Superseded
+from omnigraph.store.manifest.manifest import ManifestChange, SwapLost
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import BranchEntry, HeadRecord
 from tests.support.places import fresh_memory
@@ -78,7 +78,7 @@ def test_a_branch_that_is_made_at_a_version_while_it_goes_gets_it_back(
         registry, incarnation = self.manifest.registry(view), new_id()
         grown = registry.with_branch("back", BranchEntry(incarnation, now_micros(), None))
         head = HeadRecord("back", incarnation, self.commit(first.id))
-        self.manifest.replace_registry_if_equals(view, registry, Change(registry=grown, heads=[head]))
+        self.manifest.replace_registry_if_equals(view, registry, ManifestChange(registry=grown, heads=[head]))
         return reserve(self, number, at_least)
 
     with monkeypatch.context() as patch:
@@ -97,8 +97,10 @@ def test_a_branch_that_was_about_to_be_made_has_to_look_again(
     view = late.manifest.refresh()
     registry = late.manifest.registry(view)
     purge(repository, [path_of(repository, "node:Firm", first.id)])
-    with pytest.raises(Superseded):
-        late.manifest.replace_registry_if_equals(view, registry, Change(registry=registry.with_next_epoch()))
+    with pytest.raises(SwapLost):
+        late.manifest.replace_registry_if_equals(
+            view, registry, ManifestChange(registry=registry.with_next_epoch())
+        )
     with pytest.raises(NotFound, match="reclaimed"):
         late.create_branch("back", at=first.id)
 

@@ -21,7 +21,7 @@ from omnigraph.graph.repository import Repository
 from omnigraph.maintain import retention
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.maintain.retention import Lineage, Retention, parse_duration, retained_commits
-from omnigraph.store.manifest.manifest import Manifest, View
+from omnigraph.store.manifest.manifest import Manifest, ManifestView
 from omnigraph.store.manifest.records import CommitRecord
 from tests.maintain.graphs import (
     CITY,
@@ -301,7 +301,7 @@ def test_lineage_is_read_once_however_many_branches_there_are(
     read: list[str] = []
     usual = Manifest.find_commit
 
-    def counting(self: Manifest, view: View, id_: str) -> CommitRecord | None:
+    def counting(self: Manifest, view: ManifestView, id_: str) -> CommitRecord | None:
         read.append(id_)
         return usual(self, view, id_)
 

@@ -205,6 +205,6 @@ def test_a_merge_builds_on_no_version_of_theirs_that_was_removed_meanwhile(tmp_p
     pin = graph.snapshot("theirs").pin("node:Person")
     version = tmp_path / "graph" / pin.path / "_versions" / f"d{pin.version}.manifest"
     before = head(graph)
-    with pytest.raises(Conflict, match="was removed while this merge took it over"):
+    with pytest.raises(Conflict, match="was removed while this merge was being published"):
         graph.branches.merge("theirs", progress=Meanwhile("stage", version.unlink))
     assert head(graph) == before

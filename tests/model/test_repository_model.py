@@ -14,10 +14,10 @@ from hypothesis.stateful import (
 )
 
 from omnigraph.errors import Conflict, InvalidInput, NotFound
-from omnigraph.graph.publish import PrepareAgain, Receipt, publish
+from omnigraph.graph.publish import PublishReceipt, StaleBase, publish
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import Plan, Prepared
+from omnigraph.graph.write_plan import Prepared, WritePlan
 from omnigraph.store.manifest import manifest as manifest_module
 from omnigraph.store.tables import tables as tables_module
 from tests.model.repository_model import Effect, Model, ModelCommit, Work
@@ -68,7 +68,7 @@ class RepositoryMachine(RuleBasedStateMachine):
             version={table: first.snapshot().pin(table).version for table in TABLES},
         )
         self.model = Model({genesis.id: genesis}, {"main": (head.incarnation, genesis.id)})
-        self.held: list[tuple[Work, Plan]] = []
+        self.held: list[tuple[Work, WritePlan]] = []
         self.keys: dict[tuple[str, str], str] = {}
         self.looked = 0
 
@@ -134,7 +134,7 @@ class RepositoryMachine(RuleBasedStateMachine):
             assert work.effect is not None
             self._published(graph, work.branch, work.effect, publish(graph.manifest, plan))
             return
-        refusal = {"again": PrepareAgain, "conflict": Conflict, "gone": NotFound}[verdict]
+        refusal = {"again": StaleBase, "conflict": Conflict, "gone": NotFound}[verdict]
         with pytest.raises(refusal):
             publish(graph.manifest, plan)
 
@@ -205,8 +205,8 @@ class RepositoryMachine(RuleBasedStateMachine):
         self.model.left[intent.id] = Work(branch, incarnation, head, effect, commit_id)
 
     @rule(at=HANDLES)
-    def heal(self, at: int) -> None:
-        self.handles[at].heal()
+    def recover(self, at: int) -> None:
+        self.handles[at].recover()
         self._expect_healed(self.handles[at])
 
     @rule(at=HANDLES)
@@ -216,11 +216,11 @@ class RepositoryMachine(RuleBasedStateMachine):
         self._expect_healed(self.handles[at])
 
     @rule(at=HANDLES)
-    def fold_log(self, at: int) -> None:
+    def compact_log(self, at: int) -> None:
         manifest = self.handles[at].manifest
         manifest.refresh()
-        full = manifest.is_full
-        assert manifest.fold_log() == full
+        full = manifest.needs_log_compaction
+        assert manifest.compact_log() == full
 
     # --- what must hold ----------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class RepositoryMachine(RuleBasedStateMachine):
         assert {table: contents(snapshot, table) for table in TABLES} == expected.rows
         assert (snapshot.commit.parent, snapshot.commit.sequence) == (expected.parent, expected.sequence)
 
-    def _published(self, graph: Repository, branch: str, effect: Effect, receipt: Receipt) -> None:
+    def _published(self, graph: Repository, branch: str, effect: Effect, receipt: PublishReceipt) -> None:
         commit = receipt.commit
         assert commit.branch == branch
         self.model.publish(branch, effect, commit, commit.tables[self._id_of(graph, effect.table)].version)
@@ -285,7 +285,7 @@ class RepositoryMachine(RuleBasedStateMachine):
                 self.model.outcomes[id_] = "rolled_forward"
                 commit = graph.commit(work.commit_id)
                 assert commit.recovered
-                self._published(graph, work.branch, work.effect, Receipt(commit))
+                self._published(graph, work.branch, work.effect, PublishReceipt(commit))
             else:
                 self.model.outcomes[id_] = "discarded"
         self.model.left.clear()
@@ -298,8 +298,8 @@ def _prepare(effect: Effect) -> Prepare:
 
 def test_the_repository_behaves_as_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
     # Small thresholds, so that logs and tables are folded within a few steps.
-    monkeypatch.setattr(manifest_module, "FOLD", 4)
-    monkeypatch.setattr(manifest_module, "_WHOLE_FILE", 6)
+    monkeypatch.setattr(manifest_module, "LOG_COMPACT_AT", 4)
+    monkeypatch.setattr(manifest_module, "_MAX_ROWS_TO_CACHE_FILE", 6)
     monkeypatch.setattr(tables_module, "COMPACT_AT", 3)
     monkeypatch.setattr(tables_module, "COMPACTION_TIERS", (2, 4, 8))
     run_state_machine_as_test(

@@ -15,7 +15,7 @@ from omnigraph.catalog.table_lookup import find_table
 from omnigraph.engine.engine_choice import RunTasks
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.repository import Repository
-from omnigraph.graph.scratch_files import Scratch
+from omnigraph.graph.scratch_files import ScratchFolder
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks, staged_splits
 from omnigraph.load.load import LoadResult, prepare_load
@@ -142,7 +142,7 @@ def opened(
         named=[find_table(catalog, str(name)).key for name in source] if isinstance(source, dict) else [],
         rejecting=take,
     )
-    return DistributedLoad(tasks, Scratch(graph.location.uri), catalog, options)
+    return DistributedLoad(tasks, ScratchFolder(graph.location.uri), catalog, options)
 
 
 def apart(

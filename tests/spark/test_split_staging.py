@@ -24,7 +24,7 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import Conflict, ConstraintViolation, InvalidInput
 from omnigraph.graph.repository import Repository
-from omnigraph.graph.scratch_files import PREFIX, Scratch
+from omnigraph.graph.scratch_files import PREFIX, ScratchFolder
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
@@ -488,7 +488,7 @@ def graph_files(folder: Path) -> set[Path]:
 
 @pytest.fixture
 def job(graph: Repository) -> LoadJob:
-    return load_job(graph.snapshot(), Scratch(graph.location.uri), "os")
+    return load_job(graph.snapshot(), ScratchFolder(graph.location.uri), "os")
 
 
 def plan_of(folder: Path, lines: Iterable[Record | str], split_bytes: int = 1 << 20) -> list[Split]:

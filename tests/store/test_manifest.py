@@ -17,13 +17,13 @@ from omnigraph.errors import NotFound, StorageError
 from omnigraph.store.lance.lance_files import get_fragment
 from omnigraph.store.manifest import manifest as manifest_module
 from omnigraph.store.manifest.manifest import (
-    FOLD,
-    Change,
+    LOG_COMPACT_AT,
     Manifest,
+    ManifestChange,
+    ManifestView,
     NotAGraph,
-    Superseded,
-    View,
-    begin_manifest,
+    SwapLost,
+    begin_init,
 )
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import BranchEntry, CommitRecord, HeadRecord, RecoveryRecord, TablePin
@@ -32,7 +32,7 @@ from tests.support.manifests import SCHEMA, child, first_change, head_of, make_m
 from tests.support.places import fresh_memory, lance_root, together
 
 
-def kinds(view: View) -> dict[str, int]:
+def kinds(view: ManifestView) -> dict[str, int]:
     """How many fragments of each kind a view has."""
     found: dict[str, int] = {}
     for file in view.files:
@@ -40,7 +40,7 @@ def kinds(view: View) -> dict[str, int]:
     return found
 
 
-def stored_rows(view: View, kind: str) -> list[list[str]]:
+def stored_rows(view: ManifestView, kind: str) -> list[list[str]]:
     """The row keys of every fragment of a kind, read from storage."""
     files = view.of_kind(kind)
     tables = [get_fragment(view.dataset, file.fragment).to_table() for file in files]
@@ -77,8 +77,8 @@ def test_a_head_fragment_that_holds_two_rows_is_not_replaced(uri: str) -> None:
     file = manifest.view.head_file(head.incarnation)
     assert file is not None
     manifest._rows[file.name] = {"head:main": "{}", "head:other": "{}"}
-    with pytest.raises(StorageError, match="holds 2 rows instead of one"):
-        manifest.replace_head_if_equals(manifest.view, head, Change(heads=[head]))
+    with pytest.raises(StorageError, match="expected 1 row, got 2"):
+        manifest.replace_head_if_equals(manifest.view, head, ManifestChange(heads=[head]))
 
 
 def test_a_head_that_is_not_the_expected_one_is_not_replaced(uri: str) -> None:
@@ -86,25 +86,29 @@ def test_a_head_that_is_not_the_expected_one_is_not_replaced(uri: str) -> None:
     stale = head_of(manifest, manifest.view)
     move(manifest, manifest.view)
     version = manifest.view.version
-    with pytest.raises(Superseded):
-        manifest.replace_head_if_equals(manifest.view, stale, Change(heads=[stale]))
+    with pytest.raises(SwapLost):
+        manifest.replace_head_if_equals(manifest.view, stale, ManifestChange(heads=[stale]))
     assert manifest.refresh().version == version
 
 
 def test_the_registry_that_is_not_the_expected_one_is_not_replaced(uri: str) -> None:
     manifest = make_manifest(uri)
     stale = manifest.registry(manifest.view)
-    manifest.replace_registry_if_equals(manifest.view, stale, Change(registry=stale.with_next_epoch()))
-    with pytest.raises(Superseded):
-        manifest.replace_registry_if_equals(manifest.view, stale, Change(registry=stale.with_format(9)))
+    manifest.replace_registry_if_equals(
+        manifest.view, stale, ManifestChange(registry=stale.with_next_epoch())
+    )
+    with pytest.raises(SwapLost):
+        manifest.replace_registry_if_equals(
+            manifest.view, stale, ManifestChange(registry=stale.with_format(9))
+        )
     assert manifest.registry(manifest.refresh()).format == 1
 
 
 def test_a_manifest_with_two_registries_is_refused_loudly(uri: str) -> None:
     manifest = make_manifest(uri)
     registry = manifest.registry(manifest.view)
-    manifest._swap(manifest.view, remove=[], change=Change(registry=registry.with_next_epoch()))
-    with pytest.raises(StorageError, match="2 registry fragments instead of one"):
+    manifest._swap(manifest.view, remove=[], change=ManifestChange(registry=registry.with_next_epoch()))
+    with pytest.raises(StorageError, match="expected 1 registry file, got 2"):
         manifest.registry(manifest.view)
 
 
@@ -115,7 +119,7 @@ def test_of_two_publishers_to_one_branch_exactly_one_wins(uri: str) -> None:
     one = make_manifest(uri)
     two = reopen(one)
     record = move(one, one.view, message="one")
-    with pytest.raises(Superseded):
+    with pytest.raises(SwapLost):
         move(two, two.view, message="two")
     assert head_of(two, two.refresh()).commit == record
     assert [item.message for item in two.all_commits(two.view) if item.parent] == ["one"]
@@ -125,7 +129,7 @@ def test_the_loser_succeeds_on_a_fresh_view(uri: str) -> None:
     one = make_manifest(uri)
     two = reopen(one)
     first = move(one, one.view)
-    with pytest.raises(Superseded):
+    with pytest.raises(SwapLost):
         move(two, two.view)
     assert move(two, two.refresh()).parent == first.id
 
@@ -145,7 +149,7 @@ def test_of_many_publishers_at_once_one_wins(uri: str) -> None:
     handles = [reopen(first) for _ in range(8)]
     outcomes = together([partial(move, handle, handle.view) for handle in handles])
     won = [outcome for outcome in outcomes if isinstance(outcome, CommitRecord)]
-    lost = [outcome for outcome in outcomes if isinstance(outcome, Superseded)]
+    lost = [outcome for outcome in outcomes if isinstance(outcome, SwapLost)]
     assert (len(won), len(lost)) == (1, 7)
     assert head_of(first, first.refresh()).commit == won[0]
 
@@ -167,11 +171,13 @@ def test_two_creators_of_one_branch_conflict_on_the_registry(uri: str) -> None:
         view = manifest.view
         registry, head = manifest.registry(view), head_of(manifest, view)
         entry = BranchEntry(new_id(), 5)
-        change = Change(registry.with_branch("x", entry), [HeadRecord("x", entry.incarnation, head.commit)])
+        change = ManifestChange(
+            registry.with_branch("x", entry), [HeadRecord("x", entry.incarnation, head.commit)]
+        )
         manifest.replace_registry_if_equals(view, registry, change)
 
     create(one)
-    with pytest.raises(Superseded):
+    with pytest.raises(SwapLost):
         create(two)
     assert kinds(two.refresh())["head"] == 2
 
@@ -181,7 +187,7 @@ def test_creating_a_branch_commutes_with_a_publish(uri: str) -> None:
     two = reopen(one)
     registry = two.registry(two.view)
     move(one, one.view)
-    two.replace_registry_if_equals(two.view, registry, Change(registry=registry.with_next_epoch()))
+    two.replace_registry_if_equals(two.view, registry, ManifestChange(registry=registry.with_next_epoch()))
     assert head_of(two, two.refresh()).commit.sequence == 2
 
 
@@ -191,25 +197,25 @@ def test_deleting_a_branch_conflicts_with_a_publish_to_it(uri: str) -> None:
     registry = two.registry(two.view)
     incarnation = registry.branches["x"].incarnation
     move(one, one.view, "x")
-    with pytest.raises(Superseded):
+    with pytest.raises(SwapLost):
         two.replace_registry_if_equals(
-            two.view, registry, Change(registry.without_branch("x")), remove_head=incarnation
+            two.view, registry, ManifestChange(registry.without_branch("x")), remove_head=incarnation
         )
     view = two.refresh()
     two.replace_registry_if_equals(
-        view, registry, Change(registry.without_branch("x")), remove_head=incarnation
+        view, registry, ManifestChange(registry.without_branch("x")), remove_head=incarnation
     )
     assert two.head(two.view, incarnation) is None
-    with pytest.raises(Superseded):
+    with pytest.raises(SwapLost):
         move(one, one.view, "x")
 
 
 def test_a_branch_head_that_is_gone_cannot_be_removed_again(uri: str) -> None:
     manifest = make_manifest(uri)
     registry = manifest.registry(manifest.view)
-    with pytest.raises(Superseded):
+    with pytest.raises(SwapLost):
         manifest.replace_registry_if_equals(
-            manifest.view, registry, Change(registry.with_next_epoch()), remove_head=new_id()
+            manifest.view, registry, ManifestChange(registry.with_next_epoch()), remove_head=new_id()
         )
 
 
@@ -219,12 +225,12 @@ def test_a_branch_head_that_is_gone_cannot_be_removed_again(uri: str) -> None:
 def test_nothing_is_not_a_graph(uri: str) -> None:
     with pytest.raises(NotAGraph) as caught:
         Manifest.open(lance_root(uri))
-    assert not caught.value.half_made
+    assert not caught.value.is_incomplete
 
 
 def test_a_second_creation_is_refused(uri: str) -> None:
     first = make_manifest(uri)
-    with pytest.raises(Superseded):
+    with pytest.raises(SwapLost):
         make_manifest(uri)
     assert reopen(first).view.version == first.view.version
 
@@ -234,7 +240,7 @@ def test_of_many_creators_one_wins(uri: str) -> None:
     outcomes = together([partial(Manifest.create, lance_root(uri), change) for change in changes])
     won = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Manifest)]
     assert len(won) == 1
-    assert sum(isinstance(outcome, Superseded) for outcome in outcomes) == 5
+    assert sum(isinstance(outcome, SwapLost) for outcome in outcomes) == 5
     opened = Manifest.open(lance_root(uri))
     assert opened.registry(opened.view) == changes[won[0]].registry
     assert kinds(opened.view) == {"registry": 1, "head": 1, "commit": 1, "schema": 1}
@@ -243,13 +249,13 @@ def test_of_many_creators_one_wins(uri: str) -> None:
 @pytest.mark.parametrize("round_", range(4))
 def test_many_beginnings_make_one_version(uri: str, round_: int) -> None:
     root = lance_root(uri)
-    assert together([partial(begin_manifest, root)] * (4 + round_)) == [None] * (4 + round_)
+    assert together([partial(begin_init, root)] * (4 + round_)) == [None] * (4 + round_)
     assert root.open(manifest_module.PATH).version == 1
 
 
 def test_a_beginner_who_comes_late_does_not_touch_the_graph(uri: str) -> None:
     manifest = make_manifest(uri)
-    begin_manifest(lance_root(uri))
+    begin_init(lance_root(uri))
     assert reopen(manifest).view.files == manifest.view.files
 
 
@@ -260,10 +266,10 @@ def test_a_root_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 
 
 def test_a_half_made_root_cannot_be_opened_and_can_be_completed(uri: str) -> None:
-    begin_manifest(lance_root(uri))
+    begin_init(lance_root(uri))
     with pytest.raises(NotAGraph) as caught:
         Manifest.open(lance_root(uri))
-    assert caught.value.half_made
+    assert caught.value.is_incomplete
     assert make_manifest(uri).registry(Manifest.open(lance_root(uri)).view).format == 1
 
 
@@ -306,7 +312,7 @@ def test_a_warm_head_costs_the_same_reads_after_few_commits_and_after_many() -> 
     early = reads()
     for _ in range(100):
         move(writer, writer.view)
-        writer.fold_log()
+        writer.compact_log()
     assert reads() == early > 0
 
 
@@ -329,9 +335,9 @@ def test_an_id_that_no_file_covers_costs_no_read() -> None:
 
 def test_a_large_folded_file_is_searched_and_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = make_manifest(fresh_memory())
-    records = [move(manifest, manifest.view) for _ in range(FOLD)]
-    assert manifest.fold_log()
-    monkeypatch.setattr(manifest_module, "_WHOLE_FILE", 8)
+    records = [move(manifest, manifest.view) for _ in range(LOG_COMPACT_AT)]
+    assert manifest.compact_log()
+    monkeypatch.setattr(manifest_module, "_MAX_ROWS_TO_CACHE_FILE", 8)
     cold = reopen(manifest)
     assert [cold.find_commit(cold.view, record.id) for record in records[:-1]] == records[:-1]
     assert not cold._rows
@@ -339,9 +345,9 @@ def test_a_large_folded_file_is_searched_and_not_loaded(monkeypatch: pytest.Monk
 
 def test_an_odd_id_inside_a_large_files_range_is_simply_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = make_manifest(fresh_memory())
-    records = [move(manifest, manifest.view) for _ in range(FOLD)]
-    assert manifest.fold_log()
-    monkeypatch.setattr(manifest_module, "_WHOLE_FILE", 8)
+    records = [move(manifest, manifest.view) for _ in range(LOG_COMPACT_AT)]
+    assert manifest.compact_log()
+    monkeypatch.setattr(manifest_module, "_MAX_ROWS_TO_CACHE_FILE", 8)
     cold = reopen(manifest)
     assert cold.find_commit(cold.view, f"{records[3].id}' OR '1' = '1") is None
 
@@ -349,7 +355,7 @@ def test_an_odd_id_inside_a_large_files_range_is_simply_not_found(monkeypatch: p
 def test_a_missing_schema_is_a_storage_error(uri: str) -> None:
     manifest = make_manifest(uri)
     assert manifest.schema(manifest.view, SCHEMA) == "{}"
-    with pytest.raises(StorageError, match="is missing from __manifest"):
+    with pytest.raises(StorageError, match="__manifest has no schema"):
         manifest.schema(manifest.view, "cd" * 32)
 
 
@@ -368,7 +374,7 @@ def test_rows_read_twice_are_counted_once() -> None:
     file = manifest.view.of_kind("commit")[0]
     rows = manifest._read(manifest.view, file)
     for _ in range(5):
-        manifest._remember(file.name, rows)
+        manifest._cache(file.name, rows)
     assert manifest._rows.currsize == sum(len(found) for found in manifest._rows.values())
 
 
@@ -385,19 +391,19 @@ def test_the_row_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_log_below_the_threshold_is_left_alone() -> None:
     manifest = make_manifest(fresh_memory())
-    for _ in range(FOLD - 2):
+    for _ in range(LOG_COMPACT_AT - 2):
         move(manifest, manifest.view)
-    assert (manifest.is_full, manifest.fold_log()) == (False, False)
+    assert (manifest.needs_log_compaction, manifest.compact_log()) == (False, False)
     move(manifest, manifest.view)
-    assert (manifest.is_full, manifest.fold_log()) == (True, True)
-    assert not manifest.is_full
+    assert (manifest.needs_log_compaction, manifest.compact_log()) == (True, True)
+    assert not manifest.needs_log_compaction
 
 
 def test_folding_keeps_every_commit_and_the_heads(uri: str) -> None:
     manifest = make_manifest(uri, ["main", "other"])
     records = [move(manifest, manifest.view, branch) for _ in range(20) for branch in ("main", "other")]
     heads = [head_of(manifest, manifest.view, branch) for branch in ("main", "other")]
-    assert manifest.fold_log()
+    assert manifest.compact_log()
     cold = reopen(manifest)
     assert kinds(cold.view) == {"registry": 1, "head": 2, "commit": 1, "schema": 1}
     assert [cold.find_commit(cold.view, record.id) for record in records] == records
@@ -407,13 +413,13 @@ def test_folding_keeps_every_commit_and_the_heads(uri: str) -> None:
 @pytest.mark.parametrize("publish_first", [True, False])
 def test_folding_commutes_with_a_publish_from_the_same_view(uri: str, publish_first: bool) -> None:
     folder = make_manifest(uri)
-    records = [move(folder, folder.view) for _ in range(FOLD)]
+    records = [move(folder, folder.view) for _ in range(LOG_COMPACT_AT)]
     publisher = reopen(folder)
     if publish_first:
         records.append(move(publisher, publisher.view))
-        assert folder.fold_log()
+        assert folder.compact_log()
     else:
-        assert folder.fold_log()
+        assert folder.compact_log()
         records.append(move(publisher, publisher.view))
     cold = reopen(folder)
     assert [cold.find_commit(cold.view, record.id) for record in records] == records
@@ -423,10 +429,10 @@ def test_folding_commutes_with_a_publish_from_the_same_view(uri: str, publish_fi
 
 def test_of_two_foldings_of_the_same_files_one_has_no_effect(uri: str) -> None:
     one = make_manifest(uri)
-    records = [move(one, one.view) for _ in range(FOLD)]
+    records = [move(one, one.view) for _ in range(LOG_COMPACT_AT)]
     two = reopen(one)
-    assert one.fold_log()
-    assert not two.fold_log()
+    assert one.compact_log()
+    assert not two.compact_log()
     cold = reopen(one)
     assert sorted(item.id for item in cold.all_commits(cold.view) if item.parent) == [
         record.id for record in records
@@ -444,7 +450,7 @@ def test_folding_in_threads_while_others_publish_loses_nothing() -> None:
         manifest = reopen(first)
         for _ in range(60):
             manifest.refresh()
-            manifest.fold_log()
+            manifest.compact_log()
         return []
 
     works: list[Callable[[], list[CommitRecord]]] = [partial(publish, name) for name in ("main", "a", "b")]
@@ -463,10 +469,10 @@ def test_fragments_stay_few_over_fifteen_hundred_commits() -> None:
     most = 0
     for _ in range(1_500):
         records.append(move(manifest, manifest.view))
-        while manifest.is_full:
-            assert manifest.fold_log()
+        while manifest.needs_log_compaction:
+            assert manifest.compact_log()
         most = max(most, len(manifest.view.files))
-    assert most <= 2 * FOLD + 3
+    assert most <= 2 * LOG_COMPACT_AT + 3
     cold = reopen(manifest)
     assert [cold.find_commit(cold.view, record.id) for record in records[::97]] == records[::97]
     assert {item.id for item in cold.all_commits(cold.view) if item.parent} == {item.id for item in records}
@@ -475,13 +481,13 @@ def test_fragments_stay_few_over_fifteen_hundred_commits() -> None:
 def test_recovery_rows_are_folded_too() -> None:
     manifest = make_manifest(fresh_memory())
     rows = []
-    for number in range(FOLD):
+    for number in range(LOG_COMPACT_AT):
         registry = manifest.registry(manifest.view)
         row = RecoveryRecord(new_id(), "discarded", "ana", "main", "load", None, f"reason {number}", number)
         rows.append(row)
-        change = Change(registry=registry.with_next_epoch(), recoveries=[row])
+        change = ManifestChange(registry=registry.with_next_epoch(), recoveries=[row])
         manifest.replace_registry_if_equals(manifest.view, registry, change)
-    assert manifest.fold_log()
+    assert manifest.compact_log()
     cold = reopen(manifest)
     assert kinds(cold.view)["recovery"] == 1
     assert cold.recoveries(cold.view) == rows
@@ -506,7 +512,7 @@ def versions(manifest: Manifest) -> int:
 def test_old_versions_are_trimmed_when_the_log_is_folded_again(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manifest_module, "FOLD", 2)
+    monkeypatch.setattr(manifest_module, "LOG_COMPACT_AT", 2)
     monkeypatch.setattr(manifest_module, "_KEEP_VERSIONS", timedelta(microseconds=1))
     monkeypatch.setattr(manifest_module, "_KEEP_NEWEST", 3)
     manifest = make_manifest(uri)
@@ -514,10 +520,10 @@ def test_old_versions_are_trimmed_when_the_log_is_folded_again(
     records = []
     for _ in range(2):
         records += [move(manifest, manifest.view) for _ in range(2)]
-        assert manifest.fold_log(objects)
+        assert manifest.compact_log(objects)
     assert versions(manifest) == manifest.view.version
     # Two files of the next level: that they are folded is rare enough to look at old versions.
-    assert manifest.fold_log(objects)
+    assert manifest.compact_log(objects)
     assert versions(manifest) == 3
     cold = reopen(manifest)
     assert [cold.find_commit(cold.view, record.id) for record in records] == records
@@ -535,10 +541,10 @@ def test_a_machine_whose_clock_is_wrong_removes_nothing_that_others_are_about_to
     publisher = reopen(manifest)
     head = head_of(publisher, publisher.view)
     record = child(head.commit)
-    change = Change(heads=[replace(head, commit=record)], commits=[record])
+    change = ManifestChange(heads=[replace(head, commit=record)], commits=[record])
     written = publisher._write(change)
     turn_back(tmp_path / "graph", days)
-    assert manifest.trim(ObjectStore.open(uri)) is trimmed
+    assert manifest.remove_old_versions(ObjectStore.open(uri)) is trimmed
     assert (versions(manifest) == 1) is trimmed
     named = [tmp_path / "graph" / "__manifest" / "data" / item.files[0].path for item in written]
     assert all(file.exists() for file in named)
@@ -554,8 +560,8 @@ def test_a_swap_is_compared_with_all_that_happened_since_however_old_it_seems(
     head_of(publisher, publisher.view)
     for _ in range(2):
         move(manifest, manifest.view)
-    assert manifest.trim(ObjectStore.open(uri))
-    with pytest.raises(Superseded):
+    assert manifest.remove_old_versions(ObjectStore.open(uri))
+    with pytest.raises(SwapLost):
         move(publisher, publisher.view)
 
 
@@ -571,7 +577,7 @@ def test_odd_texts_and_huge_versions_survive_storage(uri: str) -> None:
         child(head.commit, message=odd), actor=odd, operation=odd, tables={odd: pin}, touched=(odd,)
     )
     manifest.replace_head_if_equals(
-        manifest.view, head, Change(heads=[replace(head, commit=record)], commits=[record])
+        manifest.view, head, ManifestChange(heads=[replace(head, commit=record)], commits=[record])
     )
     cold = reopen(manifest)
     assert cold.find_commit(cold.view, record.id) == record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from omnigraph.store.manifest.manifest import Change, Manifest, View
+from omnigraph.store.manifest.manifest import Manifest, ManifestChange, ManifestView
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import BranchEntry, CommitRecord, HeadRecord, Registry
 from tests.support.places import lance_root
@@ -43,14 +43,14 @@ def child(parent: CommitRecord, *, message: str | None = None) -> CommitRecord:
     )
 
 
-def first_change(branches: Iterable[str] = ("main",)) -> Change:
+def first_change(branches: Iterable[str] = ("main",)) -> ManifestChange:
     """What makes a root a graph whose branches all stand at one genesis commit."""
     names = list(branches)
     first = genesis()
     incarnations = {name: first.incarnation if name == "main" else new_id() for name in names}
     entries = {name: BranchEntry(incarnations[name], first.created_at) for name in names}
     heads = [HeadRecord(name, incarnations[name], first) for name in names]
-    return Change(Registry(1, new_id(), first.created_at, entries), heads, [first], {SCHEMA: "{}"})
+    return ManifestChange(Registry(1, new_id(), first.created_at, entries), heads, [first], {SCHEMA: "{}"})
 
 
 def make_manifest(uri: str, branches: Iterable[str] = ("main",)) -> Manifest:
@@ -64,17 +64,19 @@ def reopen(manifest: Manifest) -> Manifest:
     return Manifest.open(replace(root, session=type(root.session)(), _durable_folders=set()))
 
 
-def head_of(manifest: Manifest, view: View, branch: str = "main") -> HeadRecord:
+def head_of(manifest: Manifest, view: ManifestView, branch: str = "main") -> HeadRecord:
     """Where a branch stands in a view."""
     found = manifest.head(view, manifest.registry(view).branches[branch].incarnation)
     assert found is not None
     return found
 
 
-def move(manifest: Manifest, view: View, branch: str = "main", message: str | None = None) -> CommitRecord:
+def move(
+    manifest: Manifest, view: ManifestView, branch: str = "main", message: str | None = None
+) -> CommitRecord:
     """Publish an empty commit on a branch as it stands in a view."""
     head = head_of(manifest, view, branch)
     record = replace(child(head.commit, message=message), branch=branch, incarnation=head.incarnation)
-    change = Change(heads=[replace(head, commit=record)], commits=[record])
+    change = ManifestChange(heads=[replace(head, commit=record)], commits=[record])
     manifest.replace_head_if_equals(view, head, change)
     return record

@@ -14,12 +14,13 @@ from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.catalog.migration.evolve import evolve
 from omnigraph.catalog.migration.planner import plan_migration
-from omnigraph.graph.intents import Intent, Owner, this_machine
-from omnigraph.graph.publish import Receipt, now_micros, publish
+from omnigraph.graph.intents import Intent, IntentOwner
+from omnigraph.graph.process_identity import this_machine
+from omnigraph.graph.publish import PublishReceipt, now_micros, publish
 from omnigraph.graph.repository import Mode, Repository
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import OperationClass, Plan, Prepared
+from omnigraph.graph.write_plan import OperationClass, Prepared, WritePlan
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang.pg.schema_compiler import load_schema
 from omnigraph.store.manifest.manifest_files import new_id
@@ -112,7 +113,7 @@ def write(
     key: str | None = None,
     request: str = "",
     bulk: bool = False,
-) -> Receipt:
+) -> PublishReceipt:
     """Write something that makes a commit."""
     said = WriteRequest(operation, actor, message, expected_head, key, request, bulk)
     receipt, _ = graph.write(branch, said, prepare)
@@ -158,14 +159,14 @@ def chain(graph: Repository, branch: str = "main") -> list[CommitRecord]:
 # --- what other writers leave behind --------------------------------------------------------------------
 
 
-def dead_owner() -> Owner:
+def dead_owner() -> IntentOwner:
     """A process of this machine that is gone."""
-    return Owner(this_machine(), DEAD, "0")
+    return IntentOwner(this_machine(), DEAD, "0")
 
 
-def far_owner() -> Owner:
+def far_owner() -> IntentOwner:
     """A process of another machine, of which only the lease can tell."""
-    return Owner(f"another than {socket.gethostname()}", 1, "1")
+    return IntentOwner(f"another than {socket.gethostname()}", 1, "1")
 
 
 def leave_intent(
@@ -173,14 +174,14 @@ def leave_intent(
     prepare: Prepare | None,
     branch: str = "main",
     *,
-    owner: Owner | None = None,
+    owner: IntentOwner | None = None,
     actor: str | None = "bulk-actor",
     operation: str = "bulk load",
     expected_head: str | None = None,
 ) -> Intent:
     """The intent of a bulk writer that stopped: confirmed when it had prepared something, else still staging."""
     transaction = graph.begin(branch)
-    plan: Plan | None = None
+    plan: WritePlan | None = None
     if prepare is not None:
         operation_class = prepare(transaction).operation_class
         assert operation_class is not None
@@ -205,7 +206,7 @@ def leftovers(graph: Repository) -> list[str]:
     return sorted(item.key for item in graph.objects.list("__recovery"))
 
 
-def apply_schema(graph: Repository, text: str, branch: str = "main") -> Receipt:
+def apply_schema(graph: Repository, text: str, branch: str = "main") -> PublishReceipt:
     """Change the schema of a branch in a way that touches no table."""
     transaction = graph.begin(branch)
     old = transaction.base.catalog

@@ -214,7 +214,7 @@ def _trim_log(graph: Graph) -> str:
 
 def _heal(graph: Graph) -> str:
     # Opening the graph has done it, except for owners that still seemed to live then.
-    graph.heal()
+    graph.recover()
     return graph.head().commit.id
 
 
@@ -279,7 +279,7 @@ def prepare_setting(setting: Setting, uri: str, options: Mapping[str, str] | Non
         for number in range(32):
             write(graph, change(insert=pairs(10 + number)), actor="founder")
     if setting == "long":
-        _fill_log(graph, level=0, files=manifest.FOLD - 1)
+        _fill_log(graph, level=0, files=manifest.LOG_COMPACT_AT - 1)
     if setting == "people":
         make_people(graph)
     if setting == "deep":
@@ -290,7 +290,7 @@ def prepare_setting(setting: Setting, uri: str, options: Mapping[str, str] | Non
 
 def _fill_log(graph: Graph, *, level: int, files: int) -> None:
     """Commit until there are so many log files of a level that the next commit has it folded."""
-    for _ in range(manifest.FOLD**2):
+    for _ in range(manifest.LOG_COMPACT_AT**2):
         if sum(item.level == level for item in graph.manifest.view.of_kind("commit")) == files:
             return
         write(graph, change(pairs(4), pairs(4)), actor="founder")
@@ -300,12 +300,12 @@ def _fill_log(graph: Graph, *, level: int, files: int) -> None:
 @contextmanager
 def folding_at(files: int) -> Iterator[None]:
     """Let this process fold logs earlier than it would, which makes deep logs cheap."""
-    usual = manifest.FOLD
-    manifest.FOLD = files
+    usual = manifest.LOG_COMPACT_AT
+    manifest.LOG_COMPACT_AT = files
     try:
         yield
     finally:
-        manifest.FOLD = usual
+        manifest.LOG_COMPACT_AT = usual
 
 
 # --- a kind as a process ----------------------------------------------------------------------------------
@@ -466,7 +466,7 @@ def check_invariants(
     graph = Repository.open(uri, options=options, durability="os")
     if lease_seconds is not None:
         graph.intents.lease_seconds = lease_seconds
-        graph.heal()
+        graph.recover()
     try:
         commits = _check_manifest(graph)
         for name in graph.branches():

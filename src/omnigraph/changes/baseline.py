@@ -35,7 +35,7 @@ def begin_baseline(
     Kinds and types of the filter apply to the exported rows and to the cursor, operations only to the cursor.
     """
     head = repository.head(branch)
-    snapshot = repository.state(head.commit)
+    snapshot = repository.snapshot_of(head.commit)
     change_filter.check_types(table.name for table in snapshot.catalog.tables.values())
     scope = token_scope(repository, change_filter, head.incarnation)
     baseline = Baseline(head.commit.id, Token("cursor", scope, head.commit.id).encode())

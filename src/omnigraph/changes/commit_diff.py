@@ -61,7 +61,7 @@ def states_of(repository: Repository, commit: CommitRecord) -> tuple[Snapshot, S
         text = f"commit '{commit.id}' is the first of its graph and has no parent to compare with"
         raise _refusal(commit, text, reason="parentless_commit")
     parent = get_commit(repository.manifest, repository.manifest.view, commit.parent)
-    return repository.state(parent), repository.state(commit)
+    return repository.snapshot_of(parent), repository.snapshot_of(commit)
 
 
 def schema_boundary(before: Snapshot, after: Snapshot) -> str | None:

@@ -23,7 +23,7 @@ from omnigraph.changes.change_records import ChangeFilter, EntityChange, Image, 
 from omnigraph.changes.cursors import EntityKey
 from omnigraph.engine.diff.table_diff import DELETE, INSERT, UPDATE, ChangeBatch, Side, TableDiff
 from omnigraph.errors import NotFound
-from omnigraph.graph.snapshot import Snapshot, reclaimed
+from omnigraph.graph.snapshot import Snapshot, reclaimed_error
 
 OPS: Final[Mapping[int, Op]] = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 
@@ -170,7 +170,7 @@ def reading_both(before: Snapshot, after: Snapshot) -> Iterator[None]:
         yield
     except NotFound as error:
         kept = all(after.tables.exists(pin) for pin in after.commit.tables.values())
-        raise reclaimed((before if kept else after).commit) from error
+        raise reclaimed_error((before if kept else after).commit) from error
 
 
 def _side(snapshot: Snapshot, table: Table | None) -> Side | None:

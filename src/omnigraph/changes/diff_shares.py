@@ -13,7 +13,7 @@ from omnigraph.changes.change_rows import read_change_rows
 from omnigraph.changes.diff import TypeDiff, compare_states
 from omnigraph.engine.diff.table_diff import Side, TableDiff
 from omnigraph.errors import NotFound
-from omnigraph.graph.snapshot import Snapshot, reclaimed
+from omnigraph.graph.snapshot import Snapshot, reclaimed_error
 from omnigraph.store.manifest.records import CommitRecord, TablePin
 from omnigraph.store.tables.tables import Tables
 
@@ -58,7 +58,7 @@ class Share:
             yield from read_change_rows(self._diff(tables), self.commit, self.ops, self.part, schema)
         except NotFound as error:
             kept = self.after is None or tables.exists(self.after.pin)
-            raise reclaimed(self.parent if kept else self.commit) from error
+            raise reclaimed_error(self.parent if kept else self.commit) from error
 
     def _diff(self, tables: Tables) -> TypeDiff:
         before, after = self.before, self.after

@@ -183,7 +183,7 @@ def begin_poll(repository: Repository, request: FeedRequest) -> FeedPoll:
         raise rejected(f"commit '{position.id}' is not in the history of branch '{head.branch}'")
     if request.cursor is None:
         # Checked only at the start: a reader continues if a type of its filter is dropped later.
-        states = (repository.state(commit), repository.state(head.commit))
+        states = (repository.snapshot_of(commit), repository.snapshot_of(head.commit))
         request.change_filter.check_types(
             table.name for state in states for table in state.catalog.tables.values()
         )

@@ -171,14 +171,14 @@ def opened_graph(target: Target, mode: Mode, durability: Durability = "full") ->
 
 @contextmanager
 def opened(
-    target: Target, mode: Mode, durability: Durability = "full", *, heal: bool = True
+    target: Target, mode: Mode, durability: Durability = "full", *, recover: bool = True
 ) -> Iterator[Repository]:
     """The storage of a graph, open for one command; what it has to warn of is printed at the end."""
     from omnigraph.graph.repository import Repository
 
     with told_interruption(mode), told_place(target.uri, target.location, mode):
         repository = Repository.open(
-            target.uri, mode=mode, options=target.options or None, durability=durability, heal=heal
+            target.uri, mode=mode, options=target.options or None, durability=durability, recover=recover
         )
         try:
             yield repository

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from omnigraph.api.commits import At, state_at
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.argument_checks import require_text
-from omnigraph.graph.branch_names import MAIN, no_branch
+from omnigraph.graph.branch_names import MAIN, branch_not_found
 from omnigraph.protocol.codec import IF_COMMIT, decode, to_json_value
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def place_of(transport: Transport, branch: str, at: At = None) -> dict[str, str]
     if isinstance(state_at(at), str) and name != MAIN:
         known = transport.call("GET", "/branches", lambda answer: decode(list[str], answer["branches"]))
         if name not in known:
-            raise no_branch(name, known)
+            raise branch_not_found(name, known)
     return members
 
 

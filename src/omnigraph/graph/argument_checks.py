@@ -1,4 +1,4 @@
-"""Texts that callers give: what a commit records must be readable to everybody who lists it later."""
+"""Checks of string arguments that are recorded in commits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from omnigraph.errors import InvalidInput
 
 
 def check_text(name: str, value: str | None) -> str | None:
-    """The value of an argument when it is a text or nothing; else `InvalidInput`.
+    """Return the value of an optional string argument; `InvalidInput` if it is not a valid string.
 
     >>> check_text("message", "first")
     'first'
@@ -15,10 +15,10 @@ def check_text(name: str, value: str | None) -> str | None:
 
 
 def require_text(name: str, value: str) -> str:
-    """The value of an argument when it is a text, which half a surrogate pair is not; else `InvalidInput`."""
-    # Annotations keep nobody from passing a number, and storage would take it.
+    """Return the value of a string argument; `InvalidInput` if it is not a string or has a lone surrogate."""
+    # Without this check a number would be recorded as it is.
     if not isinstance(value, str):
-        raise InvalidInput(f"`{name}` is a text, not {_kind_of(value)}")
+        raise InvalidInput(f"`{name}`: expected a string, got {_type_name(value)}")
     if not value.isascii():
         try:
             value.encode()
@@ -27,5 +27,5 @@ def require_text(name: str, value: str) -> str:
     return value
 
 
-def _kind_of(value: object) -> str:
-    return "None" if value is None else f"a value of {type(value).__name__}"
+def _type_name(value: object) -> str:
+    return "None" if value is None else type(value).__name__

@@ -1,8 +1,8 @@
-"""The format stamp: which graphs this code can open, and how older ones become current.
+"""The format version of a graph: which graphs this release can open, and how older ones are migrated.
 
-The stamp stands in the registry row. Newer than the code is refused in both modes. Older but not below the floor
-is migrated on a read-write open: the work first, the stamp last, each step safe to repeat and safe when two
-processes do it at once. Below the floor is refused.
+The registry row holds the version. A version newer than this release is refused. An older supported version is
+migrated when the graph is opened for writing: each migration does its work first, and the version is changed last.
+Migrations can be repeated, and two processes may run them concurrently. A version that is too old is refused.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from omnigraph.errors import UnsupportedFormat
 from omnigraph.store.manifest.manifest import Manifest
 
 CURRENT = 1
-FLOOR = 1
+OLDEST_SUPPORTED = 1
 
-# A step from each supported older format to the next. It does its work and leaves the stamp alone.
-Step: TypeAlias = Callable[[Manifest], None]
-MIGRATIONS: Mapping[int, Step] = {}
+# A migration from each supported older format to the next. It does not change the version in the registry.
+Migration: TypeAlias = Callable[[Manifest], None]
+MIGRATIONS: Mapping[int, Migration] = {}
 
 
-def check_format(stamp: int, *, current: int = CURRENT, floor: int = FLOOR) -> None:
-    """Refuse a stamp this code cannot read."""
-    details = {"format": stamp, "supported": [floor, current]}
-    if stamp > current:
+def check_format(version: int, *, current: int = CURRENT, oldest: int = OLDEST_SUPPORTED) -> None:
+    """Raise `UnsupportedFormat` for a version that this release cannot read."""
+    details = {"format": version, "supported": [oldest, current]}
+    if version > current:
         raise UnsupportedFormat(
-            f"the graph has format {stamp}, this omnigraph reads up to {current}",
+            f"the graph has format {version}, this release of omnigraph supports up to {current}",
             details=details,
             hint="upgrade omnigraph",
         )
-    if stamp < floor:
+    if version < oldest:
         raise UnsupportedFormat(
-            f"the graph has format {stamp}, this omnigraph reads from {floor} on",
+            f"the graph has format {version}, this release of omnigraph supports {oldest} and later",
             details=details,
-            hint=f"export it with a release that reads format {stamp}, then init a new graph and load the export",
+            hint=f"export it with a release that supports format {version}, then load the export into a new graph",
         )
 
 
 def pending_migrations(
-    stamp: int,
+    version: int,
     *,
     current: int = CURRENT,
-    floor: int = FLOOR,
-    migrations: Mapping[int, Step] | None = None,
-) -> list[tuple[int, Step]]:
-    """The steps between a stamp and the current format, each with the stamp it leads to."""
-    check_format(stamp, current=current, floor=floor)
+    oldest: int = OLDEST_SUPPORTED,
+    migrations: Mapping[int, Migration] | None = None,
+) -> list[tuple[int, Migration]]:
+    """Return the migrations from a version to the current one, each with the version that it results in."""
+    check_format(version, current=current, oldest=oldest)
     steps = MIGRATIONS if migrations is None else migrations
-    return [(number + 1, steps[number]) for number in range(stamp, current)]
+    return [(number + 1, steps[number]) for number in range(version, current)]

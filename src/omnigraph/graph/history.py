@@ -1,4 +1,4 @@
-"""Lineage: walking commits along their parents, and where two histories meet."""
+"""Commit lineage: walks along the parents of commits, and merge bases."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import TypeAlias
 
 from omnigraph.errors import NotFound
 from omnigraph.lang.temporal import parse_datetime
-from omnigraph.store.manifest.manifest import Manifest, View
+from omnigraph.store.manifest.manifest import Manifest, ManifestView
 from omnigraph.store.manifest.records import CommitRecord
 
 GetCommit: TypeAlias = Callable[[str], CommitRecord]
 
 
-def get_commit(manifest: Manifest, view: View, id_: str) -> CommitRecord:
-    """A commit by its id, or `NotFound`."""
+def get_commit(manifest: Manifest, view: ManifestView, id_: str) -> CommitRecord:
+    """Return a commit by its id; `NotFound` if there is none."""
     found = manifest.find_commit(view, id_)
     if found is None:
-        moment = parse_datetime(id_) is not None
+        is_datetime = parse_datetime(id_) is not None
         raise NotFound(
             f"commit '{id_}' not found",
             details={"commit_id": id_},
-            hint="commits are named by their ids, moments by a datetime" if moment else None,
+            hint="this is a time, not a commit id: pass it as a datetime" if is_datetime else None,
         )
     return found
 
 
-def first_parents(manifest: Manifest, view: View, start: CommitRecord) -> Iterator[CommitRecord]:
-    """A commit and its first parents, newest first, down to genesis."""
+def first_parents(manifest: Manifest, view: ManifestView, start: CommitRecord) -> Iterator[CommitRecord]:
+    """Yield a commit and its first parents, newest first, down to the first commit."""
     commit = start
     yield commit
     while commit.parent is not None:
@@ -36,16 +36,16 @@ def first_parents(manifest: Manifest, view: View, start: CommitRecord) -> Iterat
         yield commit
 
 
-def commit_at(manifest: Manifest, view: View, head: CommitRecord, moment: int) -> CommitRecord:
-    """The newest first parent that is not younger than a moment in epoch microseconds."""
+def commit_at(manifest: Manifest, view: ManifestView, head: CommitRecord, moment: int) -> CommitRecord:
+    """Return the newest first parent that is not newer than a time in microseconds since the epoch."""
     for commit in first_parents(manifest, view, head):
         if commit.created_at <= moment:
             return commit
     raise NotFound("the graph did not exist yet at that time", details={"created_at": moment})
 
 
-def distances(get: GetCommit, start: CommitRecord) -> Iterator[tuple[int, CommitRecord]]:
-    """Every ancestor with its shortest distance over both parents, nearest first."""
+def ancestors_by_distance(get: GetCommit, start: CommitRecord) -> Iterator[tuple[int, CommitRecord]]:
+    """Yield every ancestor with its shortest distance over both parents, nearest first."""
     seen = {start.id}
     queue: list[tuple[int, str]] = [(0, start.id)]
     while queue:
@@ -59,27 +59,28 @@ def distances(get: GetCommit, start: CommitRecord) -> Iterator[tuple[int, Commit
 
 
 def merge_base(get: GetCommit, ours: CommitRecord, theirs: CommitRecord) -> CommitRecord | None:
-    """The best common ancestor: no descendant of it is one.
+    """Return the merge base: the best common ancestor, or None if there is no common ancestor.
 
-    Of several it is the one with the smallest summed distance, and among equals the newest. The cost follows the
-    commits since then, not the length of the history.
+    A common ancestor is best when no descendant of it is a common ancestor. Of several, the one with the
+    smallest sum of distances is returned, and of these the newest. The cost depends on the number of commits
+    since the merge base, not on the length of the history.
     """
-    found = best_common_ancestors(get, ours, theirs)
-    if len(found) < 2:
-        return found[0] if found else None
-    apart = dict.fromkeys((commit.id for commit in found), 0)
+    best = best_common_ancestors(get, ours, theirs)
+    if len(best) < 2:
+        return best[0] if best else None
+    total = dict.fromkeys((commit.id for commit in best), 0)
     for side in (ours, theirs):
-        left = set(apart)
-        for distance, commit in distances(get, side):
-            if commit.id in left:
-                apart[commit.id] += distance
-                left.discard(commit.id)
-            if not left:
+        remaining = set(total)
+        for distance, commit in ancestors_by_distance(get, side):
+            if commit.id in remaining:
+                total[commit.id] += distance
+                remaining.discard(commit.id)
+            if not remaining:
                 break
-    nearest = min(apart.values())
-    # Clocks may agree to the microsecond; the id then makes both directions answer the same.
+    nearest = min(total.values())
+    # Two commits may have the same microsecond. The id makes the result independent of the order of the sides.
     return max(
-        (commit for commit in found if apart[commit.id] == nearest),
+        (commit for commit in best if total[commit.id] == nearest),
         key=lambda commit: (commit.created_at, commit.id),
     )
 
@@ -89,10 +90,10 @@ _COMMON = _OURS | _THEIRS
 
 
 def best_common_ancestors(get: GetCommit, ours: CommitRecord, theirs: CommitRecord) -> list[CommitRecord]:
-    """The common ancestors that are ancestors of no other one.
+    """Return the common ancestors that are not ancestors of another common ancestor.
 
-    Commits are older than their children over both parents, so that newest first every commit is met after all
-    that lead to it. What lies below a common ancestor is marked and never one of the best.
+    A commit is older than its children, over both parents. Commits are visited newest first, so every commit is
+    visited after all its descendants. Ancestors of a common ancestor are marked and never returned.
     """
     marks = {ours.id: _OURS}
     marks[theirs.id] = marks.get(theirs.id, 0) | _THEIRS
@@ -100,15 +101,15 @@ def best_common_ancestors(get: GetCommit, ours: CommitRecord, theirs: CommitReco
         (-commit.created_at, commit.id, commit) for commit in {ours.id: ours, theirs.id: theirs}.values()
     ]
     heapq.heapify(queue)
-    # How many commits are waiting that could still lead to something new.
-    open_ = len(queue)
-    found: list[CommitRecord] = []
-    while open_:
+    # The number of queued commits that are not below a common ancestor.
+    unresolved = len(queue)
+    best: list[CommitRecord] = []
+    while unresolved:
         _, id_, commit = heapq.heappop(queue)
         mark = marks[id_]
-        open_ -= not mark & _BELOW
+        unresolved -= not mark & _BELOW
         if mark & _COMMON == _COMMON and not mark & _BELOW:
-            found.append(commit)
+            best.append(commit)
             mark |= _BELOW
         for parent in (commit.parent, commit.merged_parent):
             if parent is None:
@@ -119,7 +120,7 @@ def best_common_ancestors(get: GetCommit, ours: CommitRecord, theirs: CommitReco
             if before is None:
                 above = get(parent)
                 heapq.heappush(queue, (-above.created_at, parent, above))
-                open_ += not after & _BELOW
+                unresolved += not after & _BELOW
             elif after & _BELOW and not before & _BELOW:
-                open_ -= 1
-    return found
+                unresolved -= 1
+    return best

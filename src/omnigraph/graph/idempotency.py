@@ -1,8 +1,8 @@
-"""Idempotency keys: a key owns one commit id for good, so a request sent twice commits once.
+"""Idempotency keys: a key is bound to one commit id, so a request that is sent twice commits once.
 
-The first writer with a key stores the commit id it is about to use, create-if-absent. Whoever comes with the same
-key finds that id: if the commit exists the work is done, and if it does not the newcomer publishes under the same
-id, of which the manifest accepts one.
+The first write with a key stores the commit id that it will use, with create-if-absent. A later write with the
+same key reads that id. If the commit exists, the work is done. If it does not, the later write publishes under
+the same id, and the manifest accepts only one commit with it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ PREFIX = "__idempotency/"
 
 @dataclass(frozen=True, slots=True)
 class KeyClaim:
-    """The commit id that belongs to a key; `fresh` when this call was the first with it."""
+    """The commit id of a key. `fresh` is set when this call was the first to use the key."""
 
     commit_id: str
     fresh: bool
 
 
 def claim_key(objects: ObjectStore, key: str, head: HeadRecord, request: str, now: int) -> KeyClaim:
-    """The commit id of a key on a branch. `Conflict` when the key was used for another request.
+    """Return the commit id of a key on a branch; `Conflict` if the key was used for another request.
 
-    Keys belong to a branch's incarnation: a branch that is made again under an old name holds nothing of what the
-    old one's keys committed.
+    A key belongs to one incarnation of a branch. A branch that was deleted and created again does not contain the
+    commits of earlier keys.
     """
     digest = hashlib.sha256(f"{head.incarnation}\0{key}".encode()).hexdigest()
     request_digest = hashlib.sha256(request.encode()).hexdigest()
@@ -47,11 +47,11 @@ def claim_key(objects: ObjectStore, key: str, head: HeadRecord, request: str, no
     name = f"{PREFIX}{digest}.json"
     if objects.create_if_absent(name, encode_body(body).encode()):
         return KeyClaim(commit_id, fresh=True)
-    found = json.loads(objects.get(name).data)
-    if found["request"] != request_digest:
+    stored = json.loads(objects.get(name).data)
+    if stored["request"] != request_digest:
         raise Conflict(
             f"idempotency key '{key}' was used for a different request on branch '{head.branch}'",
-            details={"idempotency_key": key, "commit_id": found["commit_id"]},
+            details={"idempotency_key": key, "commit_id": stored["commit_id"]},
             hint="use a new key for a new request",
         )
-    return KeyClaim(found["commit_id"], fresh=False)
+    return KeyClaim(stored["commit_id"], fresh=False)

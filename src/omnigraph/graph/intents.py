@@ -1,13 +1,14 @@
-"""Intents: what a bulk writer leaves behind so that its work survives it.
+"""Intents of bulk writes: objects in storage that allow recovery to complete or discard an interrupted write.
 
-Objects below ``__recovery/``, all named by the operation's id:
+The objects of an operation are below ``__recovery/`` and have its id as their name:
 
-- ``<id>.json``, the intent: who does what to which branch; once confirmed, the complete plan;
-- ``<id>.lease``, a heartbeat that says the owner lives;
-- ``<id>.outcome``, made once by whoever gets there first: the owner before its swap, or a healer that discards;
-- ``<id>.probe``, of a healer that asks the store what time it is.
+- ``<id>.json``, the intent: operation, actor, branch and owner; after confirmation also the complete write plan;
+- ``<id>.lease``, a heartbeat of the owner;
+- ``<id>.outcome``, created once, by the owner before its swap or by a recovery process that discards the work;
+- ``<id>.probe``, written by a recovery process to read the clock of the store.
 
-The lease is a courtesy and may be wrong about a paused owner. The outcome object is what makes that harmless.
+The lease is advisory: it may expire while its owner is only paused. The outcome object makes this safe, because
+owner and recovery process create it with create-if-absent and only one of them succeeds.
 """
 
 from __future__ import annotations
@@ -15,53 +16,48 @@ from __future__ import annotations
 import json
 import math
 import os
-import socket
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from omnigraph.errors import Conflict, NotFound, OmnigraphError, RecoveryRequired
-from omnigraph.graph.write_plan import Plan
+from omnigraph.graph.process_identity import process_start, this_machine
+from omnigraph.graph.write_plan import WritePlan
 from omnigraph.store.manifest.records import encode_body
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
 
 PREFIX = "__recovery/"
 LEASE_SECONDS = 30.0
-# Operations that threads of this process are busy with: what is not among them has been left behind.
+# Operations that threads of this process work on. An intent of this process that is not listed is abandoned.
 _RUNNING: set[str] = set()
 Outcome: TypeAlias = Literal["publishing", "discarded"]
-# The states in which Linux lists a process that has ended.
-_ENDED = frozenset("ZXx")
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """The process behind an intent; `started` tells it from a later process with the same number."""
+class IntentOwner:
+    """The process that an intent belongs to. `started` distinguishes it from a later process with the same pid."""
 
     machine: str
     pid: int
     started: str
 
     def to_body(self) -> dict[str, Any]:
-        """The JSON form."""
+        """Return the JSON form."""
         return {"machine": self.machine, "pid": self.pid, "started": self.started}
 
 
-# Of an intent that waits for the process that will do its work.
-HELD = Owner("held", 0, "")
+# The owner of an intent that no process has claimed yet.
+UNCLAIMED = IntentOwner("held", 0, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """An interrupted or running bulk write. `plan` is None until it is confirmed.
+    """A running or interrupted bulk write. `plan` is None until the write is confirmed.
 
-    `held` is for how many seconds one that is nobody's yet waits for its owner.
+    `claim_timeout` is the number of seconds that an unclaimed intent waits for a process to claim it.
     """
 
     id: str
@@ -70,13 +66,13 @@ class Intent:
     branch: str
     incarnation: str
     base: str
-    owner: Owner
+    owner: IntentOwner
     created_at: int
-    plan: Plan | None = None
-    held: float = 0.0
+    plan: WritePlan | None = None
+    claim_timeout: float = 0.0
 
     def to_bytes(self) -> bytes:
-        """The JSON form."""
+        """Return the JSON form."""
         return encode_body(
             {
                 "id": self.id,
@@ -89,13 +85,13 @@ class Intent:
                 "created_at": self.created_at,
                 "state": "staging" if self.plan is None else "confirmed",
                 "plan": None if self.plan is None else self.plan.to_body(),
-                "held": self.held,
+                "held": self.claim_timeout,
             }
         ).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, id_: str) -> Intent:
-        """Read the JSON form; `RecoveryRequired` when it cannot be read, and the object stays."""
+        """Parse the JSON form; `RecoveryRequired` if it cannot be parsed. The object is not removed."""
         try:
             body = json.loads(data)
             return cls(
@@ -105,33 +101,36 @@ class Intent:
                 branch=body["branch"],
                 incarnation=body["incarnation"],
                 base=body["base"],
-                owner=Owner(**body["owner"]),
+                owner=IntentOwner(**body["owner"]),
                 created_at=int(body["created_at"]),
-                plan=None if body["plan"] is None else Plan.from_body(body["plan"]),
-                held=float(body.get("held", 0.0)),
+                plan=None if body["plan"] is None else WritePlan.from_body(body["plan"]),
+                claim_timeout=float(body.get("held", 0.0)),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecoveryRequired(
-                f"the intent of operation {id_} cannot be read",
+                f"the intent of operation {id_} cannot be read: {error!r}",
                 details={"operation_id": id_, "cause": repr(error)},
-                hint=f"inspect {PREFIX}{id_}.json; `omnigraph repair --confirm --force` gives it up; "
+                hint=f"inspect {PREFIX}{id_}.json; `omnigraph repair --confirm --force` discards the operation; "
                 "reading with mode='r' still works",
             ) from error
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
-    """Operations that have an intent, and objects that have lost theirs."""
+class PendingOperations:
+    """The ids of operations that have an intent, and the keys of objects whose intent was removed."""
 
     ids: tuple[str, ...]
-    strays: tuple[str, ...]
+    stray_keys: tuple[str, ...]
 
     def __bool__(self) -> bool:
-        return bool(self.ids or self.strays)
+        return bool(self.ids or self.stray_keys)
 
 
 class Intents:
-    """The intents of one graph. Who may not write cannot ask the store for the time, and goes by the clock here."""
+    """The intents of one graph.
+
+    A reader without write access cannot write a probe to read the clock of the store. It uses the local clock.
+    """
 
     def __init__(
         self, objects: ObjectStore, lease_seconds: float = LEASE_SECONDS, *, writable: bool = True
@@ -140,69 +139,69 @@ class Intents:
         self._writable = writable
         self.lease_seconds = lease_seconds
 
-    def pending(self) -> Pending:
-        """What lies in ``__recovery/``; one request, nothing in the steady state."""
+    def pending(self) -> PendingOperations:
+        """List ``__recovery/`` with one request. It is empty when no bulk write is running."""
         keys = {item.key for item in self._objects.list(PREFIX.rstrip("/"))}
         intents = {key for key in keys if key.endswith(".json")}
         owned = {key.removesuffix(".json") for key in intents}
         strays = {key for key in keys - intents if key.rsplit(".", 1)[0] not in owned}
         ids = sorted(key.removeprefix(PREFIX).removesuffix(".json") for key in intents)
-        return Pending(tuple(ids), tuple(sorted(strays)))
+        return PendingOperations(tuple(ids), tuple(sorted(strays)))
 
-    def tidy(self, pending: Pending) -> None:
-        """Remove what an interrupted removal left: without its intent a lease or an outcome holds nobody up."""
-        self._objects.delete_many(pending.strays)
+    def remove_strays(self, pending: PendingOperations) -> None:
+        """Delete leases and outcomes whose intent is gone. An interrupted `remove` leaves them behind."""
+        self._objects.delete_many(pending.stray_keys)
 
     def read(self, id_: str) -> Intent | None:
-        """An intent, or None when it is gone."""
+        """Return an intent, or None if there is none."""
         try:
             return Intent.from_bytes(self._objects.get(f"{PREFIX}{id_}.json").data, id_)
         except NotFound:
             return None
 
     def write(self, intent: Intent) -> str:
-        """Put an intent; gives the tag that it is replaced by."""
+        """Write an intent and return its entity tag."""
         return self._objects.put(f"{PREFIX}{intent.id}.json", intent.to_bytes())
 
     def create(self, intent: Intent) -> bool:
-        """Put an intent unless there is one of its id; whether this call did."""
+        """Write an intent if there is none with its id; return whether this call did."""
         return self._objects.create_if_absent(f"{PREFIX}{intent.id}.json", intent.to_bytes())
 
-    def replace_if_matches(self, intent: Intent, tag: str) -> str | None:
-        """Replace an intent that nobody has touched; None when a healer has removed it meanwhile."""
-        return self._objects.replace_if_matches(f"{PREFIX}{intent.id}.json", intent.to_bytes(), tag)
+    def replace_if_matches(self, intent: Intent, etag: str) -> str | None:
+        """Replace an intent if it still has `etag`; return the new tag, or None if recovery removed the intent."""
+        return self._objects.replace_if_matches(f"{PREFIX}{intent.id}.json", intent.to_bytes(), etag)
 
-    def take_over(self, id_: str, owner: Owner) -> str | None:
-        """Make an intent that is held somebody's own; its tag, or None when it is gone or taken."""
+    def claim(self, id_: str, owner: IntentOwner) -> str | None:
+        """Set the owner of an unclaimed intent; return its entity tag, or None if it is gone or has an owner."""
         try:
-            found = self._objects.get(f"{PREFIX}{id_}.json")
+            stored = self._objects.get(f"{PREFIX}{id_}.json")
         except NotFound:
             return None
-        intent = Intent.from_bytes(found.data, id_)
+        intent = Intent.from_bytes(stored.data, id_)
         return (
-            self.replace_if_matches(replace(intent, owner=owner, held=0.0), found.etag)
-            if intent.owner == HELD
+            self.replace_if_matches(replace(intent, owner=owner, claim_timeout=0.0), stored.etag)
+            if intent.owner == UNCLAIMED
             else None
         )
 
-    def beat(self, id_: str, ahead: float = 0.0) -> None:
-        """Say that the owner lives, or will be heard of after so many seconds."""
+    def renew_lease(self, id_: str, ahead: float = 0.0) -> None:
+        """Write a heartbeat. `ahead` dates it that many seconds into the future."""
         self._objects.put(f"{PREFIX}{id_}.lease", str(time.time() + ahead).encode())
 
     def claim_outcome(self, id_: str, outcome: Outcome) -> Outcome | None:
-        """Decide an operation's outcome, once: gives the one that holds, or None when it has been settled.
+        """Decide the outcome of an operation once; return the valid one, or None if the operation has ended.
 
-        The outcome object is the last to be removed. Whoever comes late may therefore make it anew, and tells by
-        the missing intent that nothing is left to decide.
+        `remove` deletes the outcome object last. A late caller may therefore create it again. It recognizes
+        from the missing intent that the operation has ended.
         """
-        held = self._decide(id_, outcome)
-        if held is not None and self.read(id_) is not None:
-            return held
+        decided = self._decide(id_, outcome)
+        if decided is not None and self.read(id_) is not None:
+            return decided
         self._objects.delete(f"{PREFIX}{id_}.outcome")
         return None
 
     def fence(self, id_: str) -> Outcome | None:
-        """Keep the owner of an intent that cannot be read from publishing; gives the outcome that holds."""
+        """Prevent the owner of an unreadable intent from publishing; return the outcome that holds."""
         return self._decide(id_, "discarded")
 
     def _decide(self, id_: str, outcome: Outcome) -> Outcome | None:
@@ -215,151 +214,155 @@ class Intents:
             return None
 
     def remove(self, id_: str) -> None:
-        """Forget an operation. The intent goes first: once it is gone, a paused owner cannot publish any more."""
+        """Delete the objects of an operation. The intent goes first: without it a paused owner cannot publish."""
         self._objects.delete(f"{PREFIX}{id_}.json")
         self._objects.delete_many(f"{PREFIX}{id_}.{kind}" for kind in ("lease", "outcome", "probe"))
 
     def is_abandoned(self, intent: Intent) -> bool:
-        """Whether the owner is gone, as far as can be told from here."""
+        """Return whether the owner is dead, as far as this process can tell."""
         owner = intent.owner
         if owner.machine == this_machine():
             if owner.pid == os.getpid() and owner.started == process_start(owner.pid):
                 return intent.id not in _RUNNING
             return process_start(owner.pid) != owner.started
-        return not self.is_heard(intent.id, intent)
+        return not self.has_recent_heartbeat(intent.id, intent)
 
-    def is_heard(self, id_: str, intent: Intent | None = None) -> bool:
-        """Whether an owner has been heard of lately. Without its intent, which nobody can read, the lease decides.
+    def has_recent_heartbeat(self, id_: str, intent: Intent | None = None) -> bool:
+        """Return whether the lease of an operation is valid. `intent` is None if it cannot be read.
 
-        An owner says when by its own clock. That is believed where it is plausible by the clock here, which only
-        puts healing off, if anything. Otherwise one of the two is wrong, or the owner is dead: the store knows.
+        The heartbeat has the time of the owner's clock. It is accepted if it is plausible by the local clock; a
+        wrong clock can then only delay recovery. Otherwise a clock is wrong or the owner is dead, and the
+        modification times of the store decide.
         """
-        begun, held = (0.0, 0.0) if intent is None else (intent.created_at / 1_000_000, intent.held)
-        patience = self.lease_seconds + held
+        created, timeout = (
+            (0.0, 0.0) if intent is None else (intent.created_at / 1_000_000, intent.claim_timeout)
+        )
+        valid_for = self.lease_seconds + timeout
         try:
-            claimed = float(self._objects.get(f"{PREFIX}{id_}.lease").data) - held
+            heartbeat = float(self._objects.get(f"{PREFIX}{id_}.lease").data) - timeout
         except (NotFound, ValueError):
-            claimed = begun
-        return 0 <= time.time() - claimed < patience or self._silence(id_, intent) < patience
+            heartbeat = created
+        age = time.time() - heartbeat
+        return 0 <= age < valid_for or self._seconds_since_write(id_, intent) < valid_for
 
-    def _silence(self, id_: str, intent: Intent | None) -> float:
-        """For how many seconds an owner has written nothing, all by the clock of the store."""
-        intended, lease, probe = (f"{PREFIX}{id_}.{kind}" for kind in ("json", "lease", "probe"))
+    def _seconds_since_write(self, id_: str, intent: Intent | None) -> float:
+        """Return the seconds since the last write of the owner, by the clock of the store."""
+        intent_key, lease, probe = (f"{PREFIX}{id_}.{kind}" for kind in ("json", "lease", "probe"))
         if self._writable:
             self._objects.put(probe, str(time.time()).encode())
-        written = {item.key: item.last_modified for item in self._objects.list(PREFIX.rstrip("/"))}
-        now = written.get(probe) if self._writable else datetime.now(UTC)
-        if intended not in written or now is None:
-            # Settled by others meanwhile: nothing is left to ask about.
+        modified = {item.key: item.last_modified for item in self._objects.list(PREFIX.rstrip("/"))}
+        now = modified.get(probe) if self._writable else datetime.now(UTC)
+        if intent_key not in modified or now is None:
+            # The operation has ended meanwhile.
             if self._writable:
                 self._objects.delete(probe)
             return 0.0
-        # What has just been begun, or taken over, has no lease yet, or an old one.
-        signs = [lease] if intent is None else [lease, intended]
-        heard = max((written[key] for key in signs if key in written), default=None)
-        return math.inf if heard is None else (now - heard).total_seconds()
+        # An operation that was just begun or claimed has no lease yet, or an old one. Its intent is newer.
+        keys = [lease] if intent is None else [lease, intent_key]
+        last = max((modified[key] for key in keys if key in modified), default=None)
+        return math.inf if last is None else (now - last).total_seconds()
 
 
 class OwnedIntent:
-    """An intent held by this process: begins, is confirmed, and ends, with a heartbeat meanwhile."""
+    """An intent that this process owns, with a thread that renews its lease."""
 
-    def __init__(self, intents: Intents, intent: Intent, tag: str) -> None:
+    def __init__(self, intents: Intents, intent: Intent, etag: str) -> None:
         self._intents = intents
         self.intent = intent
-        self._tag = tag
+        self._etag = etag
         self._stopped = threading.Event()
         self._thread = threading.Thread(
-            target=propagate_context(self._beat), name=f"lease-{intent.id}", daemon=True
+            target=propagate_context(self._renew_periodically), name=f"lease-{intent.id}", daemon=True
         )
 
     @classmethod
     def begin(cls, intents: Intents, intent: Intent) -> OwnedIntent:
-        """Write the intent before anything is staged. When it cannot be written nothing has happened."""
+        """Write an intent before anything is staged. After an error nothing has happened."""
         _RUNNING.add(intent.id)
         try:
-            tag = intents.write(intent)
-            intents.beat(intent.id)
+            etag = intents.write(intent)
+            intents.renew_lease(intent.id)
         except OmnigraphError:
             _RUNNING.discard(intent.id)
             raise
-        owned = cls(intents, intent, tag)
+        owned = cls(intents, intent, etag)
         owned.start()
         return owned
 
     @classmethod
-    def adopt(cls, intents: Intents, id_: str) -> OwnedIntent:
-        """Take over an intent that is held; `Conflict` when it is over."""
+    def claim(cls, intents: Intents, id_: str) -> OwnedIntent:
+        """Claim an unclaimed intent; `Conflict` if recovery discarded it or another process claimed it."""
         _RUNNING.add(id_)
         try:
-            tag = intents.take_over(id_, this_process())
-            if tag is None:
-                raise discarded(id_, "while nobody had taken it up")
-            intents.beat(id_)
+            etag = intents.claim(id_, this_process())
+            if etag is None:
+                raise discarded_error(id_, "before a process claimed it")
+            intents.renew_lease(id_)
             intent = intents.read(id_)
             if intent is None:
-                raise discarded(id_, "while nobody had taken it up")
+                raise discarded_error(id_, "before a process claimed it")
         except OmnigraphError:
             _RUNNING.discard(id_)
             raise
-        owned = cls(intents, intent, tag)
+        owned = cls(intents, intent, etag)
         owned.start()
         return owned
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Start to renew the lease."""
         self._thread.start()
 
-    def confirm(self, plan: Plan) -> None:
-        """Everything is staged: from here on the work outlives this process.
+    def confirm(self, plan: WritePlan) -> None:
+        """Store the plan after everything is staged. From here on, recovery completes the write after a crash.
 
-        `Conflict` when a healer took this process for dead and discarded it: what is gone stays gone.
+        Raises `Conflict` if recovery took this process for dead and discarded the write.
         """
         confirmed = replace(self.intent, plan=plan)
-        tag = self._intents.replace_if_matches(confirmed, self._tag)
-        if tag is None:
-            raise discarded(self.intent.id, "while its process was paused")
-        self.intent, self._tag = confirmed, tag
+        etag = self._intents.replace_if_matches(confirmed, self._etag)
+        if etag is None:
+            raise discarded_error(self.intent.id, "while its process was paused")
+        self.intent, self._etag = confirmed, etag
 
-    def enter_swap(self) -> None:
-        """Claim the right to publish; `Conflict` when a healer took this process for dead and discarded it."""
+    def claim_publish(self) -> None:
+        """Claim the right to publish; `Conflict` if recovery took this process for dead and discarded the write."""
         if self._intents.claim_outcome(self.intent.id, "publishing") != "publishing":
-            raise discarded(self.intent.id, "while its process was paused")
+            raise discarded_error(self.intent.id, "while its process was paused")
 
     def end(self, *, keep: bool = False) -> str | None:
-        """Stop the heartbeat and remove the intent; gives a warning when that fails: the next heal does it."""
+        """Stop the heartbeat and remove the intent. If the removal fails, return a warning; recovery removes it."""
         self._stopped.set()
         self._thread.join()
         try:
             if not keep:
                 self._intents.remove(self.intent.id)
         except OmnigraphError as error:
-            return f"the intent of operation {self.intent.id} could not be removed: {error.message}"
+            return f"cannot remove the intent of operation {self.intent.id}, recovery will do it: {error.message}"
         finally:
-            # Not before the intent is gone: another thread would take it for one that was left behind.
+            # Only after the intent is gone. Otherwise another thread would treat it as abandoned.
             _RUNNING.discard(self.intent.id)
         return None
 
-    def _beat(self) -> None:
+    def _renew_periodically(self) -> None:
         while not self._stopped.wait(self._intents.lease_seconds / 3):
             try:
-                self._intents.beat(self.intent.id)
+                self._intents.renew_lease(self.intent.id)
             except OmnigraphError:
-                # A missed beat only makes a healer bolder, and the outcome object holds against that.
+                # A missed heartbeat may let recovery discard the write. The outcome object keeps that safe.
                 continue
 
 
-def hold_intent(intents: Intents, intent: Intent, seconds: float) -> str:
-    """Write an intent that is nobody's yet and counts as alive for so long; its id.
+def lease_intent(intents: Intents, intent: Intent, seconds: float) -> str:
+    """Write an unclaimed intent with a lease for some seconds; return its id.
 
-    One of that id that is there already stays as it is, so that several processes can hold one together.
+    An existing intent with the same id is kept, so that several processes may lease it together.
     """
-    if intents.create(replace(intent, held=seconds)):
-        intents.beat(intent.id, seconds)
+    if intents.create(replace(intent, claim_timeout=seconds)):
+        intents.renew_lease(intent.id, seconds)
     return intent.id
 
 
-def discarded(id_: str, when: str) -> Conflict:
-    """The error of work that recovery has given up."""
+def discarded_error(id_: str, when: str) -> Conflict:
+    """Return the error for an operation that recovery discarded."""
     return Conflict(
         f"operation {id_} was discarded by recovery {when}",
         details={"operation_id": id_},
@@ -367,45 +370,6 @@ def discarded(id_: str, when: str) -> Conflict:
     )
 
 
-def this_process() -> Owner:
-    """This process as the owner of an intent."""
-    return Owner(this_machine(), os.getpid(), process_start(os.getpid()))
-
-
-@cache
-def this_machine() -> str:
-    """What tells one machine, boot and process namespace from another."""
-    parts = [socket.gethostname(), *_read_links("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid")]
-    return "|".join(parts)
-
-
-def _read_links(boot: str, namespace: str) -> Iterator[str]:
-    if Path(boot).exists():
-        yield Path(boot).read_text().strip()
-    if Path(namespace).is_symlink():
-        yield str(Path(namespace).readlink())
-
-
-def process_start(pid: int) -> str:
-    """When a process began, in the system's own words; empty when there is none.
-
-    One that has ended and only waits for its parent to ask how counts as gone: it may have to wait for ever.
-
-    >>> process_start(os.getpid()) != ""
-    True
-    """
-    try:
-        # The name in parentheses may itself hold spaces and parentheses.
-        found = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return "" if found[0] in _ENDED else found[19]
-    except (FileNotFoundError, ProcessLookupError):
-        pass
-    if Path("/proc/self/stat").exists():
-        return ""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return ""
-    except PermissionError:
-        return "alive"
-    return "alive"
+def this_process() -> IntentOwner:
+    """Return this process as the owner of an intent."""
+    return IntentOwner(this_machine(), os.getpid(), process_start(os.getpid()))

@@ -1,4 +1,4 @@
-"""The way to a graph's storage: what is asked for is checked, and of several initialisers one has won."""
+"""Connecting to the storage of a graph, and the checks before it is used."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import get_args
 
-from omnigraph.errors import Conflict, InvalidInput, NotFound
+from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
-from omnigraph.store.manifest.manifest import Manifest, NotAGraph, Uncertain
-from omnigraph.store.manifest.records import Registry
+from omnigraph.store.manifest.manifest import Manifest, NotAGraph
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.storage_options import StorageOptions
 from omnigraph.store.sync import Durability
@@ -19,68 +18,42 @@ from omnigraph.store.sync import Durability
 def connect(
     uri: str | os.PathLike[str], options: StorageOptions | None, durability: Durability
 ) -> tuple[Location, LanceRoot, ObjectStore]:
-    """Where an address leads, for tables and for objects. Nothing is looked at."""
-    check_one_of("durability", durability, get_args(Durability))
+    """Return the location, table root and object store of an address. Storage is not accessed."""
+    check_choice("durability", durability, get_args(Durability))
     location = Location.parse(uri)
     objects = ObjectStore.open(location, options, durability=durability)
     return location, LanceRoot.at(location, options or {}, durability), objects
 
 
-def check_one_of(name: str, value: str, known: Sequence[str]) -> None:
-    """`InvalidInput` unless an argument has one of the values that it can have.
+def check_choice(name: str, value: str, known: Sequence[str]) -> None:
+    """Raise `InvalidInput` unless an argument has one of the known values.
 
-    A misspelt one must not pass for another: it would write where reading was meant, or not sync.
+    A misspelled mode or durability would otherwise act like the default.
     """
     if value not in known:
-        raise InvalidInput(f"unknown {name} {value!r}", hint=f"one of {', '.join(known)}")
+        raise InvalidInput(f"unknown {name} {value!r}", hint=f"use one of {', '.join(known)}")
 
 
 def check_process(opener: int) -> None:
-    """`InvalidInput` unless this is the process that opened a handle, by its number.
+    """Raise `InvalidInput` if a handle was opened by another process, given by its id.
 
-    Lance and its threads do not survive a fork: what is begun in the child may never end, or end the child.
+    The threads of Lance do not survive a fork. A call in the child process could hang or crash.
     """
     if opener != os.getpid():
         raise InvalidInput(
-            "the graph was opened by another process, which this one was forked from",
+            "the graph was opened before this process was forked",
             hint="start processes with `spawn` or `forkserver`, and open the graph in each of them",
         )
 
 
-def check_free(root: LanceRoot, location: Location) -> None:
-    """`Conflict` when there is a graph at a place where one is to be made."""
-    try:
-        Manifest.open(root)
-    except NotAGraph:
-        return
-    raise _already_there(location)
-
-
-def _already_there(location: Location) -> Conflict:
-    return Conflict(f"there is a graph at {location} already", details={"uri": str(location)})
-
-
 def open_manifest(root: LanceRoot, location: Location) -> Manifest:
-    """The manifest of a graph, or `NotFound`."""
+    """Open the manifest of a graph; `NotFound` if there is no graph."""
     try:
         return Manifest.open(root)
     except NotAGraph as error:
-        again = "its initialisation was interrupted: run init again"
+        incomplete = "its initialization was interrupted: run init again"
         raise NotFound(
             f"there is no graph at {location}",
             details={"uri": str(location)},
-            hint=again if error.half_made else "make one with init",
+            hint=incomplete if error.is_incomplete else "create one with init",
         ) from error
-
-
-def settle_init(root: LanceRoot, registry: Registry, location: Location, error: Exception) -> Manifest:
-    """After a lost or silent swap: the graph that is there is ours if it bears the identity we gave it."""
-    try:
-        manifest = Manifest.open(root)
-    except NotAGraph:
-        if isinstance(error, Uncertain):
-            raise error.error from error
-        raise InvalidInput(f"{location} holds something that is not a graph") from error
-    if manifest.registry(manifest.view).graph_id != registry.graph_id:
-        raise _already_there(location) from error
-    return manifest

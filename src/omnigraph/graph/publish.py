@@ -1,4 +1,4 @@
-"""The one door: a plan becomes visible by one compare-and-swap of its branch's head, or not at all."""
+"""Publishing of a write plan: one compare-and-swap of the branch head makes its commit visible."""
 
 from __future__ import annotations
 
@@ -8,127 +8,138 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from omnigraph.errors import Conflict, NotFound, OmnigraphError, OutcomeUnknown, PreconditionFailed
-from omnigraph.graph.write_plan import Plan
-from omnigraph.store.manifest.manifest import Change, Manifest, Superseded, Uncertain, View
+from omnigraph.graph.write_plan import WritePlan
+from omnigraph.store.manifest.manifest import (
+    Manifest,
+    ManifestChange,
+    ManifestView,
+    SwapLost,
+    SwapOutcomeUnknown,
+)
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord, RecoveryRecord, TablePin
 
-# A lost swap means that somebody else got on, so many attempts only ever happen under heavy contention.
+# Every lost swap means that another writer committed, so many attempts occur only under heavy contention.
 MAX_ATTEMPTS = 200
-_FIRST_PAUSE = 0.002
-_LONGEST_PAUSE = 0.25
+_MIN_BACKOFF = 0.002
+_MAX_BACKOFF = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """A commit that is visible. `replayed` says that an earlier attempt had already made it so."""
+class PublishReceipt:
+    """A visible commit. `replayed` is set when an earlier attempt or another process had published it."""
 
     commit: CommitRecord
     attempts: int = 1
     replayed: bool = False
 
 
-class Contended(Conflict):
-    """A branch moved too often for a commit to get a turn. The plan is as good as before; nothing is visible."""
+class BranchContention(Conflict):
+    """Other writers won every attempt. The plan is still valid, and nothing is visible."""
 
 
-class PrepareAgain(Exception):
-    """The branch has moved in a way that this work can absorb by being prepared once more."""
+class StaleBase(Exception):
+    """A concurrent commit changed a table that the write depends on. The write can be prepared again."""
 
 
 def now_micros() -> int:
-    """The wall clock in microseconds since the epoch."""
+    """Return the wall clock time in microseconds since the epoch."""
     return time.time_ns() // 1000
 
 
 def publish(
     manifest: Manifest,
-    plan: Plan,
+    plan: WritePlan,
     *,
     recovery: RecoveryRecord | None = None,
     before_swap: Callable[[], None] | None = None,
-) -> Receipt:
-    """Make a plan's commit visible.
+) -> PublishReceipt:
+    """Make the commit of a plan visible.
 
-    Safe to call again with the same plan, in any process: its commit id is looked up before every attempt.
-    Raises `PrepareAgain` when the work must be redone,
-    `Conflict` when it must not, `OutcomeUnknown` when storage fell silent. On any error but the last nothing is
-    visible.
+    Any process may call it again with the same plan: it looks for the commit id before every attempt. Raises
+    `StaleBase` when the write must be prepared again, `Conflict` when it must not be retried, and `OutcomeUnknown`
+    when storage did not reply. After any error except `OutcomeUnknown`, nothing is visible.
     """
-    uncertain: OmnigraphError | None = None
+    lost_reply: OmnigraphError | None = None
     for attempt in range(MAX_ATTEMPTS):
         if attempt:
-            pause(attempt)
+            sleep_with_backoff(attempt)
         view = manifest.view
         if attempt or recovery is not None:
-            view = _refresh(manifest, plan, uncertain)
-        found = manifest.find_commit(view, plan.commit_id)
-        if found is not None:
-            # After an attempt without an answer it is this call's own; otherwise somebody else made it.
-            return Receipt(found, attempt + 1, replayed=uncertain is None)
+            view = _refresh(manifest, plan, lost_reply)
+        commit = manifest.find_commit(view, plan.commit_id)
+        if commit is not None:
+            # After a lost reply this call made the commit, otherwise another process did.
+            return PublishReceipt(commit, attempt + 1, replayed=lost_reply is None)
         head = current_head(manifest, view, plan.branch, plan.incarnation)
         check_head(plan, head.commit)
-        record = plan.record_on(head.commit, now_micros(), recovered=recovery is not None)
+        record = plan.commit_on(head.commit, now_micros(), recovered=recovery is not None)
         if before_swap is not None:
-            rolled_forward = _enter_swap(manifest, plan, before_swap)
+            rolled_forward = _claim_publish(manifest, plan, before_swap)
             if rolled_forward is not None:
-                return Receipt(rolled_forward, attempt + 1, replayed=True)
-        change = _change(plan, record, recovery)
-        if plan.taken:
-            # Whoever removes versions replaces the registry and then looks at the heads again. One of the two sees
-            # the other: either the versions are gone by now, or this swap fails, or the remover finds them in use.
+                return PublishReceipt(rolled_forward, attempt + 1, replayed=True)
+        change = _manifest_change(plan, record, recovery)
+        if plan.adopted_versions:
+            # Purge removes versions, then replaces the registry, then reads the heads again. This swap replaces the
+            # registry too, so one of the two notices the other: the versions are missing here, or this swap fails,
+            # or purge finds that a head refers to them.
             change = replace(change, registry=manifest.registry(view).with_next_epoch())
-            _check_taken(manifest, plan)
+            _check_adopted_versions(manifest, plan)
         try:
             manifest.replace_head_if_equals(view, head, change)
-        except Superseded:
+        except SwapLost:
             continue
-        except Uncertain as silence:
-            uncertain = silence.error
+        except SwapOutcomeUnknown as error:
+            lost_reply = error.error
             continue
         except OutcomeUnknown as error:
-            error.details["commit_id"] = plan.commit_id
-            raise
-        return Receipt(record, attempt + 1)
-    if uncertain is not None:
-        raise unknown_outcome(plan, uncertain)
-    raise Contended(
+            raise OutcomeUnknown(
+                f"commit {plan.commit_id}: {error.message}",
+                details={**error.details, "commit_id": plan.commit_id},
+                hint=error.hint,
+            ) from error
+        return PublishReceipt(record, attempt + 1)
+    if lost_reply is not None:
+        raise outcome_unknown_error(plan, lost_reply)
+    raise BranchContention(
         f"branch '{plan.branch}' moved {MAX_ATTEMPTS} times while a commit was being published",
         details={"branch": plan.branch, "expected": plan.base, "actual": None},
-        hint="try again when fewer writers are busy",
+        hint="try again when there are fewer concurrent writers",
     )
 
 
-def _check_taken(manifest: Manifest, plan: Plan) -> None:
-    for path, version in plan.taken:
+def _check_adopted_versions(manifest: Manifest, plan: WritePlan) -> None:
+    for path, version in plan.adopted_versions:
         try:
             manifest.root.open(path, version)
         except NotFound as error:
             raise Conflict(
-                f"version {version} of {path} was removed while this {plan.operation} took it over",
+                f"version {version} of {path} was removed while this {plan.operation} was being published",
                 details={"branch": plan.branch, "path": path, "version": str(version)},
-                hint="try again on what the branches are now",
+                hint=f"run the {plan.operation} again",
             ) from error
 
 
-def _enter_swap(manifest: Manifest, plan: Plan, before_swap: Callable[[], None]) -> CommitRecord | None:
-    """Claim the right to swap. A healer that took it may have published for us: then that commit is ours."""
+def _claim_publish(
+    manifest: Manifest, plan: WritePlan, before_swap: Callable[[], None]
+) -> CommitRecord | None:
+    """Claim the right to swap; return the commit if recovery has already published the plan."""
     try:
         before_swap()
     except Conflict:
-        found = manifest.find_commit(manifest.refresh(), plan.commit_id)
-        if found is None:
+        commit = manifest.find_commit(manifest.refresh(), plan.commit_id)
+        if commit is None:
             raise
-        return found
+        return commit
     return None
 
 
-def pause(attempt: int) -> None:
-    """Wait a random while that grows with the attempts, so that rivals fall out of step."""
-    time.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**attempt)))
+def sleep_with_backoff(attempt: int) -> None:
+    """Sleep for a random time whose upper bound grows with the attempts (exponential backoff, full jitter)."""
+    time.sleep(random.uniform(0, min(_MAX_BACKOFF, _MIN_BACKOFF * 2**attempt)))
 
 
-def current_head(manifest: Manifest, view: View, branch: str, incarnation: str) -> HeadRecord:
-    """Where a branch stands, or `NotFound` when that incarnation is gone."""
+def current_head(manifest: Manifest, view: ManifestView, branch: str, incarnation: str) -> HeadRecord:
+    """Return the head of a branch; `NotFound` if that incarnation was deleted."""
     head = manifest.head(view, incarnation)
     if head is None:
         raise NotFound(f"branch '{branch}' not found", details={"branch": branch})
@@ -136,7 +147,7 @@ def current_head(manifest: Manifest, view: View, branch: str, incarnation: str) 
 
 
 def check_expected_head(branch: str, expected: str, head: CommitRecord) -> None:
-    """Refuse when a branch's head is not the commit that the caller expects."""
+    """Raise `PreconditionFailed` if the head of a branch is not the expected commit."""
     if head.id != expected:
         raise PreconditionFailed(
             f"precondition failed on branch '{branch}': expected head '{expected}' but current is {head.id}",
@@ -144,24 +155,32 @@ def check_expected_head(branch: str, expected: str, head: CommitRecord) -> None:
         )
 
 
-def check_head(plan: Plan, head: CommitRecord) -> None:
-    """Decide what the head's having moved means for a plan; returns when the plan may go on top of it."""
+def check_head(plan: WritePlan, head: CommitRecord) -> None:
+    """Check that a plan can be committed on a head.
+
+    Raises `PreconditionFailed` if the plan expects another head. Raises `StaleBase` or `Conflict`, depending on the
+    operation class, if a table or the schema that the plan depends on has changed since its base.
+    """
     if plan.expected_head is not None:
         check_expected_head(plan.branch, plan.expected_head, head)
     if head.id == plan.base:
         return
     if head.schema != plan.base_schema:
-        _moved(plan, "schema", plan.base_schema, head.schema, logical=True)
-    for table in sorted(plan.looked_at):
+        _raise_changed(plan, "schema", plan.base_schema, head.schema, rows_changed=True)
+    for table in sorted(plan.dependencies):
         before, after = plan.base_tables.get(table), head.tables.get(table)
         if before != after:
-            logical = before is None or after is None or before.content != after.content
-            _moved(plan, plan.label(table), _version(before), _version(after), logical=logical)
+            rows_changed = before is None or after is None or before.content != after.content
+            _raise_changed(
+                plan, plan.label(table), _version(before), _version(after), rows_changed=rows_changed
+            )
 
 
-def _moved(plan: Plan, table: str, expected: str | None, actual: str | None, *, logical: bool) -> None:
-    if not logical or plan.operation_class != "strict":
-        raise PrepareAgain(f"{table} changed from {expected} to {actual}")
+def _raise_changed(
+    plan: WritePlan, table: str, expected: str | None, actual: str | None, *, rows_changed: bool
+) -> None:
+    if not rows_changed or plan.operation_class != "strict":
+        raise StaleBase(f"{table} changed from {expected} to {actual}")
     raise Conflict(
         f"{table} changed on branch '{plan.branch}' since this {plan.operation} began:"
         f" expected version {expected}, found {actual}",
@@ -174,11 +193,13 @@ def _version(pin: TablePin | None) -> str | None:
     return None if pin is None else str(pin.version)
 
 
-def _change(plan: Plan, record: CommitRecord, recovery: RecoveryRecord | None) -> Change:
+def _manifest_change(
+    plan: WritePlan, record: CommitRecord, recovery: RecoveryRecord | None
+) -> ManifestChange:
     schemas = {}
     if plan.schema is not None and plan.schema_payload is not None:
         schemas[plan.schema] = plan.schema_payload
-    return Change(
+    return ManifestChange(
         heads=[HeadRecord(plan.branch, plan.incarnation, record)],
         commits=[record],
         schemas=schemas,
@@ -186,19 +207,19 @@ def _change(plan: Plan, record: CommitRecord, recovery: RecoveryRecord | None) -
     )
 
 
-def _refresh(manifest: Manifest, plan: Plan, uncertain: OmnigraphError | None) -> View:
+def _refresh(manifest: Manifest, plan: WritePlan, lost_reply: OmnigraphError | None) -> ManifestView:
     try:
         return manifest.refresh()
     except OmnigraphError as error:
-        if uncertain is None:
+        if lost_reply is None:
             raise
-        raise unknown_outcome(plan, error) from error
+        raise outcome_unknown_error(plan, error) from error
 
 
-def unknown_outcome(plan: Plan, cause: OmnigraphError) -> OutcomeUnknown:
-    """The error of a commit that may or may not be visible."""
+def outcome_unknown_error(plan: WritePlan, cause: OmnigraphError) -> OutcomeUnknown:
+    """Return the error for a commit that may or may not be visible."""
     return OutcomeUnknown(
-        f"storage did not answer while commit {plan.commit_id} was being published: {cause.message}",
+        f"storage did not reply while commit {plan.commit_id} was being published: {cause.message}",
         details={"commit_id": plan.commit_id, "branch": plan.branch, "cause": cause.message},
         hint=f"look for commit {plan.commit_id} before trying again",
     )

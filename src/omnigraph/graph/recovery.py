@@ -1,71 +1,74 @@
-"""Healing: what a dead bulk writer confirmed is published, what it did not is discarded, once and on record."""
+"""Recovery of interrupted bulk writes: confirmed work is rolled forward, other work is discarded.
+
+Each recovered operation has exactly one recovery record in the manifest.
+"""
 
 from __future__ import annotations
 
 from omnigraph.errors import Conflict, NotFound, PreconditionFailed
 from omnigraph.graph.intents import Intent, Intents
-from omnigraph.graph.publish import Contended, PrepareAgain, now_micros, pause, publish
-from omnigraph.graph.write_plan import Plan
-from omnigraph.store.manifest.manifest import Change, Manifest, Superseded, Uncertain
+from omnigraph.graph.publish import BranchContention, StaleBase, now_micros, publish, sleep_with_backoff
+from omnigraph.graph.write_plan import WritePlan
+from omnigraph.store.manifest.manifest import Manifest, ManifestChange, SwapLost, SwapOutcomeUnknown
 from omnigraph.store.manifest.records import RecoveryOutcome, RecoveryRecord
 
 RECOVERY_ACTOR = "omnigraph:recovery"
-# What was done by an operation whose intent cannot be read.
-UNKNOWN = "unknown"
+# The operation name in the recovery record of an unreadable intent.
+UNKNOWN_OPERATION = "unknown"
 _ATTEMPTS = 50
 
 
-def heal(manifest: Manifest, intents: Intents) -> list[RecoveryRecord]:
-    """Settle every intent whose owner is gone; gives what was done.
+def recover_all(manifest: Manifest, intents: Intents) -> list[RecoveryRecord]:
+    """Recover every operation whose owner is dead; return the recovery records that this call wrote.
 
-    Safe to run in any number of processes at once and to repeat after a crash at any point. An intent that
-    cannot be read, and storage that cannot be listed, are errors: the write or open that called this fails.
+    Any number of processes may run it concurrently, and it can be repeated after a crash. Raises `RecoveryRequired`
+    for an unreadable intent and `StorageError` when storage fails; the open or write that called it then fails too.
     """
-    done = []
+    records = []
     pending = intents.pending()
-    intents.tidy(pending)
+    intents.remove_strays(pending)
     for id_ in pending.ids:
-        record = settle(manifest, intents, id_)
+        record = recover_operation(manifest, intents, id_)
         if record is not None:
-            done.append(record)
-    return done
+            records.append(record)
+    return records
 
 
-def settle(manifest: Manifest, intents: Intents, id_: str) -> RecoveryRecord | None:
-    """Settle one operation if its owner is gone; what was done, or None when there was nothing to do here."""
+def recover_operation(manifest: Manifest, intents: Intents, id_: str) -> RecoveryRecord | None:
+    """Recover one operation if its owner is dead; return the recovery record that this call wrote, if any."""
     intent = intents.read(id_)
-    return None if intent is None else _settle(manifest, intents, intent)
+    return None if intent is None else _recover(manifest, intents, intent)
 
 
-def give_up(manifest: Manifest, intents: Intents, id_: str) -> RecoveryRecord | None:
-    """Discard an operation whose intent cannot be read, on record; None while its owner may be alive.
+def discard_unreadable(manifest: Manifest, intents: Intents, id_: str) -> RecoveryRecord | None:
+    """Discard an operation whose intent cannot be read; return its record, or None if its owner may be alive.
 
-    Nothing is known of it but its id. What it had staged is garbage from then on; where it had begun to publish,
-    its commit may be there, whole, or not.
+    Only the id of the operation is known. Its staged files become garbage. If it had begun to publish, its
+    commit is either completely visible or not visible.
     """
-    if intents.is_heard(id_):
+    if intents.has_recent_heartbeat(id_):
         return None
-    began = intents.fence(id_) == "publishing"
-    reason = "its intent cannot be read and was given up"
+    was_publishing = intents.fence(id_) == "publishing"
+    reason = "its intent cannot be read and was discarded"
     record = RecoveryRecord(
         id=id_,
         outcome="discarded",
         actor=None,
         branch="",
-        operation=UNKNOWN,
+        operation=UNKNOWN_OPERATION,
         commit_id=None,
-        reason=f"{reason}; it had begun to publish" if began else reason,
+        reason=f"{reason}; it had begun to publish" if was_publishing else reason,
         created_at=now_micros(),
     )
-    _write_audit(manifest, record)
+    _write_record(manifest, record)
     intents.remove(id_)
     return record
 
 
-def _settle(manifest: Manifest, intents: Intents, intent: Intent) -> RecoveryRecord | None:
+def _recover(manifest: Manifest, intents: Intents, intent: Intent) -> RecoveryRecord | None:
     view = manifest.refresh()
     if intent.plan is not None and manifest.find_commit(view, intent.plan.commit_id) is not None:
-        # Published, by the owner or by another healer; only the tidying was left undone.
+        # The owner or another process published it. Only the removal of the intent is missing.
         intents.remove(intent.id)
         return None
     if not intents.is_abandoned(intent):
@@ -77,23 +80,25 @@ def _settle(manifest: Manifest, intents: Intents, intent: Intent) -> RecoveryRec
     return _roll_forward(manifest, intents, intent, intent.plan)
 
 
-def _roll_forward(manifest: Manifest, intents: Intents, intent: Intent, plan: Plan) -> RecoveryRecord | None:
-    held = intents.claim_outcome(intent.id, "publishing")
-    if held is None:
+def _roll_forward(
+    manifest: Manifest, intents: Intents, intent: Intent, plan: WritePlan
+) -> RecoveryRecord | None:
+    outcome = intents.claim_outcome(intent.id, "publishing")
+    if outcome is None:
         return None
-    if held == "discarded":
+    if outcome == "discarded":
         return _discard(
             manifest, intents, intent, "discarded", "an earlier recovery discarded it", fenced=True
         )
     record = _record(intent, "rolled_forward", "it was complete and has been published", plan.commit_id)
     try:
         receipt = publish(manifest, plan, recovery=record)
-    except Contended:
-        # Others were quicker, not further: the intent stays for the next healer.
+    except BranchContention:
+        # The plan is still valid. The intent stays for the next recovery.
         return None
-    except (Conflict, PreconditionFailed, PrepareAgain) as error:
-        # The branch has moved past this plan for good, so neither its owner nor anybody can still publish it.
-        return _discard(manifest, intents, intent, "discarded", f"it was overtaken: {error}", fenced=True)
+    except (Conflict, PreconditionFailed, StaleBase) as error:
+        # The branch has moved past this plan, so no process can publish it any more.
+        return _discard(manifest, intents, intent, "discarded", f"the branch has moved: {error}", fenced=True)
     except NotFound:
         if manifest.head(manifest.refresh(), intent.incarnation) is not None:
             raise
@@ -114,12 +119,12 @@ def _discard(
     fenced: bool = False,
 ) -> RecoveryRecord | None:
     if not fenced:
-        held = intents.claim_outcome(intent.id, "discarded")
-        if held is None or (held == "publishing" and intent.plan is None):
-            # Settled by others, or the owner woke up between our look and our claim: the work is its own again.
+        decided = intents.claim_outcome(intent.id, "discarded")
+        if decided is None or (decided == "publishing" and intent.plan is None):
+            # Another process ended the operation, or the owner claimed it first and continues its work.
             return None
     record = _record(intent, outcome, reason, None)
-    written = _write_audit(manifest, record)
+    written = _write_record(manifest, record)
     intents.remove(intent.id)
     return record if written else None
 
@@ -139,28 +144,27 @@ def _record(intent: Intent, outcome: RecoveryOutcome, reason: str, commit_id: st
     )
 
 
-def _write_audit(manifest: Manifest, record: RecoveryRecord) -> bool:
-    """Add a recovery row exactly once; whether this call did.
+def _write_record(manifest: Manifest, record: RecoveryRecord) -> bool:
+    """Add a recovery record exactly once; return whether this call did.
 
-    Rows of a log cannot collide, so the registry is replaced by itself in the same swap: of two healers one
-    loses, looks again, and finds the other's row.
+    Log rows do not conflict with each other, so the same swap also replaces the registry. Of two recovery processes
+    one loses, reads the manifest again, and finds the record of the other.
     """
     for attempt in range(_ATTEMPTS):
         if attempt:
-            pause(attempt)
+            sleep_with_backoff(attempt)
         view = manifest.refresh()
-        if manifest.find_recovery(view, record.id) is not None:
-            return attempt > 0 and _is_same(manifest, record)
+        stored = manifest.find_recovery(view, record.id)
+        if stored is not None:
+            return attempt > 0 and stored == record
         registry = manifest.registry(view)
-        change = Change(registry=registry.with_next_epoch(), recoveries=[record])
+        change = ManifestChange(registry=registry.with_next_epoch(), recoveries=[record])
         try:
             manifest.replace_registry_if_equals(view, registry, change)
-        except (Superseded, Uncertain):
+        except (SwapLost, SwapOutcomeUnknown):
             continue
         return True
-    raise Conflict(f"the outcome of operation {record.id} could not be recorded: the registry kept changing")
-
-
-def _is_same(manifest: Manifest, record: RecoveryRecord) -> bool:
-    found = manifest.find_recovery(manifest.view, record.id)
-    return found == record
+    raise Conflict(
+        f"cannot record the outcome of operation {record.id}: the registry changed {_ATTEMPTS} times",
+        hint="try again when there are fewer concurrent writers",
+    )

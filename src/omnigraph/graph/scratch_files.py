@@ -1,4 +1,4 @@
-"""What a bulk write sets down on its way: files below the graph's root, where all of its machines find them."""
+"""Temporary files of a bulk write below the root of the graph, where all machines that take part can read them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from omnigraph.store.objects.local_backend import is_temporary
 from omnigraph.store.objects.object_store import ObjectReader, ObjectStore, Writable
 from omnigraph.store.storage_options import StorageOptions
 
-# Cleanup removes what is found below, once it is older than every write that is still on its way.
+# Garbage collection removes files below this prefix that are older than every write in progress.
 PREFIX = "__staging/"
 
 
 @dataclass(frozen=True, slots=True)
-class Scratch:
-    """A folder of one write. A value that can be pickled; nothing is there before something is written.
+class ScratchFolder:
+    """The directory of one write. It can be pickled, and is created by the first file.
 
-    What is in it need not survive a power failure: nobody goes on with the work of a writer that died.
+    Its files need not survive a power failure, because no process continues the work of a dead writer with them.
     """
 
     uri: str
@@ -29,30 +29,30 @@ class Scratch:
     folder: str = field(default_factory=lambda: f"{PREFIX}{new_id()}")
 
     def open_write(self, name: str) -> AbstractContextManager[Writable]:
-        """Write a file, whole or not at all."""
+        """Return a context to write a file. The file appears when the block ends without an error."""
         return self._objects().open_write(f"{self.folder}/{name}")
 
     def open_read(self, name: str) -> ObjectReader:
-        """Read a file."""
+        """Open a file for reading; `NotFound` if there is none."""
         objects = self._objects()
         return objects.open_read(objects.head(f"{self.folder}/{name}"))
 
     def path(self, name: str) -> Path | None:
-        """Where a file is on a disk of this machine; None when it is not on a disk."""
+        """Return the local path of a file, or None if the graph is not on a local disk."""
         location = Location.parse(self.uri)
         return Path(location.path, self.folder, name) if location.is_local else None
 
     def names(self) -> Iterator[str]:
-        """The files that are there."""
+        """Yield the names of the files."""
         return (item.key.rpartition("/")[2] for item in self._objects().list(self.folder))
 
     def remove(self) -> None:
-        """Remove everything."""
+        """Remove all files."""
         objects = self._objects()
         objects.delete_many(item.key for item in objects.list(self.folder))
         folder = self.path("")
         if folder is not None and folder.is_dir():
-            # An attempt that nobody waits for may be writing yet; then it stays for cleanup.
+            # A superseded task may still be writing here. Garbage collection removes the directory later.
             with suppress(OSError):
                 folder.rmdir()
 
@@ -60,23 +60,23 @@ class Scratch:
         return ObjectStore.open(self.uri, self.options, durability="os")
 
 
-def old_folders(location: Location, before: int) -> list[Path]:
-    """On a local disk the folders in which nothing was made or removed since, in epoch microseconds."""
+def old_scratch_folders(location: Location, before: int) -> list[Path]:
+    """Return the directories on a local disk that did not change since a time in microseconds since the epoch."""
     if not location.is_local:
         return []
-    found: list[Path] = []
+    old: list[Path] = []
     for folder in Path(location.path, PREFIX).glob("*"):
-        # Whose writer is done may be gone by now.
+        # A writer that finished may have removed its directory.
         with suppress(FileNotFoundError):
             if folder.stat().st_mtime_ns < before * 1000:
-                found.append(folder)
-    return found
+                old.append(folder)
+    return old
 
 
-def remove_folder(folder: Path) -> None:
-    """Remove an old folder that has no files left but those of writers that were killed, which no listing shows.
+def remove_scratch_folder(folder: Path) -> None:
+    """Remove an old directory whose only files are temporary files of killed writers, which listings omit.
 
-    One that holds anything else, or cannot be removed, stays for the next time.
+    A directory with other files, or one that cannot be removed, stays until the next garbage collection.
     """
     with suppress(OSError):
         for file in folder.iterdir():

@@ -1,4 +1,4 @@
-"""A snapshot: one commit, and everything it pins, for as long as somebody reads it."""
+"""A snapshot: the state of the graph at one commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of the graph at one commit. Reading it never looks at a head again."""
+    """The state of the graph at one commit. Reads do not access the head of the branch again."""
 
     branch: str
     commit: CommitRecord
@@ -26,28 +26,28 @@ class Snapshot:
 
     @property
     def commit_id(self) -> str:
-        """The commit this is the state of."""
+        """The id of the commit."""
         return self.commit.id
 
     @property
     def schema(self) -> str:
-        """The text of the schema that the state obeys."""
+        """The source text of the schema."""
         return self.catalog.source
 
     @property
     def types(self) -> Mapping[str, TablePin]:
-        """Every table by its key, ``node:Person``, with its pin."""
+        """The pins of all tables by key, such as ``node:Person``."""
         return {key: self.pin(key) for key in self.catalog.tables}
 
     def table(self, key: str) -> Table:
-        """The table of that key, or `NotFound`."""
+        """Return the table of a key; `NotFound` if the schema has none."""
         found = self.catalog.tables.get(key)
         if found is None:
             raise NotFound(f"unknown type '{key}'", details={"table_key": key})
         return found
 
     def pin(self, key: str) -> TablePin:
-        """The version of a table that this commit sees."""
+        """Return the pin of a table."""
         return self.commit.tables[str(self.table(key).id)]
 
     def scan(
@@ -57,26 +57,26 @@ class Snapshot:
         where: str | None = None,
         limit: int | None = None,
     ) -> pa.Table:
-        """Rows of a table by physical column; a commit whose files are gone answers that it was reclaimed."""
+        """Return rows of a table by physical column; `NotFound` if garbage collection removed their files."""
         pin = self.pin(key)
         try:
             return self.tables.scan(pin, columns, where, limit)
         except NotFound as error:
-            raise reclaimed(self.commit) from error
+            raise reclaimed_error(self.commit) from error
 
     def scan_batches(
         self, key: str, columns: Sequence[str] | None = None, where: str | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The same as a stream."""
+        """Yield the rows of `scan` in batches."""
         pin = self.pin(key)
         try:
             yield from self.tables.scan_batches(pin, columns, where)
         except NotFound as error:
-            raise reclaimed(self.commit) from error
+            raise reclaimed_error(self.commit) from error
 
 
-def reclaimed(commit: CommitRecord) -> NotFound:
-    """The error of a commit that is on record but whose data is gone: cleanup removed it, or a hard drop."""
+def reclaimed_error(commit: CommitRecord) -> NotFound:
+    """Return the error for a commit whose data was removed by garbage collection or by a hard drop."""
     return NotFound(
         f"the data of commit '{commit.id}' was reclaimed by cleanup, or by a schema change that allowed data loss",
         details={"commit_id": commit.id, "reason": "reclaimed"},

@@ -1,4 +1,4 @@
-"""A transaction: staged work on top of one head, which becomes a plan. It cannot make anything visible."""
+"""A transaction: changes staged on the head of a branch, which become a write plan for `publish`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.errors import Conflict
 from omnigraph.graph.snapshot import Snapshot
-from omnigraph.graph.write_plan import OperationClass, Plan, TableWrite
+from omnigraph.graph.write_plan import OperationClass, TableWrite, WritePlan
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord, TablePin
 from omnigraph.store.tables.tables import StagedTable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """Work in progress on a branch. Dropping it leaves files that nothing names, and nothing else."""
+    """Staged changes of a branch. A transaction that is dropped leaves only files that no commit refers to."""
 
     def __init__(self, head: HeadRecord, base: Snapshot, commit_id: str | None = None) -> None:
         self.head = head
@@ -30,15 +30,15 @@ class Transaction:
         self._reads: set[str] = set()
         self._drops: set[str] = set()
         self._schema: Catalog | None = None
-        self._hold: Callable[[], None] | None = None
+        self._begin_intent: Callable[[], None] | None = None
 
     def read(self, key: str) -> TablePin:
-        """The pin of a table that the work's correctness depends on; it joins the read-set."""
+        """Add a table to the read set, because the result depends on its rows, and return its pin in the base."""
         self._reads.add(str(self.base.table(key).id))
         return self.base.pin(key)
 
     def pin(self, key: str) -> TablePin:
-        """The pin to stage on: what this transaction staged already, else the base's."""
+        """Return the pin to stage on: the version that this transaction staged, else that of the base."""
         table = str(self.base.table(key).id)
         written = self._writes.get(table)
         if written is None:
@@ -53,9 +53,9 @@ class Transaction:
         delete_addresses: Sequence[int] = (),
         insert: pa.Table | None = None,
     ) -> StagedTable:
-        """Stage deletes and inserts of a table; a second call builds on the first.
+        """Stage deletes and inserts of a table. A second call builds on the first.
 
-        Rows to delete are named by id, or by their address in the version that is staged on.
+        Rows to delete are given by id, or by their address in the version that is staged on.
         """
         staged = self.base.tables.stage(
             self.pin(key), delete_ids=delete_ids, delete_addresses=delete_addresses, insert=insert
@@ -64,7 +64,7 @@ class Transaction:
         return staged
 
     def write(self, key: str, staged: StagedTable) -> None:
-        """Take over a version that was staged on this transaction's pin of the table."""
+        """Add a version that was staged on `pin(key)`; `Conflict` if it was staged on another version."""
         table = str(self.base.table(key).id)
         expected = self.pin(key).version
         if staged.base_version != expected:
@@ -76,16 +76,16 @@ class Transaction:
         base = self.base.pin(key).version if first is None else first.expected
         self._writes[table] = TableWrite(staged.path, base, staged.version, staged.rows)
 
-    def take(self, table: Table, pin: TablePin) -> None:
-        """Make a version that exists the table's own: another branch's, or the empty one of a new table."""
+    def adopt(self, table: Table, pin: TablePin) -> None:
+        """Set a table to an existing version: that of another branch, or the empty version of a new table."""
         self._writes[str(table.id)] = TableWrite(
             pin.path, self._expected(table), pin.version, pin.rows, pin.content
         )
 
-    def take_staged(self, table: Table, staged: StagedTable, built_on: int | None = None) -> None:
-        """Take over a version of a table whatever it was staged on: this commit changes its rows.
+    def adopt_staged(self, table: Table, staged: StagedTable, built_on: int | None = None) -> None:
+        """Set a table to a staged version whose base may be that of another branch. Its rows count as changed.
 
-        `built_on` is that version, where it is another branch's.
+        `built_on` is the version that it was staged on, if it belongs to another branch.
         """
         self._writes[str(table.id)] = TableWrite(
             staged.path, self._expected(table), staged.version, staged.rows, built_on=built_on
@@ -96,30 +96,33 @@ class Transaction:
         return None if before is None else before.version
 
     def drop(self, table: Table) -> None:
-        """Let the commit be without a table."""
+        """Remove a table from the commit."""
         self._drops.add(str(table.id))
 
     def evolve(self, catalog: Catalog) -> None:
-        """Let the commit have another schema than its base."""
+        """Change the schema of the commit."""
         self._schema = catalog
 
     @property
     def catalog(self) -> Catalog:
-        """The schema that the commit will have."""
+        """The schema of the commit."""
         return self.base.catalog if self._schema is None else self._schema
 
-    def hold_by(self, hold: Callable[[], None]) -> None:
-        """Tell how an intent is begun for this work."""
-        self._hold = hold
+    def on_begin_intent(self, begin: Callable[[], None]) -> None:
+        """Set the function that writes the intent of this transaction."""
+        self._begin_intent = begin
 
-    def hold(self) -> None:
-        """Say that much is going to be written: from here on it is safe from cleanup and worth completing."""
-        if self._hold is not None:
-            self._hold()
+    def begin_intent(self) -> None:
+        """Write an intent before a large amount of data is staged.
+
+        It protects the staged files from garbage collection, and recovery completes the write after a crash.
+        """
+        if self._begin_intent is not None:
+            self._begin_intent()
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has been staged."""
+        """Whether no table has been staged."""
         return not self._writes
 
     @property
@@ -135,18 +138,18 @@ class Transaction:
         actor: str | None = None,
         message: str | None = None,
         expected_head: str | None = None,
-    ) -> Plan:
-        """Freeze the work."""
-        looked_at = self._reads | self._drops | set(self._writes)
+    ) -> WritePlan:
+        """Return the write plan of the staged changes."""
+        dependencies = self._reads | self._drops | set(self._writes)
         tables = [*self.base.catalog.tables.values(), *self.catalog.tables.values()]
         schema, payload = (None, None) if self._schema is None else schema_row(self._schema)
-        return Plan(
+        return WritePlan(
             commit_id=self.commit_id,
             branch=self.head.branch,
             incarnation=self.head.incarnation,
             base=self.base.commit.id,
             base_schema=self.base.commit.schema,
-            base_tables={key: pin for key, pin in self.base.commit.tables.items() if key in looked_at},
+            base_tables={key: pin for key, pin in self.base.commit.tables.items() if key in dependencies},
             operation=operation,
             operation_class=operation_class,
             writes=dict(self._writes),
@@ -159,11 +162,11 @@ class Transaction:
             actor=actor,
             message=message,
             expected_head=expected_head,
-            labels={str(item.id): item.key for item in tables if str(item.id) in looked_at},
+            labels={str(item.id): item.key for item in tables if str(item.id) in dependencies},
         )
 
 
 def schema_row(catalog: Catalog) -> tuple[str, str]:
-    """The name of a schema's row in the manifest, and what it holds."""
+    """Return the id and the payload of a schema's row in the manifest."""
     payload = json.dumps(catalog.to_json(), separators=(",", ":"), ensure_ascii=False)
     return catalog.fingerprint.removeprefix("sha256:"), payload

@@ -1,4 +1,4 @@
-"""A write as frozen data: what it changed, what it looked at, and how it behaves when the branch has moved."""
+"""A write as frozen data: its changes, the tables it depends on, and its reaction to concurrent commits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from omnigraph.store.manifest.records import Body, CommitRecord, TablePin
 
-# insert: prepared again when others changed what it looked at. strict: refused then. maintenance: changes no
-# rows, and is planned again.
+# The reaction to a concurrent commit that changed a table the write depends on. `insert` is prepared again,
+# `strict` raises `Conflict`. `maintenance` changes no rows and is prepared again.
 OperationClass: TypeAlias = Literal["insert", "strict", "maintenance"]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -28,10 +28,10 @@ class Prepared(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class TableWrite:
-    """One table's new version and the one that the base has; `expected` is None for a table that is new.
+    """The new version of one table, and the version in the base; `expected` is None for a new table.
 
-    `content` names the commit that made the rows, where that is not this one: the version is another branch's.
-    `built_on` is the version of another branch that this one shares its files with.
+    `content` is the id of the commit that created the rows, if the version is adopted from another branch.
+    `built_on` is the version of another branch that this version shares files with.
     """
 
     path: str
@@ -42,7 +42,7 @@ class TableWrite:
     built_on: int | None = None
 
     def to_body(self) -> Body:
-        """The JSON form."""
+        """Return the JSON form."""
         expected = None if self.expected is None else str(self.expected)
         return {
             "path": self.path,
@@ -55,22 +55,22 @@ class TableWrite:
 
     @classmethod
     def from_body(cls, body: Body) -> TableWrite:
-        """Read the JSON form."""
+        """Parse the JSON form."""
         expected = None if body["expected"] is None else int(body["expected"])
-        found = body.get("built_on")
-        built_on = None if found is None else int(found)
+        version = body.get("built_on")
+        built_on = None if version is None else int(version)
         return cls(
             body["path"], expected, int(body["version"]), int(body["rows"]), body.get("content"), built_on
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything `publish` needs. Recovery replays the same plan through the same function.
+class WritePlan:
+    """The input of `publish`. Recovery publishes the same plan with the same function.
 
-    The commit id is minted once and stays over every attempt; the parent is whatever the head is then. `base` is
-    the commit the work was prepared on, `base_tables` the pins of every table it read or wrote there. `merged_at`
-    is when the second parent was made.
+    All attempts use one commit id; the parent is the head at the time of the attempt. `base` is the commit that
+    the write was prepared on, and `base_tables` has the pins of all tables that it depends on. `merged_at` is
+    the time of the second parent. `labels` has the name of each table for messages.
     """
 
     commit_id: str
@@ -94,28 +94,28 @@ class Plan:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def looked_at(self) -> frozenset[str]:
-        """Every table whose change by others concerns this plan."""
+    def dependencies(self) -> frozenset[str]:
+        """The tables that the write reads, changes or drops."""
         return self.reads | frozenset(self.writes) | self.drops
 
     @property
-    def taken(self) -> tuple[tuple[str, int], ...]:
-        """The versions of other branches that this commit takes over or builds on, each with its table's path."""
-        found = [
+    def adopted_versions(self) -> tuple[tuple[str, int], ...]:
+        """The versions of other branches that this commit adopts or builds on, each with the path of its table."""
+        versions = [
             (write.path, write.version if write.content is not None else write.built_on)
             for write in self.writes.values()
         ]
-        return tuple((path, version) for path, version in found if version is not None)
+        return tuple((path, version) for path, version in versions if version is not None)
 
     def label(self, table: str) -> str:
-        """What messages call a table."""
+        """Return the name of a table for messages."""
         return self.labels.get(table, table)
 
-    def record_on(self, head: CommitRecord, now: int, *, recovered: bool = False) -> CommitRecord:
-        """The commit that this plan makes of a head."""
+    def commit_on(self, head: CommitRecord, now: int, *, recovered: bool = False) -> CommitRecord:
+        """Return the commit that this plan creates on top of a head."""
         tables = {key: pin for key, pin in head.tables.items() if key not in self.drops}
         for key, write in self.writes.items():
-            # Maintenance keeps the content: readers and writers may go on as if nothing had happened.
+            # Maintenance keeps the content id, so that caches and concurrent writers treat the rows as unchanged.
             keeps = self.operation_class == "maintenance" and key in head.tables
             content = head.tables[key].content if keeps else write.content or self.commit_id
             tables[key] = TablePin(write.path, write.version, write.rows, content)
@@ -129,7 +129,7 @@ class Plan:
             actor=self.actor,
             operation=self.operation,
             message=self.message,
-            # A clock that steps back must not make a child older than its parents: lineage is walked by age.
+            # A child must be newer than its parents even if the clock steps back: merge bases are found by time.
             created_at=max(now, head.created_at + 1, self.merged_at + 1),
             schema=self.schema or head.schema,
             tables=tables,
@@ -138,7 +138,7 @@ class Plan:
         )
 
     def to_body(self) -> Body:
-        """The JSON form, which an intent carries."""
+        """Return the JSON form, which an intent stores."""
         return {
             "commit_id": self.commit_id,
             "branch": self.branch,
@@ -162,12 +162,12 @@ class Plan:
         }
 
     @classmethod
-    def from_body(cls, body: Mapping[str, Any]) -> Plan:
-        """Read the JSON form."""
-        plain = {
+    def from_body(cls, body: Mapping[str, Any]) -> WritePlan:
+        """Parse the JSON form."""
+        decoded = {
             "base_tables": {key: TablePin.from_body(pin) for key, pin in body["base_tables"].items()},
             "writes": {key: TableWrite.from_body(write) for key, write in body["writes"].items()},
             "reads": frozenset(body["reads"]),
             "drops": frozenset(body["drops"]),
         }
-        return cls(**{**body, **plain})
+        return cls(**{**body, **decoded})

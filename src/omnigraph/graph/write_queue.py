@@ -1,4 +1,4 @@
-"""Turns at a branch: writers of one handle that meet there go one after another instead of against each other."""
+"""A write queue for each branch: the writers of one handle publish to a branch one after another."""
 
 from __future__ import annotations
 
@@ -6,52 +6,53 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Longer than a queue of small writes takes; what takes longer than this is not waited for.
-PATIENCE = 30.0
+# Longer than a queue of small writes takes. A writer does not wait longer than this.
+WAIT_TIMEOUT = 30.0
 
 
-class Turns:
-    """Whose turn it is to write to a branch. Safe to share between threads.
+class WriteQueue:
+    """Locks by branch. Safe to share between threads.
 
-    It is courtesy and nothing depends on it: publishing is what decides, among processes as among threads. But work
-    that is prepared while another commits is often prepared for nothing, and with many threads at one branch most
-    of it is. Whoever has waited long enough goes ahead, so that nobody is held up by one who is stuck.
+    The queue is an optimization, and correctness does not depend on it: the compare-and-swap of the manifest
+    decides between threads as between processes. A write that is prepared while another one commits often has
+    to be prepared again, and with many threads on one branch this is the rule. A writer that waited for the
+    timeout proceeds without the lock, so that a stuck writer does not block others forever.
 
-    >>> turns = Turns()
-    >>> with turns.take("main"), turns.take("main"), turns.take("review"):
-    ...     turns.branches
+    >>> queue = WriteQueue()
+    >>> with queue.acquire("main"), queue.acquire("main"), queue.acquire("review"):
+    ...     queue.branches
     ['main', 'review']
-    >>> turns.branches
+    >>> queue.branches
     []
     """
 
-    def __init__(self, patience: float = PATIENCE) -> None:
-        self._patience = patience
+    def __init__(self, timeout: float = WAIT_TIMEOUT) -> None:
+        self._timeout = timeout
         self._lock = threading.Lock()
-        # With how many want it; one that nobody wants is forgotten.
-        self._turns: dict[str, tuple[threading.RLock, int]] = {}
+        # The lock of each branch, and the number of threads that hold it or wait for it.
+        self._branches: dict[str, tuple[threading.RLock, int]] = {}
 
     @property
     def branches(self) -> list[str]:
-        """The branches that somebody writes to, or waits to."""
+        """The branches that a thread writes to or waits for."""
         with self._lock:
-            return sorted(self._turns)
+            return sorted(self._branches)
 
     @contextmanager
-    def take(self, branch: str) -> Iterator[None]:
-        """Wait for one's turn, and have it while the context lasts. A thread that has it may take it again."""
+    def acquire(self, branch: str) -> Iterator[None]:
+        """Hold the lock of a branch, or proceed without it after the timeout. The lock is reentrant."""
         with self._lock:
-            turn, wanted = self._turns.get(branch, (threading.RLock(), 0))
-            self._turns[branch] = turn, wanted + 1
-        taken = turn.acquire(timeout=self._patience)
+            lock, users = self._branches.get(branch, (threading.RLock(), 0))
+            self._branches[branch] = lock, users + 1
+        acquired = lock.acquire(timeout=self._timeout)
         try:
             yield
         finally:
-            if taken:
-                turn.release()
+            if acquired:
+                lock.release()
             with self._lock:
-                turn, wanted = self._turns[branch]
-                if wanted > 1:
-                    self._turns[branch] = turn, wanted - 1
+                lock, users = self._branches[branch]
+                if users > 1:
+                    self._branches[branch] = lock, users - 1
                 else:
-                    del self._turns[branch]
+                    del self._branches[branch]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from omnigraph.graph.argument_checks import check_text
-from omnigraph.graph.publish import Receipt
+from omnigraph.graph.publish import PublishReceipt
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 
@@ -21,8 +21,8 @@ Prepare: TypeAlias = Callable[[Transaction], Prepared[T]]
 class WriteRequest:
     """The operation name, the commit metadata and the preconditions of a write.
 
-    `request` is compared when an idempotency key is used again. A `bulk` write has an intent; `held` is the id of
-    one that `Repository.hold` created for it.
+    `request` is compared when an idempotency key is used again. A `bulk` write has an intent; `intent_id` is the id
+    of one that `Repository.lease_intent` created for it.
     """
 
     operation: str
@@ -32,7 +32,7 @@ class WriteRequest:
     idempotency_key: str | None = None
     request: str = ""
     bulk: bool = False
-    held: str | None = None
+    intent_id: str | None = None
 
     def __post_init__(self) -> None:
         check_text("actor", self.actor)
@@ -48,5 +48,5 @@ class WriteResult(NamedTuple, Generic[T]):
     idempotency key made the commit: then nothing was prepared.
     """
 
-    receipt: Receipt | None
+    receipt: PublishReceipt | None
     result: T | None

@@ -19,7 +19,7 @@ from omnigraph.engine.duckdb import DatabaseLimits, Workspace
 from omnigraph.engine.engine_choice import RunTasks
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.progress import Progress
-from omnigraph.graph.scratch_files import Scratch
+from omnigraph.graph.scratch_files import ScratchFolder
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
@@ -103,7 +103,7 @@ class DistributedLoad:
     """
 
     def __init__(
-        self, tasks: LoadTasks, scratch: Scratch, catalog: Catalog, options: DistributedLoadOptions
+        self, tasks: LoadTasks, scratch: ScratchFolder, catalog: Catalog, options: DistributedLoadOptions
     ) -> None:
         self._tasks = tasks
         self._scratch = scratch
@@ -217,7 +217,12 @@ class DistributedLoad:
 
 
 def load_job(
-    base: Snapshot, scratch: Scratch, durability: Durability, *, rejecting: bool = False, dry: bool = False
+    base: Snapshot,
+    scratch: ScratchFolder,
+    durability: Durability,
+    *,
+    rejecting: bool = False,
+    dry: bool = False,
 ) -> LoadJob:
     """What the splits of a load on top of that state need to know."""
     pins = {key: base.pin(key) for key in base.catalog.tables}
@@ -241,7 +246,7 @@ def remove_written(job: LoadJob, reports: Iterable[SplitReport]) -> None:
 
 
 @contextmanager
-def _watched(scratch: Scratch, progress: Progress | None) -> Iterator[None]:
+def _watched(scratch: ScratchFolder, progress: Progress | None) -> Iterator[None]:
     """Tell how many records tasks have written, as long as they are at it."""
     if progress is None:
         yield

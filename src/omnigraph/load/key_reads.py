@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.catalog.catalog import Table
-from omnigraph.graph.scratch_files import Scratch
+from omnigraph.graph.scratch_files import ScratchFolder
 from omnigraph.load.key_checks import committed_columns, committed_rows
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import get_fragment
@@ -45,7 +45,7 @@ def grouped(items: Iterable[tuple[T, int]], most: int) -> Iterator[tuple[T, ...]
 class KeyFiles:
     """Files of keys in the scratch of a load."""
 
-    scratch: Scratch
+    scratch: ScratchFolder
 
     def __call__(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The keys of some files."""
@@ -58,7 +58,7 @@ class KeyFiles:
 class CommittedKeys:
     """Some columns of a pinned table, as keys."""
 
-    scratch: Scratch
+    scratch: ScratchFolder
     pin: TablePin
     table: Table
     columns: tuple[str, ...]

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from omnigraph.catalog.table_lookup import find_table
 from omnigraph.errors import Conflict, NotFound, OmnigraphError
-from omnigraph.graph.intents import Intent, Intents, hold_intent
-from omnigraph.graph.publish import Receipt
+from omnigraph.graph.intents import Intent, Intents, lease_intent
+from omnigraph.graph.publish import PublishReceipt
 from omnigraph.graph.repository import Repository
-from omnigraph.graph.scratch_files import PREFIX, Scratch
+from omnigraph.graph.scratch_files import PREFIX, ScratchFolder
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.distributed import (
     DistributedLoad,
@@ -40,7 +40,7 @@ from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
 
 # How long whoever stages may take. What is given up without a word is looked at with every write until then.
-HELD_SECONDS = 24 * 3600.0
+LEASE_SECONDS = 24 * 3600.0
 # Fewer rows than a load that is done in memory are left for optimize to index, as those of such a load are.
 _WORTH_AN_INDEX = LoadLimits().rows
 _INDEXES_AT_ONCE = 4
@@ -78,7 +78,7 @@ class Sink:
         report = stage_partition(self.job, self.key, f"DataFrame of {self.key}", number, batches)
         return Part(report, self.job.catalog.fingerprint, self.job.pins[self.key].path)
 
-    def commit(self, parts: Sequence[Part]) -> Receipt | None:
+    def commit(self, parts: Sequence[Part]) -> PublishReceipt | None:
         """Check what stands between rows and make all of it one commit, with indexes.
 
         Refused, nothing is visible and what was staged is gone.
@@ -119,8 +119,8 @@ class Sink:
         return sorted((part.report for part in parts), key=lambda report: report.split.number)
 
     def _give_up(self, repository: Repository, parts: Iterable[Part]) -> None:
-        assert self.request.held is not None
-        if repository.release(self.request.held):
+        assert self.request.intent_id is not None
+        if repository.release_lease(self.request.intent_id):
             path = self.job.pins[self.key].path
             remove_written(self.job, [part.report for part in parts if part.path == path])
         self.job.scratch.remove()
@@ -152,10 +152,10 @@ class SinkStream:
             return replace(sink.stage(number, ()), stream=stream)
         scratch = sink.job.scratch
         objects = ObjectStore.open(scratch.uri, scratch.options, durability=sink.job.durability)
-        hold_intent(Intents(objects), replace(self.intent, id=self._held(stream, batch)), HELD_SECONDS)
+        lease_intent(Intents(objects), replace(self.intent, id=self._intent_id(stream, batch)), LEASE_SECONDS)
         return replace(sink.stage(number, chain((first,), rows)), stream=stream)
 
-    def commit(self, batch: int, parts: Sequence[Part]) -> Receipt | None:
+    def commit(self, batch: int, parts: Sequence[Part]) -> PublishReceipt | None:
         """Commit a batch, unless that was done before; None when it has no rows."""
         stream = _stream(parts)
         return None if stream is None else self._batch(stream, batch).commit(parts)
@@ -167,15 +167,17 @@ class SinkStream:
             self._batch(stream, batch).abort(parts)
 
     def _batch(self, stream: str, batch: int) -> Sink:
-        held = self._held(stream, batch)
+        intent_id = self._intent_id(stream, batch)
         sink = self.sink
         return replace(
             sink,
-            job=replace(sink.job, scratch=replace(sink.job.scratch, folder=f"{PREFIX}{held}")),
-            request=replace(sink.request, idempotency_key=f"stream {stream} batch {batch}", held=held),
+            job=replace(sink.job, scratch=replace(sink.job.scratch, folder=f"{PREFIX}{intent_id}")),
+            request=replace(
+                sink.request, idempotency_key=f"stream {stream} batch {batch}", intent_id=intent_id
+            ),
         )
 
-    def _held(self, stream: str, batch: int) -> str:
+    def _intent_id(self, stream: str, batch: int) -> str:
         """The same for every part and every attempt, so that one that was given up does not leave another."""
         text = f"{self.intent.incarnation}\0{stream}\0{batch}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -196,8 +198,8 @@ def open_sink(options: SinkOptions, names: Sequence[str]) -> Sink:
         )
         # What was done before under this key has moved the branch, and is not to be refused for it.
         early = request if options.idempotency_key is None else replace(request, expected_head=None)
-        held = repository.hold(options.branch, early, HELD_SECONDS)
-        return _sink(repository, options, key, replace(request, held=held))
+        intent_id = repository.lease_intent(options.branch, early, LEASE_SECONDS)
+        return _sink(repository, options, key, replace(request, intent_id=intent_id))
 
 
 def open_stream(options: SinkOptions, names: Sequence[str]) -> SinkStream:
@@ -208,7 +210,7 @@ def open_stream(options: SinkOptions, names: Sequence[str]) -> SinkStream:
         request = WriteRequest(
             "load", actor=options.actor, message=options.message, request="stream", bulk=True
         )
-        intent = repository.intend(options.branch, request)
+        intent = repository.new_unclaimed_intent(options.branch, request)
         return SinkStream(_sink(repository, options, key, request, _WORTH_AN_INDEX), intent)
 
 
@@ -256,6 +258,6 @@ def _leave_out(items: Sequence[Any], _: Callable[[Any], Any]) -> list[Any]:
 def _sink(
     repository: Repository, options: SinkOptions, key: str, request: WriteRequest, index_from: int = 0
 ) -> Sink:
-    scratch = Scratch(options.uri, dict(options.storage))
+    scratch = ScratchFolder(options.uri, dict(options.storage))
     job = load_job(repository.snapshot(options.branch), scratch, repository.durability)
     return Sink(job, key, options.mode, options.branch, request, index_from)

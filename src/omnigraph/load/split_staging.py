@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.errors import OmnigraphError
-from omnigraph.graph.scratch_files import Scratch
+from omnigraph.graph.scratch_files import ScratchFolder
 from omnigraph.load.key_checks import key_columns, key_rows
 from omnigraph.load.spool import LoadLimits, Spool, stored
 from omnigraph.rules.set_rules import entity_of
@@ -50,7 +50,7 @@ class LoadJob:
 
     catalog: Catalog
     pins: dict[str, TablePin]
-    scratch: Scratch
+    scratch: ScratchFolder
     durability: Durability
     rejecting: bool = False
     dry: bool = False

@@ -16,7 +16,7 @@ import pyarrow as pa
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import INDEXED_COLUMNS
 from omnigraph.engine.duckdb import Workspace
-from omnigraph.graph.scratch_files import Scratch
+from omnigraph.graph.scratch_files import ScratchFolder
 from omnigraph.graph.transaction import Transaction
 from omnigraph.load.key_checks import KeyedWork, KeyTables, key_columns, no_committed, no_keys
 from omnigraph.load.key_reads import CommittedKeys, KeyFiles, grouped
@@ -40,7 +40,7 @@ _MOST_SEGMENTS = 16
 class WrittenInput:
     """What the splits of a load came to, in input order, and the tables that the input names without rows."""
 
-    scratch: Scratch
+    scratch: ScratchFolder
     reports: Sequence[SplitReport]
     named: Sequence[str] = ()
 

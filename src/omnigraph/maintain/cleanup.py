@@ -20,7 +20,7 @@ from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository
 from omnigraph.lang.temporal import epoch_micros
 from omnigraph.maintain.retention import Lineage, Retention, micros, parse_duration, retained_commits
-from omnigraph.store.manifest.manifest import View
+from omnigraph.store.manifest.manifest import ManifestView
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
 from omnigraph.store.tables.table_files import (
     DELETE_BATCH,
@@ -141,7 +141,7 @@ class _Marks:
     `heads` the versions among them that a branch stands at, with its name; `keys` what each table is called.
     """
 
-    view: View
+    view: ManifestView
     pins: dict[str, dict[int, int]] = field(default_factory=dict)
     heads: dict[tuple[str, int], str] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
@@ -195,7 +195,7 @@ class _Cleanup:
 
     # --- marking -----------------------------------------------------------------------------------------
 
-    def _mark(self, view: View) -> _Marks:
+    def _mark(self, view: ManifestView) -> _Marks:
         marks = _Marks(view)
         standing = self._heads(view)
         since = self._horizon
@@ -213,7 +213,7 @@ class _Cleanup:
             self._mark_intent(marks, intent)
         return marks
 
-    def _heads(self, view: View) -> list[HeadRecord]:
+    def _heads(self, view: ManifestView) -> list[HeadRecord]:
         found = []
         for name, entry in self._manifest.registry(view).branches.items():
             head = self._manifest.head(view, entry.incarnation)
@@ -367,11 +367,11 @@ class _Cleanup:
         ]
         if self._confirm:
             # Removing a file makes its folder young.
-            folders = scratch_files.old_folders(self._objects.location, self._horizon)
+            folders = scratch_files.old_scratch_folders(self._objects.location, self._horizon)
             for start in range(0, len(doomed), DELETE_BATCH):
                 self._objects.delete_many(doomed[start : start + DELETE_BATCH])
             for folder in folders:
-                scratch_files.remove_folder(folder)
+                scratch_files.remove_scratch_folder(folder)
         return len(doomed)
 
 

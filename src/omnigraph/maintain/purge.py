@@ -19,7 +19,7 @@ from omnigraph.errors import NotFound
 from omnigraph.graph.intents import Intent
 from omnigraph.graph.repository import Repository
 from omnigraph.store.lance.lance_files import version_file
-from omnigraph.store.manifest.manifest import View
+from omnigraph.store.manifest.manifest import ManifestView
 from omnigraph.store.tables.table_files import NeededFiles, TableFile, TableFiles
 from omnigraph.store.tables.tables import EMPTY_VERSION
 
@@ -95,7 +95,7 @@ class _Purge:
         gone = [*(file for file in versions if file.name in contents), *data]
         return Purged(len(gone), sum(file.size for file in gone))
 
-    def _heads(self, view: View) -> set[int]:
+    def _heads(self, view: ManifestView) -> set[int]:
         """The versions that a branch stands at."""
         manifest = self._repository.manifest
         entries = manifest.registry(view).branches.values()
@@ -103,7 +103,7 @@ class _Purge:
         pins = (pin for head in heads if head is not None for pin in head.commit.tables.values())
         return {pin.version for pin in pins if pin.path == self._path}
 
-    def _built_upon(self, pending: Iterable[Intent], view: View) -> set[int]:
+    def _built_upon(self, pending: Iterable[Intent], view: ManifestView) -> set[int]:
         """The versions that bulk writes which are on their way need."""
         found: set[int] = set()
         for intent in pending:
@@ -115,7 +115,7 @@ class _Purge:
             found |= {pin.version for pin in pins if pin.path == self._path}
         return found
 
-    def _named(self, view: View) -> set[int]:
+    def _named(self, view: ManifestView) -> set[int]:
         """The versions that any commit names."""
         commits = self._repository.manifest.all_commits(view)
         pins = (pin for commit in commits for pin in commit.tables.values())

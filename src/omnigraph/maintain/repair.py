@@ -12,10 +12,10 @@ from typing import Any, Literal, TypeAlias
 
 from omnigraph.errors import RecoveryRequired
 from omnigraph.graph.intents import PREFIX, Intent
-from omnigraph.graph.recovery import UNKNOWN
+from omnigraph.graph.recovery import UNKNOWN_OPERATION
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot
-from omnigraph.graph.write_plan import Plan, TableWrite
+from omnigraph.graph.write_plan import TableWrite, WritePlan
 
 Classification: TypeAlias = Literal[
     "no_drift", "verified_maintenance", "verified_write", "incomplete", "unverifiable"
@@ -71,7 +71,7 @@ class _Left:
     error: str | None
 
     @property
-    def plan(self) -> Plan | None:
+    def plan(self) -> WritePlan | None:
         return None if self.intent is None else self.intent.plan
 
     @property
@@ -126,14 +126,14 @@ def _left(repository: Repository, confirm: bool, force: bool) -> Iterator[_Left]
 
 def _settle(repository: Repository, id_: str, force: bool) -> tuple[Action, str | None]:
     try:
-        record = repository.settle(id_, force=force)
+        record = repository.recover_operation(id_, force=force)
     except RecoveryRequired:
         return "refused", None
     if record is None:
         return ("refused", ALIVE) if id_ in repository.intents.pending().ids else ("healed", None)
     if record.outcome == "rolled_forward":
         return "healed", None
-    return ("forced" if record.operation == UNKNOWN else "discarded"), record.reason
+    return ("forced" if record.operation == UNKNOWN_OPERATION else "discarded"), record.reason
 
 
 def _row(state: Snapshot, key: str, left: Sequence[_Left]) -> Repaired:

@@ -17,7 +17,7 @@ from itertools import combinations
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.branch_names import MAIN
 from omnigraph.graph.history import GetCommit, get_commit, merge_base
-from omnigraph.store.manifest.manifest import Manifest, View
+from omnigraph.store.manifest.manifest import Manifest, ManifestView
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
 
 _DURATION = re.compile(r"([0-9]+)\s*([smhdw]?)")
@@ -79,7 +79,7 @@ def micros(length: timedelta) -> int:
 
 
 def retained_commits(
-    manifest: Manifest, view: View, heads: Iterable[CommitRecord], *, keep: int, since: int
+    manifest: Manifest, view: ManifestView, heads: Iterable[CommitRecord], *, keep: int, since: int
 ) -> list[CommitRecord]:
     """Every commit fewer than `keep` steps below a head, or current on its branch at `since` or later.
 
@@ -107,7 +107,7 @@ class Lineage:
         self._commits: dict[str, CommitRecord] = {}
         self._bases: dict[tuple[str, str], CommitRecord | None] = {}
 
-    def merge_bases(self, view: View, heads: Sequence[HeadRecord]) -> list[CommitRecord]:
+    def merge_bases(self, view: ManifestView, heads: Sequence[HeadRecord]) -> list[CommitRecord]:
         """The merge bases of every two branches; among many only of those that are likely to be merged.
 
         Likely are a branch and main, and a branch and the one that it was made from.
@@ -124,7 +124,7 @@ class Lineage:
                 found[base.id] = base
         return list(found.values())
 
-    def _get(self, view: View, id_: str) -> CommitRecord:
+    def _get(self, view: ManifestView, id_: str) -> CommitRecord:
         found = self._commits.get(id_)
         if found is None:
             found = self._commits[id_] = get_commit(self._manifest, view, id_)

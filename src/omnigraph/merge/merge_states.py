@@ -15,7 +15,7 @@ from functools import partial
 from omnigraph.catalog.catalog import Catalog, table_key
 from omnigraph.errors import NotFound
 from omnigraph.graph.progress import Progress
-from omnigraph.graph.snapshot import reclaimed
+from omnigraph.graph.snapshot import reclaimed_error
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.schema import EdgeType
 from omnigraph.merge.conflicts import (
@@ -223,7 +223,7 @@ class Merge:
                 continue
             pin, ours = item.pin(side), item.pin("ours")
             if pin is not None and (ours is None or (pin.path, pin.version) != (ours.path, ours.version)):
-                transaction.take(item.table, pin)
+                transaction.adopt(item.table, pin)
                 taken.append(key)
         self._finish(transaction)
         return MergedState(affected, tuple(taken))
@@ -231,12 +231,12 @@ class Merge:
     def _write(self, item: TypeSides, merge: TableMerge, transaction: Transaction, *, dry: bool) -> Counts:
         if dry:
             return count_rows(item, merge, self.basis)
-        transaction.hold()
+        transaction.begin_intent()
         self._tell("stage", int((merge.actions != KEEP).sum()))
         staged, counts = stage_rows(item, merge, self.basis)
         # Where ours does not have the type the rows are theirs too.
         theirs = item.pin("theirs") if "theirs" in (self.basis, item.only_side) else None
-        transaction.take_staged(item.table, staged, None if theirs is None else theirs.version)
+        transaction.adopt_staged(item.table, staged, None if theirs is None else theirs.version)
         return counts
 
     def _whole_side(self, item: TypeSides, merge: TableMerge | None) -> Choice | None:
@@ -279,7 +279,7 @@ class Merge:
     def _unreadable(self, error: NotFound) -> NotFound:
         for snapshot in (self._sides.base, self._sides.ours, self._sides.theirs):
             if not all(snapshot.tables.exists(pin) for pin in snapshot.commit.tables.values()):
-                return reclaimed(snapshot.commit)
+                return reclaimed_error(snapshot.commit)
         return error
 
 
@@ -299,7 +299,7 @@ def fast_forward(transaction: Transaction, sides: Sides) -> tuple[str, ...]:
     for key, table in theirs.catalog.tables.items():
         pin = theirs.pin(key)
         if ours.commit.tables.get(str(table.id)) != pin:
-            transaction.take(table, pin)
+            transaction.adopt(table, pin)
             taken.append(key)
     kept = {table.id for table in theirs.catalog.tables.values()}
     for key, table in ours.catalog.tables.items():

@@ -20,7 +20,7 @@ from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI
 from omnigraph.engine.memory.cached_table import CachedTable
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.errors import NotFound, ResourceLimit
-from omnigraph.graph.snapshot import reclaimed
+from omnigraph.graph.snapshot import reclaimed_error
 from omnigraph.store.tables.table_fragments import take_positions
 
 RESOURCE = "blob_bytes_in_use"
@@ -133,4 +133,4 @@ def _take(table: CachedTable, position: int, *columns: str) -> pa.Table:
     try:
         return take_positions(table.snapshot.tables, table.pin, np.array([position], np.int64), columns)
     except NotFound as error:
-        raise reclaimed(table.snapshot.commit) from error
+        raise reclaimed_error(table.snapshot.commit) from error

@@ -110,7 +110,7 @@ class _TableChanges:
         for table in self.catalog.tables.values():
             stored = before.pop(table.id, None)
             if stored is None:
-                self.transaction.take(table, self._create(table))
+                self.transaction.adopt(table, self._create(table))
             elif self._change(stored, table):
                 left.add(self.transaction.base.pin(stored.key).path)
         for table in before.values():
@@ -135,7 +135,7 @@ class _TableChanges:
         if moves:
             pin = self._copy(table, pin)
         if moves or wanted - known:
-            self.transaction.take(table, pin)
+            self.transaction.adopt(table, pin)
         return moves
 
     def _widen(self, table: Table, pin: TablePin, known: set[str]) -> TablePin:
@@ -151,7 +151,7 @@ class _TableChanges:
             pin = self._pin(tables.stage_columns(pin, pa.schema([*tables.schema(pin), *empty])))
         if filling is not None:
             if pin.rows:
-                self.transaction.hold()
+                self.transaction.begin_intent()
             pin = self._pin(tables.stage_computed_columns(pin, filling.reads, filling.schema, filling.fill))
         return pin
 
@@ -161,7 +161,7 @@ class _TableChanges:
         copy = self._create(table)
         if not pin.rows:
             return copy
-        self.transaction.hold()
+        self.transaction.begin_intent()
         schema = arrow_schema(table, physical=True)
         rows = (batch.cast(schema) for batch in tables.scan_batches(pin, schema.names))
         copy = self._pin(tables.stage_rows(copy, rows, schema))

@@ -210,7 +210,7 @@ class LocalGraph(LocalChangeReads, Graph):
     def _repair(self, confirm: bool) -> Repair:
         self._authorizer.authorize("change", "main")
         pending = len(self._repository.intents.pending().ids)
-        settled = self._repository.heal() if confirm else []
+        settled = self._repository.recover() if confirm else []
         return Repair(confirm, pending, tuple(record.to_body() for record in settled))
 
     def _indexes(self, branch: str, at: At) -> list[Index]:

@@ -9,7 +9,7 @@ from omnigraph.api.commits import Commit
 from omnigraph.api.merges import Merged, MergeRequest
 from omnigraph.api.receipts import by_type_name
 from omnigraph.errors import Conflict, InvalidInput, OmnigraphError
-from omnigraph.graph.branch_names import stored_name
+from omnigraph.graph.branch_names import normalize_branch_name
 
 if TYPE_CHECKING:
     from omnigraph.api.local.authorizer import Authorizer
@@ -28,7 +28,7 @@ def run_merge(repository: Repository, source: str, request: MergeRequest, author
     from omnigraph.graph.write_request import WriteRequest
     from omnigraph.merge.prepare_merge import prepare_merge
 
-    source, into = stored_name(source), stored_name(request.into)
+    source, into = normalize_branch_name(source), normalize_branch_name(request.into)
     if source == into:
         raise InvalidInput("branch_merge requires distinct source and target branches")
     options = _merge_options(repository, request)

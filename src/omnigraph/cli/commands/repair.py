@@ -40,7 +40,7 @@ def repair(
 
     if confirm:
         announce(target)
-    with opened(target, "rw" if confirm else "r", heal=False) as repository:
+    with opened(target, "rw" if confirm else "r", recover=False) as repository:
         report = run(repository, confirm=confirm, force=force)
     if json:
         say_json(

@@ -20,7 +20,7 @@ from omnigraph.engine.arrow_arrays import single_array
 from omnigraph.engine.memory.id_index import MAX_UNSORTED_IDS, IdIndex
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.errors import NotFound
-from omnigraph.graph.snapshot import Snapshot, reclaimed
+from omnigraph.graph.snapshot import Snapshot, reclaimed_error
 from omnigraph.store.lance.lance_filters import quote_string, string_in
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.table_fragments import (
@@ -285,7 +285,7 @@ class CachedTable:
         try:
             yield
         except NotFound as error:
-            raise reclaimed(self.snapshot.commit) from error
+            raise reclaimed_error(self.snapshot.commit) from error
 
     # --- lookups -----------------------------------------------------------------------------------------
 

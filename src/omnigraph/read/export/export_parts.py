@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.errors import NotFound, OmnigraphError, StorageError
-from omnigraph.graph.snapshot import Snapshot, reclaimed
+from omnigraph.graph.snapshot import Snapshot, reclaimed_error
 from omnigraph.read.export.record_export import choose_tables
 from omnigraph.read.export.record_lines import encode_records
 from omnigraph.store.lance.lance_errors import translate_lance_errors
@@ -120,7 +120,7 @@ def _groups(snapshot: Snapshot, pin: TablePin, most: int) -> list[tuple[tuple[in
     try:
         parts = list_fragments(snapshot.tables, pin)
     except NotFound as error:
-        raise reclaimed(snapshot.commit) from error
+        raise reclaimed_error(snapshot.commit) from error
     groups: list[tuple[tuple[int, ...], int]] = []
     for part in parts:
         if groups and groups[-1][1] + part.rows <= most:
@@ -162,7 +162,7 @@ def _batches(
                 if progress is not None:
                     progress(batch.num_rows)
     except NotFound as error:
-        raise reclaimed(job.commit) from error
+        raise reclaimed_error(job.commit) from error
     if count != part.rows:
         raise StorageError(f"{part.pin.path} is corrupt: expected {part.rows:,} rows, got {count:,}")
 

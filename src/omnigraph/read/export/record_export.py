@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.graph.progress import Progress
-from omnigraph.graph.snapshot import Snapshot, reclaimed
+from omnigraph.graph.snapshot import Snapshot, reclaimed_error
 from omnigraph.lang.schema import TypeKind
 from omnigraph.lang.suggestions import did_you_mean
 from omnigraph.read.export.record_lines import encode_records
@@ -70,4 +70,4 @@ def _ordered_rows(snapshot: Snapshot, table: Table) -> Iterator[pa.Table]:
         for start in range(0, len(order), _ROWS_AT_A_TIME):
             yield take_positions(snapshot.tables, pin, order[start : start + _ROWS_AT_A_TIME], physical)
     except NotFound as error:
-        raise reclaimed(snapshot.commit) from error
+        raise reclaimed_error(snapshot.commit) from error

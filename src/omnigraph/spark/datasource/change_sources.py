@@ -60,7 +60,9 @@ class DiffSource:
     def partitions(self) -> list[Part]:
         """Parts that are read apart from one another."""
         with closing(Repository.open(self.uri, mode="r", options=self.storage)) as repository:
-            before, after = (repository.state(repository.commit(id_)) for id_ in (self.before, self.after))
+            before, after = (
+                repository.snapshot_of(repository.commit(id_)) for id_ in (self.before, self.after)
+            )
             with reading_both(before, after):
                 shares = list(plan_shares(before, after, self.wanted, self.rows_per_partition))
         return bundle_shares(shares, self.rows_per_partition)

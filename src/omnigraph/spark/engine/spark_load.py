@@ -46,7 +46,7 @@ def load_on_spark(
 ) -> WriteResult[LoadResult]:
     """Have tasks read, check and write everything, and commit it once."""
     from omnigraph.catalog.table_lookup import find_table
-    from omnigraph.graph.scratch_files import Scratch
+    from omnigraph.graph.scratch_files import ScratchFolder
     from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks
     from omnigraph.spark.engine.key_tables import SparkKeys
     from omnigraph.spark.engine.tasks import run_tasks
@@ -69,7 +69,7 @@ def load_on_spark(
         progress=request.progress,
         dry=request.dry_run,
     )
-    scratch = Scratch(repository.location.uri, options)
+    scratch = ScratchFolder(repository.location.uri, options)
     with DistributedLoad(tasks, scratch, catalog, load_options) as load:
         return repository.write(request.base, write, load.prepare)
 

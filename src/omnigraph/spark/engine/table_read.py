@@ -77,13 +77,13 @@ class TableRead:
 
     def partitions(self) -> list[tuple[int, ...]]:
         """The fragments of every partition: neighbours, up to the number of rows that was asked for."""
-        from omnigraph.graph.snapshot import reclaimed
+        from omnigraph.graph.snapshot import reclaimed_error
         from omnigraph.store.tables.table_fragments import list_fragments
 
         try:
             parts = list_fragments(self._tables(), self.pin)
         except NotFound as error:
-            raise reclaimed(self.commit) from error
+            raise reclaimed_error(self.commit) from error
         groups: list[list[int]] = []
         room = 0
         for part in parts:
@@ -98,7 +98,7 @@ class TableRead:
         """The rows of some fragments, in the types of a schema that has the read's columns."""
         import pyarrow as pa
 
-        from omnigraph.graph.snapshot import reclaimed
+        from omnigraph.graph.snapshot import reclaimed_error
         from omnigraph.store.lance.lance_errors import translate_lance_errors
         from omnigraph.store.lance.lance_files import get_fragment
 
@@ -120,7 +120,7 @@ class TableRead:
                     ]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         except NotFound as error:
-            raise reclaimed(self.commit) from error
+            raise reclaimed_error(self.commit) from error
 
     def _tables(self) -> Tables:
         from omnigraph.store.lance.lance_root import LanceRoot

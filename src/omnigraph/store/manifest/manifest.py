@@ -1,10 +1,10 @@
-"""`__manifest`: the one dataset whose HEAD means something, and the compare-and-swap that publishes commits.
+"""`__manifest`: the dataset whose HEAD is the state of the graph, and the compare-and-swap that publishes commits.
 
-Every row that must change atomically stands alone in a fragment of its own: the registry, and each branch's
-head. A change is one Lance `Update` that removes such a fragment and adds its successor. Lance refuses the second
-of two updates that remove one fragment, which is the compare-and-swap; updates of different fragments are rebased
-by Lance and both succeed. Commits and recovery outcomes are log rows: only ever added, and folded into larger
-fragments so that their number, and with it the cost of a publish, stays flat.
+Every row that changes atomically is alone in a fragment: the registry, and the head of each branch. A change is
+one Lance `Update` that removes such a fragment and adds its successor. Of two updates that remove the same
+fragment, Lance rejects the second; this is the compare-and-swap. Lance rebases updates of different fragments,
+and both succeed. Commits and recovery records are log rows, which are only added. The log is compacted into
+larger fragments, so that the number of fragments, and with it the cost of a publish, stays bounded.
 """
 
 from __future__ import annotations
@@ -59,35 +59,35 @@ ROW_SCHEMA = pa.schema(
     [pa.field("key", pa.string(), nullable=False), pa.field("body", pa.string(), nullable=False)]
 )
 
-# How many log files of one level are folded into one of the next.
-FOLD = 32
-_WHOLE_FILE = 2_048
+# The number of log files of one level that are compacted into one file of the next level.
+LOG_COMPACT_AT = 32
+_MAX_ROWS_TO_CACHE_FILE = 2_048
 _CACHED_ROWS = 16_384
-# How long versions of `__manifest` that nothing needs any more are left for readers that are still at them.
+# Old versions of `__manifest` are kept this long for readers that still use them.
 _KEEP_VERSIONS = timedelta(hours=1)
-# And how many of the newest stay whatever their age: that is told by the clocks of those who made them, and a swap
-# is compared only with the versions since its view that are still there.
+# The newest versions are kept whatever their age. The age depends on the clocks of the writers, and a swap is
+# compared only with those versions since its view that still exist.
 _KEEP_NEWEST = 256
-# How far the clock of this machine may be from the store's for the age of files to mean anything.
-_CLOCKS_AGREE = timedelta(minutes=5)
+# The largest difference between the local clock and that of the store at which the age of files is meaningful.
+_MAX_CLOCK_SKEW = timedelta(minutes=5)
 
 
 class NotAGraph(Exception):
-    """There is no finished graph here. `half_made` tells a root that an `init` has begun from an empty place."""
+    """There is no graph at the root. `is_incomplete` is set if an `init` has begun and not finished."""
 
-    def __init__(self, half_made: bool) -> None:
-        super().__init__("initialisation was not finished" if half_made else "there is no graph here")
-        self.half_made = half_made
-
-
-class Superseded(Exception):
-    """The compare-and-swap lost: what was to be replaced has been replaced by somebody else."""
+    def __init__(self, is_incomplete: bool) -> None:
+        super().__init__("the initialization has not finished" if is_incomplete else "there is no graph")
+        self.is_incomplete = is_incomplete
 
 
-class Uncertain(Exception):
-    """The compare-and-swap was sent and no answer came: it may have happened, or may still happen.
+class SwapLost(Exception):
+    """The compare-and-swap failed, because another writer replaced a row first."""
 
-    Sending it again is safe: whatever is to be replaced can be replaced only once.
+
+class SwapOutcomeUnknown(Exception):
+    """The compare-and-swap was sent and the reply was lost. It may have happened, or may still happen.
+
+    It is safe to repeat, because each row can be replaced only once.
     """
 
     def __init__(self, error: OmnigraphError) -> None:
@@ -96,25 +96,25 @@ class Uncertain(Exception):
 
 
 @dataclass(frozen=True)
-class View:
-    """`__manifest` at one version. Two views never disagree about what a file holds: files do not change."""
+class ManifestView:
+    """`__manifest` at one version. Files are immutable, so a file has the same content in all views."""
 
     dataset: lance.LanceDataset
     version: int
     files: tuple[ManifestFile, ...]
 
     def of_kind(self, kind: str) -> list[ManifestFile]:
-        """Files of one kind."""
+        """Return the files of one kind."""
         return [item for item in self.files if item.kind == kind]
 
     def head_file(self, incarnation: str) -> ManifestFile | None:
-        """The head file of a branch incarnation."""
+        """Return the head file of a branch incarnation, or None if the branch was deleted."""
         return next((item for item in self.of_kind("head") if item.parts[0] == incarnation), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """Rows to add in one compare-and-swap. `head` or `registry` replace their predecessors."""
+class ManifestChange:
+    """The rows to add in one compare-and-swap. `heads` and `registry` replace their predecessors."""
 
     registry: Registry | None = None
     heads: Sequence[HeadRecord] = ()
@@ -124,7 +124,7 @@ class Change:
 
 
 class Manifest:
-    """A handle on `__manifest`. Safe to share between threads; holds no lock in storage."""
+    """A handle on `__manifest`. Safe to share between threads. It takes no lock in storage."""
 
     def __init__(self, root: LanceRoot, dataset: lance.LanceDataset) -> None:
         self.root = root
@@ -134,150 +134,157 @@ class Manifest:
         self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-manifest")
         self._view = self._make_view(dataset, None)
         self._versions = None if root.local is None else root.local / PATH / "_versions"
-        # What was seen of that folder, and the newest version that was there then.
-        self._sight: tuple[DirectoryState | None, int] = (None, 0)
+        # The last known state of that directory, and the newest version in it at that time.
+        self._last_probe: tuple[DirectoryState | None, int] = (None, 0)
 
     # --- opening and creating ----------------------------------------------------------------------------
 
     @classmethod
     def open(cls, root: LanceRoot) -> Manifest:
-        """Open the manifest of a finished graph, or raise `NotAGraph`."""
+        """Open the manifest of a graph; `NotAGraph` if there is none."""
         try:
             manifest = cls(root, root.open(PATH))
         except NotFound as error:
-            raise NotAGraph(half_made=False) from error
+            raise NotAGraph(is_incomplete=False) from error
         if not manifest.view.of_kind("registry"):
-            raise NotAGraph(half_made=True)
+            raise NotAGraph(is_incomplete=True)
         return manifest
 
     @classmethod
-    def create(cls, root: LanceRoot, first: Change) -> Manifest:
-        """Make a root into a graph. Of several creators exactly one succeeds; the others get `Superseded`.
+    def create(cls, root: LanceRoot, first: ManifestChange) -> Manifest:
+        """Create a graph at a root. Of several concurrent calls exactly one succeeds; the others raise `SwapLost`.
 
-        A creator that dies on the way leaves a root that cannot be opened and that the next creator finishes.
+        A process that dies on the way leaves a root that cannot be opened. The next call completes it.
         """
-        begin_manifest(root)
+        begin_init(root)
         manifest = cls(root, root.open(PATH))
-        begun = manifest.view.of_kind(UNFINISHED)
-        if manifest.view.of_kind("registry") or len(begun) != 1:
-            raise Superseded
+        unfinished = manifest.view.of_kind(UNFINISHED)
+        if manifest.view.of_kind("registry") or len(unfinished) != 1:
+            raise SwapLost
         root.sync_all(PATH)
-        manifest._swap(manifest.view, remove=begun, change=first)
+        manifest._swap(manifest.view, remove=unfinished, change=first)
         return manifest
 
     # --- reading -----------------------------------------------------------------------------------------
 
     @property
-    def is_full(self) -> bool:
-        """Whether a level of the log has grown enough to be folded."""
+    def needs_log_compaction(self) -> bool:
+        """Whether a level of the log has enough files to be compacted."""
         return any(True for kind in LOG_KINDS for _ in _full_levels(self._view.of_kind(kind)))
 
     @property
-    def view(self) -> View:
-        """The newest version this handle has seen."""
+    def view(self) -> ManifestView:
+        """The newest version that this handle has read."""
         return self._view
 
-    def refresh(self) -> View:
-        """See what is newest: one probe, and only what is new is read."""
+    def refresh(self) -> ManifestView:
+        """Return the newest version. One request detects new commits, and only new files are read."""
         attribute_requests_to(self.root.request_counter)
         current = self._view
         folder = self._versions
         if folder is not None:
-            seen, version = self._sight
-            if version == current.version and is_unchanged(folder, seen):
+            state, version = self._last_probe
+            if version == current.version and is_unchanged(folder, state):
                 return current
-        sight = None if folder is None else read_directory_state(folder)
-        with translate_lance_errors("look at __manifest"):
+        state = None if folder is None else read_directory_state(folder)
+        with translate_lance_errors("refresh __manifest"):
             latest = current.dataset.latest_version
-            self._sight = (sight, latest)
+            self._last_probe = (state, latest)
             if latest == current.version:
                 return current
             dataset = current.dataset.checkout_version(latest)
         return self._advance(dataset)
 
-    def registry(self, view: View) -> Registry:
-        """The registry row."""
+    def registry(self, view: ManifestView) -> Registry:
+        """Return the registry."""
         return Registry.from_body(self._single(view, self._registry_file(view)))
 
-    def head(self, view: View, incarnation: str) -> HeadRecord | None:
-        """Where a branch incarnation stands, or None when it is gone."""
+    def head(self, view: ManifestView, incarnation: str) -> HeadRecord | None:
+        """Return the head of a branch incarnation, or None if the branch was deleted."""
         file = view.head_file(incarnation)
         return None if file is None else HeadRecord.from_body(self._single(view, file))
 
-    def schema(self, view: View, schema: str) -> str:
-        """The payload of an accepted schema."""
+    def schema(self, view: ManifestView, schema: str) -> str:
+        """Return the payload of an accepted schema."""
         for file in view.of_kind("schema"):
             if file.parts[0] == schema:
                 return self._read(view, file)[f"schema:{schema}"]
-        raise StorageError(f"schema {schema} is missing from __manifest")
+        raise StorageError(f"__manifest has no schema {schema}")
 
-    def find_commit(self, view: View, id_: str) -> CommitRecord | None:
-        """A commit by its id; only files whose range covers the id are read."""
+    def find_commit(self, view: ManifestView, id_: str) -> CommitRecord | None:
+        """Return a commit by its id, or None. Only files whose range of ids covers the id are read."""
         body = self._find(view, "commit", id_)
         return None if body is None else CommitRecord.from_body(body)
 
-    def find_recovery(self, view: View, id_: str) -> RecoveryRecord | None:
-        """A recovery outcome by the id of its operation."""
+    def find_recovery(self, view: ManifestView, id_: str) -> RecoveryRecord | None:
+        """Return the recovery record of an operation, or None."""
         body = self._find(view, "recovery", id_)
         return None if body is None else RecoveryRecord.from_body(body)
 
-    def recoveries(self, view: View) -> list[RecoveryRecord]:
-        """Every recovery outcome, oldest first."""
-        found = [body for file in view.of_kind("recovery") for body in self._read(view, file).values()]
+    def recoveries(self, view: ManifestView) -> list[RecoveryRecord]:
+        """Return all recovery records, oldest first."""
+        bodies = [body for file in view.of_kind("recovery") for body in self._read(view, file).values()]
         return sorted(
-            (RecoveryRecord.from_body(json.loads(body)) for body in found), key=lambda item: item.id
+            (RecoveryRecord.from_body(json.loads(body)) for body in bodies), key=lambda item: item.id
         )
 
-    def all_commits(self, view: View) -> Iterator[CommitRecord]:
-        """Every commit of the graph, in no promised order, one file at a time."""
+    def all_commits(self, view: ManifestView) -> Iterator[CommitRecord]:
+        """Yield every commit of the graph in no particular order. One file is read at a time."""
         for file in view.of_kind("commit"):
             for body in self._read(view, file).values():
                 yield CommitRecord.from_body(json.loads(body))
 
     # --- compare-and-swap --------------------------------------------------------------------------------
 
-    def replace_head_if_equals(self, view: View, expected: HeadRecord, change: Change) -> View:
-        """Move a branch: succeeds only while its head is still the expected one, else `Superseded`.
+    def replace_head_if_equals(
+        self, view: ManifestView, expected: HeadRecord, change: ManifestChange
+    ) -> ManifestView:
+        """Replace the head of a branch if it is still the expected one, else raise `SwapLost`.
 
-        With a registry in the change nobody may have replaced that either since the view.
+        If the change has a registry, the swap also fails if the registry was replaced since the view.
         """
         file = view.head_file(expected.incarnation)
         if file is None or HeadRecord.from_body(self._single(view, file)) != expected:
-            raise Superseded
+            raise SwapLost
         removed = [file] if change.registry is None else [file, self._registry_file(view)]
         return self._swap(view, remove=removed, change=change)
 
     def replace_registry_if_equals(
-        self, view: View, expected: Registry, change: Change, remove_head: str | None = None
-    ) -> View:
-        """Replace the registry, and drop a branch's head with it, while nobody else replaced either."""
+        self, view: ManifestView, expected: Registry, change: ManifestChange, remove_head: str | None = None
+    ) -> ManifestView:
+        """Replace the registry if it is still the expected one, else raise `SwapLost`.
+
+        `remove_head` is the incarnation of a branch whose head is removed in the same swap.
+        """
         file = self._registry_file(view)
         if Registry.from_body(self._single(view, file)) != expected:
-            raise Superseded
+            raise SwapLost
         removed = [file]
         if remove_head is not None:
             head = view.head_file(remove_head)
             if head is None:
-                raise Superseded
+                raise SwapLost
             removed.append(head)
         return self._swap(view, remove=removed, change=change)
 
-    def _swap(self, view: View, remove: Iterable[ManifestFile], change: Change) -> View:
+    def _swap(
+        self, view: ManifestView, remove: Iterable[ManifestFile], change: ManifestChange
+    ) -> ManifestView:
         fragments = self._write(change)
         operation = LanceOperation.Update(
             removed_fragment_ids=[item.fragment for item in remove], new_fragments=fragments
         )
         return self._commit(view, operation)
 
-    def _commit(self, view: View, operation: LanceOperation.BaseOperation) -> View:
+    def _commit(self, view: ManifestView, operation: LanceOperation.BaseOperation) -> ManifestView:
         transaction = lance.Transaction(view.version, operation)
         try:
             with translate_lance_errors("commit to __manifest"):
                 dataset = lance.LanceDataset.commit(view.dataset, transaction)
         except CommitConflictError as error:
-            raise Superseded from error
+            raise SwapLost from error
         except OmnigraphError as error:
-            raise Uncertain(error) from error
+            raise SwapOutcomeUnknown(error) from error
         view = self._advance(dataset)
         try:
             self.root.sync(
@@ -285,31 +292,33 @@ class Manifest:
             )
         except StorageError as error:
             raise OutcomeUnknown(
-                "the commit is visible but could not be made durable", details={"cause": str(error)}
+                f"the commit is visible but not synced to disk: {error.message}",
+                details={"cause": str(error)},
+                hint="check the disk; the commit may be lost after a power failure",
             ) from error
         return view
 
-    # --- keeping the log flat ----------------------------------------------------------------------------
+    # --- compaction of the log ---------------------------------------------------------------------------
 
-    def fold_log(self, objects: ObjectStore | None = None) -> bool:
-        """Fold log files of a level that has grown full; whether any was folded.
+    def compact_log(self, objects: ObjectStore | None = None) -> bool:
+        """Compact the log files of a full level; return whether any were compacted.
 
-        Commutes with every publish. When another process folds the same files, one of the two has no effect.
-        Now and then old versions are trimmed as well, given the graph's `objects`, which know the store's time.
+        It does not conflict with a publish. If two processes compact the same files, one of them has no effect.
+        With `objects`, which provide the time of the store, old versions are removed after some compactions.
         """
         view = self._view
         for kind in LOG_KINDS:
             for files in _full_levels(view.of_kind(kind)):
                 try:
-                    self._fold(view, kind, files)
-                except Superseded:
+                    self._compact(view, kind, files)
+                except SwapLost:
                     return False
                 if files[0].level and objects is not None:
-                    self.trim(objects)
+                    self.remove_old_versions(objects)
                 return True
         return False
 
-    def _fold(self, view: View, kind: LogKind, files: Sequence[ManifestFile]) -> None:
+    def _compact(self, view: ManifestView, kind: LogKind, files: Sequence[ManifestFile]) -> None:
         rows: dict[str, str] = {}
         for file in files:
             rows.update(self._read(view, file))
@@ -320,31 +329,33 @@ class Manifest:
         old = [get_fragment(view.dataset, file.fragment).metadata for file in files]
         self._commit(view, LanceOperation.Rewrite([LanceOperation.RewriteGroup(old, [new])], []))
 
-    def trim(self, objects: ObjectStore) -> bool:
-        """Remove versions that nothing needs any more; False when the clock here is too far from the store's.
+    def remove_old_versions(self, objects: ObjectStore) -> bool:
+        """Remove old versions; return False if the local clock differs too much from that of the store.
 
-        To be called right after a commit of this handle. Lance takes a file that no version names for garbage when
-        it is a week old by the clock of this machine: if that is ahead, also what others are about to publish.
+        Call it directly after a commit of this handle. Lance also removes files that no version refers to and that
+        are a week old by the local clock. If that clock is ahead, these could be files that are about to be
+        published.
         """
         if not self._clock_agrees(objects):
             return False
-        # Commit rows are complete, so old versions of this dataset serve nobody; on tables this call is forbidden.
-        with translate_lance_errors("trim __manifest"):
+        # Commit rows are complete, so readers do not need old versions of this dataset. On tables this call is
+        # forbidden, because Lance would remove detached versions.
+        with translate_lance_errors("remove old versions of __manifest"):
             self._view.dataset.cleanup_old_versions(older_than=_KEEP_VERSIONS, retain_versions=_KEEP_NEWEST)
         return True
 
     def _clock_agrees(self, objects: ObjectStore) -> bool:
         if objects.location.scheme == "memory":
-            # Within one process there is one clock, and Lance keeps the files to itself.
+            # There is only one clock within a process, and Lance does not list the files.
             return True
         written = objects.head(f"{PATH}/{version_file(self._view.version)}").last_modified
-        return abs(datetime.now(UTC) - written) < _CLOCKS_AGREE
+        return abs(datetime.now(UTC) - written) < _MAX_CLOCK_SKEW
 
     # --- files and rows ----------------------------------------------------------------------------------
 
-    def _write(self, change: Change) -> list[FragmentMetadata]:
-        # None depends on another, and on a store every file is a round trip.
-        fragments = list(self._writers.map(propagate_context(self._write_file), _files_of(change)))
+    def _write(self, change: ManifestChange) -> list[FragmentMetadata]:
+        # The files are independent, and each is a round trip on an object store.
+        fragments = list(self._writers.map(propagate_context(self._write_file), _new_files(change)))
         self.root.sync(PATH, data_files(fragments))
         return fragments
 
@@ -354,24 +365,24 @@ class Manifest:
     def _write_rows(self, name: str, rows: dict[str, str]) -> FragmentMetadata:
         table = pa.table({"key": list(rows), "body": list(rows.values())}, schema=ROW_SCHEMA)
         fragment = write_named_file(self.root, PATH, self._files, name, table)
-        self._remember(name, rows)
+        self._cache(name, rows)
         return fragment
 
-    def _registry_file(self, view: View) -> ManifestFile:
+    def _registry_file(self, view: ManifestView) -> ManifestFile:
         files = view.of_kind("registry")
         if len(files) != 1:
-            raise StorageError(f"__manifest has {len(files)} registry fragments instead of one")
+            raise StorageError(f"__manifest: expected 1 registry file, got {len(files)}")
         return files[0]
 
-    def _single(self, view: View, file: ManifestFile) -> Body:
-        """The one row of a file that must hold exactly one."""
+    def _single(self, view: ManifestView, file: ManifestFile) -> Body:
+        """Return the row of a file that must hold exactly one."""
         rows = self._read(view, file)
         if len(rows) != 1:
-            raise StorageError(f"{file.name} holds {len(rows)} rows instead of one")
+            raise StorageError(f"{PATH}/data/{file.name}: expected 1 row, got {len(rows)}")
         body: Body = json.loads(next(iter(rows.values())))
         return body
 
-    def _find(self, view: View, kind: LogKind, id_: str) -> Body | None:
+    def _find(self, view: ManifestView, kind: LogKind, id_: str) -> Body | None:
         for file in view.of_kind(kind):
             if file.covers(id_):
                 text = self._row(view, file, f"{kind}:{id_}")
@@ -380,17 +391,17 @@ class Manifest:
                     return body
         return None
 
-    def _row(self, view: View, file: ManifestFile, key: str) -> str | None:
-        """One row of a file; a large file is searched by Lance rather than taken into memory."""
-        if file.rows <= _WHOLE_FILE:
+    def _row(self, view: ManifestView, file: ManifestFile, key: str) -> str | None:
+        """Return one row of a file. Lance searches a large file, which is not cached."""
+        if file.rows <= _MAX_ROWS_TO_CACHE_FILE:
             return self._read(view, file).get(key)
         with translate_lance_errors(f"search {PATH}/data/{file.name}"):
             fragment = get_fragment(view.dataset, file.fragment)
             table = fragment.to_table(columns=["body"], filter=f"key = {quote_string(key)}")
-        found = table["body"].to_pylist()
-        return found[0] if found else None
+        bodies = table["body"].to_pylist()
+        return bodies[0] if bodies else None
 
-    def _read(self, view: View, file: ManifestFile) -> dict[str, str]:
+    def _read(self, view: ManifestView, file: ManifestFile) -> dict[str, str]:
         with self._lock:
             rows = self._rows.get(file.name)
         if rows is not None:
@@ -398,16 +409,16 @@ class Manifest:
         with translate_lance_errors(f"read {PATH}/data/{file.name}"):
             table = get_fragment(view.dataset, file.fragment).to_table()
         rows = dict(zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True))
-        self._remember(file.name, rows)
+        self._cache(file.name, rows)
         return rows
 
-    def _remember(self, name: str, rows: dict[str, str]) -> None:
+    def _cache(self, name: str, rows: dict[str, str]) -> None:
         # A larger file would evict all others, and lookups in it do not read it whole.
         if len(rows) <= _CACHED_ROWS:
             with self._lock:
                 self._rows[name] = rows
 
-    def _advance(self, dataset: lance.LanceDataset) -> View:
+    def _advance(self, dataset: lance.LanceDataset) -> ManifestView:
         with self._lock:
             view = self._make_view(dataset, self._view)
             if view.version >= self._view.version:
@@ -415,20 +426,20 @@ class Manifest:
             return view
 
     @staticmethod
-    def _make_view(dataset: lance.LanceDataset, before: View | None) -> View:
+    def _make_view(dataset: lance.LanceDataset, before: ManifestView | None) -> ManifestView:
         known = {item.fragment: item for item in before.files} if before else {}
         files = []
         for fragment in dataset.get_fragments():
-            found = known.get(fragment.fragment_id)
-            if found is None:
+            file = known.get(fragment.fragment_id)
+            if file is None:
                 meta = fragment.metadata
-                found = parse_file(meta.id, meta.files[0].path, meta.physical_rows)
-            files.append(found)
-        return View(dataset, dataset.version, tuple(files))
+                file = parse_file(meta.id, meta.files[0].path, meta.physical_rows)
+            files.append(file)
+        return ManifestView(dataset, dataset.version, tuple(files))
 
 
-def _files_of(change: Change) -> Iterator[tuple[str, dict[str, str]]]:
-    """The files that a change consists of, by name, with their rows."""
+def _new_files(change: ManifestChange) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the name and the rows of each file of a change."""
     if change.registry is not None:
         yield registry_name(), {"registry": encode_body(change.registry.to_body())}
     for head in change.heads:
@@ -445,11 +456,11 @@ def _files_of(change: Change) -> Iterator[tuple[str, dict[str, str]]]:
             yield log_name(kind, 0, [item.id for item in records]), rows
 
 
-def begin_manifest(root: LanceRoot) -> None:
-    """Make the unfinished row, unless somebody has begun, or finished, already.
+def begin_init(root: LanceRoot) -> None:
+    """Create the dataset with the row that marks an unfinished initialization, if it does not exist.
 
-    `write_dataset` would not do: a creator who looked before another one committed overwrites his dataset. This
-    commit is based on version 0, which never exists: of all creators one makes version 1, the others fail.
+    `write_dataset` is not safe here: of two concurrent creators, one overwrites the dataset of the other. This
+    commit is based on version 0, which never exists. One creator makes version 1, and the others fail.
     """
     row = pa.table({"key": [UNFINISHED], "body": ["{}"]}, schema=ROW_SCHEMA)
     first = write_named_file(root, PATH, root.file_session(PATH), unfinished_name(), row)
@@ -475,5 +486,5 @@ def _full_levels(files: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:
     for file in files:
         levels.setdefault(file.level, []).append(file)
     for level in sorted(levels):
-        if len(levels[level]) >= FOLD:
+        if len(levels[level]) >= LOG_COMPACT_AT:
             yield sorted(levels[level], key=lambda item: item.parts[1])
