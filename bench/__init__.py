@@ -1,1 +1,1 @@
-"""OmniGraph measured against its peers: the same graph, the same questions, the same run."""
+"""Benchmarks of OmniGraph against its peers: the same graph and the same queries, in one run."""

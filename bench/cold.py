@@ -1,7 +1,7 @@
-"""The first question of a fresh process: importing, opening, compiling, reading, all of it.
+"""Cold start: the first query of a new process, with imports, opening, compiling and reading.
 
-Run as a module it is that process: it prints the milliseconds from before the imports to the answer. Files
-may be in the system's cache, as they are on a machine that has been in use.
+Run as a module, it is that process: it prints the milliseconds from before the imports to the result. Files may be
+in the page cache of the operating system, as on a machine in use.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 
 _BEGIN = time.perf_counter()
 
-import json  # noqa: E402 - the clock comes first
+import json  # noqa: E402 - the clock starts before the imports
 import subprocess  # noqa: E402
 import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def first_question(system: str, folder: Path, shape: str, params: dict[str, Any]) -> float:
-    """How long a fresh process takes, in milliseconds."""
+    """Return the milliseconds that a new process takes for its first query."""
     said = json.dumps({"system": system, "folder": str(folder), "shape": shape, "params": params})
     command = [sys.executable, "-m", "bench.cold", said]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
@@ -41,7 +41,7 @@ def _answer(said: dict[str, Any]) -> None:
 
         rows = Ladybug.open(folder).read(shape, said["params"])
     if rows.num_rows == 0:
-        raise SystemExit(f"{said['system']} answered {shape.name} with nothing")
+        raise SystemExit(f"{said['system']} returned no rows for {shape.name}")
 
 
 if __name__ == "__main__":

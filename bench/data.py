@@ -1,8 +1,8 @@
-"""The social graph that every system is measured on: made from a seed, the same on every machine.
+"""The social graph of the benchmarks, generated from a seed and identical on every machine.
 
-People, companies, who knows whom and who works where. Popularity and activity follow power laws that are
-independent of each other. There are no loops and no parallel edges, so that a language that counts edges and
-one that counts destinations mean the same rows.
+People, companies, acquaintances and employers. In-degree and out-degree follow independent power laws. There are no
+loops and no parallel edges, so that languages that count edges and languages that count destinations give the same
+rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FRIENDSHIPS = 1_000_000
 CITIES = 60
 EMPLOYED = 0.85
 
-# A person's weight falls with rank to this power: a few know, or are known by, thousands.
+# Exponent of the power law of degrees: a few people know, or are known by, thousands.
 _POPULARITY = 0.62
 _ACTIVITY = 0.45
 _FIRST_DAY = np.datetime64("2005-01-01")
@@ -32,19 +32,19 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many people and friendships a graph has."""
+    """The number of people and friendships of a graph."""
 
     people: int = PEOPLE
     friendships: int = FRIENDSHIPS
 
     @property
     def companies(self) -> int:
-        """How many employers there are."""
+        """The number of companies."""
         return max(2, self.people // 400)
 
     @staticmethod
     def scaled(scale: float) -> Size:
-        """The full size shrunk, with as many friends to a person.
+        """Return the full size multiplied by a factor, with the same number of friends per person.
 
         >>> Size.scaled(0.01)
         Size(people=2000, friendships=10000)
@@ -54,7 +54,7 @@ class Size:
 
 
 def make_tables(size: Size, seed: int = SEED) -> dict[str, pa.Table]:
-    """The graph as Arrow tables by type; edges name their ends in ``from`` and ``to``."""
+    """Return the graph as Arrow tables by type. Edges have their endpoints in ``from`` and ``to``."""
     rng = np.random.default_rng(seed)
     people, companies = _names("p", size.people), _names("c", size.companies)
     source, target = _friendships(rng, size)
@@ -88,7 +88,7 @@ def make_tables(size: Size, seed: int = SEED) -> dict[str, pa.Table]:
 
 
 def write_parquet(tables: dict[str, pa.Table], folder: Path) -> dict[str, Path]:
-    """One file per type; the tables' files by name."""
+    """Write one Parquet file per type, and return the files by type."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {name: folder / f"{name}.parquet" for name in tables}
     for name, file in files.items():
@@ -101,7 +101,7 @@ def _names(prefix: str, count: int) -> pa.Array:
 
 
 def _friendships(rng: np.random.Generator, size: Size) -> tuple[Ints, Ints]:
-    """Distinct ordered pairs of different people, in no particular order."""
+    """Return distinct ordered pairs of different people, in no particular order."""
     by_source, by_target = (
         _cumulative(rng, size.people, _ACTIVITY),
         _cumulative(rng, size.people, _POPULARITY),
@@ -113,14 +113,14 @@ def _friendships(rng: np.random.Generator, size: Size) -> tuple[Ints, Ints]:
         source = np.searchsorted(by_source, rng.random(draws))
         target = np.searchsorted(by_target, rng.random(draws))
         codes = source * size.people + target
-        # `unique` sorts, and what is cut off below must not be the people with the highest numbers.
+        # `unique` sorts. Shuffle before truncating, or the people with the highest numbers would be cut off.
         pairs = rng.permutation(np.unique(np.concatenate([pairs, codes[source != target]])))
     chosen = pairs[: size.friendships]
     return chosen // size.people, chosen % size.people
 
 
 def _cumulative(rng: np.random.Generator, count: int, power: float) -> npt.NDArray[np.float64]:
-    """The distribution function of a power law over people whose ranks are shuffled."""
+    """Return the cumulative distribution of a power law over people with shuffled ranks."""
     weights = (rng.permutation(count) + 1.0) ** -power
     total: npt.NDArray[np.float64] = np.cumsum(weights)
     total /= total[-1]

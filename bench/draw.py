@@ -1,4 +1,4 @@
-"""Parameters for the questions, drawn from the graph they are asked of, the same in every run."""
+"""Query parameters, drawn from the graph and identical in every run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 class Draw:
     """A stream of parameters.
 
-    A person is one end of a random friendship, so that those who know many come up as often as they are met when
-    one walks the graph; nobody who knows no one is asked about.
+    A person is the source of a random friendship, so that people are drawn in proportion to their out-degree.
+    People without friends are never drawn.
     """
 
     def __init__(self, tables: dict[str, pa.Table], seed: int) -> None:
@@ -23,11 +23,11 @@ class Draw:
         self._fresh = 0
 
     def person(self) -> str:
-        """The name of someone who knows someone."""
+        """Return the name of a person with at least one friend."""
         return self._one_of(self._knows["from"])
 
     def strangers(self) -> tuple[str, str]:
-        """Two people of whom the first does not know the second; never the same two again."""
+        """Return two people of whom the first does not know the second. A pair is never returned twice."""
         one = self.person()
         known = set(self._knows["to"].filter(pc.equal(self._knows["from"], one)).to_pylist())
         while True:
@@ -37,16 +37,16 @@ class Draw:
                 return one, other
 
     def new_name(self) -> str:
-        """A name that nobody has yet."""
+        """Return a name that is not in the graph."""
         self._fresh += 1
         return f"new{self._fresh}"
 
     def city(self) -> str:
-        """A city in which someone lives."""
+        """Return a city that has inhabitants."""
         return self._one_of(self._cities)
 
     def age(self) -> int:
-        """An age that splits people into two parts of some size."""
+        """Return an age that splits the people into two parts of similar size."""
         return int(self._rng.integers(25, 75))
 
     def _one_of(self, names: pa.Array | pa.ChunkedArray) -> str:

@@ -1,4 +1,4 @@
-"""`ladybug`, an embedded graph database, as a peer."""
+"""The peer `ladybug`, an embedded graph database."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _LADYBUG_SCHEMA = (
 
 
 class Ladybug:
-    """A database on local disk with everything at its defaults.
+    """A database on local disk with default settings.
 
-    The connection keeps the prepared statement of each text, so only the first call of a shape compiles it. Rows
-    are taken as Arrow, which was as fast as Python rows for small answers and faster for large ones.
+    Statements are prepared once per shape. Rows are fetched as Arrow, which measured as fast as Python rows for
+    small results and faster for large ones.
     """
 
     name = "ladybug"
 
     def __init__(self, folder: Path) -> None:
-        # Optional, and slow to import: only who measures it pays.
+        # Optional dependency, and slow to import.
         import ladybug
 
         self._database: Any = ladybug.Database(_database(folder))
@@ -45,25 +45,25 @@ class Ladybug:
 
     @classmethod
     def open(cls, folder: Path) -> Ladybug:
-        """Open the database that was loaded."""
+        """Open a loaded database."""
         return cls(folder)
 
     def takes(self, shape: Read | Write) -> bool:  # noqa: ARG002
-        """Everything that is measured can be said in Cypher."""
+        """Return True: every shape has a Cypher text."""
         return True
 
     def read(self, shape: Read, params: Params) -> pa.Table:
-        """Execute the prepared text and take all rows as one Arrow table."""
+        """Execute the prepared statement and return all rows as one Arrow table."""
         with self._connection.execute(shape.cypher, dict(params)) as result:
             table: pa.Table = result.get_as_arrow(-1)
         return table
 
     def write(self, shape: Write, params: Params) -> None:
-        """Execute in a transaction of its own, which is on disk when it ends."""
+        """Execute in one transaction, which is durable on return."""
         self._connection.execute(shape.cypher, dict(params)).close()
 
     def close(self) -> None:
-        """Close the database: it writes its log into its files."""
+        """Close the database, which checkpoints its log."""
         self._connection.close()
         self._database.close()
 

@@ -1,4 +1,4 @@
-"""Raw Lance as a peer: what the storage costs without a database around it."""
+"""The peer Lance: the cost of the storage layer without a database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.shapes import Params, Read, Write
 
 
 class RawLance:
-    """The table of people as one Lance dataset with an index on the name, and nothing around it."""
+    """The people as one Lance dataset with an index on the name."""
 
     name = "lance"
 
@@ -29,22 +29,22 @@ class RawLance:
 
     @classmethod
     def open(cls, folder: Path) -> RawLance:
-        """Open the dataset that was written."""
+        """Open a written dataset."""
         return cls(folder)
 
     def takes(self, shape: Read | Write) -> bool:
-        """Only what concerns people alone, without a question after a write."""
+        """Whether the shape uses the people only, and no query after a write."""
         return "lance" in shape.goals
 
     def read(self, shape: Read, params: Params) -> pa.Table:
-        """Filter the people."""
+        """Run the shape as a filter over the people."""
         if shape.lance is None:
-            raise ValueError(f"{shape.name} cannot be asked of one table")
+            raise ValueError(f"{shape.name} cannot be run on one table")
         table: pa.Table = self._people.to_table(filter=shape.lance.format(**params))
         return table
 
-    def write(self, shape: Write, params: Params) -> None:  # noqa: ARG002 - its one write is an append
-        """Append one row and sync what that wrote, since Lance leaves the moment to the system."""
+    def write(self, shape: Write, params: Params) -> None:  # noqa: ARG002 - the only write is an append
+        """Append one row and sync the written files, because Lance does not sync."""
         row = {"name": params["n"], "age": params["a"], "city": params["c"], "joined": None}
         rows = pa.Table.from_pylist([row], schema=self._people.schema)
         self._people = lance.write_dataset(rows, self._people, mode="append")
@@ -55,7 +55,7 @@ class RawLance:
         self._durable = after
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no files are held open."""
 
     def _files(self) -> set[Path]:
         folders = [self._path / name for name in ("data", "_transactions", "_versions")]

@@ -1,4 +1,4 @@
-"""A graph to load: people and who follows whom, as graph records and as tables, the same ones every time."""
+"""The data of the load benchmarks: people and follows, as graph records and as tables, identical in every run."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _ROWS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How many people and follows."""
+    """The number of people and follows."""
 
     people: int = 2_000_000
     follows: int = 10_000_000
 
     @property
     def rows(self) -> int:
-        """All of them."""
+        """The total number of records."""
         return self.people + self.follows
 
     @classmethod
     def scaled(cls, scale: float) -> Amount:
-        """A part of the whole; every person follows five others.
+        """Return a fraction of the full size. Every person follows five others.
 
         >>> Amount.scaled(0.001)
         Amount(people=2000, follows=10000)
@@ -40,7 +40,7 @@ class Amount:
 
 
 def write_files(amount: Amount, folder: Path) -> None:
-    """Both forms, in ``records`` and in ``tables``, each with a file of nodes and one of edges."""
+    """Write both forms, in ``records`` and in ``tables``, each with one file of nodes and one of edges."""
     for name in ("records", "tables"):
         (folder / name).mkdir(parents=True)
     for name, parts in (("Person", _people(amount)), ("Follows", _follows(amount))):

@@ -1,4 +1,4 @@
-"""One load, timed in a process of its own: ``python -m bench.loaders WHAT DATA TARGET`` prints what it took."""
+"""Time one load in a separate process: ``python -m bench.loaders WHAT DATA TARGET`` prints the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.load_data import SCHEMA
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """Seconds from files to a graph that can be asked, by stage where that is known, and the process's memory."""
+    """Seconds from files to a graph that can be queried, by stage if known, and the peak memory of the process."""
 
     seconds: float
     stages: dict[str, float] = field(default_factory=dict)
@@ -24,12 +24,12 @@ class Took:
 
 
 def load_ours(data: Path, target: Path, *, tables: bool) -> Took:
-    """A load with all checks on Spark, on all cores of this machine; its session is there already."""
+    """Load on Spark, with all checks and all local cores. The session is started before the clock."""
     import omnigraph as og
     from omnigraph.spark.session import resolve_session
 
     spark = resolve_session()
-    # Its Python workers are started by the first job that needs them, as the session is by the call above.
+    # A first job starts the Python workers, as the call above starts the session.
     spark.range(0, 4, 1, 4).mapInArrow(lambda batches: batches, "id long").collect()
     graph = og.init(str(target), schema=SCHEMA)
     source = (
@@ -40,12 +40,12 @@ def load_ours(data: Path, target: Path, *, tables: bool) -> Took:
     begin = time.perf_counter()
     done = graph.load(source, engine="spark", spark=spark)
     seconds = time.perf_counter() - begin
-    # Not the session's own exit handler: nobody waits for it.
+    # Skip the exit handler of the session, which takes long.
     return Took(seconds, {stage: round(value, 2) for stage, value in done.seconds.items()}, _peak())
 
 
 def load_raw(data: Path, target: Path, *, tables: bool) -> Took:
-    """Parse with Arrow and write with Lance: no checks, no keys, no indexes, no commit over both tables."""
+    """Parse with Arrow and write with Lance, without checks, keys, indexes, or an atomic commit of both tables."""
     import lance
     import pyarrow.json as pj
     import pyarrow.parquet as pq
@@ -62,7 +62,7 @@ def load_raw(data: Path, target: Path, *, tables: bool) -> Took:
 
 
 def load_ladybug(data: Path, target: Path) -> Took:
-    """``COPY FROM`` Parquet; a database builds its key index and its edges' adjacency by that."""
+    """Load with ``COPY FROM`` Parquet, which also builds the key index and the adjacency of the edges."""
     import ladybug
 
     database: Any = ladybug.Database(target / "graph.lbug")
@@ -90,7 +90,7 @@ LOADERS: dict[str, Callable[[Path, Path], Took]] = {
 
 
 def _peak() -> float:
-    """The most memory that this process had, in MB."""
+    """Return the peak memory of this process, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -1,4 +1,4 @@
-"""Measure loads and print their table: ``python -m bench.loads --help``."""
+"""Measure loads and print a table: ``python -m bench.loads --help``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bench.load_data import Amount, write_files
 from bench.loaders import LOADERS, Took
 
 ROOT = Path(__file__).resolve().parents[1]
-# Ours, the peer, and how much of the peer's rate is wanted.
+# Our load, the peer, and the goal: the fraction of the rate of the peer.
 GOALS = (
     ("ours from records", "raw from records", 0.5),
     ("ours from Parquet", "raw from Parquet", None),
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(amount: Amount, chosen: Sequence[str], folder: Path, console: Console) -> dict[str, Took]:
-    """Each load once, one after the other, each in a fresh process and into a fresh folder."""
+    """Run each load once, in sequence, each in a new process and an empty folder."""
     data = folder / "data"
     write_files(amount, data)
     found: dict[str, Took] = {}
@@ -80,7 +80,7 @@ def measure(amount: Amount, chosen: Sequence[str], folder: Path, console: Consol
 
 
 def render(amount: Amount, found: Mapping[str, Took]) -> Table:
-    """The table to print: rates, and ratios of rates, where more is better."""
+    """Return the table of rates and ratios of rates. Higher is better."""
     table = Table(
         title=f"loads of {amount.people:,} nodes and {amount.follows:,} edges", title_justify="left"
     )

@@ -1,4 +1,4 @@
-"""Timing systems side by side: the same parameters, one after the other, so that noise meets all alike."""
+"""Time several systems with the same parameters, interleaved, so that noise affects all of them alike."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALLS = 5
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How often to repeat: at most so many turns of each system, and no new one after so many seconds."""
+    """The number of repetitions: a maximum of turns for each system, and a time limit for starting new ones."""
 
     turns: int = 12
     seconds: float = 8.0
@@ -30,14 +30,14 @@ class Effort:
 
 @dataclass(frozen=True)
 class Timing:
-    """The milliseconds that each system took, in the order of calls, and where their answers differed."""
+    """The milliseconds of each system, in the order of calls, and the differences between their results."""
 
     shape: str
     samples: dict[str, list[float]] = field(default_factory=dict)
     mismatches: list[str] = field(default_factory=list)
 
     def median(self, system: str) -> float | None:
-        """The middle of a system's times; None if it was not measured.
+        """Return the median time of a system, or None if it was not measured.
 
         >>> Timing("x", {"ours": [3.0, 1.0, 2.0]}).median("ours")
         2.0
@@ -46,16 +46,16 @@ class Timing:
         return statistics.median(found) if found else None
 
     def quartile(self, system: str) -> float | None:
-        """What a quarter of a system's calls did not exceed: other programs' noise shows less there."""
+        """Return the lower quartile of the times of a system, which is less sensitive to noise."""
         found = self.samples.get(system)
         return float(np.quantile(found, 0.25)) if found else None
 
 
 def measure(shape: Read | Write, systems: Sequence[System], draw: Draw, effort: Effort) -> Timing:
-    """Make every system do the same, turn by turn; every answer is compared with the first system's.
+    """Run a shape on every system in turns, and compare every result with that of the first system.
 
-    A turn is a few calls in a row. Its first call is not timed: it pays for what the system before it pushed out
-    of the processor's caches, which says nothing about either.
+    A turn is a few consecutive calls. Its first call is not timed, because it refills the processor caches that the
+    previous system evicted.
     """
     timing = Timing(shape.name, {system.name: [] for system in systems})
     spent = 0.0
@@ -111,7 +111,7 @@ def _differences(
 
 
 def same_rows(one: pa.Table, other: pa.Table, *, ordered: bool) -> bool:
-    """Whether two answers hold the same values, whatever their columns are called; as bags unless ordered.
+    """Whether two results hold the same values, ignoring column names, and as multisets unless `ordered`.
 
     >>> a, b = pa.table({"p.n": [1, 2, 2]}), pa.table({"n": pa.array([2, 1, 2], pa.int32())})
     >>> same_rows(a, b, ordered=False), same_rows(a, b, ordered=True)

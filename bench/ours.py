@@ -1,4 +1,4 @@
-"""OmniGraph, through its public API only."""
+"""OmniGraph, through its public API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.shapes import SCHEMA, Params, Read, Write
 
 
 class OmniGraph:
-    """A graph on local disk with everything at its defaults, durability included."""
+    """A graph on local disk with default settings, including durability."""
 
     name = "omnigraph"
 
@@ -28,20 +28,20 @@ class OmniGraph:
 
     @classmethod
     def open(cls, folder: Path) -> OmniGraph:
-        """Open the graph that was loaded."""
+        """Open a loaded graph."""
         return cls(folder)
 
     def takes(self, shape: Read | Write) -> bool:  # noqa: ARG002
-        """Everything that is measured can be said in `.gq`."""
+        """Return True: every shape has a `.gq` text."""
         return True
 
     def read(self, shape: Read, params: Params) -> pa.Table:
-        """Query and take the Arrow table."""
+        """Run the query and return the Arrow table."""
         table: pa.Table = self._graph.query(shape.gq, dict(params)).table
         return table
 
     def write(self, shape: Write, params: Params) -> None:
-        """Mutate: one commit."""
+        """Run the mutation as one commit."""
         self._graph.mutate(shape.gq, dict(params))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""From times to the one table: a line per shape and peer, with the ratio and whether the goal is met."""
+"""The table of results: a line per shape and peer, with the ratio and whether the goal is met."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OURS = "omnigraph"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One comparison. `goal_ratio` bounds ours by the peer's time, `goal_ms` by the clock."""
+    """One comparison. `goal_ratio` limits our time relative to the peer, `goal_ms` in milliseconds."""
 
     shape: str
     ours_ms: float | None
@@ -23,19 +23,19 @@ class Line:
     peer_ms: float | None
     goal_ratio: float | None = None
     goal_ms: float | None = None
-    # The ratio again, of the lower quartiles.
+    # The ratio of the lower quartiles.
     quiet_ratio: float | None = None
 
     @property
     def ratio(self) -> float | None:
-        """How many times the peer's time ours is; None if either is not known."""
+        """Our time divided by that of the peer, or None if either is unknown."""
         if self.ours_ms is None or not self.peer_ms:
             return None
         return self.ours_ms / self.peer_ms
 
     @property
     def ok(self) -> bool | None:
-        """Whether the goal is met; None without a goal or without the times to tell.
+        """Whether the goal is met, or None without a goal or without times.
 
         >>> Line("x", 2.0, "peer", 4.0, goal_ratio=1.0).ok, Line("x", 2.0, "peer", 4.0).ok
         (True, None)
@@ -47,13 +47,13 @@ class Line:
         return self.ratio <= self.goal_ratio
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, with what follows from it."""
+        """Return all fields and the derived values."""
         return {**asdict(self), "ratio": self.ratio, "ok": self.ok}
 
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured of a shape, and what is wanted of it."""
+    """The times and the goals of a shape."""
 
     timing: Timing
     goals: Mapping[str, float | None]
@@ -61,7 +61,7 @@ class Result:
 
     @property
     def lines(self) -> list[Line]:
-        """The comparisons with the peers that were measured, or with none if only the clock counts."""
+        """Return a comparison with each measured peer, or one without a peer if the goal is in milliseconds."""
         timing, ours = self.timing, self.timing.median(OURS)
         found = [
             Line(timing.shape, ours, peer, timing.median(peer), goal, self.goal_ms, self._quiet_ratio(peer))
@@ -76,12 +76,12 @@ class Result:
 
     @property
     def mismatches(self) -> list[str]:
-        """Where answers differed, with the shape's name."""
+        """Return the differences between results, with the name of the shape."""
         return [f"{self.timing.shape}: {text}" for text in self.timing.mismatches]
 
 
 def render(lines: Sequence[Line], title: str) -> Table:
-    """The table to print."""
+    """Return the table."""
     table = Table(title=title, title_justify="left")
     table.add_column("shape", no_wrap=True)
     for heading in ("ours ms", "peer", "peer ms", "ratio", "lower quartile", "goal"):

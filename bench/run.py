@@ -1,4 +1,4 @@
-"""Measure everything and print the table: ``python -m bench.run --help``."""
+"""Run the query benchmarks and print a table: ``python -m bench.run --help``."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from bench.systems import Loader
 LOADERS: dict[str, Loader] = {"omnigraph": OmniGraph, "ladybug": Ladybug, "lance": RawLance}
 COLD_ROUNDS = 5
 WIDTH = 116
-# A load above this means that a system must share even its first core.
+# Above this load average, the benchmark does not have one core for itself.
 BUSY = 1.0
 
 Say = Callable[[str], None]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line. The result is 1 when two systems answered differently, else 0."""
+    """Run from the command line. Return 1 if the results of two systems differ, else 0."""
     options = _parser().parse_args(arguments)
     console = Console()
-    # The table needs its width also where the output is no terminal.
+    # Use a wide table even if the output is not a terminal.
     console.width = max(console.width, WIDTH)
     chosen = [LOADERS[name] for name in options.systems.split(",")]
     if Ladybug in chosen and find_spec("ladybug") is None:
@@ -59,13 +59,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="shrink the graph: 0.01 for a smoke test")
     parser.add_argument("--json", type=Path, help="also write the results, with every sample, to this file")
-    parser.add_argument("--dir", type=Path, help="make the graphs in this new folder and leave them there")
-    parser.add_argument("--systems", default=",".join(LOADERS), help="which to measure, by comma")
+    parser.add_argument("--dir", type=Path, help="create the graphs in this new folder and keep them")
+    parser.add_argument(
+        "--systems", default=",".join(LOADERS), help="systems to measure, separated by commas"
+    )
     parser.add_argument("--only", default="", help="only shapes whose name contains this")
     parser.add_argument(
-        "--turns", type=int, default=Effort().turns, help="turns of each system at a shape, at most"
+        "--turns", type=int, default=Effort().turns, help="maximum number of turns for each system and shape"
     )
-    parser.add_argument("--seconds", type=float, default=Effort().seconds, help="time for a shape, roughly")
+    parser.add_argument(
+        "--seconds", type=float, default=Effort().seconds, help="approximate time for each shape"
+    )
     return parser
 
 
@@ -80,7 +84,7 @@ def _run(
 
     busy = os.getloadavg()[0]
     if busy > BUSY:
-        say(f"other programs keep this machine busy (load {busy:.1f}): the ratios will be rough")
+        say(f"other programs use this machine (load average {busy:.1f}): the ratios are imprecise")
     results = compare(size, chosen, effort, folder, options.only, say)
     console.print(render([line for result in results for line in result.lines], title))
     mismatches = [text for result in results for text in result.mismatches]
@@ -96,8 +100,8 @@ def compare(
 ) -> list[Result]:
     """Load the graph into every system, then measure the shapes whose names contain `only`, side by side.
 
-    The fresh processes are measured first, while nothing else has the files open. The writes come after the
-    reads, since they change what is read.
+    Cold starts are measured first, while no other process has the files open. Writes follow the reads, because they
+    change the data.
     """
     tables = make_tables(size)
     places = _load(size, loaders, tables, folder, say)
@@ -135,11 +139,11 @@ def _measure_cold(
     only: str,
     say: Say,
 ) -> list[Result]:
-    """Fresh processes, one after the other; raw Lance has no first question of its own."""
+    """Measure cold starts, in sequence. Lance is not measured."""
     names = [loader.name for loader in loaders if loader.name != RawLance.name]
     results: list[Result] = []
     for shape in COLD:
-        title = f"fresh process: {shape.name}"
+        title = f"cold start: {shape.name}"
         if only not in title:
             continue
         say(title)
@@ -156,7 +160,7 @@ def _measure_cold(
 def _load(
     size: Size, loaders: Sequence[Loader], tables: dict[str, pa.Table], folder: Path, say: Say
 ) -> dict[str, Path]:
-    """Load each system into its folder."""
+    """Load the graph into each system."""
     files = write_parquet(tables, folder / "parquet")
     places: dict[str, Path] = {}
     for loader in loaders:
@@ -169,7 +173,7 @@ def _load(
 
 
 def _draw(tables: dict[str, pa.Table], name: str) -> Draw:
-    """A stream of its own for each shape, so that leaving one out changes no other."""
+    """Return a separate stream for each shape, so that omitting one does not change the others."""
     return Draw(tables, SEED + zlib.crc32(name.encode()))
 
 

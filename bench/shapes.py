@@ -1,13 +1,13 @@
-"""What is measured: each shape of question and of write, said in our language and in Cypher.
+"""The benchmark queries and writes, in `.gq` and in Cypher.
 
-The two texts of a shape mean the same rows. Three things make that so, and `run` compares every answer anyway:
+Both texts of a shape return the same rows; `run` compares every result. This needs three conditions:
 
 - the graph has no loops and no parallel edges, so a traversal gives as many rows as there are edges;
 - ``knows{1,n}`` reaches a person once, at the shortest distance, and never the start: ``*SHORTEST 1..n``;
-- where a limit cuts, both texts order by a name last, so that no tie is left open.
+- before a limit, both texts order by a name last, so that there are no ties.
 
-Cypher has several ways to say most of these. The one given here was the fastest of those tried: patterns begin
-at the side that is grouped by, and reach is asked for as shortest paths.
+Most of these can be written in several ways in Cypher. The text given here was the fastest of those tried: patterns
+start at the side that is grouped by, and reachability is a shortest path.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    # A fresh process that asks its first question draws nothing.
+    # Imported for type checking only: a cold start draws no parameters.
     from bench.draw import Draw
 
 SCHEMA = """
@@ -32,7 +32,7 @@ Params: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Read:
-    """A question. `goals` says how many times the peer's time ours may be; None is for information only."""
+    """A query. `goals` limits our time as a multiple of that of the peer; None means no goal."""
 
     name: str
     gq: str
@@ -40,13 +40,13 @@ class Read:
     parameters: Callable[[Draw], dict[str, Any]]
     goals: Mapping[str, float | None] = field(default_factory=lambda: {"ladybug": 1.0})
     ordered: bool = False
-    # The same question as a filter over the people, for raw Lance.
+    # The same query as a filter over the people, for Lance.
     lance: str | None = None
 
 
 @dataclass(frozen=True)
 class Write:
-    """A change that is durable when it returns, and the question that is asked right after it, if any."""
+    """A durable write, and the query that follows it, if any."""
 
     name: str
     gq: str
@@ -56,7 +56,7 @@ class Write:
     then: Read | None = None
 
 
-def _nothing(draw: Draw) -> dict[str, Any]:  # noqa: ARG001 - the signature of every shape's parameters
+def _nothing(draw: Draw) -> dict[str, Any]:  # noqa: ARG001 - the signature of all parameter functions
     return {}
 
 
@@ -191,6 +191,6 @@ WRITES = (
     ),
 )
 
-# The first question of a fresh process, with importing and opening; the goal is in milliseconds.
+# Cold start: the first query of a new process, with imports and opening. The goal is in milliseconds.
 COLD = (POINT, NEIGHBOURS)
 COLD_GOAL_MS = 1_000.0

@@ -1,4 +1,4 @@
-"""What every measured system can do. A call returns only when the answer is in memory as Arrow."""
+"""The interface of the measured systems. A call returns when the result is in memory as Arrow."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from bench.shapes import Params, Read, Write
 
 
 class System(Protocol):
-    """One system on its own copy of the graph."""
+    """A system with its own copy of the graph."""
 
     name: str
 
     def takes(self, shape: Read | Write) -> bool:
-        """Whether the system can answer such a shape at all."""
+        """Whether the system can run the shape."""
         ...
 
     def read(self, shape: Read, params: Params) -> pa.Table:
-        """Ask and take all rows."""
+        """Run a query and return all rows."""
         ...
 
     def write(self, shape: Write, params: Params) -> None:
-        """Change; durable on return."""
+        """Run a write, which is durable on return."""
         ...
 
     def close(self) -> None:
-        """Let go of the files, so that another process may open them."""
+        """Close the files, so that another process can open them."""
         ...
 
 
 class Loader(Protocol):
-    """How a system gets the graph: once into an empty folder, then open it as often as one likes."""
+    """Loads the graph into an empty folder once, and opens it any number of times."""
 
     name: str
 
     def load(self, folder: Path, tables: dict[str, pa.Table], files: dict[str, Path]) -> None:
-        """Take the graph in, from whichever form the system prefers."""
+        """Load the graph, from tables or files."""
         ...
 
     def open(self, folder: Path) -> System:
-        """Open what was loaded."""
+        """Open the loaded graph."""
         ...

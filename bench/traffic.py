@@ -1,9 +1,9 @@
-"""Many clients of other processes against one server, and the proof of what it told them.
+"""Load test: many clients in several processes against one server, with verification of every response.
 
     python -m bench.traffic --seconds 60
 
-Runs twice: undisturbed, and with the server killed and started again several times. Afterwards the graph itself is
-compared with the journals of all clients; the result is 1 when anything is wrong.
+Runs twice: without faults, and with the server killed and restarted several times. Then the graph is compared with
+the journals of all clients. The exit code is 1 if there is any violation.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _FATES = {UNANSWERED: "cut off", UNSENT: "not sent"}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run: so many clients in so many processes at a server that is up for so many seconds, and killed so often.
+    """A run: the number of clients, processes and kills of the server, and its duration.
 
-    `writers` of the clients write to main as well; the others read, and count on branches of their own.
+    `writers` of the clients also write to main. The others read, and increment counters on separate branches.
     """
 
     seconds: float = 60.0
@@ -51,7 +51,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What clients noted, and what the graph says about it. `seconds` is how long requests were sent."""
+    """The journals of the clients and the result of the verification. `seconds` is how long requests were sent."""
 
     stories: Sequence[Story]
     verdict: Verdict
@@ -59,18 +59,18 @@ class Outcome:
     seconds: float
 
     def entries(self) -> Iterator[Entry]:
-        """Every request of every client."""
+        """All requests of all clients."""
         return (entry for story in self.stories for entry in story.entries)
 
     @property
     def wrong(self) -> list[str]:
-        """Everything that must not be."""
-        ended = [] if self.exit_code == 0 else [f"the server ended with {self.exit_code}"]
+        """All violations."""
+        ended = [] if self.exit_code == 0 else [f"the server exited with {self.exit_code}"]
         return [*ended, *self.verdict.wrong]
 
 
 def run_traffic(plan: Plan, folder: Path) -> Outcome:
-    """Make a graph in an empty folder, let clients at it over a server, and check what they leave."""
+    """Create a graph in an empty folder, run the clients against a server, and verify the graph."""
     config = make_graph(folder)
     journals = folder / "journals"
     journals.mkdir()
@@ -88,7 +88,7 @@ def run_traffic(plan: Plan, folder: Path) -> Outcome:
         _tell(processes)
         for process in processes:
             if process.wait(2 * PATIENCE):
-                raise RuntimeError(f"a process of clients ended with {process.returncode}")
+                raise RuntimeError(f"a client process exited with {process.returncode}")
         took = time.perf_counter() - began
         exit_code = server.stop()
     stories = read_stories(journals)
@@ -98,7 +98,7 @@ def run_traffic(plan: Plan, folder: Path) -> Outcome:
 
 @contextmanager
 def _crowds(plan: Plan, url: str, journals: Path) -> Iterator[list[subprocess.Popen[str]]]:
-    """The processes of clients, all ready; gone afterwards in any case."""
+    """Start the client processes, and end them when the context exits."""
     share = -(-plan.clients // plan.processes)
     crowds = [
         Crowd(
@@ -126,7 +126,7 @@ def _crowds(plan: Plan, url: str, journals: Path) -> Iterator[list[subprocess.Po
         for process in processes:
             assert process.stdout is not None
             if process.stdout.readline() != "ready\n":
-                raise RuntimeError("a process of clients did not start")
+                raise RuntimeError("a client process did not start")
         yield processes
     finally:
         for process in processes:
@@ -135,7 +135,7 @@ def _crowds(plan: Plan, url: str, journals: Path) -> Iterator[list[subprocess.Po
 
 
 def _tell(processes: Sequence[subprocess.Popen[str]]) -> None:
-    """Say to all clients that they are to begin, or to come to an end."""
+    """Signal all clients to start, or to stop."""
     for process in processes:
         assert process.stdin is not None
         process.stdin.write("\n")
@@ -146,7 +146,7 @@ def _tell(processes: Sequence[subprocess.Popen[str]]) -> None:
 
 
 def render(plan: Plan, outcome: Outcome) -> Table:
-    """A line for each kind of request: how many, how long they took, what became of those that were not done."""
+    """Return a table with a line for each kind of request: count, latencies, and the status of failed requests."""
     title = f"{plan.clients} clients, {plan.writers} of them writers, for {outcome.seconds:.0f} s"
     title += f", the server killed {plan.kills} times" if plan.kills else ""
     table = Table("request", "sent", "done", "done/s", "p50 ms", "p95 ms", "p99 ms", "others", title=title)
@@ -171,7 +171,7 @@ def _cells(entries: Sequence[Entry], seconds: float) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line. The result is 1 when anything was wrong, else 0."""
+    """Run from the command line. Return 1 if there is any violation, else 0."""
     options = _parser().parse_args(arguments)
     console = Console()
     console.width = max(console.width, 116)
@@ -188,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(render(plan, outcome))
         verdict = outcome.verdict
         console.print(
-            f"{verdict.commits:,} commits, {verdict.recovered} published for a dead server;"
+            f"{verdict.commits:,} commits, {verdict.recovered} rolled forward after a kill;"
             f" verified in {verdict.seconds:.1f} s",
             highlight=False,
         )
@@ -196,20 +196,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(f"WRONG {text}", style="bold red", markup=False, highlight=False)
         wrong += len(outcome.wrong)
     if wrong:
-        console.print(f"{wrong} things are wrong; repeat with --seed {options.seed}", style="bold red")
+        console.print(f"{wrong} violations; repeat with --seed {options.seed}", style="bold red")
     return 1 if wrong else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.traffic", description=__doc__)
     default = Plan()
-    parser.add_argument("--seconds", type=float, default=default.seconds, help="how long each run takes")
-    parser.add_argument("--clients", type=int, default=default.clients, help="how many clients at a time")
-    parser.add_argument("--writers", type=int, default=default.writers, help="how many of them write to main")
-    parser.add_argument("--processes", type=int, default=default.processes, help="in how many processes")
-    parser.add_argument("--kills", type=int, default=8, help="how often the second run kills the server")
-    parser.add_argument("--seed", type=int, default=default.seed, help="what the clients' choices begin from")
-    parser.add_argument("--dir", type=Path, help="leave graphs, journals and logs in this new folder")
+    parser.add_argument("--seconds", type=float, default=default.seconds, help="duration of each run")
+    parser.add_argument("--clients", type=int, default=default.clients, help="number of concurrent clients")
+    parser.add_argument(
+        "--writers", type=int, default=default.writers, help="number of clients that write to main"
+    )
+    parser.add_argument("--processes", type=int, default=default.processes, help="number of client processes")
+    parser.add_argument(
+        "--kills", type=int, default=8, help="number of times the second run kills the server"
+    )
+    parser.add_argument("--seed", type=int, default=default.seed, help="random seed of the clients")
+    parser.add_argument("--dir", type=Path, help="keep graphs, journals and logs in this new folder")
     return parser
 
 

@@ -1,8 +1,8 @@
-"""What must hold of a graph after traffic: the journals of all clients against its history and its state.
+"""Verification after a load test: the journals of all clients against the history and the state of the graph.
 
-The changes of main, commit by commit, are the timelines of its pairs: made, changed, removed, always whole. A
-timeline is what the journal of the pair's client allows: what was acknowledged stands at the commit that was told,
-once; what was refused does not stand; what was never answered stands or does not.
+The changes of main, commit by commit, give the timeline of each pair: inserted, updated, deleted, both halves at
+once. A timeline must match the journal of its client: an acknowledged write is in the reported commit, once; a
+rejected write is absent; a write without a response is present or absent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EDGES = """query edges() {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a commit did to a pair. A pair that is removed has no age."""
+    """The effect of a commit on a pair. A deleted pair has no age."""
 
     op: str
     commit: str
@@ -38,13 +38,13 @@ class Event:
 
 @dataclass(frozen=True)
 class History:
-    """The commits of a graph, and those of each branch from the first to the head."""
+    """The commits of a graph, and those of each branch from the first commit to the head."""
 
     commits: Mapping[str, CommitRecord]
     chains: Mapping[str, Sequence[CommitRecord]]
 
     def place(self, branch: str, commit: str) -> int | None:
-        """Where a commit stands on a branch; None if it does not."""
+        """Return the position of a commit on a branch, or None."""
         found = self.commits.get(commit)
         chain = self.chains[branch]
         at = -1 if found is None else found.sequence - GENESIS_SEQUENCE
@@ -53,7 +53,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found: everything that is wrong, and how much there was to look at."""
+    """The result: all violations, and the number of verified objects."""
 
     wrong: tuple[str, ...]
     commits: int
@@ -62,7 +62,7 @@ class Verdict:
 
 
 def check_traffic(folder: Path, stories: Sequence[Story], *, killed: bool) -> Verdict:
-    """Open the graph itself, compare it with what clients were told, and write to it once more."""
+    """Open the graph, compare it with the journals, and make one more write."""
     began = time.perf_counter()
     uri = str(folder / f"{GRAPH}.omni")
     with og.open(uri) as graph:
@@ -107,10 +107,10 @@ def _read_history(uri: str) -> tuple[History, list[str]]:
 
 
 def read_timelines(graph: og.Graph, history: History) -> tuple[dict[str, list[Event]], list[str]]:
-    """What main's commits did to each pair, in order, and which of them did only a part of it."""
+    """Return the effects of the commits of main on each pair, in order, and the partial ones as violations."""
     timelines: dict[str, list[Event]] = defaultdict(list)
     wrong: list[str] = []
-    # The first commit after the beginning is the one that made the ring.
+    # The commit after the initial one inserted the ring.
     page = graph.feed(start=f"after:{history.chains['main'][1].id}", max_commits=512)
     while True:
         for block in page.blocks:
@@ -136,7 +136,7 @@ def read_timelines(graph: og.Graph, history: History) -> tuple[dict[str, list[Ev
 
 
 def _part(change: Any) -> tuple[str, str, int | None]:
-    """The pair that a change is about, which part of it, and its age from then on."""
+    """Return the pair that a change affects, which part of it, and its new age."""
     if change.kind == "edge":
         source = (change.after or change.before)["endpoints"]["from"]
         return str(source).rpartition("-")[0], "edge", None
@@ -148,18 +148,18 @@ def _part(change: Any) -> tuple[str, str, int | None]:
 
 
 def check_answers(story: Story, *, killed: bool) -> Iterator[str]:
-    """Nothing but answers and refusals by conflict; without kills every request has its answer."""
+    """Yield unexpected statuses. Allowed are success, conflict and, if the server was killed, no response."""
     allowed = REFUSALS | {200} | ({UNANSWERED, UNSENT} if killed else set())
     for entry in story.entries:
         if entry.status not in allowed:
             yield f"client {story.client}: {entry.op} {entry.what} got {entry.status}: {entry.text}"
         elif "already has id" in entry.text:
-            # Nobody else makes it, so the one that is there is its own.
+            # No other client inserts this pair, so the existing one is its own.
             yield f"client {story.client}: {entry.op} {entry.what} was done and then refused: {entry.text}"
 
 
 def check_sight(story: Story, history: History) -> Iterator[str]:
-    """A branch never goes back under a client, and a feed leaves nothing out."""
+    """Yield violations of monotonic reads, and gaps in a change feed."""
     reached: dict[str, int] = {}
     fed: list[int] = []
     for entry in story.entries:
@@ -178,7 +178,7 @@ def check_sight(story: Story, history: History) -> Iterator[str]:
 
 
 def check_acknowledged(stories: Sequence[Story], history: History) -> list[str]:
-    """Every commit that was told is there: once, where it was said to be, by whom, on top of what was asked for."""
+    """Return violations of acknowledged commits: each exists once, with the reported branch, actor and parent."""
     told = [entry for story in stories for entry in story.entries if entry.commit is not None]
     times = _repeated(str(entry.commit) for entry in told if entry.op != "again")
     wrong = [f"commit {id_} was acknowledged {n} times" for id_, n in times]
@@ -198,7 +198,7 @@ def check_acknowledged(stories: Sequence[Story], history: History) -> list[str]:
 def check_timelines(
     stories: Sequence[Story], timelines: Mapping[str, Sequence[Event]], history: History
 ) -> Iterator[str]:
-    """What happened to each pair is what its client's journal allows, and nothing happened that nobody sent."""
+    """Yield pairs whose timeline does not match the journal of their client, and writes that no client sent."""
     known: set[str] = set()
     for story in stories:
         sent: dict[str, list[Entry]] = defaultdict(list)
@@ -212,7 +212,7 @@ def check_timelines(
         for pair, entries in sent.items():
             yield from _check_pair(pair, entries, timelines.get(pair, ()), history)
     for pair in timelines.keys() - known:
-        yield f"pair {pair} is nobody's: {timelines[pair]}"
+        yield f"pair {pair} was not written by any client: {timelines[pair]}"
 
 
 def _check_pair(
@@ -241,7 +241,7 @@ def _check_pair(
 
 
 def _settled(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """The requests of a pair, those that were sent again under one key as one."""
+    """Return the requests of a pair. Requests with the same idempotency key count as one."""
     attempts = [entry for entry in entries if "key" in entry.what]
     if attempts:
         yield min(attempts, key=lambda entry: (not entry.is_done, not entry.is_open))
@@ -255,7 +255,7 @@ def _made_by(timelines: Mapping[str, Sequence[Event]], pair: str) -> str | None:
 
 
 def _check_state(graph: og.Graph, timelines: Mapping[str, Sequence[Event]]) -> Iterator[str]:
-    """The newest state is where the timelines end."""
+    """Yield differences between the newest state and the ends of the timelines."""
     expected = {pair: _age(events) for pair, events in timelines.items() if events[-1].op != "delete"}
     rows = graph.query(_PEOPLE).rows()
     halves = {(row["pair"], row["side"], row["age"]) for row in rows if row["pair"] is not None}
@@ -275,7 +275,7 @@ def _age(events: Sequence[Event]) -> int | None:
 
 
 def _check_tallies(graph: og.Graph, stories: Sequence[Story], history: History) -> Iterator[str]:
-    """A counter stands at what was acknowledged, and at most what was never answered more; one commit for each."""
+    """Yield counters that differ from the acknowledged increments, plus at most those without a response."""
     for branch in (tally(number) for number in range(TALLIES)):
         value = graph.query(VALUE, {"n": "clicks"}, branch=branch).rows()[0]["value"]
         sent = [e for s in stories for e in s.entries if e.op == "count" and e.what["branch"] == branch]
@@ -286,7 +286,7 @@ def _check_tallies(graph: og.Graph, stories: Sequence[Story], history: History) 
 
 
 def _check_branches(stories: Sequence[Story], history: History) -> Iterator[str]:
-    """A branch that was merged is gone; one that nobody tried to merge stands where its last write put it."""
+    """Yield merged branches that still exist, and other branches that are not at their last write."""
     for story in stories:
         last: dict[str, Entry] = {}
         for entry in story.entries:

@@ -1,9 +1,9 @@
-"""Clients of a server, several in one process, each with a journal of what it sent and what it was told.
+"""Clients of a server, several in one process, each with a journal of its requests and responses.
 
     python -m bench.traffic_client '{"url": "http://127.0.0.1:8080", "folder": "…", "first": 0, "clients": 16, …}'
 
-It says ``ready``, waits for a line, and has its clients do what comes to their mind until there is another line. A
-connection that breaks is one more thing that happens: the client notes it and goes on.
+The process prints ``ready``, waits for a line on stdin, and lets its clients send random requests until the next
+line. A client records a broken connection in its journal and continues.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from bench import traffic_graph as asked
 from bench.traffic_journal import UNANSWERED, UNSENT, Journal
 
 PATIENCE = 120.0
-# How long to leave a server alone that did not take the request; many who keep knocking hold up its start.
+# Seconds to wait before retrying a refused connection: many immediate retries would slow the start of the server.
 PAUSE = 0.5
 RESENDS = 50
-# How many of those who got an answer ask again all the same.
+# Fraction of successful requests that are sent again.
 _DOUBTS = 0.2
 _HISTORY = 20
 
@@ -38,7 +38,7 @@ Answer: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """The clients of one process. `total` is how many there are in all, of which the first few write to main."""
+    """The clients of one process. `total` counts those of all processes; the first ones write to main."""
 
     url: str
     folder: str
@@ -49,12 +49,12 @@ class Crowd:
     seed: int
 
     def to_argument(self) -> str:
-        """The JSON form that the process takes."""
+        """Return the JSON argument of the process."""
         return json.dumps(asdict(self))
 
 
 class Client:
-    """One client: it sends one request at a time, and touches no pair but its own that it knows to be there."""
+    """One client. It sends one request at a time, and writes only to its own pairs."""
 
     def __init__(self, http: httpx.AsyncClient, crowd: Crowd, number: int, journal: Journal) -> None:
         self._http = http
@@ -72,7 +72,7 @@ class Client:
         self._over = asyncio.Event()
 
     async def run(self, over: asyncio.Event) -> None:
-        """Do one thing after the other until it is over. What is done first is another for each client."""
+        """Send random requests until the run ends. Each client starts with a different kind."""
         self._over = over
         acts, weights = zip(*(WRITES + READS if self._number < self._crowd.writers else READS), strict=True)
         act = acts[self._number % len(acts)]
@@ -83,7 +83,7 @@ class Client:
     # --- reading -----------------------------------------------------------------------------------------
 
     async def point(self) -> None:
-        """Somebody by name: of the ring, an own one that must be there as it was left, or one that must be gone."""
+        """Look up a person by name: one of the ring, one of an own pair, or a deleted one, and check the result."""
         chosen = self._chance.random()
         if chosen < 0.4 and self._pairs:
             pair, age = self._chance.choice(list(self._pairs.items()))
@@ -95,68 +95,68 @@ class Client:
             name, expected = asked.ring_name(self._chance.randrange(asked.RING)), [None]
         found = await self._query("point", asked.POINT, {"n": name})
         if found is not None and [row["age"] for row in found["rows"]] != expected:
-            self._journal.complain(f"{name} has {found['rows']}, and must have {expected}")
+            self._journal.record_violation(f"{name} has {found['rows']}, and must have {expected}")
 
     async def hops(self) -> None:
-        """Two hops from somebody of the ring, which never changes."""
+        """Query two hops from a person of the ring, which never changes."""
         start = self._chance.randrange(asked.RING)
         found = await self._query("hops", asked.HOPS, {"n": asked.ring_name(start)})
         if found is None:
             return
         reached = {row["name"]: row["ways"] for row in found["rows"]}
         if reached != asked.ring_hops(start):
-            self._journal.complain(f"from ring {start} one gets to {reached}")
+            self._journal.record_violation(f"from ring {start} one gets to {reached}")
 
     async def owned(self) -> None:
-        """All halves that some client has made; none is alone."""
+        """Query all people of a client. Every pair must be complete."""
         found = await self._query("owned", asked.OWNED, {"o": self._chance.randrange(self._crowd.total)})
         halves: dict[str, list[tuple[str, int]]] = {}
         for row in () if found is None else found["rows"]:
             halves.setdefault(row["pair"], []).append((row["side"], row["age"]))
         for pair, seen in halves.items():
             if sorted(side for side, _ in seen) != list(asked.SIDES) or len({age for _, age in seen}) != 1:
-                self._journal.complain(f"pair {pair} was seen as {seen}")
+                self._journal.record_violation(f"pair {pair} was seen as {seen}")
 
     async def twins(self) -> None:
-        """The same from edge to edge, by the stored query."""
+        """Query all edges of a client with the stored query. Both endpoints must be of one pair."""
         body = {"params": {"o": self._chance.randrange(self._crowd.total)}}
         found = await self._send("stored", "POST", "/queries/twins", json=body)
         for row in () if found is None else found["rows"]:
             if (row["pair"], row["age"]) != (row["other"], row["other_age"]):
-                self._journal.complain(f"an edge was seen between {row}")
+                self._journal.record_violation(f"an edge was seen between {row}")
 
     async def snapshot(self) -> None:
-        """The numbers of rows: two people and one edge are always a pair."""
+        """Check the row counts of a snapshot: two people and one edge for each pair."""
         found = await self._send("snapshot", "GET", "/snapshot")
         if found is None:
             return
         counts = {item["type_name"]: item["entity_count"] for item in found["datasets"]}
         if counts["Person"] - asked.RING != 2 * (counts["Knows"] - 2 * asked.RING):
-            self._journal.complain(f"a state has {counts}")
+            self._journal.record_violation(f"a state has {counts}")
         self._came_to(found["graph_manifest_version"])
 
     async def commits(self) -> None:
-        """The newest commits of main: each is the parent of the one before."""
+        """List the newest commits of main. Each must be the parent of the one before it in the list."""
         found = await self._send("commits", "GET", f"/commits?limit={_HISTORY}")
         newest = [] if found is None else found["commits"][:_HISTORY]
         for newer, older in pairwise(newest):
             if newer["parent_commit_id"] != older["graph_commit_id"]:
-                self._journal.complain(f"the history has {older} below {newer}")
+                self._journal.record_violation(f"the history has {older} below {newer}")
         if newest:
             self._came_to(newest[0]["graph_manifest_version"])
 
     async def feed(self) -> None:
-        """What happened on main since the last time."""
+        """Poll the change feed of main from the last cursor."""
         query = "start=now" if self._cursor is None else f"cursor={self._cursor}"
         found = await self._send("feed", "GET", f"/changes?{query}")
-        # A page that ends within a commit is not gone on with: the next poll tells the commit again.
+        # A page that ends within a commit is not continued: the next poll returns the whole commit again.
         if found is not None and "cursor" in found:
             self._cursor = found["cursor"]
 
     # --- writing -----------------------------------------------------------------------------------------
 
     async def insert(self) -> None:
-        """A pair, by a request with a key: without an answer it is sent again, and done once all the same."""
+        """Insert a pair with an idempotency key. Without a response it is sent again, and must be applied once."""
         pair, age = self._new_pair()
         done = await self._mutate("insert", asked.INSERT, self._of(pair, age), [pair], age=age, resend=True)
         if not done:
@@ -166,14 +166,14 @@ class Client:
             await self._insert_again(pair, age, done["commit"]["graph_commit_id"])
 
     async def _insert_again(self, pair: str, age: int, made: str) -> None:
-        """The same request once more, as from somebody who missed the answer: it gets the same one."""
+        """Send the same request again, as after a lost response. It must get the same response."""
         body = {"query": asked.INSERT, "params": self._of(pair, age), "idempotency_key": self._key(pair)}
         found = await self._send("again", "POST", "/mutate", json=body)
         if found and found["commit"]["graph_commit_id"] != made:
-            self._journal.complain(f"pair {pair} was made by {made}, and again by {found['commit']}")
+            self._journal.record_violation(f"pair {pair} was made by {made}, and again by {found['commit']}")
 
     async def load(self) -> None:
-        """Two pairs, by one of the two ways to load."""
+        """Load two pairs, by one of the two load routes."""
         (one, age), (two, _) = self._new_pair(), self._new_pair()
         records = [record for pair in (one, two) for record in asked.pair_records(pair, self._number, age)]
         text = "".join(json.dumps(record) + "\n" for record in records)
@@ -189,7 +189,7 @@ class Client:
             self._pairs |= {one: age, two: age}
 
     async def update(self) -> None:
-        """Another age for an own pair."""
+        """Update the age of an own pair."""
         pair = self._some_pair()
         if pair is None:
             return await self.insert()
@@ -201,7 +201,7 @@ class Client:
             self._pairs[pair] = before if done == {} else self._made
 
     async def delete(self) -> None:
-        """An own pair goes."""
+        """Delete an own pair."""
         pair = self._some_pair()
         if pair is None:
             return await self.insert()
@@ -213,7 +213,7 @@ class Client:
             self._gone.append(pair)
 
     async def count(self) -> None:
-        """One more on a branch where others count as well, if nobody has done so since the value was read."""
+        """Increment a shared counter on a branch, on condition that it has not changed since it was read."""
         branch = asked.tally(self._chance.randrange(asked.TALLIES))
         found = await self._query("value", asked.VALUE, {"n": "clicks"}, branch=branch)
         if found is None:
@@ -225,7 +225,7 @@ class Client:
         await self._send("count", "POST", "/mutate/if-graph-commit", what, json=body, headers=headers)
 
     async def branch_work(self) -> None:
-        """A branch of one's own: made, written to, merged into main and deleted by the same request."""
+        """Create a branch, write to it, and merge it into main with deletion in the same request."""
         pair, age = self._new_pair()
         branch = f"work/{pair}"
         made = await self._send("branch", "POST", "/branches", {"branch": branch}, json={"name": branch})
@@ -272,7 +272,7 @@ class Client:
     async def _send(
         self, op: str, method: str, path: str, what: Mapping[str, Any] | None = None, **request: Any
     ) -> Answer | None:
-        """The body of a success, an empty one for a refusal, and None when nobody knows."""
+        """Return the body of a success, an empty body for a rejection, and None if the outcome is unknown."""
         headers = {**self._headers, **request.pop("headers", {})}
         number = self._journal.begin(op, what or {"branch": "main"})
         began = time.perf_counter()
@@ -297,7 +297,7 @@ class Client:
 
     def _came_to(self, sequence: int) -> None:
         if sequence < self._sequence:
-            self._journal.complain(f"main went back from commit {self._sequence} to {sequence}")
+            self._journal.record_violation(f"main went back from commit {self._sequence} to {sequence}")
         self._sequence = sequence
 
     def _new_pair(self) -> tuple[str, int]:
@@ -335,7 +335,7 @@ WRITES: tuple[tuple[Act, int], ...] = (
 
 
 def _commits_of(body: Answer, branch: str) -> dict[str, Any]:
-    """The commits that an answer names: of a write, of the state that was read, of the changes that are told."""
+    """Return the commits that a response names: of a write, of a state that was read, of a change feed."""
     if body.get("commit") is not None:
         commit = body["commit"]["graph_commit_id"]
         return {"commit": commit, "seen": [(branch, commit)]}
@@ -349,7 +349,7 @@ def _commits_of(body: Answer, branch: str) -> dict[str, Any]:
 
 
 async def run_crowd(crowd: Crowd) -> None:
-    """Run all clients of a process until standard input has a line, or ends."""
+    """Run all clients of the process until there is a line on stdin, or its end."""
     limits = httpx.Limits(max_connections=crowd.clients, max_keepalive_connections=crowd.clients)
     numbers = range(crowd.first, crowd.first + crowd.clients)
     with ExitStack() as stack:
@@ -373,7 +373,7 @@ async def run_crowd(crowd: Crowd) -> None:
 
 
 def main() -> None:
-    """Run as a process."""
+    """Run the client process."""
     crowd = Crowd(**json.loads(sys.argv[1]))
     sys.stdout.write("ready\n")
     sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""The graph that traffic is about, what is asked of it, and who may.
+"""The graph of the load test: its schema, queries, policy and tokens.
 
-Everything that clients write comes in pairs: two people and the edge between them, made, changed and removed by one
-commit. So whoever sees one half, or an age that the halves do not share, has seen a part of a commit.
+Clients write pairs: two people and the edge between them, inserted, updated and deleted in one commit. A reader
+that sees one half, or two different ages, has seen a partial commit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ GRAPH = "team"
 RING = 40
 TALLIES = 4
 ACTORS = ("ann", "bob", "cid")
-# The sides of a pair; whoever was there before has none.
+# The sides of a pair. People of the ring have none.
 SIDES = ("a", "b")
 
 SCHEMA = """
@@ -45,17 +45,17 @@ COUNT = "query count_up($n: String, $v: I64) { update Counter set { value: $v } 
 
 
 def member(pair: str, side: str) -> str:
-    """The name of one half of a pair."""
+    """Return the name of one half of a pair."""
     return f"{pair}-{side}"
 
 
 def pair_params(pair: str, owner: int, age: int) -> dict[str, Any]:
-    """What `INSERT` needs to make a pair."""
+    """Return the parameters of `INSERT` for a pair."""
     return {"a": member(pair, "a"), "b": member(pair, "b"), "p": pair, "o": owner, "age": age}
 
 
 def pair_records(pair: str, owner: int, age: int) -> list[dict[str, Any]]:
-    """The records of which a load makes the same pair."""
+    """Return the records that load the same pair."""
     people = [
         {
             "type": "Person",
@@ -67,17 +67,17 @@ def pair_records(pair: str, owner: int, age: int) -> list[dict[str, Any]]:
 
 
 def tally(number: int) -> str:
-    """A branch on which nobody does anything but count."""
+    """Return the name of a branch that holds a counter."""
     return f"tally-{number}"
 
 
 def ring_name(number: int) -> str:
-    """Somebody who was there before and stays as they are."""
+    """Return the name of a person of the ring, which never changes."""
     return f"ring-{number % RING}"
 
 
 def ring_hops(number: int) -> dict[str, int]:
-    """Whom `HOPS` finds from somebody of the ring, and by how many ways: each knows the next one and the third.
+    """Return the people that `HOPS` finds from a person of the ring, and the number of paths to each.
 
     >>> ring_hops(0)
     {'ring-2': 1, 'ring-4': 2, 'ring-6': 1}
@@ -86,12 +86,12 @@ def ring_hops(number: int) -> dict[str, int]:
 
 
 def token_of(actor: str) -> str:
-    """What an actor proves itself with."""
+    """Return the bearer token of an actor."""
     return f"token-of-{actor}"
 
 
 def make_graph(folder: Path) -> Path:
-    """Make the graph in a folder, with its stored query and its policy; the file that a server starts from."""
+    """Create the graph in a folder, with its stored query and its policy. Return the server configuration."""
     import omnigraph as og
 
     with og.init(str(folder / f"{GRAPH}.omni"), SCHEMA) as graph:
@@ -122,7 +122,7 @@ def make_graph(folder: Path) -> Path:
 
 
 def _policy() -> dict[str, Any]:
-    """Everybody may do what clients do, and nothing else."""
+    """Return the policy: all clients may do what the load test needs, and nothing else."""
     data = {"actors": {"group": "clients"}, "actions": ["read", "change", "invoke_query"]}
     branches = {"actors": {"group": "clients"}, "actions": ["branch_create", "branch_delete", "branch_merge"]}
     return {

@@ -1,4 +1,4 @@
-"""What a client keeps of its requests: each is written down before it is sent, and again when it is over."""
+"""The journal of a client: each request is recorded before it is sent, and again with its response."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-# Besides those of HTTP: the connection broke after the request was sent, or there never was one.
+# Additional statuses: the connection broke after the request was sent, or could not be established.
 UNANSWERED, UNSENT = 0, -1
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One request and what became of it. `seen` are commits that the answer named: a branch and an id."""
+    """One request and its outcome. `seen` are the commits that the response named: branch and id."""
 
     client: int
     number: int
@@ -35,12 +35,12 @@ class Entry:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody knows what became of it."""
+        """Whether its outcome is unknown."""
         return self.status == UNANSWERED
 
 
 class Journal:
-    """A file of one client, which only grows."""
+    """The append-only journal file of one client."""
 
     def __init__(self, folder: Path, client: int) -> None:
         self._file = (folder / f"client-{client}.ndjson").open("a", encoding="utf-8")
@@ -55,17 +55,17 @@ class Journal:
         self._file.close()
 
     def begin(self, op: str, what: Mapping[str, Any]) -> int:
-        """A request is about to be sent; its number."""
+        """Record a request before it is sent, and return its number."""
         self._next += 1
         self._write({"number": self._next, "op": op, "what": what})
         return self._next
 
     def end(self, number: int, **outcome: Any) -> None:
-        """It is over."""
+        """Record the outcome of a request."""
         self._write({"number": number, **outcome})
 
-    def complain(self, text: str) -> None:
-        """An answer was not what it must be."""
+    def record_violation(self, text: str) -> None:
+        """Record a response that violates an invariant."""
         self._write({"wrong": text})
 
     def _write(self, line: Mapping[str, Any]) -> None:
@@ -74,7 +74,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class Story:
-    """The journal of one client: its requests in order, and what it found wrong with answers."""
+    """The contents of the journal of one client: its requests in order, and the violations it recorded."""
 
     client: int
     entries: tuple[Entry, ...]
@@ -82,7 +82,7 @@ class Story:
 
 
 def read_stories(folder: Path) -> list[Story]:
-    """All journals of a folder. A request that was begun and never ended has no answer."""
+    """Read all journals of a folder. A request without a recorded outcome has no response."""
     return [_read(path) for path in sorted(folder.glob("client-*.ndjson"))]
 
 

@@ -1,4 +1,4 @@
-"""A server as a process of its own that can be killed, and started again where it was."""
+"""A server process that can be killed and restarted on the same port."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _GRACE = 60
 
 
 class ServerProcess:
-    """`omnigraph serve` on one port for as long as the context lasts. Its log goes to a file."""
+    """`omnigraph serve` on one port while the context is active. Its log goes to a file."""
 
     def __init__(self, config: Path, tokens: Path, log: Path) -> None:
         self._config = config
         self._tokens = tokens
         self._log = log
         self._process: subprocess.Popen[str] | None = None
-        # Bound and never listening: while the server is down nobody else gets the port. A client that tries to
-        # connect could otherwise be given it as its own, and talk to itself.
+        # Bound but not listening: it reserves the port while the server is down. Otherwise a client that connects
+        # could be assigned the port as its source port, and connect to itself.
         self._held = socket.socket()
         self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._held.bind(("127.0.0.1", 0))
@@ -31,7 +31,7 @@ class ServerProcess:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the server."""
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> ServerProcess:
@@ -49,7 +49,7 @@ class ServerProcess:
         self._held.close()
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it accepts requests."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("OMNIGRAPH")}
         arguments = ["serve", str(self._config), "--bind", f"127.0.0.1:{self.port}"]
         with self._log.open("a", encoding="utf-8") as log:
@@ -68,15 +68,15 @@ class ServerProcess:
             raise RuntimeError("the server did not start: " + "\n".join(last))
 
     def kill(self) -> None:
-        """End it at once, in the middle of whatever it does."""
+        """Kill the server (SIGKILL)."""
         if self._process is not None:
             self._process.kill()
-            # Reaps it, and closes its output.
+            # Reap the process and close its output.
             self._process.communicate()
             self._process = None
 
     def stop(self) -> int:
-        """Ask it to end; its exit code."""
+        """Stop the server (SIGTERM) and return its exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         self._process.communicate(timeout=_GRACE)

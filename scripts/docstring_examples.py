@@ -1,4 +1,4 @@
-"""A griffe extension: doctests in docstrings become code blocks on the pages of the Python API."""
+"""A griffe extension that renders the doctests of docstrings as code blocks in the Python API reference."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class DocstringExamples(griffe.Extension):
     """Fence the doctests of every docstring."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Rewrite the docstring of an object that has one."""
+        """Rewrite the docstring of an object, if it has one."""
         if obj.docstring is not None:
             obj.docstring.value = DOCTEST.sub(lambda found: f"```pycon\n{found[0]}\n```", obj.docstring.value)

@@ -47,7 +47,7 @@ REMOTE_FONT = re.compile(r"\s*@font-face \{.*?\n\s*\}", flags=re.DOTALL)
 
 
 def record() -> str:
-    """Run the session in a new directory and return it as SVG. Changes the working directory meanwhile."""
+    """Run the session in a new directory and return it as SVG. Changes the working directory while it runs."""
     terminal = Terminal(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:

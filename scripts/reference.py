@@ -210,12 +210,12 @@ MARKER = re.compile(r"^<!-- generate: ([a-z-]+) -->$", flags=re.MULTILINE)
 
 
 def fill(page: str) -> str:
-    """Return a page with every marker replaced by what it stands for."""
+    """Return a page with every marker replaced by its generated text."""
     return MARKER.sub(lambda found: GENERATORS[found[1]](), page)
 
 
 def _prose(text: str | None) -> str:
-    """Return a text on one line, with what Markdown would take for HTML escaped."""
+    """Return a text on one line, with `<` escaped where Markdown would read it as HTML."""
     return re.sub(r"<(?=[a-z/])", "&lt;", " ".join((text or "").split()))
 
 

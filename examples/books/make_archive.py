@@ -1,4 +1,4 @@
-"""Makes what a town far away has read, as tables, the same ones every time: `make_archive.py FOLDER`."""
+"""Generate readers and ratings as Parquet files, the same ones every time: `make_archive.py FOLDER`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RATINGS_EACH = 10
 
 
 def readers() -> pa.Table:
-    """Everybody of the town of Quito, by number."""
+    """Return the readers: numbered, all in Quito."""
     handles = [f"q{number:05}" for number in range(READERS)]
     return pa.table(
         {
@@ -29,7 +29,7 @@ def readers() -> pa.Table:
 
 
 def ratings() -> pa.Table:
-    """Ten books each, no book twice: thirteen steps do not lead back to one of 800 before 800 of them."""
+    """Return ten ratings for each reader. No reader rates a book twice: 13 and 800 are coprime."""
     who = np.repeat(np.arange(READERS), RATINGS_EACH)
     book = (who * 7 + np.tile(np.arange(RATINGS_EACH), READERS) * 13) % BOOKS
     return pa.table(

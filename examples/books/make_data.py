@@ -1,4 +1,4 @@
-"""Makes a small town of readers as graph records, the same ones every time: `make_data.py FILE`."""
+"""Generate readers, books and ratings as graph records, the same ones every time: `make_data.py FILE`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FIRST = (
 )
 LAST = ("Abel", "Brandt", "Costa", "Diaz", "Endo", "Fuchs", "Gold", "Horn", "Ito", "Jansen", "Kern", "Lund")
 TOWNS = ("Bern", "Graz", "Lyon", "Oslo", "Porto", "Turin")
-# Per genre: what its books are about, and how funny, dark, fast and true they tend to be.
+# For each genre: the subjects of its books, and the mean of their vectors (funny, dark, fast, true).
 GENRES = {
     "crime": (("inspector", "forger", "alibi", "smuggler"), (0.3, 0.9, 0.8, 0.2)),
     "history": (("empire", "treaty", "harbour", "queen"), (0.2, 0.5, 0.3, 0.9)),
@@ -53,7 +53,7 @@ PLACES = (
 
 
 def records(seed: int = 7) -> Iterator[dict[str, Any]]:
-    """Nodes first, then the edges between them; who is popular is left to chance, as in life."""
+    """Yield the nodes, then the edges between them. The popularity of readers and books is skewed."""
     chance = random.Random(seed)
     readers = [f"r{number:04}" for number in range(READERS)]
     for handle in readers:
@@ -75,30 +75,31 @@ def records(seed: int = 7) -> Iterator[dict[str, Any]]:
 
 
 def book(chance: random.Random) -> dict[str, Any]:
-    """A title, a blurb that mentions two things of its genre, and a flavour near that of its genre."""
+    """Return a book: a title, a blurb with two subjects of its genre, and a vector near the mean of its genre."""
     genre = chance.choice(list(GENRES))
     things, tends = GENRES[genre]
     hero, other = chance.sample(things, 2)
     place = chance.choice(PLACES)
     return {
         "title": f"The {chance.choice(MOODS)} {hero.title()} {place}",
-        "blurb": f"How {the(hero)} met {the(other)}, and what they found {place}.",
+        "blurb": f"How {with_article(hero)} met {with_article(other)}, and what they found {place}.",
         "genre": genre,
         "year": chance.randint(1950, 2025),
         "flavour": [round(min(1.0, max(0.0, chance.gauss(mean, 0.15))), 2) for mean in tends],
     }
 
 
-def the(thing: str) -> str:
-    """
-    >>> the("alibi")
+def with_article(noun: str) -> str:
+    """Return a noun with its indefinite article.
+
+    >>> with_article("alibi")
     'an alibi'
     """
-    return f"{'an' if thing[0] in 'aeiou' else 'a'} {thing}"
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def skewed(chance: random.Random, items: list[str]) -> str:
-    """An item; the first ones much more often."""
+    """Return a random item; the first items much more often."""
     return items[int(len(items) * chance.random() ** 3)]
 
 

@@ -1,7 +1,7 @@
-"""A graph on Spark, from a plain PySpark script: load, query, write, stream. Run it with the Python of omnigraph.
+"""Use OmniGraph from a PySpark script: load DataFrames, query, write, and stream into a graph.
 
-``python examples/spark/pipeline.py FOLDER`` makes the graph in that folder; with ``--master spark://host:7077`` the
-work is done by that cluster, which has to reach the folder too.
+``python examples/spark/pipeline.py FOLDER`` creates the graph in that folder. ``--master spark://host:7077`` runs
+the jobs on a cluster, which must be able to access the folder. Run it with the Python that has omnigraph installed.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("folder", type=Path)
     options.add_argument("--master", default="local[2]")
-    given = options.parse_args()
+    arguments = options.parse_args()
     spark = (
-        SparkSession.builder.master(given.master)
+        SparkSession.builder.master(arguments.master)
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", 4)
         .getOrCreate()
     )
     omnigraph.spark.register(spark)
-    uri = str(given.folder / "plant.omni")
+    uri = str(arguments.folder / "plant.omni")
     graph = og.init(uri, schema=SCHEMA)
 
-    # DataFrames of several types become one commit, checked as a whole.
+    # Load DataFrames of several types as one commit. Edges are checked against all loaded nodes.
     sensors = spark.range(60).select(
         sf.format_string("s%02d", "id").alias("name"),
         sf.format_string("site %d", sf.col("id") % 3).alias("site"),
@@ -75,7 +75,7 @@ def main() -> None:
     )
     print(f"loaded {done.total} records in {sum(done.seconds.values()):.1f} s")
 
-    # A DataFrame can become rows of a type, on a branch that is made for it.
+    # Write a DataFrame as rows of one type, on a new branch.
     near = spark.range(59).select(
         sf.format_string("s%02d", "id").alias("from"),
         sf.format_string("s%02d", sf.col("id") + 1).alias("to"),
@@ -84,13 +84,13 @@ def main() -> None:
     target = {"uri": uri, "type": "Near", "branch": "survey", "createFrom": "main"}
     near.write.format("omnigraph").options(**target).mode("append").save()
 
-    # The same question of the branch: in this process, and on Spark.
+    # Run the same query on the branch: in this process, and on Spark.
     here = graph.query(HOT, {"least": 95.0}, branch="survey").rows()
     there = graph.query(HOT, {"least": 95.0}, branch="survey", engine="spark", spark=spark).rows()
-    print(f"both say {here}" if here == there else f"{here} is not {there}")
+    print(f"equal results: {here}" if here == there else f"results differ: {here} and {there}")
 
-    # A stream: every micro-batch is a commit, and each is made once however often it is tried.
-    landing = given.folder / "landing"
+    # Stream into the graph: every micro-batch is one commit, exactly once even if Spark retries it.
+    landing = arguments.folder / "landing"
     landing.mkdir()
     for number in range(2):
         (landing / f"{number}.json").write_text(
@@ -101,7 +101,9 @@ def main() -> None:
         .option("maxFilesPerTrigger", 1)
         .json(str(landing))
         .writeStream.format("omnigraph")
-        .options(uri=uri, type="Sensor", mode="merge", checkpointLocation=str(given.folder / "checkpoint"))
+        .options(
+            uri=uri, type="Sensor", mode="merge", checkpointLocation=str(arguments.folder / "checkpoint")
+        )
         .trigger(availableNow=True)
         .start()
         .awaitTermination(120)

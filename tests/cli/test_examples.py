@@ -118,7 +118,7 @@ def test_the_demo_runs_through_from_any_directory(tmp_path: Path) -> None:
     start = next(place for place, line in enumerate(lines) if line.startswith("error: merge conflicts"))
     table, (answers, example) = lines[start + 1 : start + 4], lines[start + 6 : start + 8]
     assert table[0].split()[:3] == ["id", "|", "kind"]
-    assert answers.startswith("settle them with --resolve ours")
+    assert answers.startswith("resolve them with --resolve ours")
     assert example.split()[0].rstrip(":") == table[2].split()[0]
     del lines[start + 1 : start + 8]
     said = [line.split(" ", 3)[:3] for line in lines]
@@ -142,4 +142,4 @@ def test_the_demo_runs_through_from_any_directory(tmp_path: Path) -> None:
     # The newest rating, the one before it from an earlier commit, and the newest again after a merge was undone.
     assert re.findall(r"^Leo Gold .* \| (\d) +$", tour.stdout, flags=re.MULTILINE) == ["4", "5", "4"]
     assert "\x1b" not in tour.stdout
-    assert "Try next;" in tour.stdout
+    assert "Try next," in tour.stdout

@@ -164,7 +164,7 @@ def test_a_journal_tells_what_was_begun_and_never_ended(tmp_path: Path) -> None:
         done = journal.begin("insert", {"pairs": ["p"]})
         journal.begin("delete", {"pairs": ["p"]})
         journal.end(done, status=200, ms=1.5, commit="c1", seen=[("main", "c1")])
-        journal.complain("that is odd")
+        journal.record_violation("that is odd")
     (story,) = read_stories(tmp_path)
     assert [(entry.op, entry.status) for entry in story.entries] == [("insert", 200), ("delete", UNANSWERED)]
     assert story.entries[0].seen == (("main", "c1"),)

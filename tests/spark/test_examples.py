@@ -29,7 +29,7 @@ def test_the_script_loads_queries_writes_and_streams(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     loaded, same, moved, commits = done.stdout.splitlines()
     assert loaded.startswith("loaded 12060 records")
-    assert same.startswith("both say [{'site': 'site 0', 'readings': 100, 'highest': 99.0}")
+    assert same.startswith("equal results: [{'site': 'site 0', 'readings': 100, 'highest': 99.0}")
     assert moved == "moved: ['s00', 's01']"
     # One for the plant, and one for each file that the stream took as a batch of its own.
     assert commits == "commits on main: ['load', 'load', 'load', 'init']"
