@@ -1,7 +1,7 @@
-"""Where the programs `omnigraph` and `omnigraph-server` begin.
+"""Entry points of the programs `omnigraph` and `omnigraph-server`.
 
-This is no part of the package, because to import anything of the package takes a while, and whoever interrupts a
-program meanwhile has not asked for a Python trace.
+This module is outside the package so that it can handle Ctrl-C while the package is being imported: an interrupt
+then exits without a traceback.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ import os
 import signal
 import sys
 
-# What a shell reports of a program that was interrupted.
+# The conventional exit code of a process that SIGINT ended: 128 + 2.
 INTERRUPTED = 130
 
 
 def main() -> None:
-    """The program `omnigraph`."""
+    """Run the program `omnigraph`."""
     _start("omnigraph.cli.main")
 
 
 def serve() -> None:
-    """The program `omnigraph-server`."""
+    """Run the program `omnigraph-server`."""
     _start("omnigraph.cli.commands.serve")
 
 
 def _start(module: str) -> None:
-    """Load a program and run its `main`; an interruption ends it silently, unless the program itself says more."""
-    # One that is ignored, as that of a program in the background may be, stays ignored.
-    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if is_ours:
-        signal.signal(signal.SIGINT, _leave)
+    """Import a program and run its `main`. Exit with `INTERRUPTED` on Ctrl-C."""
+    # An ignored SIGINT, as of a background job, stays ignored.
+    handles_interrupt = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if handles_interrupt:
+        signal.signal(signal.SIGINT, _exit_interrupted)
     program = importlib.import_module(module)
     try:
-        if is_ours:
+        if handles_interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         program.main()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 
 
-def _leave(*_: object) -> None:
-    # Nothing has been begun yet, and an exception could be swallowed or reworded by whatever is being imported.
+def _exit_interrupted(*_: object) -> None:
+    # No work has started yet. A KeyboardInterrupt could be caught by the module that is being imported.
     os._exit(INTERRUPTED)

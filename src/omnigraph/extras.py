@@ -9,7 +9,7 @@ from typing import Final
 
 from omnigraph.errors import InvalidInput
 
-# By extra, the libraries that only it installs and that the package imports. The extras themselves are in
+# The libraries that only this extra installs and that the package imports, by extra. The extras are declared in
 # pyproject.toml.
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "avro": ("fastavro",),
@@ -22,7 +22,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
 
 @contextmanager
 def requires(extra: str, feature: str) -> Iterator[None]:
-    """Raise `InvalidInput` that names the extra when an import in the block fails for lack of one of its libraries.
+    """Raise an `InvalidInput` that names the extra if an import in the block fails because its library is missing.
 
     >>> with requires("avro", "reading Avro"):
     ...     raise ModuleNotFoundError(name="fastavro")
@@ -42,5 +42,5 @@ def requires(extra: str, feature: str) -> Iterator[None]:
 
 
 def is_installed(extra: str) -> bool:
-    """Whether every library of an extra can be found; none of them is imported."""
+    """Whether every library of an extra is installed. None of them is imported."""
     return all(find_spec(library) is not None for library in LIBRARIES[extra])

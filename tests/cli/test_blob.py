@@ -109,21 +109,24 @@ def test_an_edge_has_values_too(place: Place, folder: Path) -> None:
 def test_a_start_at_or_past_the_end_is_refused(place: Place, folder: Path, offset: str) -> None:
     outcome = place.run("get", *PHOTO, "--offset", offset, "--out", "out")
     assert (outcome.code, outcome.stdout) == (1, "")
-    assert outcome.stderr == f"error: the value has 256 bytes; --offset {offset} is at or past its end\n"
+    assert (
+        outcome.stderr
+        == f"error: --offset {offset} is at or past the end of the value, which has 256 bytes\n"
+    )
     assert not (folder / "out").exists()
 
 
 @pytest.mark.parametrize("length", ["0", "-1"])
 def test_no_bytes_cannot_be_meant(place: Place, length: str) -> None:
     outcome = place.run("get", *PHOTO, "--length", length)
-    assert (outcome.code, outcome.stderr) == (1, f"error: --length must be at least 1, not {length}\n")
+    assert (outcome.code, outcome.stderr) == (1, f"error: --length must be at least 1, got {length}\n")
 
 
 def test_a_value_that_is_kept_elsewhere_is_refused_with_its_address(place: Place) -> None:
     for options in ([], ["--length", "1"]):
         outcome = place.run("get", "node", "Photo", "far", "data", *options)
         assert (outcome.code, outcome.stdout) == (1, "")
-        assert outcome.stderr == f"error: the value is kept elsewhere, at {ELSEWHERE}\n"
+        assert outcome.stderr == f"error: the value is external: it is stored at {ELSEWHERE}\n"
 
 
 @pytest.mark.parametrize("command", ["get", "stat"])

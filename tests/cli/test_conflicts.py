@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.cli.render.conflicts import read_resolve
+from omnigraph.cli.merge_options import read_resolve
 from tests.cli.merges import disagree, heads, make_two_branches, merge, person, put, table
 from tests.cli.running import write
 
@@ -44,8 +44,8 @@ class TestConflicts:
             },
         ]
         assert outcome.stderr.splitlines()[-4:] == [
-            "ours is what main has, theirs is what review has",
-            "settle them with --resolve ours or --resolve theirs, or one by one with --resolve FILE, such as:",
+            "ours is branch main, theirs is branch review",
+            "resolve them with --resolve ours or --resolve theirs, or one by one with --resolve FILE, for example:",
             f"  {ids['age']}: ours  # or theirs, or {{value: ...}}",
             f"  {ids['born']}: ours  # or theirs, or {{value: ...}}",
         ]
@@ -172,12 +172,12 @@ class TestResolutions:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("", "<stdin>: conflict ids with resolutions expected"),
-            ("ours", "<stdin>: conflict ids with resolutions expected"),
-            ('["ours"]', "<stdin>: conflict ids with resolutions expected"),
-            ("[a, b]: ours", "<stdin>: conflict ids with resolutions expected"),
-            ("a: ours\na: theirs", "<stdin>: a is there twice"),
-            ('{"a": "ours", "a": "theirs"}', "<stdin>: a is there twice"),
+            ("", "<stdin>: expected a mapping of conflict ids to resolutions"),
+            ("ours", "<stdin>: expected a mapping of conflict ids to resolutions"),
+            ('["ours"]', "<stdin>: expected a mapping of conflict ids to resolutions"),
+            ("[a, b]: ours", "<stdin>: expected a mapping of conflict ids to resolutions"),
+            ("a: ours\na: theirs", "<stdin>: duplicate key a"),
+            ('{"a": "ours", "a": "theirs"}', "<stdin>: duplicate key a"),
             ("a: {ours", "<stdin>, line 1: expected ',' or '}', but got '<stream end>'"),
             ("a: !!python/none x", "<stdin>, line 1: could not determine a constructor for the tag"),
             (

@@ -106,8 +106,8 @@ def test_what_was_embedded_loads_and_is_found(seeds: Path) -> None:
     ("args", "text"),
     [
         ((), "pass --seed"),
-        (("--seed", "seed.yaml", "--clean", "--reembed-all"), "not both"),
-        (("--seed", "seed.yaml", "--spec", "spec.json"), "the manifest names"),
+        (("--seed", "seed.yaml", "--clean", "--reembed-all"), "cannot be combined with --reembed-all"),
+        (("--seed", "seed.yaml", "--spec", "spec.json"), "cannot be combined with --input"),
     ],
     ids=str,
 )

@@ -88,7 +88,7 @@ def test_parquet_goes_to_a_folder_and_loads_again() -> None:
     for options in (["--format", "parquet"], ["--engine", "spark"]):
         outcome = run("export", "g.omni", *options)
         assert (outcome.code, outcome.stdout) == (2, "")
-        assert "many files need a folder" in outcome.stderr
+        assert "exports need a folder" in outcome.stderr
 
 
 def test_an_export_is_overwritten_only_when_asked() -> None:
@@ -103,7 +103,7 @@ def test_an_export_is_overwritten_only_when_asked() -> None:
 def test_the_old_flag_only_warns() -> None:
     outcome = run("export", "g.omni", "--jsonl")
     assert outcome.stdout == run("export", "g.omni").stdout
-    assert outcome.stderr == "warning: --jsonl does nothing: exports are always JSON lines\n"
+    assert outcome.stderr == "warning: --jsonl has no effect: exports are always JSON lines\n"
     assert "--jsonl" not in run("export", "--help").stdout
 
 

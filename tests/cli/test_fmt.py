@@ -58,7 +58,7 @@ def test_check_names_the_files_and_writes_nothing(untidy: Path) -> None:
 def test_diff_shows_the_change_and_writes_nothing(untidy: Path) -> None:
     outcome = run("fmt", "--diff", "untidy.gq", "people.pg")
     assert outcome.code == 0
-    assert outcome.stdout.startswith("--- untidy.gq\tas it is\n+++ untidy.gq\tformatted\n@@ ")
+    assert outcome.stdout.startswith("--- untidy.gq\toriginal\n+++ untidy.gq\tformatted\n@@ ")
     assert f"-{UNTIDY}\n\\ No newline at end of file\n+query everybody() {{\n" in outcome.stdout
     assert untidy.read_text(encoding="utf-8") == UNTIDY
 

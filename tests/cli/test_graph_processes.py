@@ -22,7 +22,7 @@ from tests.support.waiting import HANG
 pytest_plugins = ["tests.support.s3_fixtures"]
 pytestmark = pytest.mark.usefixtures("folder")
 
-QUESTION = "`branch delete` is destructive. Go on with {uri}? [y/N] "
+QUESTION = "`branch delete` is destructive. Continue with {uri}? [y/N] "
 
 
 def environment(bucket: Bucket) -> dict[str, str]:
@@ -152,7 +152,7 @@ class TestOnARemoteStore:
     def test_destruction_without_consent_is_refused(self, s3: Bucket, remote: str, args: list[str]) -> None:
         refused = run_remote(s3, *args, "--store", remote, "--quiet")
         assert (refused.returncode, refused.stdout) == (1, "")
-        assert refused.stderr.endswith(" is not local: it needs consent\nhint: pass --yes\n")
+        assert refused.stderr.endswith(" is not local: confirmation required\nhint: pass --yes to confirm\n")
         assert branches(s3, remote) == ["main", "old"]
 
     def test_consent_can_be_given_in_advance(self, s3: Bucket, remote: str) -> None:

@@ -52,7 +52,7 @@ class TestList:
         outcome = run("graphs", "list", option, "x")
         assert outcome.code == 1
         assert outcome.stderr == (
-            f"error: `graphs list` asks a server; {option} does not apply. Pass --server <name|url>.\n"
+            f"error: `graphs list` queries a server; {option} does not apply. Pass --server <name|url>.\n"
         )
 
     def test_a_scope_that_is_no_server_is_refused(self, home: Path) -> None:
@@ -60,7 +60,7 @@ class TestList:
         outcome = run("graphs", "list")
         assert outcome.code == 1
         assert outcome.stderr.startswith(
-            "error: `graphs list` asks a server; defaults.store addresses a store and"
+            "error: `graphs list` queries a server; defaults.store addresses a store and"
         )
 
     def test_nobody_there_is_one_sentence(self) -> None:
@@ -74,15 +74,15 @@ class TestChoice:
         outcome = as_actor("ann", "snapshot", "--server", team.url)
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr == (
-            f"error: --server {team.url} is a server; say which of its graphs with --graph <id>\n"
-            "hint: it serves: team\n"
+            f"error: --server {team.url} is a server: choose one of its graphs with --graph <id>\n"
+            "hint: graphs on the server: team\n"
         )
 
     def test_without_a_list_the_reason_is_told(self, team: Running) -> None:
         outcome = as_actor("bob", "snapshot", "--server", team.url)
         assert outcome.code == 1
         assert outcome.stderr.splitlines()[1] == (
-            "hint: its graphs cannot be listed: policy denied action 'graph_list' for unknown actor 'bob'"
+            "hint: could not list its graphs: policy denied action 'graph_list' for unknown actor 'bob'"
         )
 
     def test_the_url_of_a_graph_needs_no_choice(self, team: Running) -> None:

@@ -158,7 +158,7 @@ def test_stdin_can_be_the_query_file() -> None:
 def test_stdin_cannot_be_the_schema_and_the_queries() -> None:
     outcome = run("lint", "--schema", "-", "--query", "-")
     assert outcome.code == 2
-    assert "can stand for one file only" in outcome.stderr
+    assert "can be used for one file only" in outcome.stderr
 
 
 def test_a_directory_without_queries_is_refused(folder: Path) -> None:
@@ -249,7 +249,7 @@ class TestAgainstAGraph:
         outcome = run("lint", *address, "--query", "read.gq", "--schema", "people.pg")
         assert outcome.code == 1
         assert outcome.stderr == (
-            f"error: `lint --schema` works without a graph; {address[0]} does not apply.\n"
+            f"error: `lint --schema` does not use a graph; {address[0]} does not apply.\n"
         )
 
     def test_a_server_does_not_apply(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cli.render import progress
+from omnigraph.cli.render import progress_bar
 from tests.cli.graphs import add_people, make_graph
 from tests.cli.running import run, run_without, write
 
@@ -50,7 +50,7 @@ def test_an_interrupted_load_says_so() -> None:
 
 def test_no_stdin_is_not_an_empty_one() -> None:
     found = run_without("stdin", "load", "--data", "-", "--mode", "overwrite", "g.omni")
-    assert found == (1, "error: there is no stdin to read from\n")
+    assert found == (1, "error: cannot read stdin: it is closed\n")
 
 
 def names(branch: str = "main") -> list[str]:
@@ -160,7 +160,7 @@ class TestWhatIsLoaded:
     def test_a_merge_says_what_came_to_nothing(self) -> None:
         write(Path("twice.jsonl"), PEOPLE + PEOPLE)
         outcome = run("load", "--data", "twice.jsonl", "--mode", "merge", "g.omni", "--quiet")
-        assert outcome.stderr == "2 records superseded by later ones of the same id\n"
+        assert outcome.stderr == "2 records superseded by a later record with the same id\n"
 
 
 class TestActors:
@@ -233,7 +233,7 @@ class TestRefusals:
         first, *_, last, more = outcome.stderr.splitlines()
         assert first == "error: edges.jsonl: Knows line 3: dst 'nobody 0' not found in Person"
         assert last == "error: edges.jsonl: Knows line 12: dst 'nobody 9' not found in Person"
-        assert more == "error: and 2 more like these"
+        assert more == "error: and 2 more"
         assert commits() == 1
 
     @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ class TestRefusals:
         outcome = run(command, "--data", "d.jsonl", "--mode", "overwrite", "s3://bucket/g.omni")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert f"omnigraph {command} → s3://bucket/g.omni (direct, remote)\n" in outcome.stderr
-        assert outcome.stderr.endswith("is not local: it needs consent\nhint: pass --yes\n")
+        assert outcome.stderr.endswith("is not local: confirmation required\nhint: pass --yes to confirm\n")
 
 
 class TestIngest:
@@ -314,14 +314,14 @@ def watch(monkeypatch: pytest.MonkeyPatch, patience: float) -> Terminal:
     found = Terminal()
     monkeypatch.setattr(sys, "stderr", found)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(progress, "_PATIENCE", patience)
+    monkeypatch.setattr(progress_bar, "_DELAY_SECONDS", patience)
     return found
 
 
 class TestProgress:
     def test_whoever_watches_sees_the_stage_and_the_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
         terminal = watch(monkeypatch, -1)
-        with progress.shown_progress("loading", silent=False) as report:
+        with progress_bar.show_progress("loading", silent=False) as report:
             assert report is not None
             report("read", 12_345)
         assert "loading: read" in terminal.getvalue()
@@ -334,7 +334,7 @@ class TestProgress:
         self, stage: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         terminal = watch(monkeypatch, -1)
-        with progress.shown_progress("loading", silent=False) as report:
+        with progress_bar.show_progress("loading", silent=False) as report:
             assert report is not None
             report(stage, 12_345_678)
         assert "12.3 MB" in terminal.getvalue()
@@ -342,17 +342,17 @@ class TestProgress:
 
     def test_short_work_shows_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         terminal = watch(monkeypatch, 1_000)
-        with progress.shown_progress("loading", silent=False) as report:
+        with progress_bar.show_progress("loading", silent=False) as report:
             assert report is not None
             report("read", 1)
         assert terminal.getvalue() == ""
 
     def test_nobody_is_told_who_wants_quiet_or_does_not_watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         terminal = watch(monkeypatch, -1)
-        with progress.shown_progress("loading", silent=True) as report:
+        with progress_bar.show_progress("loading", silent=True) as report:
             assert report is None
         monkeypatch.setattr(sys, "stderr", io.StringIO())
-        with progress.shown_progress("loading", silent=False) as report:
+        with progress_bar.show_progress("loading", silent=False) as report:
             assert report is None
         assert terminal.getvalue() == ""
 
@@ -379,7 +379,7 @@ class TestMappings:
     def test_a_load_of_nothing_is_refused(self) -> None:
         outcome = run("load", "--mode", "append", "g.omni")
         assert outcome.code == 2
-        assert "say what to load" in outcome.stderr
+        assert "required, unless --mapping" in outcome.stderr
 
     def test_a_mapping_that_names_a_property_that_is_not_there_is_refused(self, folder: Path) -> None:
         write(folder / "map.json", '{"Person": {"columns": {"nam": "full name"}}}')

@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph.cli.settings.config import Config
 from omnigraph.cli.settings.credentials import credentials_path, read_tokens, token_for
-from omnigraph.cli.settings.servers import Server, find_server, name_of
+from omnigraph.cli.settings.servers import ServerEntry, find_server, server_name
 from omnigraph.errors import InvalidInput
 from tests.cli.running import run, write
 
@@ -53,7 +53,7 @@ class TestLogin:
             "credentials_path": str(home / "credentials"),
             "declared": False,
         }
-        assert outcome.stderr.startswith("note: no server is called 'prod' in your settings")
+        assert outcome.stderr.startswith("note: no server named 'prod' in your settings")
         assert read_tokens(home / "credentials") == {"prod": "s3cret"}
 
     def test_other_tokens_stay(self, home: Path) -> None:
@@ -103,9 +103,9 @@ class TestFile:
         for args in (["login", "prod", "--token", "x"], ["logout", "prod"]):
             outcome = run(*args)
             assert outcome.code == 1
-            assert f"hint: chmod 600 {path}\n" in outcome.stderr
+            assert f"hint: restrict it to its owner: chmod 600 {path}\n" in outcome.stderr
         with pytest.raises(InvalidInput):
-            token_for(Server("https://graph.example.org", "prod"), {"OMNIGRAPH_HOME": str(home)})
+            token_for(ServerEntry("https://graph.example.org", "prod"), {"OMNIGRAPH_HOME": str(home)})
         assert path.read_text(encoding="utf-8") == "[prod]\ntoken = s3cret\n"
 
     @pytest.mark.parametrize("text", ["s3cret", "[prod\ntoken = s3cret", "[a]\ntoken = s3cret\n[a]\n"])
@@ -113,7 +113,7 @@ class TestFile:
         keep(home, text)
         outcome = run("logout", "prod")
         assert outcome.code == 1
-        assert "is not a file of credentials" in outcome.stderr
+        assert "is not a valid credentials file" in outcome.stderr
         assert "s3cret" not in outcome.stderr
 
 
@@ -135,16 +135,16 @@ class TestWhichToken:
     def test_a_server_is_known_by_the_longest_url_that_it_begins_with(
         self, url: str, name: str | None
     ) -> None:
-        assert name_of(CONFIG, url) == name
+        assert server_name(CONFIG, url) == name
 
     def test_a_variable_outranks_the_file_and_the_file_what_is_for_all(self, home: Path) -> None:
         keep(home, "[my-lab]\ntoken = filed\n")
-        server = Server("https://x.example.org", "my-lab")
+        server = ServerEntry("https://x.example.org", "my-lab")
         own = {"OMNIGRAPH_HOME": str(home), "OMNIGRAPH_BEARER_TOKEN": "general"}
         assert token_for(server, {**own, "OMNIGRAPH_TOKEN_MY_LAB": "variable"}) == "variable"
         assert token_for(server, own) == "filed"
-        assert token_for(Server("https://x.example.org", "other"), own) == "general"
-        assert token_for(Server("https://x.example.org", "other"), {"OMNIGRAPH_HOME": str(home)}) is None
+        assert token_for(ServerEntry("https://x.example.org", "other"), own) == "general"
+        assert token_for(ServerEntry("https://x.example.org", "other"), {"OMNIGRAPH_HOME": str(home)}) is None
 
     def test_a_server_without_a_name_gets_only_what_is_for_all(self, home: Path) -> None:
         keep(home, "[prod]\ntoken = filed\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.cli.render.conflicts import SideNames, say_preview
+from omnigraph.cli.render.conflict_table import SideNames, print_preview
 from tests.cli.merges import TO, disagree, heads, make_two_branches, merge, person, put, table
 from tests.cli.running import run
 
@@ -152,7 +152,7 @@ class TestDryRun:
     def test_rows_that_would_change_are_counted(self, capsys: pytest.CaptureFixture[str]) -> None:
         counts = {"Person": {"inserted": 1, "updated": 2, "deleted": 4}}
         found = og.Merged("merged", affected=counts, taken=("Knows",), dry_run=True)
-        say_preview("would merge a into b", found, SideNames("what b has", "what a has"))
+        print_preview("would merge a into b", found, SideNames("branch b", "branch a"))
         assert capsys.readouterr().out.splitlines() == [
             "would merge a into b: merged",
             "Person: 1 inserted, 2 updated, 4 deleted",
@@ -244,7 +244,7 @@ class TestRevert:
         assert (outcome.code, outcome.stdout) == (1, "")
         (row,) = table(outcome.stderr)
         assert (row["base"], row["ours"], row["theirs"]) == ("99", "98", "30")
-        assert f"ours is what main has, theirs is what was there before {mistake}\n" in outcome.stderr
+        assert f"ours is branch main, theirs is the state before {mistake}\n" in outcome.stderr
         assert run("revert", mistake, "--dry-run", *TO).code == 1
         told = run("revert", mistake, "--json", *TO)
         assert (told.code, len(json.loads(told.stdout)["merge_conflicts"])) == (1, 1)

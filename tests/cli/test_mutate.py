@@ -37,7 +37,7 @@ def test_the_document_has_the_commit() -> None:
 
 def test_nothing_is_written_when_nobody_could_hear_of_it() -> None:
     found = run_without("stdout", "mutate", "-e", ADD, "--params", '{"n": "Ann"}', *STORE, "--json")
-    assert found == (1, "error: cannot write the output: there is no stdout\n")
+    assert found == (1, "error: cannot write the output: stdout is closed\n")
     assert run("export", "g.omni").stdout == ""
 
 
@@ -74,9 +74,9 @@ def test_a_lost_precondition_has_a_code_of_its_own(genesis: str) -> None:
     [
         (("-e", "query q() { match { $p: Person } return { $p } }"), "is a read"),
         (("-e", 'query q() { insert Persn { name: "x" } }'), "did you mean `Person`?"),
-        (("-e", ADD, "--params", "{"), "not JSON"),
+        (("-e", ADD, "--params", "{"), "not valid JSON"),
         (("-e", ADD), "parameter 'n' not provided"),
-        (("stored",), "a stored mutation is run by a server"),
+        (("stored",), "stored mutation 'stored' can only be run on a server"),
         ((), "no mutation given"),
     ],
 )

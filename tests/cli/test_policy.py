@@ -175,17 +175,15 @@ class TestOfAConfiguration:
     def test_a_graph_and_the_server_are_not_chosen_together(self) -> None:
         outcome = run("policy", "validate", "--cluster-scope", "--cluster", "site.yaml", "--graph", "k")
         assert (outcome.code, outcome.stdout) == (1, "")
-        assert outcome.stderr == (
-            "error: --cluster-scope is about the server and --graph about a graph; pass one of them\n"
-        )
+        assert outcome.stderr == ("error: --cluster-scope and --graph exclude each other\n")
 
     def test_of_several_bundles_both_ways_to_choose_are_named(self) -> None:
         outcome = run("policy", "validate", "--cluster", "site.yaml")
         assert (outcome.code, outcome.stderr) == (
             1,
             (
-                "error: --cluster site.yaml has several policy bundles; say which with --graph <id> or"
-                " --cluster-scope\nhint: it has: --graph k, --cluster-scope\n"
+                "error: --cluster site.yaml has several policy bundles: choose one with --graph <id> or"
+                " --cluster-scope\nhint: choices: --graph k, --cluster-scope\n"
             ),
         )
 
@@ -194,7 +192,7 @@ class TestOfAConfiguration:
         outcome = run("policy", "validate", "--cluster-scope", "--cluster", "site.yaml")
         assert (outcome.code, outcome.stderr) == (
             1,
-            "error: --cluster site.yaml has no policy bundle of the server\n",
+            "error: --cluster site.yaml has no policy bundle for the server\n",
         )
 
     @pytest.mark.parametrize("chosen", [["--graph", "k"], []])
@@ -209,7 +207,7 @@ class TestOfAConfiguration:
 def test_what_names_a_graph_does_not_apply(option: str) -> None:
     outcome = run("policy", "validate", "--file", "base.json", option, "x")
     assert (outcome.code, outcome.stdout) == (1, "")
-    expected = f"error: `policy validate` looks at the bundle in --file; {option} does not apply.\n"
+    expected = f"error: `policy validate` reads the bundle in --file; {option} does not apply.\n"
     assert outcome.stderr == expected
 
 

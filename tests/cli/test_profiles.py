@@ -63,7 +63,7 @@ class TestSettings:
             ("servers: {prod: {url: 'ftp://x'}}", "servers.prod.url: "),
             ("servers: {prod: {url: 'https://u:p@x'}}", "servers.prod.url: "),
             ("servers: [prod]", "servers must be a mapping"),
-            ("servers: {1: {url: 'https://x'}}", "servers has a name that is not a readable text"),
+            ("servers: {1: {url: 'https://x'}}", "servers has a key that is not printable text"),
             ("clusters: {a: {}}", "clusters.a needs `root`"),
             ("aliases: {a: {server: prod}}", "aliases.a needs `query`"),
             ("aliases: {a: {query: q}}", "aliases.a needs `server`"),
@@ -137,7 +137,7 @@ class TestProfiles:
             "brain  cluster: brain",
             "here  store: team.omni",
         ]
-        assert listed[3].startswith("lost  invalid: no server is called 'gone'")
+        assert listed[3].startswith("lost  invalid: no server named 'gone'")
 
     def test_the_active_one_is_that_of_the_option_then_of_the_environment(self) -> None:
         def active(*args: str, env: str | None = None) -> list[str]:
@@ -209,4 +209,4 @@ class TestScopes:
     def test_a_server_that_has_no_name_is_refused_with_the_nearest(self) -> None:
         outcome = run("snapshot", "--server", "prd", "--graph", "x")
         assert outcome.code == 1
-        assert outcome.stderr.splitlines()[0] == "error: no server is called 'prd'; did you mean `prod`?"
+        assert outcome.stderr.splitlines()[0] == "error: no server named 'prd'; did you mean `prod`?"

@@ -132,7 +132,7 @@ class TestWhich:
         outcome = run("queries", "list", "--cluster", "site.yaml")
         assert outcome.code == 1
         assert outcome.stderr == (
-            "error: --cluster site.yaml has several graphs; say which with --graph <id>\nhint: it has: a, b\n"
+            "error: --cluster site.yaml has several graphs: choose one with --graph <id>\nhint: graphs: a, b\n"
         )
         chosen = run("queries", "list", "--cluster", "site.yaml", "--graph", "b")
         assert chosen.stdout == "(no stored queries registered)\n"
@@ -143,7 +143,7 @@ class TestWhich:
         outcome = run("queries", "list", option, "x")
         assert outcome.code == 1
         assert outcome.stderr.startswith(
-            f"error: `queries list` looks at what is configured; {option} does not"
+            f"error: `queries list` reads a server configuration; {option} does not"
         )
 
     def test_no_configuration_is_one_sentence(self) -> None:
@@ -172,7 +172,7 @@ class TestPolicy:
         )
         outcome = run("policy", "validate", "--cluster", "site.yaml")
         assert outcome.code == 1
-        assert outcome.stderr.endswith("hint: it has: --graph team, --cluster-scope\n")
+        assert outcome.stderr.endswith("hint: choices: --graph team, --cluster-scope\n")
         assert run("policy", "validate", "--cluster", "site.yaml", "--graph", "team").code == 0
         write(site, "graphs: {team: {uri: g.omni}}")
         for args in ([], ["--graph", "team"]):
@@ -182,7 +182,7 @@ class TestPolicy:
         outcome = run("policy", "validate", "--file", "team.yaml", "--cluster", "site.yaml")
         assert outcome.code == 1
         assert outcome.stderr == (
-            "error: `policy validate` looks at the bundle in --file; --cluster does not apply.\n"
+            "error: `policy validate` reads the bundle in --file; --cluster does not apply.\n"
         )
 
 

@@ -35,7 +35,7 @@ def test_a_place_behind_a_query_is_told_from_a_name() -> None:
     assert outcome.stderr == (
         "error: no graph addressed — pass --store <uri>, --server <name>, --profile <name>, "
         f"or set a default scope in {Path('home/config.yaml').absolute()}\n"
-        "hint: `./g.omni` was taken for the NAME of a query; pass --store ./g.omni\n"
+        "hint: `./g.omni` was read as the NAME of a query; to address a graph, pass --store ./g.omni\n"
     )
 
 
@@ -43,7 +43,7 @@ def test_a_number_without_end_is_refused_in_terms_of_the_parameters() -> None:
     outcome = run("query", "-e", ONE, "--params", f'{{"n": {"1" * 5000}}}', *STORE)
     assert (outcome.code, outcome.stderr) == (
         1,
-        "error: the parameters cannot be read: a number has too many digits\n",
+        "error: parameters cannot be parsed: a number has too many digits\n",
     )
 
 
@@ -51,7 +51,7 @@ class TestFormats:
     @pytest.mark.parametrize("format_", ["table", "kv", "csv", "json"])
     def test_rows_that_nobody_gets_are_no_success(self, format_: str) -> None:
         found = run_without("stdout", "query", "-e", ALL, *STORE, "--format", format_)
-        assert found == (1, "error: cannot write the output: there is no stdout\n")
+        assert found == (1, "error: cannot write the output: stdout is closed\n")
 
     def test_rows_are_a_table_by_default(self) -> None:
         outcome = run("query", "-e", ALL, *STORE)
@@ -86,7 +86,7 @@ class TestFormats:
             ["script", "-qec", command, "/dev/null"], capture_output=True, timeout=HANG, check=False
         )
         assert shown.returncode == 1
-        assert b"not for a terminal" in shown.stdout
+        assert b"cannot be printed on a terminal" in shown.stdout
 
     def test_any_format_can_go_to_a_file_which_is_there_whole_or_not_at_all(self) -> None:
         assert run("query", "-e", ALL, *STORE, "--format", "csv", "--out", "all.csv").stdout == ""
@@ -140,10 +140,10 @@ class TestRequests:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (("find",), "error: a stored query is run by a server: 'find' has no source"),
+            (("find",), "error: stored query 'find' can only be run on a server"),
             ((), "error: no query given"),
             (("-e", ONE), "error: parameter 'n' not provided"),
-            (("-e", ONE, "--params", "{n: 1}"), "error: the parameters are not JSON"),
+            (("-e", ONE, "--params", "{n: 1}"), "error: parameters are not valid JSON"),
             (("-e", ONE, "--params", "[1]"), "error: parameters must be an object or null"),
             (("-e", f"{ALL}\n{ONE}"), "error: the text holds several queries: all, one"),
             (("onne", "-e", ONE), "error: no query is called `onne`; did you mean `one`?"),
@@ -200,7 +200,7 @@ def test_a_plan_is_shown_without_rows(commit: str) -> None:
     assert outcome.stdout.startswith(f"read one at commit {commit}\n")
     assert "Person" in outcome.stdout
     stored = run("explain", "one", *STORE)
-    assert stored.stderr.startswith("error: a stored query is run by a server: 'one' has no source\n")
+    assert stored.stderr.startswith("error: stored query 'one' can only be run on a server\n")
 
 
 class TestSettings:
@@ -229,7 +229,7 @@ class TestSettings:
         settle("defaults: { server: prod }")
         outcome = run("query", "-e", ALL)
         assert outcome.code == 1
-        assert outcome.stderr.startswith("error: no server is called 'prod'\n")
+        assert outcome.stderr.startswith("error: no server named 'prod'\n")
         assert run("query", "-e", ALL, *STORE).code == 0
 
     def test_an_empty_file_settles_nothing(self) -> None:
@@ -251,9 +251,9 @@ class TestSettings:
             ("- a", "must be a mapping"),
             ("defaults: csv", "defaults must be a mapping"),
             ("defaults: { output: arrow }", "defaults.output must be one of table, kv, csv, jsonl, json"),
-            ("defaults: { table_max_column_width: 0 }", "must be a number of at least 1"),
+            ("defaults: { table_max_column_width: 0 }", "must be an integer of at least 1"),
             ("defaults: { table_cell_layout: fold }", "must be one of truncate, wrap"),
-            ("operator: { actor: [a] }", "operator.actor must be a readable text"),
+            ("operator: { actor: [a] }", "operator.actor must be printable text"),
             ("defaults: { store: a, server: b }", "defaults.store and defaults.server exclude each other"),
             ("defaults: { store: a, default_graph: b }", "defaults.store and defaults.default_graph exclude"),
         ],

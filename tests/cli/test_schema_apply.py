@@ -111,7 +111,7 @@ def test_backfills_are_values_or_expressions(uri: str) -> None:
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [
-        (["--backfill", "Person.level=seven"], 1, "the backfill of Person.level is not JSON"),
+        (["--backfill", "Person.level=seven"], 1, "the backfill of Person.level is not valid JSON"),
         (["--backfill", "level"], 2, "TYPE.PROPERTY"),
         (["--backfill", "A.b=1", "--backfill-expr", "A.b=1"], 2, "given twice"),
         (["--backfill", "Person.nope=1"], 1, "backfill 'Person.nope' is not a new property"),

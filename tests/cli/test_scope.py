@@ -62,7 +62,7 @@ class TestWithoutAGraph:
     def test_a_profile_in_the_environment_is_not_ignored(self) -> None:
         outcome = run("snapshot", env={"OMNIGRAPH_PROFILE": "staging"})
         assert outcome.code == 1
-        assert outcome.stderr.startswith("error: no profile is called 'staging'\n")
+        assert outcome.stderr.startswith("error: no profile named 'staging'\n")
 
     @pytest.mark.parametrize(
         "args",
@@ -111,7 +111,7 @@ class TestWithoutAGraph:
         outcome = run("init", "--schema", "people.pg", "g", option, "x")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr == (
-            f"error: `init` takes one graph by its storage; {option} does not apply. Pass a storage URI.\n"
+            f"error: `init` addresses one graph by its storage URI; {option} does not apply. Pass a storage URI.\n"
         )
 
     @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ class TestWithoutAGraph:
     def test_a_command_without_a_graph_refuses_the_address_of_one(self, args: list[str]) -> None:
         outcome = run(*args, "--store", "g.omni")
         assert outcome.code == 1
-        assert outcome.stderr == f"error: `{args[0]}` works without a graph; --store does not apply.\n"
+        assert outcome.stderr == f"error: `{args[0]}` does not use a graph; --store does not apply.\n"
 
     @pytest.mark.parametrize("args", COMMANDS, ids=name)
     def test_a_place_without_a_graph_is_named(self, args: list[str]) -> None:
@@ -146,7 +146,7 @@ class TestWithoutAGraph:
     def test_memory_would_not_outlive_the_command(self) -> None:
         outcome = run("snapshot", "memory://scratch")
         assert outcome.code == 1
-        assert outcome.stderr.startswith("error: memory://scratch would last only as long as this command\n")
+        assert outcome.stderr.startswith("error: memory://scratch exists only within one process\n")
 
     def test_a_scheme_that_is_no_storage_is_refused(self) -> None:
         outcome = run("snapshot", "ftp://example.org/g")
@@ -205,7 +205,7 @@ class TestWithAGraph:
         outcome = run(*args, "--graph", "team")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr.splitlines()[0] == (
-            "error: --graph chooses within a server or a cluster; g.omni is one graph already."
+            "error: --graph selects a graph of a server or cluster; g.omni addresses a single graph."
         )
 
     def test_an_address_outranks_a_profile(self) -> None:
@@ -229,7 +229,7 @@ class TestWithAGraph:
     def test_an_actor_has_a_readable_name(self, actor: str) -> None:
         outcome = run("branch", "create", "x", "--uri", "g.omni", f"--as={actor}")
         assert outcome.code == 1
-        assert outcome.stderr.startswith("error: --as needs a readable name")
+        assert outcome.stderr.startswith("error: --as needs a printable name")
         assert run("branch", "list", "--uri", "g.omni").stdout == "main\n"
 
     @pytest.mark.parametrize("args", [["snapshot"], ["commit", "list"]], ids=name)

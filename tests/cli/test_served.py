@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.cli.options import GlobalOptions
-from omnigraph.cli.scope import Served, Target, opened_graph
+from omnigraph.cli.target import GraphTarget, Served, open_graph
 from omnigraph.errors import InvalidInput
 from tests.cli.running import run, write
 from tests.server.running import ALL, TOKENS, Running
@@ -72,7 +72,10 @@ class TestWrites:
     def test_the_token_decides_who_acts(self) -> None:
         outcome = run("branch", "create", "x", "--profile", "p", "--as", "bob")
         assert (outcome.code, outcome.stdout) == (1, "")
-        assert outcome.stderr == "error: the token decides who acts on profile 'p'; --as does not apply.\n"
+        assert (
+            outcome.stderr
+            == "error: the bearer token identifies the actor on profile 'p'; --as does not apply.\n"
+        )
         assert run("branch", "list", "--profile", "p").stdout == "main\n"
 
     def test_the_actor_of_the_settings_is_for_direct_writes_only(self) -> None:
@@ -92,7 +95,7 @@ class TestWrites:
         assert run("branch", "create", "x", "--profile", "p", "--quiet").code == 0
         outcome = run(*args, "--profile", "p", "--quiet", stdin=stdin)
         assert (outcome.code, outcome.stdout) == (1, "")
-        assert outcome.stderr.endswith("it needs consent\nhint: pass --yes\n")
+        assert outcome.stderr.endswith("confirmation required\nhint: pass --yes to confirm\n")
         assert run("branch", "delete", "x", "--profile", "p", "--quiet", "--yes").code == 0
 
     def test_a_server_decides_itself_when_a_write_is_done(self) -> None:
@@ -102,8 +105,8 @@ class TestWrites:
 
 
 def test_a_token_never_shows_in_what_describes_a_target() -> None:
-    target = Target("snapshot", "u", Served("http://127.0.0.1:1", "g", "s3cret"), GlobalOptions())
+    target = GraphTarget("snapshot", "u", Served("http://127.0.0.1:1", "g", "s3cret"), GlobalOptions())
     assert "s3cret" not in repr(target)
     assert (target.is_served, target.is_local) == (True, False)
-    with pytest.raises(InvalidInput), opened_graph(target, "rw", "os"):
+    with pytest.raises(InvalidInput), open_graph(target, "rw", "os"):
         pass

@@ -292,7 +292,7 @@ class TestStoredQueries:
 
     def test_storage_has_none(self, kept: Pair) -> None:
         outcome = kept.direct("query", "grown")
-        assert (outcome.code, "is run by a server" in outcome.stderr) == (1, True)
+        assert (outcome.code, "can only be run on a server" in outcome.stderr) == (1, True)
         outcome = kept.remote("mutate", "hire", "--message", "why")
         assert (outcome.code, "--message does not apply" in outcome.stderr) == (1, True)
 

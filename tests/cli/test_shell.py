@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from omnigraph import __version__
-from omnigraph.cli.render.output import complain_of_defect, note, warn
+from omnigraph.cli.render.output import print_internal_error, print_note, print_warning
 from omnigraph.cli.shell import CommandLine
 from tests.cli.running import COMMAND, READ, run, run_process, run_without, write
 from tests.support.waiting import HANG
@@ -134,7 +134,7 @@ def test_an_unforeseen_failure_is_one_block_that_says_so() -> None:
     assert (outcome.exit_code, outcome.stdout) == (1, "")
     assert outcome.stderr == (
         "error: internal error: ZeroDivisionError: division by zero\n"
-        "hint: this is a defect in omnigraph, not in your input; --debug shows where it happened\n"
+        "hint: this is a bug in omnigraph, not in your input; --debug prints the Python traceback\n"
     )
 
 
@@ -145,7 +145,9 @@ def test_what_is_wrong_is_said_without_moving_the_cursor() -> None:
     assert coloured.stderr == "\x1b[1;31merror:\x1b[0m no such file: \\x1b[2J.pg\n"
 
 
-@pytest.mark.parametrize("tell", [warn, note, lambda text: complain_of_defect(ValueError(text))])
+@pytest.mark.parametrize(
+    "tell", [print_warning, print_note, lambda text: print_internal_error(ValueError(text))]
+)
 def test_what_is_told_is_told_without_moving_the_cursor(
     tell: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -235,11 +237,11 @@ def test_a_file_may_have_a_name_that_is_not_text(args: list[str]) -> None:
 @pytest.mark.parametrize("args", [["schema", "check", "people.pg", "--json"], ["fmt", "--diff", "people.pg"]])
 def test_a_result_that_nobody_gets_is_no_success(args: list[str]) -> None:
     write(Path("people.pg"), "node  Person { name: String @key }")
-    assert run_without("stdout", *args) == (1, "error: cannot write the output: there is no stdout\n")
+    assert run_without("stdout", *args) == (1, "error: cannot write the output: stdout is closed\n")
 
 
 def test_no_stdin_is_not_an_empty_one() -> None:
-    assert run_without("stdin", "schema", "check", "-") == (1, "error: there is no stdin to read from\n")
+    assert run_without("stdin", "schema", "check", "-") == (1, "error: cannot read stdin: it is closed\n")
 
 
 def test_a_full_disk_is_one_readable_error() -> None:

@@ -1,1 +1,1 @@
-"""The `omnigraph` command: reads arguments, environment and files, and renders what the library answers."""
+"""The `omnigraph` command line: parses arguments, calls the library and renders the result."""

@@ -1,4 +1,4 @@
-"""What a shell offers for the name of a branch: those of the graph that the unfinished command line addresses."""
+"""Shell completion of branch names, from the graph that the unfinished command line addresses."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ import typer
 from omnigraph.cli.shell import hoist_globals
 from omnigraph.errors import OmnigraphError
 
-# Whoever pressed a key does not wait longer for a server.
-_PATIENCE = 1.0
+# How long completion waits for a server.
+_TIMEOUT_SECONDS = 1.0
 
 
 def complete_branch(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The branches of the graph that is addressed; none without one, or when a server does not answer at once."""
-    # The parser gives up where a value is still missing, so the words themselves are looked at. Bash takes them
-    # apart at these two signs.
+    """Return the matching branches of the addressed graph.
+
+    The list is empty if no graph is addressed, if it cannot be opened, or if its server does not answer in time.
+    """
+    # Click stops parsing at an option whose value is missing, so the words are searched directly. Bash splits words
+    # at `=` and `:`; join these again.
     typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     typed = re.sub(r"\s*([=:])\s*", r"\1", typed)
     try:
@@ -33,7 +36,7 @@ def complete_branch(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
     server, graph = _value(words, "--server"), _value(words, "--graph")
     if server is not None:
-        found = _in_time(lambda: _served_branches(server, graph))
+        found = _with_timeout(lambda: _served_branches(server, graph))
         return [name for name in found if name.startswith(incomplete)]
     store = _value(words, "--store")
     stores = [] if store is None else [store]
@@ -42,7 +45,7 @@ def complete_branch(ctx: typer.Context, incomplete: str) -> list[str]:
     try:
         return [name for name in _branches(stores[0]) if name.startswith(incomplete)] if stores else []
     except OmnigraphError:
-        # Half a command line may mean anything; whoever types it sees errors when it is run.
+        # The command line is incomplete. Its errors are reported when the command is run.
         return []
 
 
@@ -62,34 +65,34 @@ def _branches(uri: str) -> list[str]:
 
 def _served_branches(named: str, graph: str | None) -> list[str]:
     from omnigraph.cli.served_graph import choose_graph
-    from omnigraph.cli.settings.addresses import Scope
     from omnigraph.cli.settings.config import config_path, read_config
     from omnigraph.cli.settings.credentials import token_for
+    from omnigraph.cli.settings.graph_address import GraphAddress
     from omnigraph.cli.settings.servers import find_server
     from omnigraph.client.entry import connect
 
-    # Warnings about the settings are for commands; between the words of one they would only be in the way.
+    # Suppress warnings about the settings: they would be printed into the command line that is being typed.
     with redirect_stderr(StringIO()):
         server = find_server(read_config(config_path(os.environ)), named)
     token = token_for(server, os.environ)
-    url, id_ = choose_graph(server, Scope("server", named, "--server", graph), token)
-    with connect(url, id_, token=token, timeout=_PATIENCE) as found:
+    url, id_ = choose_graph(server, GraphAddress("server", named, "--server", graph), token)
+    with connect(url, id_, token=token, timeout=_TIMEOUT_SECONDS) as found:
         return found.branches.list()
 
 
-def _in_time(ask: Callable[[], list[str]]) -> list[str]:
-    """What is known after a moment; nothing when the question cannot be answered, or not yet."""
+def _with_timeout(list_branches: Callable[[], list[str]]) -> list[str]:
+    """Return the result, or an empty list if the call fails or does not finish in time."""
     answers: SimpleQueue[list[str]] = SimpleQueue()
 
     def work() -> None:
         try:
-            answers.put(ask())
+            answers.put(list_branches())
         except OmnigraphError:
             answers.put([])
 
-    # It does not keep the process: the shell waits for its end.
+    # A daemon thread, so that the process can exit while the call is still running: the shell waits for the exit.
     Thread(target=work, daemon=True).start()
     try:
-        return answers.get(timeout=_PATIENCE)
+        return answers.get(timeout=_TIMEOUT_SECONDS)
     except Empty:
         return []

@@ -1,6 +1,6 @@
-"""The `omnigraph` command and its parts.
+"""The `omnigraph` command: registration of the subcommands and the global options.
 
-Command modules import the library inside their functions: asking for help must stay cheap.
+Command modules import the library inside their functions, so that `--help` and shell completion start quickly.
 """
 
 from __future__ import annotations
@@ -41,41 +41,41 @@ from omnigraph.cli.commands.serve import serve
 from omnigraph.cli.commands.snapshot import snapshot
 from omnigraph.cli.commands.version import print_version_and_exit, version
 from omnigraph.cli.options import GlobalOptions, capability, refuse_options
-from omnigraph.cli.scope import SHARED
 from omnigraph.cli.shell import CommandLine
+from omnigraph.cli.target import EPILOG
 
 app = typer.Typer(
     name="omnigraph",
     cls=CommandLine,
-    help="OmniGraph: a typed property-graph database that branches, merges and time-travels.",
-    epilog="All of these may also stand after a command.",
+    help="OmniGraph: a typed property-graph database with branches, merges and time travel.",
+    epilog="These options may be written before or after the command.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog=SHARED)(init)
-app.command(epilog=SHARED)(load)
-app.command(hidden=True, epilog=SHARED)(ingest)
-app.command(epilog=SHARED)(mutate)
-app.command("change", hidden=True, epilog=SHARED)(mutate)
-app.command(epilog=SHARED)(query)
-app.command("read", hidden=True, epilog=SHARED)(query)
-app.command(epilog=SHARED)(explain)
-app.command(epilog=SHARED)(get)
-app.command(epilog=SHARED)(export)
+app.command(epilog=EPILOG)(init)
+app.command(epilog=EPILOG)(load)
+app.command(hidden=True, epilog=EPILOG)(ingest)
+app.command(epilog=EPILOG)(mutate)
+app.command("change", hidden=True, epilog=EPILOG)(mutate)
+app.command(epilog=EPILOG)(query)
+app.command("read", hidden=True, epilog=EPILOG)(query)
+app.command(epilog=EPILOG)(explain)
+app.command(epilog=EPILOG)(get)
+app.command(epilog=EPILOG)(export)
 app.command()(alias)
 app.add_typer(blob_commands, name="blob")
 app.add_typer(branch_commands, name="branch")
 app.add_typer(commit_commands, name="commit")
 app.add_typer(change_commands, name="changes")
-app.command(epilog=SHARED)(diff)
-app.command(epilog=SHARED)(revert)
-app.command(epilog=SHARED)(snapshot)
-app.command(epilog=SHARED)(optimize)
-app.command(epilog=SHARED)(repair)
-app.command(epilog=SHARED)(cleanup)
-app.command(epilog=SHARED)(lint)
+app.command(epilog=EPILOG)(diff)
+app.command(epilog=EPILOG)(revert)
+app.command(epilog=EPILOG)(snapshot)
+app.command(epilog=EPILOG)(optimize)
+app.command(epilog=EPILOG)(repair)
+app.command(epilog=EPILOG)(cleanup)
+app.command(epilog=EPILOG)(lint)
 app.command()(embed)
 app.add_typer(schema_commands, name="schema")
 app.add_typer(query_commands, name="queries")
@@ -89,34 +89,48 @@ app.add_typer(profile_commands, name="profile")
 app.command()(version)
 
 
-# What a later occurrence would silently overrule is collected, so that it can be refused.
-Once: TypeAlias = list[str] | None
+# An option that takes one value. All occurrences are collected, so that a repeated option is an error instead of
+# overriding the first.
+SingleValue: TypeAlias = list[str] | None
 
 
 @app.callback()
 def root(
     ctx: typer.Context,
-    as_: Annotated[Once, typer.Option("--as", metavar="ACTOR", help="On whose behalf to write.")] = None,
-    store: Annotated[Once, typer.Option("--store", metavar="URI", help="The graph, by its storage.")] = None,
+    as_: Annotated[
+        SingleValue,
+        typer.Option("--as", metavar="ACTOR", help="Actor recorded on writes and checked by policy."),
+    ] = None,
+    store: Annotated[
+        SingleValue, typer.Option("--store", metavar="URI", help="Storage URI of the graph.")
+    ] = None,
     server: Annotated[
-        Once, typer.Option("--server", metavar="NAME|URL", help="The server of the graph.")
+        SingleValue,
+        typer.Option(
+            "--server", metavar="NAME|URL", help="Server of the graph: a name in your settings, or a URL."
+        ),
     ] = None,
     graph: Annotated[
-        Once, typer.Option("--graph", metavar="ID", help="The graph, by its id on the server.")
+        SingleValue,
+        typer.Option("--graph", metavar="ID", help="Id of the graph on the server or in the cluster."),
     ] = None,
     profile: Annotated[
-        Once, typer.Option("--profile", metavar="NAME", help="A scope that your settings name.")
+        SingleValue,
+        typer.Option("--profile", metavar="NAME", help="Profile in your settings to take the address from."),
     ] = None,
     cluster: Annotated[
-        Once, typer.Option("--cluster", metavar="CONFIG", help="What is served, by its file or folder.")
+        SingleValue,
+        typer.Option(
+            "--cluster",
+            metavar="CONFIG",
+            help="Server configuration: a file, a folder, or a name in your settings.",
+        ),
     ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Agree to a destructive write to what is not local.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation of a destructive write.")] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="Do not say which graph is about to be written.")
+        bool, typer.Option("--quiet", help="Do not print the graph that is written, nor progress.")
     ] = False,
-    _debug: Annotated[bool, typer.Option("--debug", help="Show the Python trace of a failure.")] = False,
+    _debug: Annotated[bool, typer.Option("--debug", help="Print the Python traceback of a failure.")] = False,
     _version: Annotated[
         bool,
         typer.Option(
@@ -128,14 +142,17 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Keep what was said for the command; the last two options have done their work by the time this runs."""
+    """Store the global options in the context for the command.
+
+    `--debug` and `--version` take effect before this runs.
+    """
     chosen = GlobalOptions(
-        actor=_once("--as", as_),
-        store=_once("--store", store),
-        server=_once("--server", server),
-        graph=_once("--graph", graph),
-        profile=_once("--profile", profile),
-        cluster=_once("--cluster", cluster),
+        actor=_single_value("--as", as_),
+        store=_single_value("--store", store),
+        server=_single_value("--server", server),
+        graph=_single_value("--graph", graph),
+        profile=_single_value("--profile", profile),
+        cluster=_single_value("--cluster", cluster),
         yes=yes,
         quiet=quiet,
     )
@@ -144,15 +161,16 @@ def root(
     ctx.obj = chosen
 
 
-def _once(option: str, values: Once) -> str | None:
+def _single_value(option: str, values: SingleValue) -> str | None:
     if values and len(values) > 1:
         raise typer.BadParameter("given more than once", param_hint=f"'{option}'")
     return values[0] if values else None
 
 
 def main() -> None:
-    """Run the command line on this process's arguments and exit with the command's code."""
+    """Run the command line with the arguments of the process, and exit with the code of the command."""
     if isinstance(sys.stdout, TextIOWrapper):
-        # A file name need not be text, and a terminal need not show everything; neither is worth a failure.
+        # File names may hold bytes that are not text, and a terminal may lack characters. Escape these instead of
+        # failing.
         sys.stdout.reconfigure(errors="backslashreplace")
     app(prog_name="omnigraph")

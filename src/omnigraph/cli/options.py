@@ -1,4 +1,4 @@
-"""The options that may stand anywhere, and which of them mean something to which command."""
+"""The global options, and which of them apply to which command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from omnigraph.errors import InvalidInput
 Capability: TypeAlias = Literal["any", "served", "direct", "control", "local"]
 
 DIRECT = frozenset({"init", "optimize", "repair", "cleanup", "lint", "schema plan"})
-# The ones among them that also find a graph by the configuration it is served from.
+# The direct commands that also accept `--cluster` with `--graph`.
 CLUSTERED = frozenset({"optimize", "repair", "cleanup", "lint"})
 WITH_ACTOR = frozenset(
     {
@@ -27,7 +27,7 @@ WITH_ACTOR = frozenset(
         "schema apply",
     }
 )
-# Their positionals mean something else than a graph.
+# Commands whose positional arguments are not the URI of a graph.
 WITHOUT_URI = frozenset({"query", "read", "explain", "mutate", "change", "get", "blob get", "blob stat"})
 _CONTROL = frozenset({"policy", "queries"})
 _LOCAL = frozenset({"alias", "embed", "fmt", "login", "logout", "profile", "version"})
@@ -35,7 +35,7 @@ _LOCAL = frozenset({"alias", "embed", "fmt", "login", "logout", "profile", "vers
 
 @dataclass(frozen=True)
 class GlobalOptions:
-    """What the options that may stand anywhere say."""
+    """The values of the global options."""
 
     actor: str | None = None
     store: str | None = None
@@ -46,8 +46,8 @@ class GlobalOptions:
     yes: bool = False
     quiet: bool = False
 
-    def given(self) -> list[str]:
-        """The options that say something about a graph, by name."""
+    def names(self) -> list[str]:
+        """Return the names of the options that are set and that address a graph or name an actor."""
         values = {
             "--store": self.store,
             "--server": self.server,
@@ -60,7 +60,7 @@ class GlobalOptions:
 
 
 def capability(command: str) -> Capability:
-    """What kind of graph a command works on.
+    """Return how a command addresses its graph.
 
     >>> capability("branch list"), capability("optimize"), capability("graphs list"), capability("login")
     ('any', 'direct', 'served', 'local')
@@ -76,74 +76,76 @@ def capability(command: str) -> Capability:
 
 
 def refuse_options(command: str, chosen: GlobalOptions) -> None:
-    """Refuse what says nothing to a command: silence would look like obedience."""
+    """Raise `InvalidInput` for the first global option that does not apply to the command."""
     kind = capability(command)
-    for option in chosen.given():
-        refusal = _refusal(command, kind, option)
+    for option in chosen.names():
+        refusal = _inapplicable(command, kind, option)
         if refusal is not None:
             raise InvalidInput(refusal)
     if chosen.actor is not None and not (chosen.actor.strip() and chosen.actor.isprintable()):
-        raise InvalidInput(f"--as needs a readable name, not {chosen.actor!r}")
+        raise InvalidInput(f"--as needs a printable name, got {chosen.actor!r}")
 
 
 def refuse_graph_options(command: str, chosen: GlobalOptions) -> None:
-    """Refuse whatever names a graph, for a command that needs none."""
-    for option in chosen.given():
-        raise InvalidInput(useless(command, option))
+    """Raise `InvalidInput` for the first option that addresses a graph, for a command that does not use one."""
+    for option in chosen.names():
+        raise InvalidInput(no_graph_error(command, option))
 
 
-def not_direct(command: str, given: str) -> str:
-    """Why what addresses a server is no address for a command on storage."""
+def served_address_error(command: str, option: str) -> str:
+    """Return the message for a server address passed to a command that works on storage."""
     return (
-        f"`{command}` is a direct (storage-native) command; {given} addresses a served graph and does not "
-        f"apply. {_way(command)}"
+        f"`{command}` is a direct (storage-native) command; {option} addresses a served graph and does not "
+        f"apply. {_how_to_address(command)}"
     )
 
 
-def not_data(command: str, given: str) -> str:
-    """Why what addresses a cluster is no address for a command on a graph's data."""
+def cluster_address_error(command: str, option: str) -> str:
+    """Return the message for a cluster address passed to a command that works on the data of a graph."""
     return (
-        f"`{command}` works on the data of a graph; {given} addresses a cluster and does not apply. "
+        f"`{command}` works on the data of a graph; {option} addresses a cluster and does not apply. "
         "Pass --server <name> --graph <id>, or --store <uri>."
     )
 
 
-def _refusal(command: str, kind: Capability, option: str) -> str | None:
+def _inapplicable(command: str, kind: Capability, option: str) -> str | None:
     if option == "--as":
         if command in WITH_ACTOR:
             return None
-        # A command without a graph says so for every option alike.
         return (
-            useless(command, option)
+            no_graph_error(command, option)
             if kind == "local"
             else f"`{command}` records no actor; --as does not apply."
         )
     match kind:
         case "local":
-            return None if (command, option) == ("profile", "--profile") else useless(command, option)
+            return None if (command, option) == ("profile", "--profile") else no_graph_error(command, option)
         case "served" if option in ("--store", "--cluster", "--graph"):
-            return f"`{command}` asks a server; {option} does not apply. Pass --server <name|url>."
+            return f"`{command}` queries a server; {option} does not apply. Pass --server <name|url>."
         case "control" if option in ("--store", "--server"):
             return (
-                f"`{command}` looks at what is configured; {option} does not apply. "
+                f"`{command}` reads a server configuration; {option} does not apply. "
                 "Pass --cluster <config>, with --graph <id> for one graph."
             )
         case "direct":
             if option == "--server":
-                return not_direct(command, option)
+                return served_address_error(command, option)
             if option in ("--cluster", "--graph") and command not in CLUSTERED:
-                return f"`{command}` takes one graph by its storage; {option} does not apply. {_way(command)}"
+                return (
+                    f"`{command}` addresses one graph by its storage URI; {option} does not apply. "
+                    f"{_how_to_address(command)}"
+                )
         case "any" if option == "--cluster":
-            return not_data(command, option)
+            return cluster_address_error(command, option)
     return None
 
 
-def useless(command: str, option: str) -> str:
-    """Why an option that names a graph says nothing to a command without one."""
-    return f"`{command}` works without a graph; {option} does not apply."
+def no_graph_error(command: str, option: str) -> str:
+    """Return the message for an option that addresses a graph, passed to a command that does not use one."""
+    return f"`{command}` does not use a graph; {option} does not apply."
 
 
-def _way(command: str) -> str:
+def _how_to_address(command: str) -> str:
     return (
         "Pass a storage URI, or --cluster <dir> --graph <id>."
         if command in CLUSTERED

@@ -1,4 +1,4 @@
-"""What a write says that was to happen only if its branch stood at a commit, and did not."""
+"""The exit code and output of a write whose `--if-commit` precondition failed."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from contextlib import contextmanager
 
 import typer
 
-from omnigraph.cli.render.output import complain, say_json
+from omnigraph.cli.render.output import print_error, print_json
 from omnigraph.errors import PreconditionFailed
 
-# A lost precondition is nobody's mistake: scripts tell it from a failure by this code.
+# Distinct from a failure, so that a script can read the branch again and retry.
 PRECONDITION_LOST = 4
 
 
 @contextmanager
-def told_precondition(*, json: bool) -> Iterator[None]:
-    """A lost precondition ends the command as one readable block, or as JSON on stdout."""
+def report_lost_precondition(*, json: bool) -> Iterator[None]:
+    """Print `PreconditionFailed` on stderr, or as JSON on stdout, and exit with `PRECONDITION_LOST`."""
     try:
         yield
     except PreconditionFailed as error:
         if json:
-            say_json({"error": error.message, "precondition_failure": dict(error.details)})
+            print_json({"error": error.message, "precondition_failure": dict(error.details)})
         else:
-            complain(error)
+            print_error(error)
         raise typer.Exit(PRECONDITION_LOST) from error

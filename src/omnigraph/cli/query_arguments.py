@@ -1,4 +1,4 @@
-"""What the commands on a graph's data have in common: which query with which values, and on which state."""
+"""Arguments shared by the data commands: the query, its parameters, the branch or commit, and the engine."""
 
 from __future__ import annotations
 
@@ -9,63 +9,65 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from omnigraph.cli.completion import complete_branch
-from omnigraph.cli.render.output import warn
+from omnigraph.cli.render.output import print_warning
 from omnigraph.cli.source_files import read_source, refuse_stdin_twice
 from omnigraph.engine.engine_choice import Engine
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from omnigraph.cli.scope import Target
+    from omnigraph.cli.target import GraphTarget
 
 
 EngineOption: TypeAlias = Annotated[
-    Engine, typer.Option("--engine", metavar="ENGINE", help="local, spark, or auto: spark for what is large.")
+    Engine, typer.Option("--engine", metavar="ENGINE", help="local, spark, or auto: Spark for large inputs.")
 ]
 SparkOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--spark", metavar="URL", help="Spark's master or Connect address; else this machine."),
+    typer.Option(
+        "--spark", metavar="URL", help="Spark master or Spark Connect URL; default: a local session."
+    ),
 ]
 NameArgument: TypeAlias = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="Which query of the source, when it has several.")
+    str | None, typer.Argument(metavar="NAME", help="Query to run, if the source has several.")
 ]
 StoredNameArgument: TypeAlias = Annotated[
     str | None,
     typer.Argument(
-        metavar="NAME", help="Which query of the source; without one, a stored query of the server."
+        metavar="NAME",
+        help="Query to run, if the source has several; without a source, a stored query of the server.",
     ),
 ]
 QueryOption: TypeAlias = Annotated[
-    str | None, typer.Option("--query", metavar="FILE", help="The .gq file; - for stdin.")
+    str | None, typer.Option("--query", metavar="FILE", help="Read the query from a .gq file; - is stdin.")
 ]
 QueryStringOption: TypeAlias = Annotated[
-    str | None, typer.Option("-e", "--query-string", metavar="GQ", help="The query itself.")
+    str | None, typer.Option("-e", "--query-string", metavar="GQ", help="Query text.")
 ]
 ParamsOption: TypeAlias = Annotated[
-    str | None, typer.Option("--params", metavar="JSON", help="Its parameters.")
+    str | None, typer.Option("--params", metavar="JSON", help="Query parameters, as a JSON object.")
 ]
 ParamsFileOption: TypeAlias = Annotated[
-    str | None, typer.Option("--params-file", metavar="FILE", help="Its parameters, from a file.")
+    str | None,
+    typer.Option("--params-file", metavar="FILE", help="Read the parameters from a JSON file; - is stdin."),
 ]
 BranchOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--branch", metavar="BRANCH", help="Which branch; default main.", autocompletion=complete_branch
-    ),
+    typer.Option("--branch", metavar="BRANCH", help="Branch; default main.", autocompletion=complete_branch),
 ]
 SnapshotOption: TypeAlias = Annotated[
-    str | None, typer.Option("--snapshot", metavar="COMMIT", help="The state of this commit.")
+    str | None, typer.Option("--snapshot", metavar="COMMIT", help="Read the state of this commit.")
 ]
 
 
-# What a server decides itself.
+# Options of local execution, by parameter. A server chooses these itself.
 _NOT_SERVED = {"engine": "--engine", "spark": "--spark", "durability": "--durability"}
 
 
 @dataclass(frozen=True)
 class Request:
-    """A query to run: its source, its name where the source has several, and the values of its parameters.
+    """A query to run: its source, its name if the source has several, and its parameters.
 
-    Without a source, which `read_request` only lets pass where it is allowed, the name is that of a stored query.
+    If `is_stored` is set, the source is empty and `name` is the name of a stored query.
     """
 
     source: str
@@ -84,9 +86,10 @@ def read_request(
     *,
     stored: bool = False,
 ) -> Request:
-    """What the options say is to be run; `kind` is what messages call it.
+    """Read the query and its parameters from the options. `kind` is the word for the query in messages.
 
-    A name alone means a stored query. Only servers have those: elsewhere, without `stored`, it is `InvalidInput`.
+    A name without a source is a stored query. Only servers have stored queries: without `stored` this raises
+    `InvalidInput`.
     """
     if query is not None and query_string is not None:
         raise typer.BadParameter("pass one of --query and -e", param_hint="'-e'")
@@ -95,9 +98,7 @@ def read_request(
     is_stored = query is None and query_string is None
     if is_stored and (name is None or not stored):
         raise InvalidInput(
-            f"no {kind} given"
-            if name is None
-            else f"a stored {kind} is run by a server: '{name}' has no source",
+            f"no {kind} given" if name is None else f"stored {kind} '{name}' can only be run on a server",
             hint="pass --query FILE or -e GQ",
         )
     refuse_stdin_twice([query or "", params_file or ""])
@@ -107,38 +108,36 @@ def read_request(
 
 
 def read_state(branch: str | None, snapshot: str | None) -> tuple[str, str | None]:
-    """The branch and the commit to read at, of which one decides."""
+    """Return the branch and the commit to read. A commit takes precedence over the branch, which is then main."""
     from omnigraph.graph.branch_names import MAIN
 
     if branch is not None and snapshot is not None:
-        raise typer.BadParameter("a commit names a state by itself", param_hint="'--branch'")
+        raise typer.BadParameter("cannot be combined with --snapshot", param_hint="'--branch'")
     return MAIN if branch is None else branch, snapshot
 
 
-def refuse_local_options(ctx: typer.Context, target: Target) -> None:
-    """On a served graph, refuse the options that say how this machine would do the work."""
+def refuse_local_options(ctx: typer.Context, target: GraphTarget) -> None:
+    """Raise `InvalidInput` for an option of local execution if the graph is served."""
     if not target.is_served:
         return
     for name, option in _NOT_SERVED.items():
-        given = ctx.get_parameter_source(name)
-        if given is not None and given.name == "COMMANDLINE":
-            raise InvalidInput(
-                f"a server decides itself how it does `{target.command}`; {option} does not apply."
-            )
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise InvalidInput(f"the server chooses how it runs `{target.command}`; {option} does not apply.")
 
 
-def warn_of_old_name(ctx: typer.Context, name: str) -> None:
-    """Say what a command is called by now, if it was called otherwise."""
+def warn_renamed_command(ctx: typer.Context, name: str) -> None:
+    """Warn if the command was called by its deprecated name."""
     if ctx.info_name != name:
-        warn(f"`omnigraph {ctx.info_name}` is now `omnigraph {name}`")
+        print_warning(f"`omnigraph {ctx.info_name}` is now `omnigraph {name}`")
 
 
 def _parse_params(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InvalidInput(f"the parameters are not JSON: {error}") from error
+        raise InvalidInput(f"parameters are not valid JSON: {error}") from error
     except (ValueError, RecursionError) as error:
-        # It is JSON, of a size that Python refuses in terms of its own settings.
+        # Valid JSON that exceeds a limit of Python. Its own message names Python settings.
         what = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
-        raise InvalidInput(f"the parameters cannot be read: {what}") from error
+        raise InvalidInput(f"parameters cannot be parsed: {what}") from error

@@ -1,4 +1,4 @@
-"""What surrounds every command: options that may stand anywhere, old spellings, one error boundary."""
+"""The root command: global options in any position, deprecated spellings, and the error handler."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from omnigraph.cli.render.output import complain, complain_of_defect, warn
+from omnigraph.cli.render.output import print_error, print_internal_error, print_warning
 from omnigraph.errors import InvalidInput, OmnigraphError
 
 FAILURE = 1
 
-# Options of `omnigraph` itself that may also stand after a command: alone, and with a value.
+# Options of `omnigraph` itself that may also be written after a command: flags, and options with a value.
 GLOBAL_FLAGS = frozenset({"--debug", "--version", "-v", "--yes", "--quiet"})
 GLOBAL_VALUES = frozenset({"--as", "--store", "--server", "--graph", "--profile", "--cluster"})
 
-# What the help calls a parameter that takes a file.
+# Metavars of parameters that take a file name.
 _FILES = re.compile("FILE|DIR|PATH|CONFIG|BUNDLE")
 
 OLD_SPELLINGS = {("check",): "lint", ("query", "lint"): "lint", ("query", "check"): "lint"}
 
 
 def hoist_globals(args: Sequence[str]) -> list[str]:
-    """The arguments with the global options moved to the front; what follows ``--`` is left alone.
+    """Return the arguments with the global options moved to the front; arguments after ``--`` stay in place.
 
-    A value is joined to its option, so that nobody takes it for the command.
+    A value is joined to its option with `=`, so that it cannot be parsed as the command.
 
     >>> hoist_globals(["lint", "a.gq", "--debug", "--", "-v"])
     ['--debug', 'lint', 'a.gq', '--', '-v']
@@ -48,7 +48,7 @@ def hoist_globals(args: Sequence[str]) -> list[str]:
         elif word in GLOBAL_VALUES:
             value = next(words, None)
             if value is None:
-                # Alone, so that the parser misses the value instead of taking a command for it.
+                # Last, so that the parser reports the missing value instead of reading the command as the value.
                 return [*front, word]
             front.append(f"{word}={value}")
         else:
@@ -56,12 +56,12 @@ def hoist_globals(args: Sequence[str]) -> list[str]:
     return [*front, *rest]
 
 
-def modernise(args: Sequence[str]) -> tuple[list[str], str | None]:
-    """The arguments with an old spelling of a command replaced, and the warning to give about it.
+def replace_old_spelling(args: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return the arguments with a deprecated spelling of a command replaced, and a warning if there was one.
 
-    >>> modernise(["--debug", "query", "check", "a.gq"])
+    >>> replace_old_spelling(["--debug", "query", "check", "a.gq"])
     (['--debug', 'lint', 'a.gq'], '`omnigraph query check` is now `omnigraph lint`')
-    >>> modernise(["lint", "check"])
+    >>> replace_old_spelling(["lint", "check"])
     (['lint', 'check'], None)
     """
     start = next((place for place, arg in enumerate(args) if not arg.startswith("-")), len(args))
@@ -73,88 +73,88 @@ def modernise(args: Sequence[str]) -> tuple[list[str], str | None]:
     return list(args), None
 
 
-def refuse_garbled(group: TyperGroup, args: Sequence[str]) -> None:
-    """`InvalidInput` for an argument that is no text, unless it names a file, as which a system takes any bytes."""
-    garbled = [place for place, word in enumerate(args) if not _is_text(word)]
-    if not garbled:
+def refuse_invalid_unicode(group: TyperGroup, args: Sequence[str]) -> None:
+    """Raise `InvalidInput` for an argument that is not valid Unicode, unless it is the name of a file."""
+    invalid = [place for place, word in enumerate(args) if not _is_text(word)]
+    if not invalid:
         return
     command: Any = group
     for word in args:
         if isinstance(command, TyperGroup):
             command = command.commands.get(word, command)
     parameters = [*group.params, *command.params]
-    for place in garbled:
+    for place in invalid:
         if not _names_file(parameters, args[place - 1] if place else "", args[place]):
             shown = args[place].encode("utf-8", "backslashreplace").decode()
             raise InvalidInput(f"an argument is not valid Unicode text: {shown}")
 
 
 def _is_text(word: str) -> bool:
-    # Bytes that are none reach a program as halves of surrogate pairs.
+    # Python decodes invalid bytes of an argument to lone surrogates (PEP 383).
     return word.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in word)
 
 
 def _names_file(parameters: Sequence[Any], before: str, word: str) -> bool:
-    """Whether a word that stands behind another is the value of a parameter that takes a file."""
+    """Whether `word`, which follows `before`, is the value of a parameter that takes a file name."""
     option, equals, _ = word.partition("=")
     option = option if equals and option.startswith("--") else before
-    taking = [item for item in parameters if option in item.opts and not getattr(item, "is_flag", False)]
-    wanted = taking or [item for item in parameters if item.param_type_name == "argument"]
-    return any(_FILES.search(item.metavar or "") for item in wanted)
+    options = [item for item in parameters if option in item.opts and not getattr(item, "is_flag", False)]
+    candidates = options or [item for item in parameters if item.param_type_name == "argument"]
+    return any(_FILES.search(item.metavar or "") for item in candidates)
 
 
 class CommandLine(TyperGroup):
-    """The root of all commands.
+    """The root command group and error handler.
 
-    Whatever a command raises ends here as one block on stderr and an exit code; a Python trace is shown only
-    with ``--debug``.
+    Every exception of a command is printed on stderr and ends the process with an exit code. The Python traceback
+    is printed only with ``--debug``.
     """
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
-        """Run the command line and exit the process with the command's code."""
-        given = hoist_globals(sys.argv[1:] if args is None else args)
-        debug = "--debug" in given[: given.index("--")] if "--" in given else "--debug" in given
-        given, warning = modernise(given)
+        """Run the command line and exit the process with the code of the command."""
+        words = hoist_globals(sys.argv[1:] if args is None else args)
+        debug = "--debug" in words[: words.index("--")] if "--" in words else "--debug" in words
+        words, warning = replace_old_spelling(words)
         try:
             try:
-                refuse_garbled(self, given)
+                refuse_invalid_unicode(self, words)
                 if warning:
-                    warn(warning)
-                return super().main(given, *rest, **extra)
+                    print_warning(warning)
+                return super().main(words, *rest, **extra)
             finally:
-                # Here and not at the interpreter's exit, where a reader that has gone away cannot be handled.
+                # A closed pipe is detected here. At interpreter exit it could not be handled.
                 if sys.stdout is not None:
                     sys.stdout.flush()
         except OmnigraphError as error:
             _report(error, debug)
         except BrokenPipeError:
-            # The reader has seen enough, as `head` does; there is nobody left to tell.
-            _abandon_stdout()
+            # The reader closed the pipe, as `head` does. Nothing is printed.
+            _discard_stdout()
         except OSError as error:
-            _abandon_stdout()
+            _discard_stdout()
             reason = error.strerror or str(error)
-            # Only of a stream is it not said which file it is.
+            # Without a file name the error is about stdout.
             named = f"{error.filename}: {reason.lower()}" if error.filename else None
             _report(InvalidInput(named or f"cannot write the output: {reason}"), debug)
-        except Exception as error:  # noqa: BLE001 - the last line of defence: a defect is no reason to spill a trace
+        except Exception as error:  # noqa: BLE001 - an internal error is reported without a traceback
             _report(error, debug)
         sys.exit(FAILURE)
 
 
 def _report(error: Exception, debug: bool) -> None:
-    # stderr may be gone as well; the exit code still speaks.
+    # stderr may be closed too. The exit code still reports the failure.
     with suppress(OSError):
         if debug:
             traceback.print_exception(error)
         if isinstance(error, OmnigraphError):
-            complain(error)
+            print_error(error)
         else:
-            complain_of_defect(error)
+            print_internal_error(error)
 
 
-def _abandon_stdout() -> None:
-    """Let what is still buffered go nowhere, so that the interpreter does not fail over it again on exit."""
+def _discard_stdout() -> None:
+    """Redirect stdout to the null device, so that flushing its buffer at interpreter exit cannot fail again."""
     with suppress(OSError, ValueError, AttributeError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

@@ -1,4 +1,4 @@
-"""Source files on the way in and out: every way a file can fail becomes one readable error."""
+"""Read, find and replace source files. Every file system failure becomes an `OmnigraphError`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from omnigraph.errors import InvalidInput, NotFound, ResourceLimit
 STDIN = "-"
 STDIN_NAME = "<stdin>"
 
-# Sources are written by people. What is larger is something else, or an endless device.
+# A larger file is not a hand-written source. The limit also stops reads of endless devices.
 MAX_BYTES = 64 * 1024 * 1024
 
 
 def read_source(path: str) -> str:
-    """The text of a file, or of stdin for ``-``.
+    """Return the text of a file, or of stdin for ``-``.
 
-    A byte order mark is dropped; line ends stay as they are. Raises `NotFound` or `InvalidInput` for whatever
-    is not a readable UTF-8 file, and `ResourceLimit` for one that is too large to be a source.
+    A byte order mark is removed; line endings are kept. Raises `NotFound` if the file does not exist,
+    `InvalidInput` if it cannot be read or is not UTF-8, and `ResourceLimit` if it is larger than `MAX_BYTES`.
     """
     try:
         if path == STDIN:
@@ -53,28 +53,28 @@ def read_source(path: str) -> str:
 
 
 def stdin_bytes() -> BinaryIO:
-    """Stdin, of which a process may have none: that is not the same as one without anything in it."""
+    """Return stdin as bytes. Raises `InvalidInput` if the process has no stdin."""
     if sys.stdin is None:
-        raise InvalidInput("there is no stdin to read from")
+        raise InvalidInput("cannot read stdin: it is closed")
     return sys.stdin.buffer
 
 
 def source_name(path: str) -> str:
-    """What a path is called in messages."""
+    """Return the name of a path in messages."""
     return STDIN_NAME if path == STDIN else path
 
 
 def refuse_stdin_twice(paths: Iterable[str]) -> None:
-    """Stdin can be read only once; a second reader would see an empty text and find nothing wrong with it."""
+    """Raise a usage error if more than one path is stdin: it can be read only once."""
     if list(paths).count(STDIN) > 1:
-        raise typer.BadParameter("stdin (-) can stand for one file only")
+        raise typer.BadParameter("stdin (-) can be used for one file only")
 
 
 def find_sources(paths: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:
-    """Every file meant by `paths`, each once: files as named, below directories those with a suffix, sorted.
+    """Return the files that `paths` name, without duplicates; a directory means the files with a suffix below it.
 
-    Hidden files and directories count only when named. A directory that holds nothing fitting is refused,
-    because a check that looked at nothing would look like success.
+    Files of a directory are sorted. Hidden files and directories are included only if they are named. Raises
+    `NotFound` for a directory without matching files: a check of no files must not succeed.
     """
     found: dict[str, None] = {}
     for path in paths:
@@ -100,11 +100,11 @@ def _walk(folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
 
 
 def replace_source(path: str, text: str) -> None:
-    """Give a file new content, in one step: whoever looks sees the old text or the new one, whole.
+    """Replace the content of a file atomically: a concurrent reader sees the old text or the new text.
 
-    A symbolic link stays and the file it leads to is replaced; permissions, and the owner where that is
-    allowed, are kept. A file without write permission is refused even to those whom the system would let
-    through. On failure the old file is untouched and nothing is left beside it.
+    A symbolic link is kept and its target is replaced. Permissions are kept, and the owner if the process may set
+    it. Raises `InvalidInput` for a file without write permission, even if the process could write it (root). After
+    a failure the old file is unchanged and no temporary file remains.
     """
     try:
         target = Path(path).resolve(strict=True)
@@ -121,7 +121,7 @@ def replace_source(path: str, text: str) -> None:
 
 
 def _replace(target: Path, data: bytes, before: os.stat_result) -> None:
-    # In the same directory, because a rename is atomic only within one file system.
+    # In the same directory: a rename is atomic only within one file system.
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     temporary = Path(name)
     try:
@@ -130,7 +130,7 @@ def _replace(target: Path, data: bytes, before: os.stat_result) -> None:
             file.flush()
             if hasattr(os, "fchown"):
                 _keep_owner(file.fileno(), before)
-            # After the owner: changing that clears special bits.
+            # After the owner: chown clears the setuid and setgid bits.
             temporary.chmod(stat.S_IMODE(before.st_mode))
             os.fsync(file.fileno())
         temporary.replace(target)
@@ -143,5 +143,5 @@ def _keep_owner(handle: int, before: os.stat_result) -> None:
     try:
         os.fchown(handle, before.st_uid, before.st_gid)
     except PermissionError:
-        # Only root may give files away; anybody else who may write here keeps the new file as their own.
+        # Only root may change the owner. Otherwise the new file belongs to the user who runs the command.
         return

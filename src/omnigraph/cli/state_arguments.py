@@ -1,4 +1,4 @@
-"""Earlier states as the command line names them: by commit id, or by time."""
+"""Parse and format points in history: commit ids and times."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 
 def read_moment(text: str | None) -> str | datetime | None:
-    """What ``--at`` means: a time when it reads as one, else a commit id.
+    """Parse the value of ``--at``: a time if it can be parsed as one, else a commit id.
 
     >>> read_moment("2026-05-04T12:00+02:00").isoformat()
     '2026-05-04T10:00:00+00:00'
@@ -20,7 +20,7 @@ def read_moment(text: str | None) -> str | datetime | None:
 
 
 def format_moment(micros: int) -> str:
-    """Microseconds since the epoch as an ISO time in UTC.
+    """Format microseconds since the epoch as an ISO 8601 time in UTC.
 
     >>> format_moment(1_500_000)
     '1970-01-01T00:00:01.500000Z'

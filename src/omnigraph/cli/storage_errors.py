@@ -1,4 +1,4 @@
-"""What can befall a command while it works on a graph, in terms of the command and not of the storage."""
+"""Report interruptions and local file system errors in terms of the command."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from omnigraph.cli.render.output import note
+from omnigraph.cli.render.output import print_note
 from omnigraph.errors import StorageError
 
 if TYPE_CHECKING:
     from omnigraph.graph.repository import Mode
     from omnigraph.store.location import Location
 
-# What a system refuses at a place, where a person can do something about it.
-_REFUSALS = {
+# Errors of the file system that the user can correct.
+_REASONS = {
     errno.EACCES: "permission denied",
     errno.EPERM: "permission denied",
     errno.EROFS: "read-only file system",
@@ -27,24 +27,24 @@ _REFUSALS = {
 
 
 @contextmanager
-def told_interruption(mode: Mode) -> Iterator[None]:
-    """Say that a write was interrupted. Whether it had been committed by then is not known here."""
+def report_interruption(mode: Mode) -> Iterator[None]:
+    """Print a note if a write is interrupted. The write may already be committed."""
     try:
         yield
     except KeyboardInterrupt:
         if mode == "rw":
-            note("interrupted")
+            print_note("interrupted")
         raise
 
 
 @contextmanager
-def told_place(uri: str, location: Location, mode: Mode) -> Iterator[None]:
-    """Say of a local graph why the system refuses it, and not which of its files was refused."""
+def explain_storage_errors(uri: str, location: Location, mode: Mode) -> Iterator[None]:
+    """Replace a `StorageError` of a local graph by one that names the graph instead of an internal file."""
     try:
         yield
     except StorageError as error:
         number = error.details.get("errno")
-        reason = _REFUSALS.get(number) if location.is_local and isinstance(number, int) else None
+        reason = _REASONS.get(number) if location.is_local and isinstance(number, int) else None
         if reason is None:
             raise
         raise StorageError(

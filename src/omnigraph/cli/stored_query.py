@@ -1,4 +1,4 @@
-"""Stored queries, which a server runs by their names."""
+"""Run a stored query of a server by its name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def read_stored(graph: Graph, request: Request, branch: str, at: str | None) -> Result:
-    """The rows of a stored read. A stored mutation is refused by the server and not run."""
+    """Run a stored read and return its rows. The server refuses a stored mutation without running it."""
     from omnigraph.api.result import Result
     from omnigraph.client.graph import RemoteGraph
 
@@ -23,7 +23,7 @@ def read_stored(graph: Graph, request: Request, branch: str, at: str | None) -> 
 
 
 def mutate_stored(graph: Graph, request: Request, branch: str, if_commit: str | None) -> Receipt:
-    """What a stored mutation did. A stored read is refused by the server."""
+    """Run a stored mutation and return its receipt. The server refuses a stored read."""
     from omnigraph.api.receipts import Receipt
     from omnigraph.client.graph import RemoteGraph
 

@@ -72,7 +72,9 @@ class Location:
         if scheme in ("s3", "memory"):
             return cls._remote("s3" if scheme == "s3" else "memory", rest, uri)
         raise InvalidInput(
-            f"`{scheme}://` is not a storage scheme", hint="use a path, file://, memory:// or s3://"
+            f"`{scheme}://` is not a storage scheme",
+            hint="use a path, file://, memory:// or s3://",
+            details={"scheme": scheme},
         )
 
     @classmethod

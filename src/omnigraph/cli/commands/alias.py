@@ -1,4 +1,4 @@
-"""`omnigraph alias`: a stored query under a name of one's own."""
+"""`omnigraph alias`: run a stored query by its alias in the settings."""
 
 from __future__ import annotations
 
@@ -11,44 +11,51 @@ import typer
 
 from omnigraph.cli.commands.query import print_result
 from omnigraph.cli.query_arguments import ParamsFileOption, ParamsOption, read_request
-from omnigraph.cli.scope import JsonOption, opened_graph, served_target
-from omnigraph.cli.settings.addresses import Scope
-from omnigraph.cli.settings.config import Alias, TextFormat, config_of, settings_name
+from omnigraph.cli.render.output import count
+from omnigraph.cli.settings.config import Alias, TextFormat, load_config, settings_file_name
+from omnigraph.cli.settings.graph_address import GraphAddress
 from omnigraph.cli.stored_query import read_stored
+from omnigraph.cli.target import JsonOption, open_graph, resolve_served
 from omnigraph.errors import InvalidInput
 
 
 def alias(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The alias.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the alias.")],
     values: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ARGS]...", help="Values of its parameters, in the order of its `args`."),
+        typer.Argument(
+            metavar="[ARGS]...", help="Parameter values, in the order of the `args` of the alias."
+        ),
     ] = None,
     params: ParamsOption = None,
     params_file: ParamsFileOption = None,
     format_: Annotated[
         TextFormat | None,
         typer.Option(
-            "--format", metavar="FORMAT", help="table, json, jsonl, csv or kv; default the alias's."
+            "--format",
+            metavar="FORMAT",
+            help="table, json, jsonl, csv or kv; default: the format of the alias.",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Run a stored query that your settings have a name for. Mutations are refused.
+    """Run a stored query by its alias in your settings. Stored mutations are refused.
 
-    A value is read as JSON where it is, and as a text otherwise. Values behind the name outrank those of the
-    settings, and those of --params outrank both.
+    A value that is valid JSON is parsed as JSON; any other value is a string. Positional values override the
+    parameters in the settings, and --params overrides both.
     """
-    config = config_of(ctx)
+    config = load_config(ctx)
     found = _find(name, config.aliases)
     request = read_request("query", found.query, None, None, params, params_file, stored=True)
-    given = {} if request.params is None else request.params
-    if not isinstance(given, dict):
-        raise InvalidInput("the parameters are not an object of names and values")
-    request = replace(request, params={**found.params, **_positional(found, values or ()), **given})
-    target = served_target(ctx, "alias", Scope("server", found.server, f"alias '{name}'", found.graph))
-    with opened_graph(target, "r") as graph:
+    overrides = {} if request.params is None else request.params
+    if not isinstance(overrides, dict):
+        raise InvalidInput("parameters must be an object")
+    request = replace(request, params={**found.params, **_positional(found, values or ()), **overrides})
+    target = resolve_served(
+        ctx, "alias", GraphAddress("server", found.server, f"alias '{name}'", found.graph)
+    )
+    with open_graph(target, "r") as graph:
         result = read_stored(graph, request, "main", None)
     print_result(result, "json" if json else format_ or found.format or config.output, config)
 
@@ -59,19 +66,21 @@ def _find(name: str, aliases: Mapping[str, Alias]) -> Alias:
     from omnigraph.lang.suggestions import did_you_mean
 
     raise InvalidInput(
-        f"no alias is called '{name}'{did_you_mean(name, list(aliases))}",
-        hint=f"name it under aliases: in {settings_name()}",
+        f"no alias named '{name}'{did_you_mean(name, list(aliases))}",
+        hint=f"add it under aliases: in {settings_file_name()}",
         details={"alias": name},
     )
 
 
 def _positional(alias: Alias, values: Sequence[str]) -> dict[str, Any]:
-    """Values by the names that the settings give them; fewer than there are names will do."""
+    """Return positional values by parameter name. Fewer values than `args` are allowed."""
     if len(values) > len(alias.args):
-        taken = ", ".join(alias.args) or "none"
-        raise InvalidInput(
-            f"alias '{alias.name}' takes {len(alias.args)} values ({taken}), not {len(values)}"
+        accepted = (
+            f"at most {count(len(alias.args), 'value')} ({', '.join(alias.args)})"
+            if alias.args
+            else "no values"
         )
+        raise InvalidInput(f"alias '{alias.name}' takes {accepted}, got {len(values)}")
     return {name: _value(text) for name, text in zip(alias.args, values, strict=False)}
 
 
@@ -79,5 +88,5 @@ def _value(text: str) -> Any:
     try:
         return parse_json(text)
     except (ValueError, RecursionError):
-        # Whatever is no JSON is a text: nobody should have to quote a word twice.
+        # A word that is not JSON is a string, so that it needs no quotes inside the quotes of the shell.
         return text

@@ -1,4 +1,4 @@
-"""`omnigraph blob`: single values of bytes."""
+"""`omnigraph blob`: read Blob values."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import typer
 
 from omnigraph.api.files import writing
 from omnigraph.cli.query_arguments import BranchOption, SnapshotOption
-from omnigraph.cli.render.output import readable, result_stream, say, say_json
-from omnigraph.cli.scope import SHARED, JsonOption, Served, Target, opened_graph, resolve
+from omnigraph.cli.render.output import count, escape_unprintable, print_json, print_line, result_stream
+from omnigraph.cli.target import EPILOG, GraphTarget, JsonOption, Served, open_graph, resolve_target
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 EntityArgument: TypeAlias = Annotated[
     Literal["node", "edge"], typer.Argument(metavar="ENTITY", help="node or edge.")
 ]
-TypeArgument: TypeAlias = Annotated[str, typer.Argument(metavar="TYPE", help="Its type.")]
-IdArgument: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="Its id.")]
-PropertyArgument: TypeAlias = Annotated[str, typer.Argument(metavar="PROPERTY", help="Its Blob property.")]
+TypeArgument: TypeAlias = Annotated[str, typer.Argument(metavar="TYPE", help="Node or edge type.")]
+IdArgument: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="Id of the node or edge.")]
+PropertyArgument: TypeAlias = Annotated[str, typer.Argument(metavar="PROPERTY", help="Blob property.")]
 
-blob_commands = typer.Typer(help="Single values of bytes.", no_args_is_help=True)
+blob_commands = typer.Typer(help="Read Blob values.", no_args_is_help=True)
 
 
-@blob_commands.command(epilog=SHARED)
+@blob_commands.command(epilog=EPILOG)
 def get(
     ctx: typer.Context,
     entity: EntityArgument,
@@ -38,20 +38,26 @@ def get(
     branch: BranchOption = None,
     snapshot: SnapshotOption = None,
     offset: Annotated[
-        int, typer.Option("--offset", metavar="N", min=0, help="The first byte, counted from 0.")
+        int, typer.Option("--offset", metavar="N", min=0, help="First byte to read, counted from 0.")
     ] = 0,
     length: Annotated[
-        int | None, typer.Option("--length", metavar="N", help="How many bytes; as many as there are.")
+        int | None,
+        typer.Option("--length", metavar="N", help="Number of bytes to read; default: to the end."),
     ] = None,
     out: Annotated[
-        str | None, typer.Option("--out", metavar="PATH", help="Write a file instead; whole or not at all.")
+        str | None,
+        typer.Option(
+            "--out",
+            metavar="PATH",
+            help="Write to a file instead of stdout. The file is complete or not written.",
+        ),
     ] = None,
 ) -> None:
-    """Write the bytes of a value, or some of them, to stdout as they are."""
-    target = resolve(ctx, None)
+    """Write the bytes of a Blob value, or a range of them, to stdout."""
+    target = resolve_target(ctx, None)
     place = _place(entity, type_name, id_, property_, branch, snapshot)
     if length is not None and length < 1:
-        raise InvalidInput(f"--length must be at least 1, not {length}")
+        raise InvalidInput(f"--length must be at least 1, got {length}")
     with _bytes(target, place, offset, length) as chunks:
         if out is None:
             stream = result_stream()
@@ -64,7 +70,7 @@ def get(
             cast(TextIO, file).buffer.writelines(chunks)
 
 
-@blob_commands.command(epilog=SHARED)
+@blob_commands.command(epilog=EPILOG)
 def stat(
     ctx: typer.Context,
     entity: EntityArgument,
@@ -75,17 +81,17 @@ def stat(
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Tell how large a value is, or where it is kept."""
-    target = resolve(ctx, None)
+    """Print the size of a Blob value, or the URI of an external value."""
+    target = resolve_target(ctx, None)
     place = _place(entity, type_name, id_, property_, branch, snapshot)
     found = _describe(place, _stat(target, place))
     if json:
-        say_json(found)
+        print_json(found)
         return
     for key in ("kind", "size", "etag", "uri"):
         if key in found:
-            say(f"{key}: {readable(str(found[key]))}")
-    say(f"resolved_snapshot: {readable(found['target']['resolved_snapshot'])}")
+            print_line(f"{key}: {escape_unprintable(str(found[key]))}")
+    print_line(f"resolved_snapshot: {escape_unprintable(found['target']['resolved_snapshot'])}")
 
 
 def _place(
@@ -99,19 +105,21 @@ def _place(
     from omnigraph.api.blobs import BlobPlace
 
     if branch is not None and snapshot is not None:
-        raise typer.BadParameter("a commit names a state by itself", param_hint="'--branch'")
+        raise typer.BadParameter("cannot be combined with --snapshot", param_hint="'--branch'")
     return BlobPlace(entity, type_name, id_, property_, branch, snapshot)
 
 
 @contextmanager
-def _bytes(target: Target, place: BlobPlace, offset: int, length: int | None) -> Iterator[Iterator[bytes]]:
+def _bytes(
+    target: GraphTarget, place: BlobPlace, offset: int, length: int | None
+) -> Iterator[Iterator[bytes]]:
     if isinstance(target.place, Served):
         from omnigraph.client.blobs import read_blob, stat_blob
 
-        with _connected(target.place) as transport:
+        with _connect(target.place) as transport:
             span, etag = None, None
             if offset or length is not None:
-                # Where the value ends says what can be asked for; its tag, that it is still the same one.
+                # The size bounds the requested range. The ETag ensures that the same value is read.
                 found = stat_blob(transport, place)
                 span, etag = _span(found, offset, length), found.etag
                 if span[0] == span[1]:
@@ -123,37 +131,38 @@ def _bytes(target: Target, place: BlobPlace, offset: int, length: int | None) ->
         return
     from omnigraph.api.blobs import find_blob
 
-    with opened_graph(target, "r") as graph:
+    with open_graph(target, "r") as graph:
         found, data = find_blob(graph, place)
     first, end = _span(found, offset, length)
     yield iter((data[first:end],))
 
 
-def _stat(target: Target, place: BlobPlace) -> Blob:
+def _stat(target: GraphTarget, place: BlobPlace) -> Blob:
     if isinstance(target.place, Served):
         from omnigraph.client.blobs import stat_blob
 
-        with _connected(target.place) as transport:
+        with _connect(target.place) as transport:
             return stat_blob(transport, place)
     from omnigraph.api.blobs import find_blob
 
-    with opened_graph(target, "r") as graph:
+    with open_graph(target, "r") as graph:
         return find_blob(graph, place)[0]
 
 
-def _connected(place: Served) -> closing[Transport]:
+def _connect(place: Served) -> closing[Transport]:
     from omnigraph.client.blobs import connect_blobs
 
     return closing(connect_blobs(place.url, place.graph, place.token))
 
 
 def _span(found: Blob, offset: int, length: int | None) -> tuple[int, int]:
-    """The first byte that is meant, and the one behind the last; `InvalidInput` when there are none."""
+    """Return the range of bytes to read, end exclusive. Raises `InvalidInput` if the offset is past the end."""
     _refuse_external(found)
     size = found.size or 0
     if offset >= size > 0:
         raise InvalidInput(
-            f"the value has {size} bytes; --offset {offset} is at or past its end", details={"size": size}
+            f"--offset {offset} is at or past the end of the value, which has {count(size, 'byte')}",
+            details={"size": size},
         )
     first = min(offset, size)
     return first, size if length is None else min(size, first + length)
@@ -162,7 +171,8 @@ def _span(found: Blob, offset: int, length: int | None) -> tuple[int, int]:
 def _refuse_external(found: Blob) -> None:
     if found.uri is not None:
         raise InvalidInput(
-            f"the value is kept elsewhere, at {readable(found.uri)}", details={"uri": found.uri}
+            f"the value is external: it is stored at {escape_unprintable(found.uri)}",
+            details={"uri": found.uri},
         )
 
 

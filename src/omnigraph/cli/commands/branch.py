@@ -1,4 +1,4 @@
-"""`omnigraph branch`: make, list, merge and delete branches."""
+"""`omnigraph branch`: create, list, merge and delete branches."""
 
 from __future__ import annotations
 
@@ -8,82 +8,81 @@ import typer
 
 from omnigraph.cli.completion import complete_branch
 from omnigraph.cli.confirmation import announce, require_consent
-from omnigraph.cli.query_arguments import refuse_local_options
-from omnigraph.cli.render.conflicts import (
+from omnigraph.cli.merge_options import (
     DryRunOption,
     IfCommitOption,
     MessageOption,
     ResolveOption,
-    SideNames,
-    describe_merged,
     read_resolve,
-    say_preview,
-    told_refusals,
 )
-from omnigraph.cli.render.output import say, say_json, warn
-from omnigraph.cli.render.progress import shown_progress
-from omnigraph.cli.scope import SHARED, DurabilityOption, JsonOption, UriOption, opened_graph, resolve
+from omnigraph.cli.query_arguments import refuse_local_options
+from omnigraph.cli.render.conflict_table import SideNames, describe_merged, print_preview, report_conflicts
+from omnigraph.cli.render.output import print_json, print_line, print_warning
+from omnigraph.cli.render.progress_bar import show_progress
 from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.state_arguments import read_moment
+from omnigraph.cli.target import EPILOG, DurabilityOption, JsonOption, UriOption, open_graph, resolve_target
 
 if TYPE_CHECKING:
     from omnigraph.api.merges import Merged
 
-branch_commands = typer.Typer(help="Make, list, merge and delete branches.", no_args_is_help=True)
+branch_commands = typer.Typer(help="Create, list, merge and delete branches.", no_args_is_help=True)
 
-NameArgument: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
+NameArgument: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="Name of the branch.")]
 
 
-@branch_commands.command(epilog=SHARED)
+@branch_commands.command(epilog=EPILOG)
 def create(
     ctx: typer.Context,
     name: NameArgument,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="BRANCH", help="Where to start; default main.")
+        str | None, typer.Option("--from", metavar="BRANCH", help="Branch to start from; default main.")
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
-            "--at", metavar="COMMIT|TIME", help="An earlier state: a commit id, or a time on --from."
+            "--at",
+            metavar="COMMIT|TIME",
+            help="Start from an earlier state: a commit id, or a time on --from.",
         ),
     ] = None,
     uri: UriOption = None,
     durability: DurabilityOption = "full",
     json: JsonOption = False,
 ) -> None:
-    """Make a branch at the head of another, or at an earlier state. Copies nothing."""
+    """Create a branch at the head of another branch, or at an earlier state. No data is copied."""
     from omnigraph.graph.branch_names import MAIN, check_branch_name
 
-    target = resolve(ctx, uri)
+    target = resolve_target(ctx, uri)
     refuse_local_options(ctx, target)
     moment = read_moment(at)
     if isinstance(moment, str) and from_ is not None:
-        raise typer.BadParameter("a commit id says where to start by itself", param_hint="'--from'")
+        raise typer.BadParameter("cannot be combined with a commit id in --at", param_hint="'--from'")
     source = check_branch_name(MAIN if from_ is None else from_, "branch create")
     announce(target)
-    with opened_graph(target, "rw", durability) as graph:
+    with open_graph(target, "rw", durability) as graph:
         made, actor = graph.branches.create(name, source, at=moment), graph.actor
     start = moment if isinstance(moment, str) else source
     if json:
-        say_json({"uri": target.uri, "from": start, "name": made.name, "actor_id": actor})
+        print_json({"uri": target.uri, "from": start, "name": made.name, "actor_id": actor})
     else:
-        say(f"created branch {made.name} from {start}")
+        print_line(f"created branch {made.name} from {start}")
 
 
-@branch_commands.command("list", epilog=SHARED)
+@branch_commands.command("list", epilog=EPILOG)
 def list_(ctx: typer.Context, uri: UriOption = None, json: JsonOption = False) -> None:
-    """List the branches by name."""
-    target = resolve(ctx, uri)
-    with opened_graph(target, "r") as graph:
+    """List the branches, sorted by name."""
+    target = resolve_target(ctx, uri)
+    with open_graph(target, "r") as graph:
         names = graph.branches.list()
     if json:
-        say_json({"branches": names})
+        print_json({"branches": names})
         return
     for name in names:
-        say(name)
+        print_line(name)
 
 
-@branch_commands.command(epilog=SHARED)
+@branch_commands.command(epilog=EPILOG)
 def delete(
     ctx: typer.Context,
     name: NameArgument,
@@ -91,31 +90,31 @@ def delete(
     durability: DurabilityOption = "full",
     json: JsonOption = False,
 ) -> None:
-    """Delete a branch. Its own commits go with the next cleanup; branches made from it stay as they are.
+    """Delete a branch. Garbage collection later removes its own commits. Branches created from it are unaffected.
 
-    On storage that is not local this needs --yes, or an answer on a terminal.
+    A graph that is not local needs confirmation: --yes, or an answer on a terminal.
     """
-    target = resolve(ctx, uri)
+    target = resolve_target(ctx, uri)
     refuse_local_options(ctx, target)
     announce(target)
     require_consent(target, json=json)
-    with opened_graph(target, "rw", durability) as graph:
+    with open_graph(target, "rw", durability) as graph:
         graph.branches.delete(name)
         actor = graph.actor
     if json:
-        say_json({"uri": target.uri, "name": name.strip(), "actor_id": actor})
+        print_json({"uri": target.uri, "name": name.strip(), "actor_id": actor})
     else:
-        say(f"deleted branch {name.strip()}")
+        print_line(f"deleted branch {name.strip()}")
 
 
-@branch_commands.command(epilog=SHARED)
+@branch_commands.command(epilog=EPILOG)
 def merge(
     ctx: typer.Context,
     source: Annotated[
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="The branch to bring in; it stays as it is.",
+            help="Branch to merge. It is not changed.",
             autocompletion=complete_branch,
         ),
     ],
@@ -124,13 +123,13 @@ def merge(
         typer.Option(
             "--into",
             metavar="BRANCH",
-            help="The branch that gets the commit.",
+            help="Branch to merge into.",
             show_default=True,
             autocompletion=complete_branch,
         ),
     ] = "main",
     delete_branch: Annotated[
-        bool, typer.Option("--delete-branch", help="Delete SOURCE when it has been merged.")
+        bool, typer.Option("--delete-branch", help="Delete SOURCE after the merge.")
     ] = False,
     dry_run: DryRunOption = False,
     resolve_: ResolveOption = None,
@@ -140,27 +139,27 @@ def merge(
     durability: DurabilityOption = "full",
     json: JsonOption = False,
 ) -> None:
-    """Bring what a branch did into another, as one commit with two parents.
+    """Merge a branch into another, as one commit with two parents.
 
-    What both changed is merged property by property. Where they disagree nothing is written, and the conflicts are
-    listed; --resolve settles them.
+    Entities that both branches changed are merged property by property. If there are conflicts, they are printed
+    and nothing is written; --resolve resolves them.
     """
-    target = resolve(ctx, uri)
+    target = resolve_target(ctx, uri)
     refuse_local_options(ctx, target)
-    answers = read_resolve(resolve_)
+    resolutions = read_resolve(resolve_)
     source, into = source.strip(), into.strip()
-    sides = SideNames(f"what {into} has", f"what {source} has")
+    sides = SideNames(f"branch {into}", f"branch {source}")
     announce(target)
     with (
-        told_refusals(sides, json=json),
-        opened_graph(target, "rw", durability) as graph,
-        shown_progress("merging", silent=json or target.chosen.quiet) as report,
+        report_conflicts(sides, json=json),
+        open_graph(target, "rw", durability) as graph,
+        show_progress("merging", silent=json or target.chosen.quiet) as report,
     ):
         merged = graph.branches.merge(
             source,
             into,
             delete_source=delete_branch,
-            resolve=answers,
+            resolve=resolutions,
             dry_run=dry_run,
             message=message,
             if_commit=if_commit,
@@ -175,21 +174,21 @@ def merge(
             **describe_merged(merged),
         }
     if merged.branch_deleted is False:
-        warn(f"merged, but could not delete branch '{source}': {merged.branch_delete_error}")
+        print_warning(f"merged, but could not delete branch '{source}': {merged.branch_delete_error}")
     if json:
-        say_json(document)
+        print_json(document)
     elif dry_run:
-        say_preview(f"would merge {source} into {into}", merged, sides)
+        print_preview(f"would merge {source} into {into}", merged, sides)
     else:
-        say(f"merged {source} into {into}: {merged.outcome}")
+        print_line(f"merged {source} into {into}: {merged.outcome}")
         if merged.branch_deleted:
-            say(f"deleted branch {source}")
+            print_line(f"deleted branch {source}")
     if merged.conflicts:
         raise typer.Exit(FAILURE)
 
 
 def _deletion(merged: Merged) -> dict[str, Any]:
-    """What became of the source, if it was to be deleted."""
+    """Return the members for the deletion of the source branch, if it was requested."""
     if merged.branch_deleted is None:
         return {}
     if merged.branch_deleted:

@@ -1,4 +1,4 @@
-"""`omnigraph changes`: follow what happens on a branch, and begin to."""
+"""`omnigraph changes`: read the change feed of a branch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from omnigraph.api.files import writing
 from omnigraph.cli.query_arguments import BranchOption
 from omnigraph.cli.render.change_lines import (
     KindOption,
-    Members,
     OpOption,
+    StreamedObject,
     TypeOption,
     cause_lines,
     change_lines,
@@ -20,28 +20,29 @@ from omnigraph.cli.render.change_lines import (
     print_pieces,
     read_filter,
 )
-from omnigraph.cli.render.output import say, say_json
-from omnigraph.cli.render.page_output import Poll
-from omnigraph.cli.scope import SHARED, JsonOption, UriOption, opened_graph, resolve
+from omnigraph.cli.render.output import print_json, print_line
+from omnigraph.cli.render.page_output import PagedPoll
+from omnigraph.cli.target import EPILOG, JsonOption, UriOption, open_graph, resolve_target
 
-change_commands = typer.Typer(help="Follow what changes on a branch.", no_args_is_help=True)
+change_commands = typer.Typer(help="Read the change feed of a branch.", no_args_is_help=True)
 
 
-@change_commands.command(epilog=SHARED)
+@change_commands.command(epilog=EPILOG)
 def poll(
     ctx: typer.Context,
     branch: BranchOption = None,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="CURSOR", help="Go on from where a poll ended.")
+        str | None,
+        typer.Option("--cursor", metavar="CURSOR", help="Continue from the cursor of an earlier poll."),
     ] = None,
     start: Annotated[
         str | None,
         typer.Option(
-            "--start", metavar="now|beginning|after:ID", help="Where to begin without a cursor; default now."
+            "--start", metavar="now|beginning|after:ID", help="Where to start without a cursor; default now."
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", help="How many changes to fetch at a time.")
+        int | None, typer.Option("--limit", metavar="N", help="Number of changes to fetch at a time.")
     ] = None,
     kinds: KindOption = None,
     types: TypeOption = None,
@@ -49,26 +50,28 @@ def poll(
     uri: UriOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Print what happened on a branch since a cursor, commit by commit, and the cursor to go on from.
+    """Print the changes of a branch since a cursor, commit by commit, and the cursor to continue from.
 
-    A poll tells of at most 128 commits; caught_up says whether more are waiting. Every commit is told at least
-    once: keep the cursor when its changes have been dealt with.
+    A poll returns at most 128 commits; caught_up is false if there are more. Delivery is at least once: store the
+    cursor after its changes have been processed.
     """
     from omnigraph.graph.branch_names import MAIN
 
     if cursor is not None and start is not None:
-        raise typer.BadParameter("a cursor says where to begin by itself", param_hint="'--start'")
-    target = resolve(ctx, uri)
+        raise typer.BadParameter("cannot be combined with --cursor", param_hint="'--start'")
+    target = resolve_target(ctx, uri)
     wanted = read_filter(kinds, types, ops)
-    with opened_graph(target, "r") as graph:
-        found = Poll(graph, MAIN if branch is None else branch, wanted, limit, cursor=cursor, start=start)
+    with open_graph(target, "r") as graph:
+        found = PagedPoll(
+            graph, MAIN if branch is None else branch, wanted, limit, cursor=cursor, start=start
+        )
         print_pieces(_document(found) if json else _lines(found))
 
 
-@change_commands.command(epilog=SHARED)
+@change_commands.command(epilog=EPILOG)
 def baseline(
     ctx: typer.Context,
-    out: Annotated[str, typer.Option("--out", metavar="PATH", help="The file to write.", show_default=False)],
+    out: Annotated[str, typer.Option("--out", metavar="PATH", help="File to write.", show_default=False)],
     branch: BranchOption = None,
     kinds: KindOption = None,
     types: TypeOption = None,
@@ -76,25 +79,25 @@ def baseline(
     uri: UriOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a branch's newest state to a file, and print the cursor from which its changes go on.
+    """Write the newest state of a branch to a file, and print the cursor from which its changes continue.
 
-    The file appears when it is complete and on disk; its last record has the cursor too. --op counts for the cursor
-    alone. Meanwhile PATH.lock keeps others from writing the same file.
+    The file appears when it is complete and synced to disk; its last record also holds the cursor. --op applies to
+    the cursor only. PATH.lock prevents concurrent writers of the same file.
     """
     from omnigraph.graph.branch_names import MAIN
 
-    target = resolve(ctx, uri)
+    target = resolve_target(ctx, uri)
     wanted = read_filter(kinds, types, ops)
-    with opened_graph(target, "r") as graph, writing(out):
+    with open_graph(target, "r") as graph, writing(out):
         found = graph.baseline(out, branch=MAIN if branch is None else branch, **wanted)
     if json:
-        say_json(found.to_json())
+        print_json(found.to_json())
         return
     for key, value in found.to_json().items():
-        say(f"{key}: {value}")
+        print_line(f"{key}: {value}")
 
 
-def _lines(poll: Poll) -> Iterator[str]:
+def _lines(poll: PagedPoll) -> Iterator[str]:
     for cause, changes in poll.blocks():
         yield from cause_lines(cause)
         for change in changes:
@@ -104,18 +107,20 @@ def _lines(poll: Poll) -> Iterator[str]:
     yield f"caught_up: {'true' if poll.caught_up else 'false'}\n"
 
 
-def _document(poll: Poll) -> Iterator[str]:
+def _document(poll: PagedPoll) -> Iterator[str]:
     yield from json_pieces(_members(poll))
     yield "\n"
 
 
-def _members(poll: Poll) -> Iterator[tuple[str, Any]]:
-    """The members of the document; what comes last is known only when everything before was printed."""
+def _members(poll: PagedPoll) -> Iterator[tuple[str, Any]]:
+    """Yield the members of the document. The cursor is known only after all blocks have been read."""
     yield "blocks", _blocks(poll)
     yield "cursor", poll.cursor
     yield "caught_up", poll.caught_up
 
 
-def _blocks(poll: Poll) -> Iterator[Members]:
+def _blocks(poll: PagedPoll) -> Iterator[StreamedObject]:
     for cause, changes in poll.blocks():
-        yield Members([("cause", cause.to_json()), ("changes", (change.to_json() for change in changes))])
+        yield StreamedObject(
+            [("cause", cause.to_json()), ("changes", (change.to_json() for change in changes))]
+        )

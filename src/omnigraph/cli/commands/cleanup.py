@@ -1,4 +1,4 @@
-"""`omnigraph cleanup`: give back the space of old versions."""
+"""`omnigraph cleanup`: garbage collection."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.confirmation import announce, require_consent
-from omnigraph.cli.render.output import complain, note, say, say_json
-from omnigraph.cli.scope import JsonOption, Target, Uri, opened, resolve
+from omnigraph.cli.render.output import print_error, print_json, print_line, print_note
 from omnigraph.cli.shell import FAILURE
+from omnigraph.cli.target import GraphTarget, JsonOption, UriArgument, open_repository, resolve_target
 from omnigraph.errors import StorageError
 
 if TYPE_CHECKING:
@@ -18,58 +18,65 @@ if TYPE_CHECKING:
 
 def cleanup(
     ctx: typer.Context,
-    uri: Uri = None,
+    uri: UriArgument = None,
     keep: Annotated[
-        int | None, typer.Option("--keep", metavar="N", help="Keep so many commits of each branch.")
+        int | None, typer.Option("--keep", metavar="N", help="Retain the newest N commits of each branch.")
     ] = None,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="D", help="Keep what was current within 45s, 30m, 12h, 7d, 2w."),
+        typer.Option(
+            "--older-than",
+            metavar="D",
+            help="Retain versions that were current within this time: 45s, 30m, 12h, 7d, 2w.",
+        ),
     ] = None,
     grace: Annotated[
         str | None,
         typer.Option(
-            "--grace", metavar="D", help="Spare what is younger; default 1h. Less only if nobody writes."
+            "--grace",
+            metavar="D",
+            help="Never remove files younger than this; default 1h. Use less only if there are no writers.",
         ),
     ] = None,
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Do it, instead of saying what it would do.")
+        bool,
+        typer.Option("--confirm", help="Remove the files. Without it, only print what would be removed."),
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Remove the data of old versions that no branch needs any more.
+    """Garbage collection: remove files that no retained commit needs.
 
-    At least one of --keep and --older-than is needed; with both, a version goes only when it is beyond both.
-    Commits stay on record; reading one whose data is gone says so. Without --confirm nothing is removed.
-    On storage that is not local, --confirm also needs --yes, or an answer on a terminal.
+    At least one of --keep and --older-than is required. With both, a version is removed only if neither retains it.
+    Commits stay in the history; reading a commit whose data was removed is an error. Without --confirm nothing is
+    removed. With --confirm, a graph that is not local needs --yes, or an answer on a terminal.
     """
-    target = resolve(ctx, uri)
+    target = resolve_target(ctx, uri)
 
     from omnigraph.maintain.cleanup import GRACE
     from omnigraph.maintain.cleanup import cleanup as clean
     from omnigraph.maintain.retention import Retention, parse_duration
 
     policy = Retention.of(keep, older_than)
-    spared = GRACE if grace is None else parse_duration(grace)
+    grace_period = GRACE if grace is None else parse_duration(grace)
     described = _describe_policy(keep, older_than)
     if confirm:
         announce(target)
         require_consent(target, json=json)
     else:
-        note(
+        print_note(
             f"cleanup is destructive — rerun with --confirm. Policy for {target.uri}: {described}",
         )
-    with opened(target, "rw" if confirm else "r") as repository:
+    with open_repository(target, "rw" if confirm else "r") as repository:
         report = clean(
-            repository, keep=policy.keep, older_than=policy.older_than, grace=spared, confirm=confirm
+            repository, keep=policy.keep, older_than=policy.older_than, grace=grace_period, confirm=confirm
         )
     if json:
-        say_json(_document(target, report))
+        print_json(_document(target, report))
     else:
-        say(f"cleanup {target.uri} ({described}) — {_summary(report)}")
+        print_line(f"cleanup {target.uri} ({described}) — {_summary(report)}")
     failed = [item for item in report.datasets if item.error is not None]
     for item in failed:
-        complain(StorageError(f"{item.type_key}: {item.error}"))
+        print_error(StorageError(f"{item.type_key}: {item.error}"))
     if failed:
         raise typer.Exit(FAILURE)
 
@@ -91,13 +98,13 @@ def _summary(report: CleanupReport) -> str:
     )
 
 
-def _document(target: Target, report: CleanupReport) -> dict[str, object]:
+def _document(target: GraphTarget, report: CleanupReport) -> dict[str, object]:
     age = report.older_than
     return {
         "uri": target.uri,
         "keep_versions": report.keep,
         "older_than_secs": None if age is None else int(age.total_seconds()),
-        # Without confirmation the numbers below say what would be removed.
+        # If false, the counts are what would be removed.
         "confirmed": report.confirmed,
         "datasets": [item.to_json() for item in report.datasets],
         "objects_removed": report.objects_removed,

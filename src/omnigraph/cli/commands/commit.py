@@ -1,4 +1,4 @@
-"""`omnigraph commit`: the history of a branch, and single commits."""
+"""`omnigraph commit`: list the history of a branch, show a commit and its changes."""
 
 from __future__ import annotations
 
@@ -18,80 +18,81 @@ from omnigraph.cli.render.change_lines import (
     print_pieces,
     read_filter,
 )
-from omnigraph.cli.render.output import readable, say, say_json
+from omnigraph.cli.render.output import escape_unprintable, print_json, print_line
 from omnigraph.cli.render.page_output import stream_commit
-from omnigraph.cli.scope import SHARED, JsonOption, Uri, UriOption, opened_graph, resolve
 from omnigraph.cli.state_arguments import format_moment
+from omnigraph.cli.target import EPILOG, JsonOption, UriArgument, UriOption, open_graph, resolve_target
 
 if TYPE_CHECKING:
     from omnigraph.api.commits import Commit
     from omnigraph.api.graph import Graph
     from omnigraph.changes.change_records import ChangeCause, EntityChange
 
-commit_commands = typer.Typer(help="Look at the history of a branch.", no_args_is_help=True)
+commit_commands = typer.Typer(help="List commits, and show a commit and its changes.", no_args_is_help=True)
 
 
-@commit_commands.command("list", epilog=SHARED)
+@commit_commands.command("list", epilog=EPILOG)
 def list_(
     ctx: typer.Context,
-    uri: Uri = None,
+    uri: UriArgument = None,
     branch: Annotated[
-        str | None, typer.Option("--branch", metavar="BRANCH", help="Which branch; default main.")
+        str | None, typer.Option("--branch", metavar="BRANCH", help="Branch; default main.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest.")
+        int | None,
+        typer.Option("--limit", metavar="N", min=1, help="Maximum number of commits, newest first."),
     ] = None,
     filter_: Annotated[
         list[str] | None,
         typer.Option(
             "--filter",
             metavar="actor=NAME",
-            help="Only commits of this actor; may be repeated. omnigraph:recovery finds what recovery did.",
+            help="Only commits of this actor. Repeatable. omnigraph:recovery finds the commits of recovery.",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """List the commits of a branch, newest first, with what it inherited.
+    """List the commits of a branch, newest first, including those it inherited.
 
-    With `--filter actor=omnigraph:recovery` also the interrupted writes that recovery discarded, on any branch
-    unless --branch names one: they are in no history.
+    `--filter actor=omnigraph:recovery` also lists the interrupted writes that recovery discarded. They are in no
+    history, so they are listed for all branches unless --branch is given.
     """
     from omnigraph.graph.branch_names import MAIN, check_branch_name
     from omnigraph.graph.recovery import RECOVERY_ACTOR
     from omnigraph.protocol.result_bodies import commit_body, recovery_body
 
-    actors = _wanted_actors(filter_ or ())
-    target = resolve(ctx, uri)
+    actors = _filtered_actors(filter_ or ())
+    target = resolve_target(ctx, uri)
     name = check_branch_name(MAIN if branch is None else branch, "commit list")
-    with opened_graph(target, "r") as graph:
+    with open_graph(target, "r") as graph:
         commits = _commits(graph, name, actors, limit)
         document: dict[str, Any] = {"commits": [commit_body(item) for item in commits]}
         if RECOVERY_ACTOR in actors:
-            mine = (item for item in graph.recoveries() if branch is None or item.branch == name)
-            document["recoveries"] = [recovery_body(item) for item in islice(mine, limit)]
+            records = (item for item in graph.recoveries() if branch is None or item.branch == name)
+            document["recoveries"] = [recovery_body(item) for item in islice(records, limit)]
     if json:
-        say_json(document)
+        print_json(document)
     else:
         for line in _lines(document):
-            say(line)
+            print_line(line)
 
 
-@commit_commands.command(epilog=SHARED)
+@commit_commands.command(epilog=EPILOG)
 def show(
     ctx: typer.Context,
-    id_: Annotated[str, typer.Argument(metavar="ID", help="The commit's id.")],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="Id of the commit.")],
     uri: UriOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show one commit."""
+    """Show a commit."""
     from omnigraph.protocol.result_bodies import commit_body
 
-    target = resolve(ctx, uri)
-    with opened_graph(target, "r") as graph:
+    target = resolve_target(ctx, uri)
+    with open_graph(target, "r") as graph:
         found = graph.commit(id_)
     document = commit_body(found)
     if json:
-        say_json(document)
+        print_json(document)
         return
     shown = {
         **document,
@@ -99,18 +100,18 @@ def show(
         "created_at": f"{document['created_at']} ({format_moment(document['created_at'])})",
     }
     for key, value in shown.items():
-        say(f"{key}: {'null' if value is None else readable(str(value))}")
+        print_line(f"{key}: {'null' if value is None else escape_unprintable(str(value))}")
 
 
-@commit_commands.command(epilog=SHARED)
+@commit_commands.command(epilog=EPILOG)
 def changes(
     ctx: typer.Context,
-    id_: Annotated[str, typer.Argument(metavar="ID", help="The commit's id.")],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="Id of the commit.")],
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", help="How many changes to fetch at a time.")
+        int | None, typer.Option("--limit", metavar="N", help="Number of changes to fetch at a time.")
     ] = None,
     page_token: Annotated[
-        str | None, typer.Option("--page-token", metavar="TOKEN", help="Print this page alone.")
+        str | None, typer.Option("--page-token", metavar="TOKEN", help="Print only this page.")
     ] = None,
     kinds: KindOption = None,
     types: TypeOption = None,
@@ -118,10 +119,10 @@ def changes(
     uri: UriOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Print what a commit changed against its first parent: nodes before edges, type by type, by id."""
-    target = resolve(ctx, uri)
+    """Print the changes of a commit against its first parent: nodes before edges, by type and id."""
+    target = resolve_target(ctx, uri)
     wanted = read_filter(kinds, types, ops)
-    with opened_graph(target, "r") as graph:
+    with open_graph(target, "r") as graph:
         if page_token is not None:
             page = graph.changes(id_, **wanted, limit=limit, page_token=page_token)
             _print_changes(page.cause, iter(page.changes), page.next_page_token, json=json)
@@ -155,18 +156,18 @@ def _change_document(cause: ChangeCause, found: Iterator[EntityChange], token: s
     yield "\n"
 
 
-def _wanted_actors(filters: Sequence[str]) -> frozenset[str]:
-    wanted = set()
+def _filtered_actors(filters: Sequence[str]) -> frozenset[str]:
+    actors = set()
     for text in filters:
         key, equals, value = text.partition("=")
         if key != "actor" or not equals:
-            raise typer.BadParameter(f"{text!r} is not actor=NAME", param_hint="'--filter'")
-        wanted.add(value)
-    return frozenset(wanted)
+            raise typer.BadParameter(f"expected actor=NAME, got {text!r}", param_hint="'--filter'")
+        actors.add(value)
+    return frozenset(actors)
 
 
 def _commits(graph: Graph, branch: str, actors: frozenset[str], limit: int | None) -> list[Commit]:
-    """The newest commits by any of the actors; by anybody when there are none."""
+    """Return the newest commits of the given actors, or of all actors if none is given."""
     if not actors:
         return graph.commits(branch, limit)
     found = (item for item in graph.commits(branch, None) if _is_by(item, actors))
@@ -176,7 +177,7 @@ def _commits(graph: Graph, branch: str, actors: frozenset[str], limit: int | Non
 def _is_by(commit: Commit, actors: frozenset[str]) -> bool:
     from omnigraph.graph.recovery import RECOVERY_ACTOR
 
-    # An empty name finds the commits of nobody.
+    # `actor=` matches commits without an actor.
     return (commit.actor or "") in actors or (commit.recovered and RECOVERY_ACTOR in actors)
 
 
@@ -185,7 +186,7 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         yield _line(item)
     shown = {item["graph_commit_id"] for item in document["commits"]}
     for item in document.get("recoveries", ()):
-        # What recovery published is a commit; it needs a line of its own only when it is on another branch.
+        # A write that recovery published is a commit. It needs its own line only if it is on another branch.
         if item["graph_commit_id"] is None or item["graph_commit_id"] not in shown:
             yield _recovery_line(item)
 
@@ -195,8 +196,8 @@ def _line(item: dict[str, Any]) -> str:
         f"graph_branch={item['graph_branch'] or 'main'}",
         f"graph_manifest_version={item['graph_manifest_version']}",
     ]
-    message = [f"message={readable(item['message'])}"] if "message" in item else []
-    return " ".join([item["graph_commit_id"], *parts, *_people(item), *message])
+    message = [f"message={escape_unprintable(item['message'])}"] if "message" in item else []
+    return " ".join([item["graph_commit_id"], *parts, *_actor_fields(item), *message])
 
 
 def _recovery_line(item: dict[str, Any]) -> str:
@@ -205,11 +206,11 @@ def _recovery_line(item: dict[str, Any]) -> str:
         f"graph_branch={item['graph_branch'] or 'main'}",
         f"operation={item['operation']}",
     ]
-    return f"{' '.join([*parts, *_people(item)])}: {readable(item['reason'])}"
+    return f"{' '.join([*parts, *_actor_fields(item)])}: {escape_unprintable(item['reason'])}"
 
 
-def _people(item: dict[str, Any]) -> Iterable[str]:
+def _actor_fields(item: dict[str, Any]) -> Iterable[str]:
     if item["actor_id"] is not None:
-        yield f"actor={readable(item['actor_id'])}"
+        yield f"actor={escape_unprintable(item['actor_id'])}"
     if "recovered_by" in item:
         yield f"recovered_by={item['recovered_by']}"

@@ -1,4 +1,4 @@
-"""`omnigraph diff`: what is different between two states of a graph."""
+"""`omnigraph diff`: compare two states of a graph."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from omnigraph.cli.render.change_lines import (
     print_pieces,
     read_filter,
 )
-from omnigraph.cli.scope import JsonOption, UriOption, opened_graph, resolve
 from omnigraph.cli.state_arguments import read_moment
+from omnigraph.cli.target import JsonOption, UriOption, open_graph, resolve_target
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,25 +28,30 @@ if TYPE_CHECKING:
 
 def diff(
     ctx: typer.Context,
-    before: Annotated[str, typer.Argument(metavar="A", help="A branch, a commit, or a time on main.")],
-    after: Annotated[str, typer.Argument(metavar="B", help="The same, for what it is compared with.")],
+    before: Annotated[
+        str,
+        typer.Argument(metavar="A", help="State to compare from: a branch, a commit id, or a time on main."),
+    ],
+    after: Annotated[str, typer.Argument(metavar="B", help="State to compare with, in the same form.")],
     kinds: KindOption = None,
     types: TypeOption = None,
     ops: OpOption = None,
-    stat: Annotated[bool, typer.Option("--stat", help="Only count the changes of each type.")] = False,
+    stat: Annotated[
+        bool, typer.Option("--stat", help="Print only the number of changes of each type.")
+    ] = False,
     uri: UriOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Print what happened on the way from A to B, entity by entity: nodes before edges, type by type, by id."""
-    target = resolve(ctx, uri)
+    """Print the changes from state A to state B: nodes before edges, by type and id."""
+    target = resolve_target(ctx, uri)
     wanted = read_filter(kinds, types, ops)
-    with opened_graph(target, "r") as graph:
+    with open_graph(target, "r") as graph:
         found = graph.diff(_read_state(graph, before), _read_state(graph, after), **wanted)
         print_pieces(_document(found, stat) if json else _lines(found, stat))
 
 
 def _read_state(graph: Graph, text: str) -> str | datetime:
-    """What names a state: a time when it reads as one and no branch is called so."""
+    """Parse a state: a time if it can be parsed as one and no branch has this name, else a branch or commit."""
     moment = read_moment(text)
     return text if moment is None or (moment != text and text.strip() in graph.branches.list()) else moment
 

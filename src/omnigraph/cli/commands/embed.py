@@ -1,4 +1,4 @@
-"""`omnigraph embed`: the vectors of records, filled in before they are loaded."""
+"""`omnigraph embed`: compute the embeddings of records in a file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.render.output import count, readable, say, say_json
-from omnigraph.cli.scope import JsonOption
+from omnigraph.cli.render.output import count, escape_unprintable, print_json, print_line
+from omnigraph.cli.target import JsonOption
 
 if TYPE_CHECKING:
     from omnigraph.api.embedding import EmbedJob, Mode
@@ -17,40 +17,48 @@ if TYPE_CHECKING:
 
 def embed(
     seed: Annotated[
-        Path | None, typer.Option("--seed", metavar="YAML", help="A manifest: records, output and spec.")
+        Path | None,
+        typer.Option("--seed", metavar="YAML", help="Manifest that names the input, output and spec."),
     ] = None,
-    input_: Annotated[Path | None, typer.Option("--input", metavar="FILE", help="The records.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Where they go.")] = None,
+    input_: Annotated[Path | None, typer.Option("--input", metavar="FILE", help="Records to read.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="File to write.")] = None,
     spec: Annotated[
-        Path | None, typer.Option("--spec", metavar="FILE", help="Which types have a vector of what.")
+        Path | None,
+        typer.Option(
+            "--spec",
+            metavar="FILE",
+            help="JSON that names the vector field and the source fields of each type.",
+        ),
     ] = None,
-    clean: Annotated[bool, typer.Option("--clean", help="Take vectors out.")] = False,
-    reembed_all: Annotated[
-        bool, typer.Option("--reembed-all", help="Make the vectors anew that are there.")
-    ] = False,
+    clean: Annotated[bool, typer.Option("--clean", help="Remove the vectors.")] = False,
+    reembed_all: Annotated[bool, typer.Option("--reembed-all", help="Replace existing vectors too.")] = False,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="Only records of this type; repeatable."),
+        typer.Option("--type", metavar="TYPE", help="Only records of this type. Repeatable."),
     ] = None,
     select: Annotated[
         list[str] | None,
-        typer.Option("--select", metavar="[TYPE:]FIELD=VALUE", help="Only these, and anew; repeatable."),
+        typer.Option(
+            "--select",
+            metavar="[TYPE:]FIELD=VALUE",
+            help="Only these records; replace their vectors. Repeatable.",
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Fill in the vectors that records of a file lack, from the texts of their properties.
+    """Compute the missing embeddings of the records in a file, from the texts of their properties.
 
-    The provider is the one that the environment names; OMNIGRAPH_EMBEDDINGS_MOCK=1 makes vectors without a model.
-    No graph is touched: load the output.
+    Environment variables select the provider; OMNIGRAPH_EMBEDDINGS_MOCK=1 computes deterministic vectors without a
+    model. The command does not use a graph: load its output.
     """
     from omnigraph.api.embedding import EmbedJob, Selector, embed_file, read_manifest, read_spec
     from omnigraph.search.embedding_providers import EmbeddingSettings
 
     if clean and reembed_all:
-        raise typer.BadParameter("vectors are taken out or made anew, not both", param_hint="'--clean'")
+        raise typer.BadParameter("cannot be combined with --reembed-all", param_hint="'--clean'")
     if seed is not None:
         if input_ is not None or spec is not None:
-            raise typer.BadParameter("the manifest names records and spec", param_hint="'--seed'")
+            raise typer.BadParameter("cannot be combined with --input or --spec", param_hint="'--seed'")
         source, target, read = read_manifest(seed)
         target = target if output is None else output
     elif input_ is None or output is None or spec is None:
@@ -72,14 +80,16 @@ def embed(
             "cleaned_records": done.cleaned_records,
         }
         paths = {"input": str(source), "output": str(target)}
-        say_json({**paths, **counts, "mode": mode, "dimension": read.dimension, "model": settings.model})
+        print_json({**paths, **counts, "mode": mode, "dimension": read.dimension, "model": settings.model})
         return
     changed = done.cleaned_records if clean else done.embedded_records
     what = "cleaned" if clean else "embedded"
-    how = _shown(job, settings.model)
-    say(f"{what} {changed} of {count(done.records, 'record')} to {readable(str(target))} ({how})")
+    how = _describe(job, settings.model)
+    print_line(
+        f"{what} {changed} of {count(done.records, 'record')} to {escape_unprintable(str(target))} ({how})"
+    )
 
 
-def _shown(job: EmbedJob, model: str) -> str:
+def _describe(job: EmbedJob, model: str) -> str:
     parts = [job.mode, f"dimension {job.spec.dimension}", model]
     return ", ".join(part for part in parts if part)

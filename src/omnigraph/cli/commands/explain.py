@@ -1,4 +1,4 @@
-"""`omnigraph explain`: how a read would be run."""
+"""`omnigraph explain`: print the plan of a query."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from omnigraph.cli.query_arguments import (
     read_request,
     read_state,
 )
-from omnigraph.cli.render.output import say
-from omnigraph.cli.scope import opened_graph, resolve
+from omnigraph.cli.render.output import print_line
+from omnigraph.cli.target import open_graph, resolve_target
 
 
 def explain(
@@ -29,10 +29,10 @@ def explain(
     branch: BranchOption = None,
     snapshot: SnapshotOption = None,
 ) -> None:
-    """Show how a read would be run: what is scanned, how edges are followed, and why."""
-    target = resolve(ctx, None)
+    """Print the plan of a query without running it: scans, traversals, and why they were chosen."""
+    target = resolve_target(ctx, None)
     request = read_request("query", name, query, query_string, params, params_file)
     line, commit = read_state(branch, snapshot)
-    with opened_graph(target, "r") as graph:
+    with open_graph(target, "r") as graph:
         text = graph.explain(request.source, request.params, name=request.name, branch=line, at=commit)
-    say(text.rstrip("\n"))
+    print_line(text.rstrip("\n"))

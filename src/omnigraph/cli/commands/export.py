@@ -1,4 +1,4 @@
-"""`omnigraph export`: a state of a graph as graph records on stdout or in a file, or as many files in a folder."""
+"""`omnigraph export`: write a state of a graph to stdout, a file or a folder."""
 
 from __future__ import annotations
 
@@ -17,56 +17,57 @@ from omnigraph.cli.query_arguments import (
     read_state,
     refuse_local_options,
 )
-from omnigraph.cli.render.output import data_stdout, note, warn
-from omnigraph.cli.render.progress import Report, shown_progress
-from omnigraph.cli.scope import Uri, opened_graph, resolve
+from omnigraph.cli.render.output import count, data_stdout, print_note, print_warning
+from omnigraph.cli.render.progress_bar import Report, show_progress
+from omnigraph.cli.target import UriArgument, open_graph, resolve_target
 
 Format: TypeAlias = Literal["ndjson", "parquet"]
 
 
 def export(
     ctx: typer.Context,
-    uri: Uri = None,
+    uri: UriArgument = None,
     branch: BranchOption = None,
     snapshot: SnapshotOption = None,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="Only this node or edge type; may be repeated."),
+        typer.Option("--type", metavar="TYPE", help="Only this node or edge type. Repeatable."),
     ] = None,
     out: Annotated[
         str | None,
         typer.Option(
             "--out",
             metavar="PATH",
-            help="Write a file, packed if .gz, or many into a folder, DIR/; whole or not at all.",
+            help="Write a file, compressed if it ends in .gz, or many files into a folder, DIR/. All or nothing.",
         ),
     ] = None,
     format: Annotated[  # noqa: A002 - the name of the option
-        Format, typer.Option("--format", metavar="FORMAT", help="ndjson, or parquet into a folder.")
+        Format, typer.Option("--format", metavar="FORMAT", help="ndjson; or parquet, which needs a folder.")
     ] = "ndjson",
     engine: EngineOption = "auto",
     spark: SparkOption = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the export that is in the folder.")
+        bool, typer.Option("--overwrite", help="Replace an earlier export in the folder.")
     ] = False,
     jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
 ) -> None:
-    """Write a state as graph records, one JSON line each, in an order that only depends on what is in it.
+    """Export a state of the graph as graph records, one JSON line each, in a deterministic order.
 
-    What is written loads back unchanged. Into a folder, a name that ends in /, go many files in no order.
+    `omnigraph load` reads the output. A PATH that ends in / is a folder. It gets many files, in no particular
+    order.
     """
     if jsonl:
-        warn("--jsonl does nothing: exports are always JSON lines")
+        print_warning("--jsonl has no effect: exports are always JSON lines")
     if out is None and (format == "parquet" or engine == "spark"):
-        raise typer.BadParameter("many files need a folder", param_hint="'--out'")
-    target = resolve(ctx, uri)
+        raise typer.BadParameter("Parquet and Spark exports need a folder", param_hint="'--out'")
+    target = resolve_target(ctx, uri)
     refuse_local_options(ctx, target)
     line, commit = read_state(branch, snapshot)
     quiet = target.chosen.quiet
-    # On a terminal the records themselves show how far it has come.
+    # If the records are printed on the terminal, a progress bar would be mixed with them.
     silent = quiet or (out is None and sys.stdout is not None and sys.stdout.isatty())
-    with opened_graph(target, "r") as graph, shown_progress("exporting", silent=silent) as report:
-        progress = None if report is None else _summed(report)
+    with open_graph(target, "r") as graph, show_progress("exporting", silent=silent) as report:
+        progress = None if report is None else _cumulative(report)
         if out is None:
             graph.export(data_stdout(), branch=line, at=commit, types=types, progress=progress)
             return
@@ -83,11 +84,11 @@ def export(
                 overwrite=overwrite,
             )
     if not quiet:
-        note(f"exported {records} records to {out}")
+        print_note(f"exported {count(records, 'record')} to {out}")
 
 
-def _summed(report: Report) -> Report:
-    """A report that takes how many rows have been added, where the other takes how many there are."""
+def _cumulative(report: Report) -> Report:
+    """Return a callback that takes increments and reports the running totals."""
     done: Counter[str] = Counter()
 
     def add(stage: str, rows: int) -> None:

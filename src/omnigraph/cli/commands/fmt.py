@@ -1,4 +1,4 @@
-"""`omnigraph fmt`: sources in their one layout."""
+"""`omnigraph fmt`: format schema and query files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from omnigraph.cli.render.output import complain, count, say, say_diff, say_exactly
+from omnigraph.cli.render.output import count, print_diff, print_error, print_line, print_verbatim
 from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.source_files import (
     STDIN,
@@ -33,23 +33,29 @@ def fmt(
         typer.Argument(metavar="FILE|DIR", help="Files, or directories of .pg and .gq files; - is stdin."),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; fail and name the files that would change.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Write nothing; print the files that would change, and exit with 1 if there are any.",
+        ),
     ] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Write nothing; show what would change.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Write nothing; print a diff.")] = False,
     stdin: Annotated[
         Language | None,
-        typer.Option("--stdin", metavar="pg|gq", help="Format stdin, in this language, to stdout."),
+        typer.Option(
+            "--stdin", metavar="pg|gq", help="Format stdin, in this language, and write the result to stdout."
+        ),
     ] = None,
 ) -> None:
-    """Rewrite schemas and queries in their one layout.
+    """Format schema and query files in place.
 
-    Files that have it already are not touched. The meaning of a source never changes, and comments stay.
+    Files that are already formatted are not written. The meaning of a source never changes, and comments are kept.
     """
     named = paths or []
     if stdin is None and not named:
-        raise typer.BadParameter("name files or directories, or pass --stdin", param_hint="'FILE|DIR'")
+        raise typer.BadParameter("pass files or directories, or --stdin", param_hint="'FILE|DIR'")
     if stdin is None and STDIN in named:
-        raise typer.BadParameter("say which language stdin is in: pg or gq", param_hint="'--stdin'")
+        raise typer.BadParameter("pass the language of stdin: pg or gq", param_hint="'--stdin'")
     if stdin is not None and named not in ([], [STDIN]):
         raise typer.BadParameter("stdin cannot be formatted together with files", param_hint="'--stdin'")
 
@@ -62,18 +68,18 @@ def _format_stdin(language: Language, check: bool, diff: bool) -> bool:
     before = read_source(STDIN)
     after = _formatter(language)(before, STDIN_NAME)
     if diff:
-        say_diff(_diff(STDIN_NAME, before, after))
+        print_diff(_diff(STDIN_NAME, before, after))
     if check:
         if before != after:
-            say(f"would reformat {STDIN_NAME}")
+            print_line(f"would reformat {STDIN_NAME}")
         return before == after
     if not diff:
-        say_exactly(after)
+        print_verbatim(after)
     return True
 
 
 def _format_files(named: list[str], check: bool, diff: bool) -> bool:
-    """Go through all files, also past ones that fail; whether all of them are as they should be."""
+    """Format all files, also after a failure. Return whether all succeeded and, with `check`, are formatted."""
     changed = unchanged = failed = 0
     for path in find_sources(named, tuple(SUFFIXES)):
         try:
@@ -84,21 +90,21 @@ def _format_files(named: list[str], check: bool, diff: bool) -> bool:
             if not check and not diff:
                 replace_source(path, after)
         except OmnigraphError as error:
-            complain(error)
+            print_error(error)
             failed += 1
             continue
         changed += 1
         if diff:
-            say_diff(_diff(path, before, after))
+            print_diff(_diff(path, before, after))
         else:
-            say(f"{'would reformat' if check else 'formatted'} {path}")
+            print_line(f"{'would reformat' if check else 'formatted'} {path}")
     if not diff:
-        say(_summary(changed, unchanged, failed, check))
+        print_line(_summary(changed, unchanged, failed, check))
     return not failed and not (check and changed)
 
 
 def _formatted(path: str) -> tuple[str, str]:
-    """The text of a file, as it is and as it should be."""
+    """Return the text of a file before and after formatting."""
     language = SUFFIXES.get(Path(path).suffix)
     if language is None:
         raise InvalidInput(
@@ -121,14 +127,14 @@ def _formatter(language: Language) -> Callable[[str, str], str]:
 
 
 def _diff(name: str, before: str, after: str) -> Iterator[str]:
-    lines = difflib.unified_diff(_lines(before), _lines(after), name, name, "as it is", "formatted")
+    lines = difflib.unified_diff(_lines(before), _lines(after), name, name, "original", "formatted")
     for line in lines:
-        # A file without a final line end would run into the next line of the diff.
+        # A last line without a line ending would be joined with the next line of the diff.
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
 def _lines(text: str) -> list[str]:
-    # Only line feeds end a line here: a form feed in a comment must not look like a line of its own.
+    # Split at line feeds only, unlike `str.splitlines`, which also splits at form feeds.
     return StringIO(text, newline="\n").readlines()
 
 

@@ -1,4 +1,4 @@
-"""`omnigraph get`: one node or edge."""
+"""`omnigraph get`: print one node or edge."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.query_arguments import BranchOption, SnapshotOption, read_state
-from omnigraph.cli.render.output import say, say_json
+from omnigraph.cli.render.output import print_json, print_line
 from omnigraph.cli.render.row_formats import key_value_lines
-from omnigraph.cli.scope import JsonOption, opened_graph, resolve
+from omnigraph.cli.target import JsonOption, open_graph, resolve_target
 from omnigraph.errors import NotFound
 
 
 def get(
     ctx: typer.Context,
-    type_name: Annotated[str, typer.Argument(metavar="TYPE", help="Its node or edge type.")],
-    id_: Annotated[str, typer.Argument(metavar="ID", help="Its id.")],
+    type_name: Annotated[str, typer.Argument(metavar="TYPE", help="Node or edge type.")],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="Id of the node or edge.")],
     branch: BranchOption = None,
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show a node or edge with all its properties. Fails when there is none of that id."""
-    target = resolve(ctx, None)
+    """Print a node or edge with all its properties. Fails if there is none with this id."""
+    target = resolve_target(ctx, None)
     line, commit = read_state(branch, snapshot)
-    with opened_graph(target, "r") as graph:
+    with open_graph(target, "r") as graph:
         found = graph.get(type_name, id_, branch=line, at=commit)
     if found is None:
         place = f"branch {line}" if commit is None else f"snapshot {commit}"
@@ -32,7 +32,7 @@ def get(
             f"no {type_name} has the id '{id_}' on {place}", details={"type": type_name, "id": id_}
         )
     if json:
-        say_json(found)
+        print_json(found)
         return
     for text in key_value_lines(found):
-        say(text)
+        print_line(text)

@@ -1,4 +1,4 @@
-"""`omnigraph init`: a new graph."""
+"""`omnigraph init`: create a graph."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.render.output import say
-from omnigraph.cli.scope import DurabilityOption, Target, resolve
+from omnigraph.cli.render.output import print_line
 from omnigraph.cli.source_files import read_source, source_name
-from omnigraph.cli.storage_errors import told_interruption, told_place
+from omnigraph.cli.storage_errors import explain_storage_errors, report_interruption
+from omnigraph.cli.target import DurabilityOption, GraphTarget, resolve_target
 from omnigraph.errors import Conflict, InvalidInput, NotFound
 
 CLUSTER_STATE = "__cluster/state.json"
@@ -17,22 +17,23 @@ CLUSTER_STATE = "__cluster/state.json"
 
 def init(
     ctx: typer.Context,
-    uri: Annotated[str, typer.Argument(metavar="URI", help="Where the graph is to be.")],
-    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="Its schema; - is stdin.")],
+    uri: Annotated[str, typer.Argument(metavar="URI", help="Storage URI of the new graph.")],
+    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="Schema file; - is stdin.")],
     force: Annotated[
-        bool, typer.Option("--force", help="Take over what a failed init left; never replaces a graph.")
+        bool,
+        typer.Option("--force", help="Replace the files that a failed init left. Never replaces a graph."),
     ] = False,
     durability: DurabilityOption = "full",
 ) -> None:
-    """Make a new graph with a schema and a first, empty commit.
+    """Create a graph with a schema and a first, empty commit.
 
-    Of several that are started at once for one place, one succeeds. What an interrupted one left cannot be opened,
-    and the next one completes it.
+    If several processes create a graph at one URI, one succeeds. An interrupted init leaves nothing that can be
+    opened, and the next init completes it.
     """
     from omnigraph.catalog.catalog import accept
     from omnigraph.lang.pg.schema_compiler import load_schema
 
-    target = resolve(ctx, uri)
+    target = resolve_target(ctx, uri)
     text = read_source(schema)
     catalog = accept(load_schema(text, source_name(schema)), text)
     refuse_cluster(target)
@@ -40,8 +41,8 @@ def init(
     from omnigraph.graph.repository import Repository
 
     try:
-        with told_interruption("rw"), told_place(uri, target.location, "rw"):
-            made = Repository.init(
+        with report_interruption("rw"), explain_storage_errors(uri, target.location, "rw"):
+            repository = Repository.init(
                 uri,
                 catalog,
                 options=target.options or None,
@@ -49,15 +50,16 @@ def init(
                 actor=target.chosen.actor,
             )
     except Conflict as error:
-        if force and error.hint is None:
-            error.hint = "--force never replaces a graph; remove it yourself if you mean to"
-        raise
-    made.close()
-    say(f"initialized {uri}")
+        if not force or error.hint is not None:
+            raise
+        hint = "--force never replaces a graph; delete the old one to create it again"
+        raise Conflict(error.reason, hint=hint, details=error.details, location=error.location) from error
+    repository.close()
+    print_line(f"initialized {uri}")
 
 
-def refuse_cluster(target: Target) -> None:
-    """A graph inside a cluster is made by the cluster, which would not know of one made here."""
+def refuse_cluster(target: GraphTarget) -> None:
+    """Raise `InvalidInput` if the target is inside a cluster, which must create and change its graphs itself."""
     from omnigraph.store.location import Location
 
     location = target.location
@@ -74,6 +76,6 @@ def refuse_cluster(target: Target) -> None:
         return
     raise InvalidInput(
         f"{target.uri} belongs to the cluster at {cluster}",
-        hint="a cluster makes and changes its graphs by `cluster apply`, which this version does not have",
+        hint="`cluster apply` creates and changes the graphs of a cluster; this version does not have it",
         details={"uri": target.uri, "cluster": str(cluster)},
     )

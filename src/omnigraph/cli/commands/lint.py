@@ -1,4 +1,4 @@
-"""`omnigraph lint`: every query of some files against the schema of a graph, or of a file."""
+"""`omnigraph lint`: check query files against the schema of a graph, or of a file."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import GlobalOptions, refuse_graph_options, useless
-from omnigraph.cli.render.output import count, diagnostic_lines, indented, say, say_json, say_status
-from omnigraph.cli.scope import JsonOption, opened_graph, resolve
-from omnigraph.cli.settings.addresses import NoGraphAddressed
+from omnigraph.cli.options import GlobalOptions, no_graph_error, refuse_graph_options
+from omnigraph.cli.render.output import (
+    count,
+    diagnostic_lines,
+    indented,
+    print_json,
+    print_line,
+    print_status,
+)
+from omnigraph.cli.settings.graph_address import NoGraphAddressed
 from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.source_files import STDIN, find_sources, read_source, refuse_stdin_twice, source_name
+from omnigraph.cli.target import JsonOption, open_graph, resolve_target
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
     from omnigraph.lang.schema import Schema
 
 SUFFIX = ".gq"
-# By which the folder of a graph is told from one of queries.
+# A folder with this entry is a graph, not a folder of query files.
 MANIFEST = "__manifest"
 LABELS = {"error": "ERROR", "warning": "WARN", "info": "INFO"}
 
@@ -30,23 +37,23 @@ def lint(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="URI|FILE|DIR", help="Where the graph is; or more query files, or directories of them."
+            metavar="URI|FILE|DIR", help="Storage URI of the graph; or query files, or directories of them."
         ),
     ] = None,
     query: Annotated[
         list[str] | None,
-        typer.Option("--query", metavar="FILE", help="A query file; may be repeated; - is stdin."),
+        typer.Option("--query", metavar="FILE", help="Query file; - is stdin. Repeatable."),
     ] = None,
     schema: Annotated[
         str | None,
-        typer.Option("--schema", metavar="FILE", help="Check against this schema, without a graph."),
+        typer.Option("--schema", metavar="FILE", help="Check against this schema file, without a graph."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Check query files against the schema that a graph has now, or against one in a file.
+    """Check query files against the current schema of a graph, or against a schema file.
 
-    Fails only for errors, not for warnings. One file gives one JSON document; several files, or a directory,
-    give an array of them.
+    Warnings do not change the exit code. With --json, one file gives one document; several files, or a directory,
+    give an array.
     """
     from omnigraph.lang.gq.lint_rules import lint_queries
     from omnigraph.lang.source import Source
@@ -55,8 +62,8 @@ def lint(
     named = [*(query or ()), *(path for path in paths or () if path not in uris)]
     refuse_stdin_twice([*named, schema or ""])
     if not named:
-        raise typer.BadParameter("name at least one query file", param_hint="'--query'")
-    compiled, origin = _of_graph(ctx, uris) if schema is None else _of_file(ctx, schema, uris)
+        raise typer.BadParameter("pass at least one query file", param_hint="'--query'")
+    compiled, origin = _graph_schema(ctx, uris) if schema is None else _file_schema(ctx, schema, uris)
     reports = [
         lint_queries(Source(read_source(path), source_name(path)), compiled)
         for path in find_sources(named, (SUFFIX,))
@@ -64,7 +71,7 @@ def lint(
     if json:
         documents = [report.to_json(origin) for report in reports]
         alone = len(named) == 1 and not Path(named[0]).is_dir()
-        say_json(documents[0] if alone else documents)
+        print_json(documents[0] if alone else documents)
     else:
         _print_reports(reports)
     if not all(report.ok for report in reports):
@@ -72,34 +79,34 @@ def lint(
 
 
 def _is_graph(path: str) -> bool:
-    """Whether a positional is the address of a graph; what can be a query file or a folder of them is that."""
+    """Whether a positional argument is the address of a graph and not a query file or a folder of them."""
     if path == STDIN or path.endswith(SUFFIX):
         return False
     return not Path(path).is_dir() or Path(path, MANIFEST).is_dir()
 
 
-def _of_graph(ctx: typer.Context, uris: list[str]) -> tuple[Schema, dict[str, str]]:
-    """The schema of the graph that is addressed, and what reports say about where it is from."""
+def _graph_schema(ctx: typer.Context, uris: list[str]) -> tuple[Schema, dict[str, str]]:
+    """Return the schema of the addressed graph, and its origin for the report."""
     if len(uris) > 1:
         raise InvalidInput(
             f"two graphs addressed: {uris[0]} and {uris[1]}; pass exactly one.",
-            hint=f"query files end in {SUFFIX}, or are named by --query <file>",
+            hint=f"query files end in {SUFFIX}, or are passed as --query <file>",
         )
     try:
-        target = resolve(ctx, uris[0] if uris else None)
+        target = resolve_target(ctx, uris[0] if uris else None)
     except NoGraphAddressed as error:
         hint = "or pass --schema <file> to check without a graph"
         raise NoGraphAddressed(error.reason, hint=hint) from error
-    with opened_graph(target, "r") as graph:
+    with open_graph(target, "r") as graph:
         return graph.snapshot().catalog.schema, {"kind": "graph", "uri": target.uri}
 
 
-def _of_file(ctx: typer.Context, schema: str, uris: list[str]) -> tuple[Schema, dict[str, str]]:
+def _file_schema(ctx: typer.Context, schema: str, uris: list[str]) -> tuple[Schema, dict[str, str]]:
     from omnigraph.lang.pg.schema_compiler import load_schema
 
     refuse_graph_options("lint --schema", ctx.find_object(GlobalOptions) or GlobalOptions())
     for uri in uris:
-        raise InvalidInput(useless("lint --schema", uri))
+        raise InvalidInput(no_graph_error("lint --schema", uri))
     compiled = load_schema(read_source(schema), source_name(schema))
     return compiled, {"kind": "file", "path": source_name(schema)}
 
@@ -107,7 +114,7 @@ def _of_file(ctx: typer.Context, schema: str, uris: list[str]) -> tuple[Schema, 
 def _print_reports(reports: list[LintReport]) -> None:
     for report in reports:
         if len(reports) > 1:
-            say_status("FILE", report.query_path)
+            print_status("FILE", report.query_path)
         for result in report.results:
             _print_result(result)
         for finding in report.findings:
@@ -117,7 +124,7 @@ def _print_reports(reports: list[LintReport]) -> None:
     errors, warnings, infos = (
         sum(report.count(severity) for report in reports) for severity in ("error", "warning", "info")
     )
-    say_status(
+    print_status(
         "INFO",
         f"Lint complete: {queries} queries processed{where} "
         f"({errors} error(s), {warnings} warning(s), {infos} info item(s))",
@@ -126,19 +133,19 @@ def _print_reports(reports: list[LintReport]) -> None:
 
 def _print_result(result: QueryResult) -> None:
     if result.checked is not None:
-        say_status("OK", f"query `{result.name}` ({result.kind})")
+        print_status("OK", f"query `{result.name}` ({result.kind})")
     else:
         first, *others = result.diagnostics
-        say_status("ERROR", f"query `{result.name}`: {first.text}")
-        say(indented(diagnostic_lines(first)))
+        print_status("ERROR", f"query `{result.name}`: {first.text}")
+        print_line(indented(diagnostic_lines(first)))
         for item in others:
-            # Errors are counted by query, so the further ones of a query get no status word of their own.
-            say(indented([f"also: {item.text}", *diagnostic_lines(item)]))
+            # Errors are counted by query: only the first error of a query gets a status word.
+            print_line(indented([f"also: {item.text}", *diagnostic_lines(item)]))
     for warning in result.warnings:
-        say_status("WARN", f"query `{result.name}`: {warning}")
+        print_status("WARN", f"query `{result.name}`: {warning}")
 
 
 def _print_finding(finding: Finding) -> None:
-    say_status(LABELS[finding.severity], f"{finding.code}: {finding.message}")
+    print_status(LABELS[finding.severity], f"{finding.code}: {finding.message}")
     if finding.diagnostic is not None:
-        say(indented(diagnostic_lines(finding.diagnostic)))
+        print_line(indented(diagnostic_lines(finding.diagnostic)))

@@ -1,4 +1,4 @@
-"""`omnigraph login` and `omnigraph logout`: tokens of servers, kept for later commands."""
+"""`omnigraph login` and `omnigraph logout`: store and remove the bearer token of a server."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from omnigraph.cli.render.output import note, say, say_json
-from omnigraph.cli.scope import JsonOption
-from omnigraph.cli.settings.config import config_of
+from omnigraph.cli.render.output import print_json, print_line, print_note
+from omnigraph.cli.settings.config import load_config
 from omnigraph.cli.settings.credentials import check_name, credentials_path, remove_token, store_token
+from omnigraph.cli.target import JsonOption
 from omnigraph.errors import InvalidInput
 
-NameArgument: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The server, by its name.")]
+NameArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the server in your settings.")
+]
 
 
 def login(
@@ -23,35 +25,40 @@ def login(
     token: Annotated[
         str | None,
         typer.Option(
-            "--token", metavar="TOKEN", help="The token; else one line of stdin is.", show_default=False
+            "--token",
+            metavar="TOKEN",
+            help="Bearer token; default: read one line from stdin.",
+            show_default=False,
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Keep the token of a server in a file that only you can read."""
+    """Store the bearer token of a server in the credentials file, which only you can read."""
     check_name(name)
-    declared = name in config_of(ctx).servers
+    declared = name in load_config(ctx).servers
     path = credentials_path(os.environ)
-    store_token(path, name, (_ask(name) if token is None else token).strip())
+    store_token(path, name, (_read_token(name) if token is None else token).strip())
     if not declared:
-        note(f"note: no server is called '{name}' in your settings; add it under servers: to use this token")
+        print_note(
+            f"note: no server named '{name}' in your settings; add it under servers: to use this token"
+        )
     if json:
-        say_json({"server": name, "credentials_path": str(path), "declared": declared})
+        print_json({"server": name, "credentials_path": str(path), "declared": declared})
     else:
-        say(f"stored credential for '{name}' in {path}")
+        print_line(f"stored credential for '{name}' in {path}")
 
 
 def logout(name: NameArgument, json: JsonOption = False) -> None:
-    """Forget the token of a server. Nothing happens when there is none."""
+    """Remove the stored token of a server. Succeeds if there is none."""
     path = credentials_path(os.environ)
     remove_token(path, name)
     if json:
-        say_json({"server": name, "credentials_path": str(path)})
+        print_json({"server": name, "credentials_path": str(path)})
     else:
-        say(f"removed credential for '{name}' from {path}")
+        print_line(f"removed credential for '{name}' from {path}")
 
 
-def _ask(name: str) -> str:
+def _read_token(name: str) -> str:
     if sys.stdin is None:
         raise InvalidInput("no token given", hint="pass --token, or one line on stdin")
     if sys.stdin.isatty():

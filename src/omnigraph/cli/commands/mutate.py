@@ -1,4 +1,4 @@
-"""`omnigraph mutate`: change a graph by a query of one's own."""
+"""`omnigraph mutate`: run a mutation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.completion import complete_branch
-from omnigraph.cli.precondition import told_precondition
+from omnigraph.cli.precondition import report_lost_precondition
 from omnigraph.cli.query_arguments import (
     ParamsFileOption,
     ParamsOption,
@@ -16,11 +16,11 @@ from omnigraph.cli.query_arguments import (
     StoredNameArgument,
     read_request,
     refuse_local_options,
-    warn_of_old_name,
+    warn_renamed_command,
 )
-from omnigraph.cli.render.output import say, say_json
-from omnigraph.cli.scope import DurabilityOption, JsonOption, opened_graph, resolve
+from omnigraph.cli.render.output import print_json, print_line
 from omnigraph.cli.stored_query import mutate_stored
+from omnigraph.cli.target import DurabilityOption, JsonOption, open_graph, resolve_target
 from omnigraph.errors import InvalidInput
 
 
@@ -36,33 +36,35 @@ def mutate(
         typer.Option(
             "--branch",
             metavar="BRANCH",
-            help="Where to write.",
+            help="Branch to write.",
             show_default=True,
             autocompletion=complete_branch,
         ),
     ] = "main",
     if_commit: Annotated[
         str | None,
-        typer.Option("--if-commit", metavar="ID", help="Only if the branch still stands at this commit."),
+        typer.Option(
+            "--if-commit", metavar="ID", help="Write only if the branch is at this commit; else exit with 4."
+        ),
     ] = None,
     message: Annotated[
-        str | None, typer.Option("--message", metavar="TEXT", help="Recorded with the commit.")
+        str | None, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
     ] = None,
     durability: DurabilityOption = "full",
     json: JsonOption = False,
 ) -> None:
-    """Run a mutation as one commit: all of it happens, or nothing."""
+    """Run a mutation atomically, as one commit."""
     from omnigraph.protocol.result_bodies import change_body
 
-    warn_of_old_name(ctx, "mutate")
-    target = resolve(ctx, None)
+    warn_renamed_command(ctx, "mutate")
+    target = resolve_target(ctx, None)
     refuse_local_options(ctx, target)
     request = read_request(
         "mutation", name, query, query_string, params, params_file, stored=target.is_served
     )
     if request.is_stored and message is not None:
-        raise InvalidInput("a stored mutation has no message; --message does not apply.")
-    with told_precondition(json=json), opened_graph(target, "rw", durability) as graph:
+        raise InvalidInput("a stored mutation takes no message; --message does not apply.")
+    with report_lost_precondition(json=json), open_graph(target, "rw", durability) as graph:
         if request.is_stored:
             receipt = mutate_stored(graph, request, branch, if_commit)
         else:
@@ -76,11 +78,11 @@ def mutate(
             )
         document = change_body(receipt, branch, graph.actor)
     if json:
-        say_json(document)
+        print_json(document)
         return
-    say(
+    print_line(
         f"changed {branch} via {document['query_name']}:"
         f" {document['affected_nodes']} nodes, {document['affected_edges']} edges"
     )
     if document["actor_id"] is not None:
-        say(f"actor_id: {document['actor_id']}")
+        print_line(f"actor_id: {document['actor_id']}")

@@ -1,4 +1,4 @@
-"""`omnigraph optimize`: few large pieces of storage instead of many small ones, and complete indexes."""
+"""`omnigraph optimize`: compaction and index maintenance."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import typer
 
 from omnigraph.cli.confirmation import announce
 from omnigraph.cli.query_arguments import BranchOption, EngineOption, SparkOption
-from omnigraph.cli.render.output import complain, count, say, say_json
-from omnigraph.cli.render.progress import shown_progress
-from omnigraph.cli.scope import DurabilityOption, JsonOption, Uri, opened_graph, resolve
+from omnigraph.cli.render.output import count, print_error, print_json, print_line
+from omnigraph.cli.render.progress_bar import show_progress
 from omnigraph.cli.shell import FAILURE
+from omnigraph.cli.target import DurabilityOption, JsonOption, UriArgument, open_graph, resolve_target
 from omnigraph.errors import StorageError
 
 if TYPE_CHECKING:
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
 def optimize(
     ctx: typer.Context,
-    uri: Uri = None,
+    uri: UriArgument = None,
     branch: BranchOption = None,
     message: Annotated[
-        str | None, typer.Option("--message", metavar="TEXT", help="Recorded with the commit.")
+        str | None, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
     ] = None,
     engine: EngineOption = "auto",
     spark: SparkOption = None,
     durability: DurabilityOption = "full",
     json: JsonOption = False,
 ) -> None:
-    """Make a graph quick to read again, as one commit, or none when there is nothing to do.
+    """Compact the tables of a branch and update its indexes, as one commit. No commit is made if nothing changes.
 
-    Small pieces of storage become large ones, the space of deleted rows is left out, and indexes cover every row.
-    What queries find never changes. Others may read and write meanwhile.
+    Compaction merges small fragments into large ones and drops deleted rows. Indexes are extended to cover all
+    rows. Query results do not change. Concurrent reads and writes continue.
     """
     from omnigraph.graph.branch_names import MAIN
 
-    target = resolve(ctx, uri)
+    target = resolve_target(ctx, uri)
     announce(target)
     with (
-        opened_graph(target, "rw", durability) as graph,
-        shown_progress("optimizing", silent=json or target.chosen.quiet) as report,
+        open_graph(target, "rw", durability) as graph,
+        show_progress("optimizing", silent=json or target.chosen.quiet) as report,
     ):
         done = graph.optimize(
             branch=MAIN if branch is None else branch,
@@ -51,14 +51,14 @@ def optimize(
             progress=report,
         )
     if json:
-        say_json({"uri": target.uri, "datasets": [item.to_json() for item in done.datasets]})
+        print_json({"uri": target.uri, "datasets": [item.to_json() for item in done.datasets]})
     else:
-        say(f"optimize {target.uri} — {count(len(done.datasets), 'dataset')}")
+        print_line(f"optimize {target.uri} — {count(len(done.datasets), 'dataset')}")
         for item in done.datasets:
-            say(f"{item.type_key}: {_describe(item)}")
+            print_line(f"{item.type_key}: {_describe(item)}")
     failed = [item for item in done.datasets if item.skipped == "Failed"]
     for item in failed:
-        complain(StorageError(f"{item.type_key}: {item.error}"))
+        print_error(StorageError(f"{item.type_key}: {item.error}"))
     if failed:
         raise typer.Exit(FAILURE)
 

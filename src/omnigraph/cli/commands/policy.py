@@ -1,4 +1,4 @@
-"""`omnigraph policy`: whether a bundle is right, whether it decides as expected, and why it decides so."""
+"""`omnigraph policy`: validate, test and explain a policy bundle."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from omnigraph.cli.options import GlobalOptions
-from omnigraph.cli.render.output import readable, say
-from omnigraph.cli.scope import SHARED
-from omnigraph.cli.settings.addresses import PROFILE
+from omnigraph.cli.render.output import escape_unprintable, print_line
 from omnigraph.cli.settings.clusters import find_source, resolve_cluster
+from omnigraph.cli.settings.graph_address import PROFILE
+from omnigraph.cli.target import EPILOG
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -23,48 +23,51 @@ if TYPE_CHECKING:
 FileOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--file", metavar="BUNDLE", help="The bundle, a file of YAML or JSON; else that of --cluster."
+        "--file", metavar="BUNDLE", help="Policy bundle, YAML or JSON; default: the bundle of --cluster."
     ),
 ]
 
 ClusterScopeOption: TypeAlias = Annotated[
-    bool, typer.Option("--cluster-scope", help="The bundle that decides about the server, not about a graph.")
+    bool,
+    typer.Option("--cluster-scope", help="Use the bundle of the server instead of the bundle of a graph."),
 ]
 
-policy_commands = typer.Typer(help="Check, test and question a policy bundle.", no_args_is_help=True)
+policy_commands = typer.Typer(
+    help="Validate, test and explain a policy bundle (access control).", no_args_is_help=True
+)
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The bundle that a command is about, what it is called, and the graph that it decides about."""
+class SelectedBundle:
+    """A policy bundle, its name, and the graph it applies to."""
 
     name: str
     bundle: PolicyBundle
     graph: str | None
 
 
-@policy_commands.command(epilog=SHARED)
+@policy_commands.command(epilog=EPILOG)
 def validate(
     ctx: typer.Context,
     file: FileOption = None,
     cluster_scope: ClusterScopeOption = False,
 ) -> None:
-    """Check a bundle. Fails with the first thing that is wrong."""
+    """Validate a policy bundle. Fails with the first error."""
     from omnigraph.policy.gate import Gate
 
     found = _choose(ctx, file, "cluster" if cluster_scope else "graph")
     Gate(found.bundle, found.graph).prepare()
-    say(f"policy valid: bundle '{readable(found.name)}' [{len(found.bundle.actors)} actors]")
+    print_line(f"policy valid: bundle '{escape_unprintable(found.name)}' [{len(found.bundle.actors)} actors]")
 
 
-@policy_commands.command("test", epilog=SHARED)
+@policy_commands.command("test", epilog=EPILOG)
 def run_cases(
     ctx: typer.Context,
-    tests: Annotated[str, typer.Option("--tests", metavar="FILE", help="The cases: YAML or JSON.")],
+    tests: Annotated[str, typer.Option("--tests", metavar="FILE", help="Test cases, YAML or JSON.")],
     file: FileOption = None,
     cluster_scope: ClusterScopeOption = False,
 ) -> None:
-    """Compare what a bundle decides with what is expected. Fails when any case is decided otherwise."""
+    """Run test cases against a policy bundle. Fails if any decision differs from the expected one."""
     from omnigraph.policy.cases import failed_cases, read_cases
     from omnigraph.policy.gate import Gate
     from omnigraph.sources.mapping.document import read_document
@@ -74,27 +77,32 @@ def run_cases(
     cases = document.located((), lambda: read_cases(document.value))
     failed = failed_cases(Gate(found.bundle, found.graph), cases)
     if failed:
-        lines = "\n".join(map(readable, failed))
+        lines = "\n".join(map(escape_unprintable, failed))
         raise InvalidInput(f"policy tests failed:\n{lines}", details={"failed": failed})
-    say(f"policy tests passed: {len(cases)} cases")
+    print_line(f"policy tests passed: {len(cases)} cases")
 
 
-@policy_commands.command(epilog=SHARED)
+@policy_commands.command(epilog=EPILOG)
 def explain(
     ctx: typer.Context,
-    actor: Annotated[str, typer.Option("--actor", metavar="ACTOR", help="Who wants to.")],
-    action: Annotated[str, typer.Option("--action", metavar="ACTION", help="What they want to do.")],
+    actor: Annotated[str, typer.Option("--actor", metavar="ACTOR", help="Actor of the request.")],
+    action: Annotated[str, typer.Option("--action", metavar="ACTION", help="Action to authorize.")],
     branch: Annotated[
-        str | None, typer.Option("--branch", metavar="NAME", help="What is read or written, or the source.")
+        str | None,
+        typer.Option(
+            "--branch", metavar="NAME", help="Branch that is read or written, or the source branch."
+        ),
     ] = None,
     target_branch: Annotated[
         str | None,
-        typer.Option("--target-branch", metavar="NAME", help="What is made, deleted or merged into."),
+        typer.Option(
+            "--target-branch", metavar="NAME", help="Branch that is created, deleted or merged into."
+        ),
     ] = None,
     file: FileOption = None,
     cluster_scope: ClusterScopeOption = False,
 ) -> None:
-    """Tell what a bundle decides, and by which rule. With --graph ID about that graph."""
+    """Print the decision of a policy bundle and the rule that matched. --graph ID selects the graph."""
     from omnigraph.lang.suggestions import did_you_mean
     from omnigraph.policy.bundle import ACTIONS
     from omnigraph.policy.gate import Access, Gate
@@ -117,58 +125,58 @@ def explain(
         "message": decision.message,
     }
     for key, value in shown.items():
-        say(f"{key}: {'null' if value is None else readable(value)}")
+        print_line(f"{key}: {'null' if value is None else escape_unprintable(value)}")
 
 
-def _choose(ctx: typer.Context, file: str | None, binding: Binding | None = None) -> Chosen:
+def _choose(ctx: typer.Context, file: str | None, binding: Binding | None = None) -> SelectedBundle:
     chosen = ctx.find_object(GlobalOptions) or GlobalOptions()
     if binding == "cluster" and chosen.graph is not None:
-        raise InvalidInput("--cluster-scope is about the server and --graph about a graph; pass one of them")
+        raise InvalidInput("--cluster-scope and --graph exclude each other")
     if file is None:
         if chosen.cluster is None and chosen.profile is None and not os.environ.get(PROFILE):
-            raise typer.BadParameter("pass it, or --cluster CONFIG", param_hint="'--file'")
+            raise typer.BadParameter("required, unless --cluster CONFIG is given", param_hint="'--file'")
         return _configured(ctx, of_server=binding == "cluster")
     command = ctx.command_path.partition(" ")[2]
-    for option in chosen.given():
+    for option in chosen.names():
         if option != "--graph" or command != "policy explain":
-            raise InvalidInput(f"`{command}` looks at the bundle in --file; {option} does not apply.")
+            raise InvalidInput(f"`{command}` reads the bundle in --file; {option} does not apply.")
     from omnigraph.api.access import read_policy
 
-    return Chosen(Path(file).stem, read_policy(file, _options(), binding=binding), chosen.graph)
+    return SelectedBundle(Path(file).stem, read_policy(file, _options(), binding=binding), chosen.graph)
 
 
-def _configured(ctx: typer.Context, *, of_server: bool) -> Chosen:
-    """The bundle of a configuration: that of the server or of the graph which was chosen, or the only one."""
+def _configured(ctx: typer.Context, *, of_server: bool) -> SelectedBundle:
+    """Return the bundle of a configuration: that of the server or of the selected graph, or the only one."""
     hosting, scope = resolve_cluster(ctx)
-    server = None if hosting.policy is None else Chosen("cluster", hosting.policy, None)
+    server = None if hosting.policy is None else SelectedBundle("cluster", hosting.policy, None)
     if of_server:
         if server is None:
-            raise InvalidInput(f"{scope.origin} has no policy bundle of the server")
+            raise InvalidInput(f"{scope.origin} has no policy bundle for the server")
         return server
     if scope.graph is not None:
-        return _of_graph(find_source(hosting, scope))
+        return _graph_bundle(find_source(hosting, scope))
     graphs = [item for item in hosting.graphs if item.policy is not None]
     if not graphs and server is not None:
         return server
     if len(graphs) == 1 and server is None:
-        return _of_graph(graphs[0])
+        return _graph_bundle(graphs[0])
     if not graphs:
         raise InvalidInput(f"{scope.origin} has no policy bundle", details={"bundles": []})
-    ways = [f"--graph {item.id}" for item in graphs] + ["--cluster-scope"] * (server is not None)
+    choices = [f"--graph {item.id}" for item in graphs] + ["--cluster-scope"] * (server is not None)
     raise InvalidInput(
-        f"{scope.origin} has several policy bundles; say which with --graph <id>"
+        f"{scope.origin} has several policy bundles: choose one with --graph <id>"
         + ("" if server is None else " or --cluster-scope"),
-        hint=f"it has: {', '.join(ways)}",
+        hint=f"choices: {', '.join(choices)}",
         details={"bundles": [item.id for item in graphs] + ["cluster"] * (server is not None)},
     )
 
 
-def _of_graph(source: GraphSource) -> Chosen:
+def _graph_bundle(source: GraphSource) -> SelectedBundle:
     if source.policy is None:
         raise InvalidInput(f"graph '{source.id}' has no policy bundle")
     if source.trouble is not None:
         raise source.trouble
-    return Chosen(source.id, source.policy, source.id)
+    return SelectedBundle(source.id, source.policy, source.id)
 
 
 def _options() -> dict[str, str]:

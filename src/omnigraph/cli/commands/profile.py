@@ -1,4 +1,4 @@
-"""`omnigraph profile`: the scopes that the operator has named."""
+"""`omnigraph profile`: list and show the profiles in the settings."""
 
 from __future__ import annotations
 
@@ -8,42 +8,43 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.options import GlobalOptions
-from omnigraph.cli.render.output import say, say_json
-from omnigraph.cli.scope import JsonOption
-from omnigraph.cli.settings.addresses import PROFILE, find_profile
-from omnigraph.cli.settings.config import Config, Profile, ScopeKind, config_of
+from omnigraph.cli.render.output import print_json, print_line
+from omnigraph.cli.settings.config import Config, Profile, ScopeKind, load_config
+from omnigraph.cli.settings.graph_address import PROFILE, find_profile
 from omnigraph.cli.settings.servers import find_server
+from omnigraph.cli.target import JsonOption
 from omnigraph.errors import InvalidInput
 
-profile_commands = typer.Typer(help="The scopes that your settings name.", no_args_is_help=True)
+profile_commands = typer.Typer(help="List and show the profiles in your settings.", no_args_is_help=True)
 
 
 @profile_commands.command("list")
 def list_(ctx: typer.Context, json: JsonOption = False) -> None:
-    """List the profiles, those that cannot be used too."""
-    config = config_of(ctx)
+    """List the profiles, including invalid ones."""
+    config = load_config(ctx)
     active = _active(ctx)
     found = [_entry(config, item, active) for item in config.profiles.values()]
     if json:
-        say_json(found)
+        print_json(found)
         return
     for item in found:
         name = f"{item['name']} (active)" if item["active"] else item["name"]
         graph = "" if item["default_graph"] is None else f" · graph: {item['default_graph']}"
         text = f"{item['binding']}{graph}" if item["valid"] else f"invalid: {item['error']}"
-        say(f"{name}  {text}")
+        print_line(f"{name}  {text}")
 
 
 @profile_commands.command()
 def show(
     ctx: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Which; else the active one, or the defaults.")
+        str | None,
+        typer.Argument(metavar="NAME", help="Name of the profile; default: the active one, or the defaults."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what a profile, or without one the defaults, leads to."""
-    config = config_of(ctx)
+    """Show the address that a profile, or the defaults, resolve to."""
+    config = load_config(ctx)
     name = name or _active(ctx)
     kind: ScopeKind | None
     if name is None:
@@ -62,10 +63,10 @@ def show(
         "output_format": config.output,
     }
     if json:
-        say_json(shown)
+        print_json(shown)
         return
     for key, value in shown.items():
-        say(f"{key}: {'null' if value is None else value}")
+        print_line(f"{key}: {'null' if value is None else value}")
 
 
 def _active(ctx: typer.Context) -> str | None:
@@ -101,7 +102,7 @@ def _default(config: Config) -> tuple[ScopeKind | None, str | None]:
 
 
 def _endpoint(config: Config, kind: ScopeKind | None, target: str | None) -> str | None:
-    """Where a scope leads to, or `InvalidInput` when its server is not known."""
+    """Return the URL or path of an address. Raises `InvalidInput` if its server is unknown."""
     if kind is None or target is None:
         return None
     if kind == "server":

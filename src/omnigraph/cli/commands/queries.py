@@ -1,4 +1,4 @@
-"""`omnigraph queries`: the stored queries of a configuration, and whether they fit the schemas of their graphs."""
+"""`omnigraph queries`: list the stored queries of a server configuration, and type-check them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from omnigraph.cli.render.output import count, readable, say, say_json
-from omnigraph.cli.scope import SHARED, JsonOption
+from omnigraph.cli.render.output import count, escape_unprintable, print_json, print_line
 from omnigraph.cli.settings.clusters import find_source, resolve_cluster
 from omnigraph.cli.shell import FAILURE
+from omnigraph.cli.target import EPILOG, JsonOption
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -20,91 +20,93 @@ if TYPE_CHECKING:
     from omnigraph.lang.schema import Schema
     from omnigraph.lang.source import Source
 
-query_commands = typer.Typer(help="The stored queries of a configuration.", no_args_is_help=True)
+query_commands = typer.Typer(
+    help="List and validate the stored queries of a server configuration.", no_args_is_help=True
+)
 
 NONE = "(no stored queries registered)"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something about a stored query; `query` is a file where no query in it can be read."""
+    """An error or warning about a stored query. `query` is the file name if the file cannot be parsed."""
 
     query: str
     message: str
 
     def to_json(self) -> dict[str, str]:
-        """The entry of a report."""
+        """Return the entry of the JSON report."""
         return {"query": self.query, "message": self.message}
 
 
 @dataclass
-class Findings:
-    """The stored queries of one graph that check, and what is wrong with the others."""
+class CheckedQueries:
+    """The stored queries of one graph that type-check, and the errors and warnings of all of them."""
 
     queries: dict[str, StoredQuery] = field(default_factory=dict)
     breakages: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
 
-@query_commands.command(epilog=SHARED)
+@query_commands.command(epilog=EPILOG)
 def validate(ctx: typer.Context, json: JsonOption = False) -> None:
-    """Check every stored query against the schema that its graph has now. Fails when one does not fit."""
+    """Type-check every stored query against the current schema of its graph. Fails if there is an error."""
     found = _check(ctx)
     if json:
         breakages = [item.to_json() for item in found.breakages]
         warnings = [item.to_json() for item in found.warnings]
-        say_json({"ok": not breakages, "breakages": breakages, "warnings": warnings})
+        print_json({"ok": not breakages, "breakages": breakages, "warnings": warnings})
     else:
         for item in found.breakages:
-            say(f"ERROR  query '{readable(item.query)}': {item.message}")
+            print_line(f"ERROR  query '{escape_unprintable(item.query)}': {item.message}")
         for item in found.warnings:
-            say(f"WARN  query '{readable(item.query)}': {item.message}")
+            print_line(f"WARN  query '{escape_unprintable(item.query)}': {item.message}")
         if not found.breakages:
             checked = count(len(found.queries), "stored query")
             verb = "checks" if len(found.queries) == 1 else "check"
-            say(f"OK  {checked} type-{verb} against the schema" if found.queries else NONE)
+            print_line(f"OK  {checked} type-{verb} against the schema" if found.queries else NONE)
     if found.breakages:
         raise typer.Exit(FAILURE)
 
 
-@query_commands.command("list", epilog=SHARED)
+@query_commands.command("list", epilog=EPILOG)
 def list_(ctx: typer.Context, json: JsonOption = False) -> None:
-    """List the stored queries with their parameters. Fails when one does not fit the schema of its graph."""
+    """List the stored queries with their parameters. Fails if one does not type-check."""
     found = _check(ctx)
     for item in found.breakages:
         raise InvalidInput(
             f"stored query '{item.query}': {item.message}",
-            hint="`omnigraph queries validate` lists everything that is wrong",
+            hint="`omnigraph queries validate` lists all errors",
         )
     queries = [found.queries[name] for name in sorted(found.queries)]
     if json:
-        say_json({"queries": [_describe(item) for item in queries]})
+        print_json({"queries": [_describe(item) for item in queries]})
         return
     if not queries:
-        say(NONE)
+        print_line(NONE)
     for query in queries:
         for line in _lines(query):
-            say(line)
+            print_line(line)
 
 
-def _check(ctx: typer.Context) -> Findings:
+def _check(ctx: typer.Context) -> CheckedQueries:
     from omnigraph.api.stored_queries import query_files
     from omnigraph.store.storage_options import s3_options
 
     hosting, scope = resolve_cluster(ctx)
     source = find_source(hosting, scope)
     if source.queries is None:
-        return Findings()
+        return CheckedQueries()
     options = s3_options(os.environ)
     files = query_files(source.queries, options)
     return _check_files(source.queries, files, source.read_schema(options))
 
 
-def _check_files(where: QueryPlaces, files: Iterable[Source], schema: Schema) -> Findings:
+def _check_files(where: QueryPlaces, files: Iterable[Source], schema: Schema) -> CheckedQueries:
     from omnigraph.api.stored_queries import StoredQuery
     from omnigraph.lang.gq.lint_rules import lint_queries
 
-    found = Findings()
+    found = CheckedQueries()
     seen: set[str] = set()
     for source in files:
         report = lint_queries(source, schema)
@@ -117,7 +119,7 @@ def _check_files(where: QueryPlaces, files: Iterable[Source], schema: Schema) ->
             found.warnings += [Problem(result.name, text) for text in result.warnings]
             found.breakages += [Problem(result.name, item.text) for item in result.diagnostics]
             if result.name in found.queries:
-                found.breakages.append(Problem(result.name, "there is more than one query of this name"))
+                found.breakages.append(Problem(result.name, "more than one query has this name"))
             elif result.checked is not None:
                 found.queries[result.name] = StoredQuery(result.name, source.text, result.checked)
     found.breakages += [Problem(name, text) for name, text in where.missing(seen).items()]
@@ -129,7 +131,7 @@ def _describe(query: StoredQuery) -> dict[str, Any]:
         {"name": item.name, "type": str(item.type.core), "nullable": item.type.nullable}
         for item in query.checked.params
     ]
-    # Whatever is stored is offered to models too, under its own name.
+    # Every stored query is an MCP tool of the same name.
     return {
         "name": query.name,
         "mcp_expose": True,
@@ -145,4 +147,4 @@ def _lines(query: StoredQuery) -> Iterator[str]:
     params = ", ".join(f"${item.name}: {item.type}" for item in query.checked.params)
     yield f"{kind}  {query.name}({params}) [mcp: {query.name}]"
     for member, text in query.annotations.items():
-        yield f"  {member}: {readable(text)}"
+        yield f"  {member}: {escape_unprintable(text)}"

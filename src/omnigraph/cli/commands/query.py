@@ -1,4 +1,4 @@
-"""`omnigraph query`: read a graph by a query of one's own."""
+"""`omnigraph query`: run a query."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from omnigraph.cli.query_arguments import (
     read_request,
     read_state,
     refuse_local_options,
-    warn_of_old_name,
+    warn_renamed_command,
 )
-from omnigraph.cli.render.output import data_stdout, result_stream, say_json
+from omnigraph.cli.render.output import data_stdout, print_json, result_stream
 from omnigraph.cli.render.row_formats import Format, text_lines, write_arrow
-from omnigraph.cli.scope import JsonOption, opened_graph, resolve
-from omnigraph.cli.settings.config import Config, TextFormat, config_of
+from omnigraph.cli.settings.config import Config, TextFormat, load_config
 from omnigraph.cli.stored_query import read_stored
+from omnigraph.cli.target import JsonOption, open_graph, resolve_target
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -50,23 +50,28 @@ def query(
         ),
     ] = None,
     out: Annotated[
-        str | None, typer.Option("--out", metavar="PATH", help="Write a file instead; whole or not at all.")
+        str | None,
+        typer.Option(
+            "--out",
+            metavar="PATH",
+            help="Write to a file instead of stdout. The file is complete or not written.",
+        ),
     ] = None,
     engine: EngineOption = "auto",
     spark: SparkOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Run a read on one consistent state: the newest of a branch, or that of a commit."""
-    warn_of_old_name(ctx, "query")
-    target = resolve(ctx, None)
+    """Run a query on one snapshot: the newest state of a branch, or the state of a commit."""
+    warn_renamed_command(ctx, "query")
+    target = resolve_target(ctx, None)
     refuse_local_options(ctx, target)
     request = read_request("query", name, query_, query_string, params, params_file, stored=target.is_served)
     line, commit = read_state(branch, snapshot)
-    config = config_of(ctx)
+    config = load_config(ctx)
     chosen: Format = "json" if json else format_ or config.output
     if chosen == "arrow" and out is None:
         _refuse_terminal()
-    with opened_graph(target, "r") as graph:
+    with open_graph(target, "r") as graph:
         if request.is_stored:
             result = read_stored(graph, request, line, commit)
         else:
@@ -86,13 +91,13 @@ def query(
 
 
 def print_result(result: Result, chosen: Format, config: Config) -> None:
-    """Print the rows of a read in a format."""
+    """Print the rows of a query in a format."""
     if chosen == "json":
-        say_json(result.to_json())
+        print_json(result.to_json())
     elif chosen == "arrow":
         write_arrow(result, result_stream().buffer)
     else:
-        # What people look at is shown as well as their terminal can; what programs read is exact.
+        # Formats for people use the encoding of the terminal; formats for programs are always UTF-8.
         file = result_stream() if chosen in ("table", "kv") else data_stdout()
         file.writelines(f"{line}\n" for line in _lines(result, chosen, config))
 
@@ -114,5 +119,6 @@ def _lines(result: Result, chosen: TextFormat, config: Config) -> Iterator[str]:
 def _refuse_terminal() -> None:
     if result_stream().isatty():
         raise InvalidInput(
-            "arrow is binary and not for a terminal", hint="pass --out PATH, or redirect stdout"
+            "arrow is a binary format and cannot be printed on a terminal",
+            hint="pass --out PATH, or redirect stdout",
         )

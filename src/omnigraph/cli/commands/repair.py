@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.confirmation import announce
-from omnigraph.cli.render.output import count, readable, say, say_json
-from omnigraph.cli.scope import JsonOption, Uri, opened, resolve
+from omnigraph.cli.render.output import count, escape_unprintable, print_json, print_line
 from omnigraph.cli.shell import FAILURE
+from omnigraph.cli.target import JsonOption, UriArgument, open_repository, resolve_target
 
 if TYPE_CHECKING:
     from omnigraph.maintain.repair import Repaired
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def repair(
     ctx: typer.Context,
-    uri: Uri = None,
+    uri: UriArgument = None,
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Do it, instead of saying what is there.")
     ] = False,
@@ -34,16 +34,16 @@ def repair(
     """
     if force and not confirm:
         raise typer.BadParameter("--force requires --confirm", param_hint="'--force'")
-    target = resolve(ctx, uri)
+    target = resolve_target(ctx, uri)
 
     from omnigraph.maintain.repair import repair as run
 
     if confirm:
         announce(target)
-    with opened(target, "rw" if confirm else "r", recover=False) as repository:
+    with open_repository(target, "rw" if confirm else "r", recover=False) as repository:
         report = run(repository, confirm=confirm, force=force)
     if json:
-        say_json(
+        print_json(
             {
                 "uri": target.uri,
                 "confirm": confirm,
@@ -54,9 +54,9 @@ def repair(
         )
     else:
         mode = "confirm" if confirm else "preview"
-        say(f"repair {target.uri} — {mode} mode, {count(len(report.datasets), 'dataset')}")
+        print_line(f"repair {target.uri} — {mode} mode, {count(len(report.datasets), 'dataset')}")
         for item in report.datasets:
-            say(_describe(item))
+            print_line(_describe(item))
     if any(item.action == "refused" for item in report.datasets):
         raise typer.Exit(FAILURE)
 
@@ -68,5 +68,5 @@ def _describe(item: Repaired) -> str:
         parts.append(f"version {item.version}" + (f" → {item.head}" if moved else ""))
     if item.operations:
         parts.append(f"by {', '.join(item.operations)}")
-    why = f" ({readable(item.error)})" if item.error else ""
+    why = f" ({escape_unprintable(item.error)})" if item.error else ""
     return f"{item.type_key}: {', '.join(parts)}{why}"

@@ -1,4 +1,4 @@
-"""`omnigraph revert`: undo one commit with a new one."""
+"""`omnigraph revert`: undo a commit with a new commit."""
 
 from __future__ import annotations
 
@@ -7,27 +7,24 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.confirmation import announce
-from omnigraph.cli.query_arguments import BranchOption, refuse_local_options
-from omnigraph.cli.render.conflicts import (
+from omnigraph.cli.merge_options import (
     DryRunOption,
     IfCommitOption,
     MessageOption,
     ResolveOption,
-    SideNames,
-    describe_merged,
     read_resolve,
-    say_preview,
-    told_refusals,
 )
-from omnigraph.cli.render.output import say, say_json
-from omnigraph.cli.render.progress import shown_progress
-from omnigraph.cli.scope import DurabilityOption, JsonOption, UriOption, opened_graph, resolve
+from omnigraph.cli.query_arguments import BranchOption, refuse_local_options
+from omnigraph.cli.render.conflict_table import SideNames, describe_merged, print_preview, report_conflicts
+from omnigraph.cli.render.output import print_json, print_line
+from omnigraph.cli.render.progress_bar import show_progress
 from omnigraph.cli.shell import FAILURE
+from omnigraph.cli.target import DurabilityOption, JsonOption, UriOption, open_graph, resolve_target
 
 
 def revert(
     ctx: typer.Context,
-    commit: Annotated[str, typer.Argument(metavar="COMMIT", help="The commit to undo.")],
+    commit: Annotated[str, typer.Argument(metavar="COMMIT", help="Commit to revert.")],
     branch: BranchOption = None,
     dry_run: DryRunOption = False,
     resolve_: ResolveOption = None,
@@ -37,28 +34,28 @@ def revert(
     durability: DurabilityOption = "full",
     json: JsonOption = False,
 ) -> None:
-    """Undo one commit of a branch with a new one; what came after it stays.
+    """Revert one commit of a branch with a new commit. Later commits are kept.
 
-    Where later commits changed the same things it is refused like a merge: then `ours` keeps the branch as it is,
-    and `theirs` goes back. Undoing a merge takes back all that it brought.
+    If later commits changed the same entities, there are conflicts as in a merge: `ours` keeps the value of the
+    branch, `theirs` restores the value before the commit. Reverting a merge undoes everything that it brought in.
     """
     from omnigraph.graph.branch_names import MAIN, check_branch_name
 
-    target = resolve(ctx, uri)
+    target = resolve_target(ctx, uri)
     refuse_local_options(ctx, target)
-    answers = read_resolve(resolve_)
+    resolutions = read_resolve(resolve_)
     name = check_branch_name(MAIN if branch is None else branch, "revert")
-    sides = SideNames(f"what {name} has", f"what was there before {commit}")
+    sides = SideNames(f"branch {name}", f"the state before {commit}")
     announce(target)
     with (
-        told_refusals(sides, json=json),
-        opened_graph(target, "rw", durability) as graph,
-        shown_progress("reverting", silent=json or target.chosen.quiet) as report,
+        report_conflicts(sides, json=json),
+        open_graph(target, "rw", durability) as graph,
+        show_progress("reverting", silent=json or target.chosen.quiet) as report,
     ):
         merged = graph.revert(
             commit,
             branch=name,
-            resolve=answers,
+            resolve=resolutions,
             dry_run=dry_run,
             message=message,
             if_commit=if_commit,
@@ -72,12 +69,12 @@ def revert(
             **describe_merged(merged),
         }
     if json:
-        say_json(document)
+        print_json(document)
     elif merged.outcome == "already_up_to_date":
-        say("nothing to revert")
+        print_line("nothing to revert")
     elif dry_run:
-        say_preview(f"would revert {commit} on {name}", merged, sides)
+        print_preview(f"would revert {commit} on {name}", merged, sides)
     elif merged.commit is not None:
-        say(f"reverted {commit} on {name}: {merged.commit.id}")
+        print_line(f"reverted {commit} on {name}: {merged.commit.id}")
     if merged.conflicts:
         raise typer.Exit(FAILURE)

@@ -1,4 +1,4 @@
-"""`omnigraph schema`: the schema of a graph; and, without one, whether a schema is right and how to get to it."""
+"""`omnigraph schema`: show, check, plan and apply schemas."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from omnigraph.cli.confirmation import announce
 from omnigraph.cli.options import GlobalOptions, refuse_graph_options
 from omnigraph.cli.query_arguments import BranchOption, refuse_local_options
 from omnigraph.cli.render.output import (
-    complain,
     count,
     diagnostic_lines,
     indented,
-    say,
-    say_exactly,
-    say_json,
-    say_status,
-)
-from omnigraph.cli.scope import (
-    SHARED,
-    DurabilityOption,
-    JsonOption,
-    Uri,
-    opened_graph,
-    resolve,
+    print_error,
+    print_json,
+    print_line,
+    print_status,
+    print_verbatim,
 )
 from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.source_files import find_sources, read_source, refuse_stdin_twice, source_name
+from omnigraph.cli.target import (
+    EPILOG,
+    DurabilityOption,
+    JsonOption,
+    UriArgument,
+    open_graph,
+    resolve_target,
+)
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -45,45 +45,49 @@ SUFFIX = ".pg"
 WITH_GRAPH = frozenset({"show", "get", "plan", "apply"})
 
 SchemaOption: TypeAlias = Annotated[
-    str, typer.Option("--schema", metavar="FILE", help="The schema that is wanted.")
+    str, typer.Option("--schema", metavar="FILE", help="Schema file to migrate to; - is stdin.")
 ]
 DataLossOption: TypeAlias = Annotated[
-    bool, typer.Option("--allow-data-loss", help="Drops also erase history.")
+    bool, typer.Option("--allow-data-loss", help="Allow steps that erase dropped data from the history too.")
 ]
 BackfillOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--backfill", metavar="TYPE.PROPERTY=JSON", help="What rows get for a new property."),
+    typer.Option(
+        "--backfill",
+        metavar="TYPE.PROPERTY=JSON",
+        help="Value of a new property in existing rows. Repeatable.",
+    ),
 ]
 BackfillExprOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        "--backfill-expr", metavar="TYPE.PROPERTY=EXPR", help="The same as an expression over $this, the row."
+        "--backfill-expr",
+        metavar="TYPE.PROPERTY=EXPR",
+        help="The same, as an expression over $this, the row. Repeatable.",
     ),
 ]
 
-schema_commands = typer.Typer(
-    help="Show or check a schema, or plan or make a change of one.", no_args_is_help=True
-)
+schema_commands = typer.Typer(help="Show, check, plan and apply schemas.", no_args_is_help=True)
 
 
 @schema_commands.callback()
 def root(ctx: typer.Context) -> None:
-    """Refuse the address of a graph where none is looked at."""
+    """Refuse the address of a graph for a subcommand that does not use one."""
     if ctx.invoked_subcommand not in WITH_GRAPH:
         refuse_graph_options("schema", ctx.find_object(GlobalOptions) or GlobalOptions())
 
 
-@schema_commands.command("get", hidden=True, epilog=SHARED)
-@schema_commands.command(epilog=SHARED)
-def show(ctx: typer.Context, uri: Uri = None, json: JsonOption = False) -> None:
-    """Print the schema of a graph, as it was written."""
-    target = resolve(ctx, uri)
-    with opened_graph(target, "r") as graph:
+@schema_commands.command("get", hidden=True, epilog=EPILOG)
+@schema_commands.command(epilog=EPILOG)
+def show(ctx: typer.Context, uri: UriArgument = None, json: JsonOption = False) -> None:
+    """Print the schema source of a graph."""
+    target = resolve_target(ctx, uri)
+    with open_graph(target, "r") as graph:
         source = graph.schema.source()
     if json:
-        say_json({"schema_source": source})
+        print_json({"schema_source": source})
     else:
-        say_exactly(source if source.endswith("\n") else f"{source}\n")
+        print_verbatim(source if source.endswith("\n") else f"{source}\n")
 
 
 @schema_commands.command()
@@ -94,10 +98,10 @@ def check(
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Compile schemas and report everything that is wrong with them.
+    """Compile schema files and report all errors.
 
-    Each file is a schema of its own. One file gives one JSON document; several files, or a directory, give an
-    array of them.
+    Each file is a separate schema. With --json, one file gives one document; several files, or a directory, give an
+    array.
     """
     from omnigraph.lang.diagnostics import LanguageError
     from omnigraph.lang.pg.schema_compiler import load_schema
@@ -115,18 +119,18 @@ def check(
                 _print_errors(source_name(path), error.diagnostics)
     if json:
         alone = len(paths) == 1 and not Path(paths[0]).is_dir()
-        say_json(documents[0] if alone else documents)
+        print_json(documents[0] if alone else documents)
     if any(document["status"] == "error" for document in documents):
         raise typer.Exit(FAILURE)
 
 
-@schema_commands.command(epilog=SHARED)
+@schema_commands.command(epilog=EPILOG)
 def plan(
     ctx: typer.Context,
     schema: SchemaOption,
-    uri: Uri = None,
+    uri: UriArgument = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="FILE", help="The schema to start from, without a graph.")
+        str | None, typer.Option("--from", metavar="FILE", help="Schema file to start from, without a graph.")
     ] = None,
     allow_data_loss: DataLossOption = False,
     branch: BranchOption = None,
@@ -134,22 +138,22 @@ def plan(
     backfill_expr: BackfillExprOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show the steps from the schema of a graph, or of a file, to another, refused ones included.
+    """Print the migration steps from the schema of a graph, or of a file, to another schema.
 
-    A plan with refused steps is an answer, not a failure: look at `supported`.
+    Unsupported steps are included and do not change the exit code: see `supported`.
     """
     values = _read_backfills(backfill or [], backfill_expr or [])
     if from_ is not None:
         if uri is not None or branch is not None:
-            raise InvalidInput("two schemas to plan from: pass a graph or --from <file>")
+            raise InvalidInput("--from excludes a graph URI and --branch")
         refuse_graph_options("schema plan --from", ctx.find_object(GlobalOptions) or GlobalOptions())
         found, named, head = _plan_files(from_, schema, allow_data_loss, values), source_name(from_), {}
     else:
         from omnigraph.graph.branch_names import MAIN
 
-        target = resolve(ctx, uri)
-        text = _read_wanted(schema)
-        with opened_graph(target, "r") as graph:
+        target = resolve_target(ctx, uri)
+        text = _read_schema(schema)
+        with open_graph(target, "r") as graph:
             found = graph.schema.plan(
                 text,
                 allow_data_loss=allow_data_loss,
@@ -159,43 +163,43 @@ def plan(
         named, head = target.uri, {"uri": target.uri}
     if json:
         steps = [step.to_json() for step in found.steps]
-        say_json({**head, "supported": found.supported, "step_count": len(steps), "steps": steps})
+        print_json({**head, "supported": found.supported, "step_count": len(steps), "steps": steps})
         return
-    say(f"schema plan for {named}")
-    _say_plan(found)
+    print_line(f"schema plan for {named}")
+    _print_plan(found)
 
 
-@schema_commands.command(epilog=SHARED)
+@schema_commands.command(epilog=EPILOG)
 def apply(
     ctx: typer.Context,
     schema: SchemaOption,
-    uri: Uri = None,
+    uri: UriArgument = None,
     allow_data_loss: DataLossOption = False,
     branch: BranchOption = None,
     backfill: BackfillOption = None,
     backfill_expr: BackfillExprOption = None,
     message: Annotated[
-        str | None, typer.Option("--message", metavar="TEXT", help="Recorded with the commit.")
+        str | None, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
     ] = None,
     durability: DurabilityOption = "full",
     json: JsonOption = False,
 ) -> None:
-    """Make a schema the accepted one of a branch, with the data it takes, as one commit.
+    """Migrate a branch to a schema and convert its data, as one commit.
 
-    One refused step refuses all of them: nothing is changed then. Other branches keep their schema.
+    If any step is unsupported, nothing is changed. Other branches keep their schema.
     """
     from omnigraph.graph.branch_names import MAIN
 
-    target = resolve(ctx, uri)
+    target = resolve_target(ctx, uri)
     refuse_local_options(ctx, target)
     values = _read_backfills(backfill or [], backfill_expr or [])
-    text = _read_wanted(schema)
+    text = _read_schema(schema)
     if not target.is_served:
         refuse_cluster(target)
     announce(target)
     name = MAIN if branch is None else branch
     refusal: InvalidInput | None = None
-    with opened_graph(target, "rw", durability) as graph:
+    with open_graph(target, "rw", durability) as graph:
         try:
             done = graph.schema.apply(
                 text, allow_data_loss=allow_data_loss, branch=name, backfill=values, message=message
@@ -216,16 +220,16 @@ def apply(
                 "steps": steps,
             }
     if json:
-        say_json({"uri": target.uri, **document})
+        print_json({"uri": target.uri, **document})
     else:
-        say(f"schema apply for {target.uri}")
-        _say_plan(
+        print_line(f"schema apply for {target.uri}")
+        _print_plan(
             found,
             f"applied: {'yes' if document['applied'] else 'no'}",
             f"graph_manifest_version: {document['graph_manifest_version']}",
         )
     if refusal is not None:
-        complain(refusal)
+        print_error(refusal)
         raise typer.Exit(FAILURE)
 
 
@@ -242,8 +246,8 @@ def _plan_files(from_: str, schema: str, allow_data_loss: bool, backfills: dict[
     return SchemaChange(desired, text, allow_data_loss, backfills).plan(accepted)
 
 
-def _read_wanted(schema: str) -> str:
-    """The text of the schema that is wanted; what is wrong with it is reported under the name of its file."""
+def _read_schema(schema: str) -> str:
+    """Read and compile a schema file, so that errors name the file. Return its text."""
     from omnigraph.lang.pg.schema_compiler import load_schema
 
     text = read_source(schema)
@@ -252,16 +256,16 @@ def _read_wanted(schema: str) -> str:
 
 
 def _read_backfills(values: Sequence[str], expressions: Sequence[str]) -> dict[str, Any]:
-    """What rows get, by property, as the API takes it."""
+    """Parse the backfills, by `TYPE.PROPERTY`: JSON values and expressions."""
     from omnigraph.schema.expression import expr
 
     found: dict[str, Any] = {}
-    for option, given in (("--backfill", values), ("--backfill-expr", expressions)):
-        for item in given:
+    for option, items in (("--backfill", values), ("--backfill-expr", expressions)):
+        for item in items:
             name, equals, text = item.partition("=")
             name = name.strip()
             if not equals or "." not in name:
-                raise typer.BadParameter("write TYPE.PROPERTY=...", param_hint=f"'{option}'")
+                raise typer.BadParameter("expected TYPE.PROPERTY=...", param_hint=f"'{option}'")
             if name in found:
                 raise typer.BadParameter(f"{name} is given twice", param_hint=f"'{option}'")
             found[name] = expr(text) if option == "--backfill-expr" else _read_json(name, text)
@@ -273,17 +277,17 @@ def _read_json(name: str, text: str) -> Any:
         return parse_json(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(
-            f"the backfill of {name} is not JSON: {error}", hint="a text needs its quotes: 'T.p=\"text\"'"
+            f"the backfill of {name} is not valid JSON: {error}", hint="quote a string: 'T.p=\"text\"'"
         ) from error
 
 
-def _say_plan(found: MigrationPlan, *more: str) -> None:
+def _print_plan(found: MigrationPlan, *more: str) -> None:
     from omnigraph.catalog.migration.step_text import render_plan
 
-    say(f"supported: {'yes' if found.supported else 'no'}")
+    print_line(f"supported: {'yes' if found.supported else 'no'}")
     for line in more:
-        say(line)
-    say(render_plan(found))
+        print_line(line)
+    print_line(render_plan(found))
 
 
 def _describe(path: str, schema: Schema) -> dict[str, Any]:
@@ -319,11 +323,11 @@ def _print_summary(document: dict[str, Any]) -> None:
     ]
     if document["interfaces"]:
         parts.insert(0, count(len(document["interfaces"]), "interface"))
-    say_status("OK", f"schema {document['schema_path']}: {', '.join(parts)}")
-    say(indented([document["hash"]]))
+    print_status("OK", f"schema {document['schema_path']}: {', '.join(parts)}")
+    print_line(indented([document["hash"]]))
 
 
 def _print_errors(path: str, diagnostics: Sequence[Diagnostic]) -> None:
-    say_status("ERROR", f"schema {path}: {count(len(diagnostics), 'error')}")
+    print_status("ERROR", f"schema {path}: {count(len(diagnostics), 'error')}")
     for item in diagnostics:
-        say(indented([item.text, *diagnostic_lines(item)]))
+        print_line(indented([item.text, *diagnostic_lines(item)]))

@@ -1,4 +1,4 @@
-"""`omnigraph serve`: graphs for clients over HTTP."""
+"""`omnigraph serve`: serve graphs over HTTP."""
 
 from __future__ import annotations
 
@@ -19,43 +19,47 @@ def serve(
         str | None,
         typer.Argument(
             metavar="CONFIG",
-            help="A YAML file that names graphs, here or at an s3:// address, or a folder of *.omni graphs.",
+            help="YAML configuration, a path or s3:// URI, or a folder of *.omni graphs.",
         ),
     ] = None,
     bind: Annotated[
-        str, typer.Option("--bind", metavar="HOST:PORT", help="Where to listen.", show_default=True)
+        str, typer.Option("--bind", metavar="HOST:PORT", help="Address to listen on.", show_default=True)
     ] = "127.0.0.1:8080",
     unauthenticated: Annotated[
-        bool, typer.Option("--unauthenticated", help="Serve everybody; without it tokens are needed.")
+        bool,
+        typer.Option(
+            "--unauthenticated", help="Serve without access control. Otherwise bearer tokens are required."
+        ),
     ] = False,
     require_all_graphs: Annotated[
-        bool, typer.Option("--require-all-graphs", help="Do not start unless every graph can be served.")
+        bool, typer.Option("--require-all-graphs", help="Fail to start if any graph cannot be served.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Listen beyond this machine although everybody is served.")
+        bool,
+        typer.Option("--force", help="Allow --unauthenticated on an address that other machines can reach."),
     ] = False,
 ) -> None:
-    """Serve graphs over HTTP until it is stopped.
+    """Serve graphs over HTTP until the process is stopped.
 
-    Tokens come from the environment: OMNIGRAPH_SERVER_BEARER_TOKENS_FILE names a JSON file from actors to tokens.
-    The address is printed once requests are answered; the log goes to stderr.
+    Bearer tokens are configured in the environment: OMNIGRAPH_SERVER_BEARER_TOKENS_FILE names a JSON file that maps
+    actors to tokens. The address is printed when the server accepts requests; the log goes to stderr.
     """
     with requires("server", "the HTTP server"):
         from omnigraph.server.run import ServeOptions
         from omnigraph.server.run import serve as run
 
     chosen = ctx.find_object(GlobalOptions) or GlobalOptions()
-    for option in chosen.given():
+    for option in chosen.names():
         if option != "--cluster":
-            raise InvalidInput(f"`serve` names its graphs in CONFIG; {option} does not apply.")
+            raise InvalidInput(f"`serve` reads its graphs from CONFIG; {option} does not apply.")
     if (config is None) == (chosen.cluster is None):
-        raise typer.BadParameter("say once what to serve", param_hint="'CONFIG'")
+        raise typer.BadParameter("pass either CONFIG or --cluster", param_hint="'CONFIG'")
     options = ServeOptions(bind, unauthenticated, require_all_graphs, force)
     run(config or str(chosen.cluster), options, os.environ)
 
 
 def main() -> None:
-    """The command `omnigraph-server`: `omnigraph serve` under a name of its own."""
+    """Run `omnigraph serve` as the program `omnigraph-server`."""
     from omnigraph.cli.main import app
 
     app(["serve", *sys.argv[1:]], prog_name="omnigraph")

@@ -1,4 +1,4 @@
-"""`omnigraph snapshot`: what one state of a branch consists of."""
+"""`omnigraph snapshot`: print the types of a state with their versions and sizes."""
 
 from __future__ import annotations
 
@@ -6,48 +6,50 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.render.output import say, say_json
-from omnigraph.cli.scope import JsonOption, Uri, opened_graph, resolve
+from omnigraph.cli.render.output import print_json, print_line
 from omnigraph.cli.state_arguments import read_moment
+from omnigraph.cli.target import JsonOption, UriArgument, open_graph, resolve_target
 
 
 def snapshot(
     ctx: typer.Context,
-    uri: Uri = None,
+    uri: UriArgument = None,
     branch: Annotated[
-        str | None, typer.Option("--branch", metavar="BRANCH", help="Which branch; default main.")
+        str | None, typer.Option("--branch", metavar="BRANCH", help="Branch; default main.")
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="COMMIT|TIME", help="An earlier state: a commit id, or a time."),
+        typer.Option(
+            "--at", metavar="COMMIT|TIME", help="An earlier state: a commit id, or a time on the branch."
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show each type of a branch with the version of its data and its number of entities."""
+    """Print each type of a branch with its dataset version and its number of entities."""
     from omnigraph.graph.branch_names import MAIN, check_branch_name
     from omnigraph.protocol.result_bodies import snapshot_body
 
-    target = resolve(ctx, uri)
+    target = resolve_target(ctx, uri)
     moment = read_moment(at)
     if isinstance(moment, str) and branch is not None:
-        raise typer.BadParameter("a commit id names a state by itself", param_hint="'--branch'")
+        raise typer.BadParameter("cannot be combined with a commit id in --at", param_hint="'--branch'")
     name = check_branch_name(MAIN if branch is None else branch, "snapshot")
-    with opened_graph(target, "r") as graph:
+    with open_graph(target, "r") as graph:
         found = graph.snapshot(name, moment)
-    # A commit was made on a branch of its own, whichever the default is.
+    # A commit id determines the branch: the one it was committed on.
     document = snapshot_body(found, found.commit.branch if isinstance(moment, str) else name)
     if json:
-        say_json(document)
+        print_json(document)
     else:
         _print(document)
 
 
 def _print(document: dict[str, Any]) -> None:
-    say(f"graph_branch: {document['graph_branch']}")
-    say(f"graph_manifest_version: {document['graph_manifest_version']}")
-    say(f"internal_schema_version: {document['internal_schema_version']}")
+    print_line(f"graph_branch: {document['graph_branch']}")
+    print_line(f"graph_manifest_version: {document['graph_manifest_version']}")
+    print_line(f"internal_schema_version: {document['internal_schema_version']}")
     for item in document["datasets"]:
-        say(
+        print_line(
             f"{item['entity_kind']} type '{item['type_name']}' "
             f"published_dataset_version={item['published_dataset_version']} "
             f"native_dataset_branch={item['native_dataset_branch'] or 'main'} "

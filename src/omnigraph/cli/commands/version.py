@@ -1,22 +1,22 @@
-"""`omnigraph version`: what is installed, and which storage format it writes."""
+"""`omnigraph version`: print the installed version and the version of its storage format."""
 
 from __future__ import annotations
 
 import typer
 
 from omnigraph import __version__
-from omnigraph.cli.render.output import say
+from omnigraph.cli.render.output import print_line
 from omnigraph.protocol.result_bodies import INTERNAL_SCHEMA_VERSION
 
 
 def version() -> None:
-    """Print the version, and the version of the storage format."""
-    say(f"omnigraph {__version__}")
-    say(f"internal-schema {INTERNAL_SCHEMA_VERSION}")
+    """Print the version of omnigraph and the version of the storage format."""
+    print_line(f"omnigraph {__version__}")
+    print_line(f"internal-schema {INTERNAL_SCHEMA_VERSION}")
 
 
-def print_version_and_exit(wanted: bool) -> None:
-    """The `--version` option: what `version` prints, before any command is looked at."""
-    if wanted:
+def print_version_and_exit(requested: bool) -> None:
+    """Handle `--version`: print the version before any command is parsed, and exit."""
+    if requested:
         version()
         raise typer.Exit()

@@ -1,1 +1,1 @@
-"""Output for terminals: tables, progress, errors."""
+"""Terminal output: tables, progress bars, errors."""

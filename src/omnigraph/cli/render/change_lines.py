@@ -1,4 +1,4 @@
-"""Changes as the command line prints them: lines for people, and one JSON document that is never held whole."""
+"""Render changes as text lines, or as one JSON document that is streamed and never held in memory as a whole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 import typer
 
-from omnigraph.cli.render.output import data_stdout, readable
+from omnigraph.cli.render.output import data_stdout, escape_unprintable
 from omnigraph.cli.state_arguments import format_moment
 
 if TYPE_CHECKING:
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class KindName(StrEnum):
-    """What ``--kind`` may be; lists of literals are beyond the parser."""
+    """Values of ``--kind``. An enum, because Typer does not support lists of literals."""
 
     node = "node"
     edge = "edge"
 
 
 class OpName(StrEnum):
-    """What ``--op`` may be."""
+    """Values of ``--op``."""
 
     insert = "insert"
     update = "update"
@@ -33,29 +33,31 @@ class OpName(StrEnum):
 
 KindOption: TypeAlias = Annotated[
     list[KindName] | None,
-    typer.Option("--kind", metavar="node|edge", help="Only nodes or edges; may be repeated."),
+    typer.Option("--kind", metavar="node|edge", help="Only nodes, or only edges. Repeatable."),
 ]
 TypeOption: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type; may be repeated.")
+    list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type. Repeatable.")
 ]
 OpOption: TypeAlias = Annotated[
     list[OpName] | None,
-    typer.Option("--op", metavar="OP", help="Only insert, update or delete; may be repeated."),
+    typer.Option("--op", metavar="OP", help="Only this operation: insert, update or delete. Repeatable."),
 ]
 
 _ABSENT = object()
 
 
-class Wanted(TypedDict):
-    """Which changes are wanted, as the calls of a graph take it."""
+class FilterArguments(TypedDict):
+    """Filter of changes, as keyword arguments of the methods of a graph."""
 
     kinds: list[Kind] | None
     types: list[str] | None
     ops: list[Op] | None
 
 
-def read_filter(kinds: list[KindName] | None, types: list[str] | None, ops: list[OpName] | None) -> Wanted:
-    """The filter that the options say."""
+def read_filter(
+    kinds: list[KindName] | None, types: list[str] | None, ops: list[OpName] | None
+) -> FilterArguments:
+    """Return the filter that the options describe."""
     return {
         "kinds": [item.value for item in kinds] if kinds else None,
         "types": types or None,
@@ -64,14 +66,14 @@ def read_filter(kinds: list[KindName] | None, types: list[str] | None, ops: list
 
 
 def print_pieces(pieces: Iterable[str]) -> None:
-    """Print text as it comes, without keeping it."""
+    """Write pieces of text to stdout as they are produced."""
     stream = data_stdout()
     for piece in pieces:
         stream.write(piece)
 
 
 def cause_lines(cause: ChangeCause) -> Iterator[str]:
-    """Which commit changes came with, a line each."""
+    """Yield the lines that describe the commit of a block of changes."""
     shown = {
         "commit": cause.graph_commit_id,
         "branch": cause.authored_branch,
@@ -82,12 +84,12 @@ def cause_lines(cause: ChangeCause) -> Iterator[str]:
     }
     for key, value in shown.items():
         if value is not None:
-            yield f"{key}: {readable(value)}\n"
+            yield f"{key}: {escape_unprintable(value)}\n"
 
 
 def change_lines(change: EntityChange) -> Iterator[str]:
-    """A change: what happened to which entity, where an edge leads, and the values that came, went or changed."""
-    yield f"{change.op} {change.kind} {change.type_name} {readable(change.id)}\n"
+    """Yield the lines of one change: operation, entity, endpoints of an edge, and the affected values."""
+    yield f"{change.op} {change.kind} {change.type_name} {escape_unprintable(change.id)}\n"
     before, after = change.before or {}, change.after or {}
     ends = [_ends(image) for image in (before, after) if "endpoints" in image]
     if ends:
@@ -97,32 +99,34 @@ def change_lines(change: EntityChange) -> Iterator[str]:
         for key in dict.fromkeys([*new, *old]):
             was, is_ = old.get(key, _ABSENT), new.get(key, _ABSENT)
             if key in change.changed or (was is _ABSENT) != (is_ is _ABSENT):
-                yield f"  {key}: {_shown(was)} -> {_shown(is_)}\n"
+                yield f"  {key}: {_format_value(was)} -> {_format_value(is_)}\n"
         return
     sign = "+" if change.op == "insert" else "-"
     for key, value in (new or old).items():
-        yield f"  {sign} {key}: {_shown(value)}\n"
+        yield f"  {sign} {key}: {_format_value(value)}\n"
 
 
 def _ends(image: Image) -> str:
-    return f"{readable(image['endpoints']['from'])} -> {readable(image['endpoints']['to'])}"
+    return (
+        f"{escape_unprintable(image['endpoints']['from'])} -> {escape_unprintable(image['endpoints']['to'])}"
+    )
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is _ABSENT:
         return "<absent>"
     if value is None:
         return "<null>"
     if isinstance(value, str):
-        return readable(value)
-    return readable(json.dumps(value, ensure_ascii=False))
+        return escape_unprintable(value)
+    return escape_unprintable(json.dumps(value, ensure_ascii=False))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
 
 
 def json_pieces(members: Iterable[tuple[str, Any]], depth: int = 0) -> Iterator[str]:
-    """The pieces of an object as ``json.dumps`` indents it by two; a value may be an iterator of values or pieces.
+    """Yield an object in pieces, formatted as by ``json.dumps(..., indent=2)``. An iterator becomes an array.
 
     >>> print("".join(json_pieces([("a", 1), ("b", iter([[], {"c": 2}]))])))
     {
@@ -144,15 +148,15 @@ def json_pieces(members: Iterable[tuple[str, Any]], depth: int = 0) -> Iterator[
     yield "{}" if start == "{" else f"\n{'  ' * depth}}}"
 
 
-class Members:
-    """An object of a stream that is itself made of pieces."""
+class StreamedObject:
+    """A JSON object whose members are streamed."""
 
     def __init__(self, members: Iterable[tuple[str, Any]]) -> None:
         self.members = members
 
 
 def _value_pieces(value: Any, depth: int) -> Iterator[str]:
-    if isinstance(value, Members):
+    if isinstance(value, StreamedObject):
         yield from json_pieces(value.members, depth)
     elif isinstance(value, Iterator):
         yield from _array_pieces(value, depth)

@@ -1,4 +1,4 @@
-"""A load in figures, as people read them."""
+"""Render the report of a load as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a table of what was loaded, and of where the time went.
+    """Yield a table of the loaded rows by type, the totals, and the seconds of each stage.
 
     >>> rows = {"nodes": {"City": 2}, "edges": {}, "total": 2}
     >>> counts = {"City": {"inserted": 2, "updated": 0, "deleted": 0}}
@@ -26,7 +26,8 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
     for name, count in loaded.items():
         counts = report["affected"].get(name, {})
         yield f"{name:<{width}}  {count:>9,}" + "".join(f"  {counts.get(stage, 0):>9,}" for stage in stages)
-    facts = [f"{report['rows']['total']:>9,} rows", f"{report['rejected']:,} rejected"]
+    rows = report["rows"]["total"]
+    facts = [f"{rows:>9,} {'row' if rows == 1 else 'rows'}", f"{report['rejected']:,} rejected"]
     if report["superseded"]:
         facts.append(f"{report['superseded']:,} superseded")
     if report["bytes"] is not None:
@@ -39,7 +40,7 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _size(count: int) -> str:
     if count < 1024:
-        return f"{count} bytes"
+        return f"{count} byte{'' if count == 1 else 's'}"
     size = count / 1024
     for unit in ("KB", "MB", "GB"):
         if size < 1024:

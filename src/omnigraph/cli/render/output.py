@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, errors and warnings on stderr, colour only for a terminal."""
+"""Print results on stdout, and errors, warnings and notes on stderr. Colour is used on terminals only."""
 
 from __future__ import annotations
 
@@ -17,93 +17,96 @@ if TYPE_CHECKING:
     from omnigraph.lang.diagnostics import Diagnostic
 
 STYLES = {"OK": "green", "ERROR": "bold red", "WARN": "yellow", "INFO": "cyan", "FILE": "bold"}
-SHOWN_VIOLATIONS = 10
+MAX_VIOLATIONS = 10
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
-# Controls, what changes the direction of text or has no width, halves of pairs, ends of lines and paragraphs.
-_ACTED_UPON = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-# Of no width as well, but between letters of other scripts, and of emoji, part of how they are written.
+# Unicode categories that a terminal acts upon: control and format characters, lone surrogates, line and paragraph
+# separators.
+_CONTROL_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# Format characters that are part of the spelling of some scripts and of emoji.
 _JOINERS = "\u200c\u200d"
 
 
-def say(text: str) -> None:
-    """Print one result, as it is."""
+def print_line(text: str) -> None:
+    """Print a line of the result on stdout, unchanged."""
     _write(sys.stdout, text)
 
 
-def say_status(word: str, text: str) -> None:
-    """Print a result line that begins with a status word in a column of its own: ``OK    query …``."""
-    _write(sys.stdout, f"{_painted(word, STYLES[word], sys.stdout)}{' ' * (6 - len(word))}{harmless(text)}")
+def print_status(word: str, text: str) -> None:
+    """Print a line that starts with a status word in a fixed-width column: ``OK    query …``."""
+    _write(
+        sys.stdout, f"{_styled(word, STYLES[word], sys.stdout)}{' ' * (6 - len(word))}{escape_controls(text)}"
+    )
 
 
-def say_json(document: object) -> None:
-    """Print one JSON document, indented by two."""
-    # JSON is UTF-8 wherever it can be; on a stream that cannot carry it, escapes keep it valid.
+def print_json(document: object) -> None:
+    """Print one JSON document on stdout, indented by two spaces."""
+    # If stdout is not UTF-8, non-ASCII characters are escaped.
     stream = result_stream()
     ascii_only = (stream.encoding or "").lower().replace("-", "") != "utf8"
     _write(stream, json.dumps(document, indent=2, ensure_ascii=ascii_only))
 
 
-def say_exactly(text: str) -> None:
-    """Print text that is data: UTF-8, nothing added, nothing escaped."""
+def print_verbatim(text: str) -> None:
+    """Write text to stdout as UTF-8: nothing is added or escaped."""
     stream = result_stream()
     stream.flush()
     stream.buffer.write(text.encode("utf-8"))
 
 
 def result_stream() -> TextIO:
-    """Stdout, for a command of which the result is all there is; one that lost it has not succeeded."""
+    """Return stdout. Raises `OSError` if the process has none: the result of the command would be lost."""
     if sys.stdout is None:
-        raise OSError("there is no stdout")
+        raise OSError("stdout is closed")
     return sys.stdout
 
 
 def data_stdout() -> TextIOWrapper:
-    """Stdout as data goes there, whatever it was made for: UTF-8, and one byte at the end of a line."""
+    """Return stdout, reconfigured for data: strict UTF-8 and LF line endings."""
     stream = result_stream()
-    assert isinstance(stream, TextIOWrapper), "nobody replaces stdout by something else"
+    assert isinstance(stream, TextIOWrapper), "stdout must be a text stream over bytes"
     stream.reconfigure(encoding="utf-8", errors="strict", newline="\n")
     return stream
 
 
-def say_diff(lines: Iterable[str]) -> None:
-    """Print the lines of a unified diff, each with its line end."""
+def print_diff(lines: Iterable[str]) -> None:
+    """Print the lines of a unified diff. Each line includes its line ending."""
     for line in lines:
         style = DIFF_STYLES.get(line[:1])
-        say_exactly(f"{_painted(line[:-1], style, sys.stdout)}\n" if style else line)
+        print_verbatim(f"{_styled(line[:-1], style, sys.stdout)}\n" if style else line)
 
 
-def warn(text: str) -> None:
-    """Print a warning; the command goes on."""
-    _write(sys.stderr, f"{_painted('warning:', STYLES['WARN'], sys.stderr)} {harmless(text)}")
+def print_warning(text: str) -> None:
+    """Print a warning on stderr."""
+    _write(sys.stderr, f"{_styled('warning:', STYLES['WARN'], sys.stderr)} {escape_controls(text)}")
 
 
-def complain(error: OmnigraphError) -> None:
-    """Print an error as one block: what happened, the marked source line, what to try next."""
-    label = _painted("error:", STYLES["ERROR"], sys.stderr)
-    _write(sys.stderr, "\n".join(f"{label} {harmless(problem)}" for problem in _problems(error)))
+def print_error(error: OmnigraphError) -> None:
+    """Print an error on stderr: the message, the marked source line if there is one, and the hint."""
+    label = _styled("error:", STYLES["ERROR"], sys.stderr)
+    _write(sys.stderr, "\n".join(f"{label} {escape_controls(problem)}" for problem in _error_blocks(error)))
 
 
-def complain_of_defect(error: BaseException) -> None:
-    """Print what little can be said to a user about an error that nobody foresaw."""
-    label = _painted("error:", STYLES["ERROR"], sys.stderr)
+def print_internal_error(error: BaseException) -> None:
+    """Print an unexpected exception, which is a bug, without its traceback."""
+    label = _styled("error:", STYLES["ERROR"], sys.stderr)
     summary = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    hint = "this is a defect in omnigraph, not in your input; --debug shows where it happened"
-    _write(sys.stderr, f"{label} internal error: {harmless(summary)}\nhint: {hint}")
+    hint = "this is a bug in omnigraph, not in your input; --debug prints the Python traceback"
+    _write(sys.stderr, f"{label} internal error: {escape_controls(summary)}\nhint: {hint}")
 
 
 def diagnostic_lines(diagnostic: Diagnostic) -> Iterator[str]:
-    """Place, marked source line and hint, to stand below a line that already gives the message."""
+    """Yield the location, the marked source line and the hint of a diagnostic, without its message."""
     yield f"{diagnostic.file}:{diagnostic.line}:{diagnostic.column}"
     yield from diagnostic.marked.split("\n")
     if diagnostic.hint:
         yield f"hint: {diagnostic.hint}"
 
 
-def readable(text: str) -> str:
-    """Text of others on one line: what a terminal would act upon is escaped.
+def escape_unprintable(text: str) -> str:
+    """Return text on one line: every character that is not printable is escaped.
 
-    >>> readable("Ann\\x1b[2J")
+    >>> escape_unprintable("Ann\\x1b[2J")
     'Ann\\\\x1b[2J'
     """
     return "".join(
@@ -111,10 +114,10 @@ def readable(text: str) -> str:
     )
 
 
-def harmless(text: str, kept: str = "\n\t") -> str:
-    """Text that others may have had a hand in, as it can be shown: only what a terminal would act upon is escaped.
+def escape_controls(text: str, kept: str = "\n\t") -> str:
+    """Return text that is safe to print: characters that a terminal would act upon are escaped, except `kept`.
 
-    >>> harmless("two\\nlines\\x1b[2J"), harmless("two\\nlines", kept="")
+    >>> escape_controls("two\\nlines\\x1b[2J"), escape_controls("two\\nlines", kept="")
     ('two\\nlines\\\\x1b[2J', 'two\\\\nlines')
     """
     if text.isprintable():
@@ -122,25 +125,25 @@ def harmless(text: str, kept: str = "\n\t") -> str:
     return "".join(
         letter.encode("unicode_escape").decode()
         if letter not in kept
-        and unicodedata.category(letter) in _ACTED_UPON
+        and unicodedata.category(letter) in _CONTROL_CATEGORIES
         and not (letter in _JOINERS and before > "\x7f")
         else letter
         for before, letter in zip(f"\0{text}", text, strict=False)
     )
 
 
-def note(text: str) -> None:
-    """Print something about the run that is neither result nor warning."""
-    _write(sys.stderr, harmless(text))
+def print_note(text: str) -> None:
+    """Print a message on stderr that is neither an error nor a warning."""
+    _write(sys.stderr, escape_controls(text))
 
 
 def indented(lines: Iterable[str], depth: int = 6) -> str:
-    """Lines as one text, moved in."""
+    """Join lines to one text, each indented."""
     return "\n".join(" " * depth + line for line in lines)
 
 
 def count(number: int, noun: str) -> str:
-    """A number with its noun.
+    """Return a number with its noun in the singular or plural.
 
     >>> count(1, "edge type"), count(2, "query")
     ('1 edge type', '2 queries')
@@ -150,34 +153,34 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
 
 
-def _problems(error: OmnigraphError) -> list[str]:
+def _error_blocks(error: OmnigraphError) -> list[str]:
     from omnigraph.lang.diagnostics import LanguageError
 
     if isinstance(error, LanguageError):
         return [item.render() for item in error.diagnostics]
     listed = error.details.get("errors")
     if isinstance(listed, list) and len(listed) > 1:
-        # The message names the first and counts the others; a person wants to read them all.
-        hint = [f"{listed[0]}\nhint: {error.hint}"] if error.hint else [str(listed[0])]
-        return [*hint, *map(str, listed[1:])]
+        # The message has the first error and the number of the others. Print all of them.
+        first = f"{listed[0]}\nhint: {error.hint}" if error.hint else str(listed[0])
+        return [first, *map(str, listed[1:])]
     if isinstance(error, ConstraintViolation) and error.violations:
-        return _violations(error)
-    return [_placed(str(error), error.details)]
+        return _violation_blocks(error)
+    return [_with_location(str(error), error.details)]
 
 
-def _violations(error: ConstraintViolation) -> list[str]:
-    """The first of what is wrong with the data, each with its place in the input, and how much more there is."""
-    shown = [violation_text(item) for item in error.violations[:SHOWN_VIOLATIONS]]
+def _violation_blocks(error: ConstraintViolation) -> list[str]:
+    """Return the first violations, each with its place in the input, and the number of the others."""
+    shown = [violation_text(item) for item in error.violations[:MAX_VIOLATIONS]]
     total = error.details.get("violations", len(error.violations))
     if total > len(shown):
-        shown.append(f"and {total - len(shown)} more like these")
+        shown.append(f"and {total - len(shown)} more")
     if error.hint:
         shown[-1] += f"\nhint: {error.hint}"
     return shown
 
 
-def _placed(message: str, details: Mapping[str, Any]) -> str:
-    """A message with the input and the line it is about, where it does not name them itself."""
+def _with_location(message: str, details: Mapping[str, Any]) -> str:
+    """Return the message, preceded by the input and the line unless the message names them."""
     source, line = details.get("source"), details.get("line")
     if line is not None and f"line {line}" not in message:
         message = f"line {line}: {message}"
@@ -185,16 +188,16 @@ def _placed(message: str, details: Mapping[str, Any]) -> str:
 
 
 def _write(stream: TextIO | None, text: str) -> None:
-    # A process can be started without streams; then there is nobody to tell.
+    # A process may be started without stdout or stderr.
     if stream is not None:
         stream.write(text + "\n")
         if stream is sys.stderr:
-            # What is about to happen must be read before it does, also where stderr is no terminal.
+            # stderr is buffered if it is not a terminal. Notes such as the target of a write must appear first.
             stream.flush()
 
 
-def _painted(text: str, style: str, stream: TextIO | None) -> str:
-    if stream is None or not _wants_colour(stream):
+def _styled(text: str, style: str, stream: TextIO | None) -> str:
+    if stream is None or not _use_color(stream):
         return text
     from rich.color import ColorSystem
     from rich.style import Style
@@ -202,7 +205,7 @@ def _painted(text: str, style: str, stream: TextIO | None) -> str:
     return Style.parse(style).render(text, color_system=ColorSystem.STANDARD)
 
 
-def _wants_colour(stream: TextIO) -> bool:
+def _use_color(stream: TextIO) -> bool:
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):

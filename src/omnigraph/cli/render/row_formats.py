@@ -1,4 +1,4 @@
-"""The formats in which the rows of a read are printed."""
+"""Output formats for the rows of a query."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
-from omnigraph.cli.render.output import harmless
+from omnigraph.cli.render.output import escape_controls
 from omnigraph.cli.settings.config import CellLayout, TextFormat
 
 if TYPE_CHECKING:
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 Format: TypeAlias = Literal["table", "json", "jsonl", "csv", "kv", "arrow"]
 
-# Before the further lines of a value, which could otherwise be taken for values, or rows, of their own.
+# Indentation of the continuation lines of a value, so that they do not look like another value or row.
 _INDENT = "  "
 
 
 def text_lines(
     result: Result, format_: TextFormat, *, width: int = 80, layout: CellLayout = "truncate"
 ) -> Iterator[str]:
-    """The lines of a result in a format of text; `width` and `layout` are for the columns of a table."""
+    """Yield the lines of a result in a text format. `width` and `layout` apply to the columns of a table."""
     match format_:
         case "table":
             yield from _table(result, width, layout)
@@ -45,7 +45,7 @@ def write_arrow(result: Result, file: BinaryIO) -> None:
 
 
 def cell(value: Any) -> str:
-    """A JSON value as a cell: strings as they are, all else as compact JSON.
+    """Format a JSON value as a cell: strings unchanged, other values as compact JSON.
 
     >>> cell("Ann"), cell(None), cell(True), cell([1, "a"])
     ('Ann', 'null', 'true', '[1,"a"]')
@@ -54,18 +54,18 @@ def cell(value: Any) -> str:
 
 
 def compact(value: Any) -> str:
-    """JSON without spaces."""
+    """Format a value as JSON without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def key_value_lines(row: dict[str, Any]) -> Iterator[str]:
-    """One row for people to read, a line for each of its values; the further lines of a text are moved in.
+    """Yield a line for each value of a row. Continuation lines of a text are indented.
 
     >>> list(key_value_lines({"name": "Ann", "note": "one\\nrow 2"}))
     ['name: Ann', 'note: one\\n  row 2']
     """
     for name, value in row.items():
-        yield f"{harmless(name, '')}: {harmless(cell(value))}".replace("\n", f"\n{_INDENT}")
+        yield f"{escape_controls(name, '')}: {escape_controls(cell(value))}".replace("\n", f"\n{_INDENT}")
 
 
 def table_lines(
@@ -75,14 +75,14 @@ def table_lines(
     width: int = 80,
     layout: CellLayout = "truncate",
 ) -> Iterator[str]:
-    """The lines of a table of JSON values; no column is wider than `width`.
+    """Yield the lines of a table of JSON values. No column is wider than `width`.
 
     >>> print(next(table_lines(["name", "age"], [["Bartholomew", 30]], width=8)))
     name     | age
     """
     fit = _wrapped if layout == "wrap" else _truncated
     lines = [columns, *(list(map(cell, row)) for row in rows)]
-    cells = [[fit(harmless(text, ""), width) for text in line] for line in lines]
+    cells = [[fit(escape_controls(text, ""), width) for text in line] for line in lines]
     widths = [max(_width(part) for parts in column for part in parts) for column in zip(*cells, strict=True)]
     head, *body = ("\n".join(_row(line, widths)) for line in cells)
     yield head
@@ -132,13 +132,13 @@ def _table(result: Result, width: int, layout: CellLayout) -> Iterator[str]:
 
 
 def _row(cells: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:
-    """The lines that a row takes: as many as its highest cell."""
+    """Yield the lines of a row: as many as its tallest cell."""
     for parts in zip_longest(*cells, fillvalue=""):
         yield " | ".join(part + " " * (size - _width(part)) for part, size in zip(parts, widths, strict=True))
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal a text takes; some letters take two, marks above them none."""
+    """Return the number of terminal columns of a text. Wide characters take two, combining marks none."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -147,21 +147,21 @@ def _width(text: str) -> int:
 
 
 def _truncated(text: str, width: int) -> list[str]:
-    return [text if _width(text) <= width else text[: _fitting(text, width - 1)] + "…"]
+    return [text if _width(text) <= width else text[: _fitting_length(text, width - 1)] + "…"]
 
 
 def _wrapped(text: str, width: int) -> list[str]:
     parts: list[str] = []
     while _width(text) > width:
-        # A letter that is wider than the column has to go somewhere.
-        place = max(1, _fitting(text, width))
+        # At least one character for each line, even if it is wider than the column.
+        place = max(1, _fitting_length(text, width))
         parts.append(text[:place])
         text = text[place:]
     return [*parts, text]
 
 
-def _fitting(text: str, width: int) -> int:
-    """How many letters fit into a width."""
+def _fitting_length(text: str, width: int) -> int:
+    """Return how many characters of the text fit into `width` terminal columns."""
     if text.isascii():
         return width
     used = 0

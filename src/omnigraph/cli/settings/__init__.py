@@ -1,1 +1,1 @@
-"""The operator's settings: configuration, credentials, servers."""
+"""The settings of the user: configuration file, credentials, servers."""

@@ -1,4 +1,4 @@
-"""What is configured to be served, as the commands that look at configuration see it."""
+"""Read the server configuration (cluster) that a command addresses."""
 
 from __future__ import annotations
 
@@ -8,40 +8,45 @@ from typing import TYPE_CHECKING
 import typer
 
 from omnigraph.cli.options import GlobalOptions, refuse_options
-from omnigraph.cli.settings.addresses import PROFILE, Scope, find_scope
-from omnigraph.cli.settings.config import Config, config_of
+from omnigraph.cli.settings.config import Config, load_config
+from omnigraph.cli.settings.graph_address import PROFILE, GraphAddress, find_address
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
     from omnigraph.api.hosting import GraphSource, Hosting
 
-NO_CLUSTER = "no cluster addressed — pass --cluster <config>, or --profile <name> of one that binds a cluster"
+NO_CLUSTER = (
+    "no cluster addressed — pass --cluster <config>, or --profile <name> of a profile that binds a cluster"
+)
 
 
-def resolve_cluster(ctx: typer.Context) -> tuple[Hosting, Scope]:
-    """The configuration that the command line addresses, and the scope that says so, perhaps with a graph."""
+def resolve_cluster(ctx: typer.Context) -> tuple[Hosting, GraphAddress]:
+    """Return the configuration that the command line addresses, and the address, which may include a graph id."""
     command = ctx.command_path.partition(" ")[2]
     chosen = ctx.find_object(GlobalOptions) or GlobalOptions()
     refuse_options(command, chosen)
     scope = _scope(ctx, chosen)
     if scope.kind != "cluster":
         raise InvalidInput(
-            f"`{command}` looks at what is configured; {scope.origin} addresses a {scope.kind} and does not apply. "
-            "Pass --cluster <config>."
+            f"`{command}` reads a server configuration; {scope.origin} addresses a {scope.kind} and does not "
+            "apply. Pass --cluster <config>."
         )
-    return read_cluster(config_of(ctx), scope.value), scope
+    return read_cluster(load_config(ctx), scope.value), scope
 
 
 def read_cluster(config: Config, named: str) -> Hosting:
-    """What a file or folder says is to be served; `named` is its path, or a name of the settings for it."""
+    """Read a server configuration. `named` is its path, or its name under `clusters:` in the settings."""
     from omnigraph.api.hosting import read_hosting
     from omnigraph.store.storage_options import s3_options
 
     return read_hosting(config.clusters.get(named, named), s3_options(os.environ))
 
 
-def find_source(hosting: Hosting, scope: Scope) -> GraphSource:
-    """The graph that is meant: the one that was chosen, or the only one."""
+def find_source(hosting: Hosting, scope: GraphAddress) -> GraphSource:
+    """Return the graph that the address names, or the only one.
+
+    Raises `InvalidInput` if the graph does not exist, or if there are several and none is named.
+    """
     found = {item.id: item for item in hosting.graphs}
     if scope.graph is not None:
         if scope.graph not in found:
@@ -55,17 +60,17 @@ def find_source(hosting: Hosting, scope: Scope) -> GraphSource:
     if len(found) == 1:
         return next(iter(found.values()))
     raise InvalidInput(
-        f"{scope.origin} has several graphs; say which with --graph <id>"
+        f"{scope.origin} has several graphs: choose one with --graph <id>"
         if found
-        else f"{scope.origin} names no graph",
-        hint=f"it has: {', '.join(found)}" if found else None,
+        else f"{scope.origin} has no graphs",
+        hint=f"graphs: {', '.join(found)}" if found else None,
         details={"graphs": list(found)},
     )
 
 
-def _scope(ctx: typer.Context, chosen: GlobalOptions) -> Scope:
-    config = config_of(ctx)
+def _scope(ctx: typer.Context, chosen: GlobalOptions) -> GraphAddress:
+    config = load_config(ctx)
     if chosen.cluster is None and chosen.profile is None and not os.environ.get(PROFILE):
-        # A default scope is for data: it is never a cluster.
+        # The defaults of the settings are a server or a store, never a cluster.
         raise InvalidInput(NO_CLUSTER)
-    return find_scope(lambda: config, None, chosen, os.environ)
+    return find_address(lambda: config, None, chosen, os.environ)

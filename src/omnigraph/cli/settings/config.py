@@ -1,4 +1,4 @@
-"""The operator's own settings, from ``config.yaml`` in ``~/.omnigraph`` or ``$OMNIGRAPH_HOME``."""
+"""The settings file: ``config.yaml`` in ``~/.omnigraph`` or ``$OMNIGRAPH_HOME``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TextFormat: TypeAlias = Literal["table", "kv", "csv", "jsonl", "json"]
 CellLayout: TypeAlias = Literal["truncate", "wrap"]
 ScopeKind: TypeAlias = Literal["server", "cluster", "store"]
 
-_KEPT = "omnigraph.config"
+_CACHE_KEY = "omnigraph.config"
 _SECTIONS = ("operator", "servers", "clusters", "profiles", "defaults", "aliases")
 _SCOPES: tuple[ScopeKind, ...] = get_args(ScopeKind)
 _DEFAULTS = ("output", "table_max_column_width", "table_cell_layout", "server", "default_graph", "store")
@@ -27,7 +27,7 @@ _ALIAS = ("server", "graph", "query", "args", "params", "format")
 
 @dataclass(frozen=True)
 class Profile:
-    """A named scope. One that binds nothing, or several things, has an `error` and cannot be used."""
+    """A named address. A profile without an address, or with several, has an `error` and cannot be used."""
 
     name: str
     bound: Mapping[ScopeKind, str]
@@ -36,13 +36,13 @@ class Profile:
 
     @property
     def kind(self) -> ScopeKind | None:
-        """What it binds, when that is one thing."""
+        """The kind of its address, if it has exactly one."""
         return next(iter(self.bound)) if len(self.bound) == 1 else None
 
 
 @dataclass(frozen=True)
 class Alias:
-    """A stored query of a server under a name of the operator's; `args` name what stands behind it."""
+    """A short name for a stored query of a server. `args` are the parameters of the positional arguments."""
 
     name: str
     server: str
@@ -55,7 +55,7 @@ class Alias:
 
 @dataclass(frozen=True)
 class Config:
-    """What the operator has settled once; everything has a default."""
+    """The settings. Every member has a default."""
 
     actor: str | None = None
     store: str | None = None
@@ -70,46 +70,46 @@ class Config:
     aliases: Mapping[str, Alias] = field(default_factory=dict)
 
 
-def config_of(ctx: typer.Context) -> Config:
-    """The settings for this run of the command line, read when they are first asked for."""
-    if _KEPT not in ctx.meta:
-        ctx.meta[_KEPT] = read_config(config_path(os.environ))
-    return cast(Config, ctx.meta[_KEPT])
+def load_config(ctx: typer.Context) -> Config:
+    """Return the settings, read at the first call and cached in the context of the command."""
+    if _CACHE_KEY not in ctx.meta:
+        ctx.meta[_CACHE_KEY] = read_config(config_path(os.environ))
+    return cast(Config, ctx.meta[_CACHE_KEY])
 
 
 def config_path(environment: Mapping[str, str]) -> Path:
-    """Where the settings are.
+    """Return the path of the settings file.
 
     >>> str(config_path({"OMNIGRAPH_HOME": "/etc/omnigraph"}))
     '/etc/omnigraph/config.yaml'
     """
-    return home_of(environment) / "config.yaml"
+    return settings_directory(environment) / "config.yaml"
 
 
-def settings_name() -> str:
-    """What messages call the file of the settings: the one that the environment names, else the usual one."""
+def settings_file_name() -> str:
+    """Return the name of the settings file in messages: its path if `$OMNIGRAPH_HOME` is set, else the default."""
     named = os.environ.get("OMNIGRAPH_HOME")
     return str(config_path(os.environ)) if named else "~/.omnigraph/config.yaml"
 
 
-def home_of(environment: Mapping[str, str]) -> Path:
-    """The folder of everything that is the operator's own."""
+def settings_directory(environment: Mapping[str, str]) -> Path:
+    """Return the directory of the settings and the credentials."""
     home = environment.get("OMNIGRAPH_HOME")
     return Path(home) if home else Path.home() / ".omnigraph"
 
 
 def read_config(path: Path) -> Config:
-    """The settings of a file; those of one that is not there are the defaults.
+    """Read the settings from a file. A missing file means the defaults.
 
-    Keys that mean nothing are warned of. Raises `InvalidInput` for what is not YAML, and for values that cannot
-    be meant; a profile that cannot be meant says so where it is used.
+    Prints a warning for each unknown key. Raises `InvalidInput` if the file is not YAML or has an invalid value. An
+    invalid profile is an error only where it is used.
     """
     try:
         text = read_source(str(path))
     except NotFound:
         return Config()
     document = parse_sections(text, path)
-    document.warn_of_others(_SECTIONS)
+    document.warn_unknown_keys(_SECTIONS)
     defaults = document.section("defaults", _DEFAULTS)
     found = Config(
         actor=document.section("operator", ("actor",)).text("actor"),
@@ -124,7 +124,8 @@ def read_config(path: Path) -> Config:
         ),
         servers={name: _server(part) for name, part in document.section("servers").sections(("url",))},
         clusters={
-            name: part.needed("root") for name, part in document.section("clusters").sections(("root",))
+            name: part.required_text("root")
+            for name, part in document.section("clusters").sections(("root",))
         },
         profiles={
             name: _profile(name, part)
@@ -141,7 +142,7 @@ def read_config(path: Path) -> Config:
 def _server(part: Section) -> str:
     from omnigraph.client.entry import check_url
 
-    url = part.needed("url")
+    url = part.required_text("url")
     try:
         return check_url(url)
     except InvalidInput as error:
@@ -155,7 +156,7 @@ def _profile(name: str, part: Section) -> Profile:
     if len(bound) != 1:
         error = f"profile '{name}' must bind exactly one of {', '.join(_SCOPES)}"
     elif graph is not None and "store" in bound:
-        error = f"profile '{name}' binds a store, which is one graph already: default_graph does not apply"
+        error = f"profile '{name}' binds a store, which is a single graph: default_graph does not apply"
     return Profile(name, bound, graph, error)
 
 
@@ -164,10 +165,16 @@ def _alias(name: str, part: Section) -> Alias:
     if args is None:
         args = []
     if not isinstance(args, list) or not all(isinstance(item, str) and item for item in args):
-        raise Section(part.path, f"{part.name}.args", {}).wrong("must be a list of names", args)
+        raise Section(part.path, f"{part.name}.args", {}).invalid("must be a list of names", args)
     for twice in {item for item in args if args.count(item) > 1}:
         raise InvalidInput(f"{part.path}: {part.name}.args names `{twice}` twice")
     format_ = cast("TextFormat | None", part.choice("format", get_args(TextFormat)))
     return Alias(
-        name, part.needed("server"), part.needed("query"), part.text("graph"), tuple(args), params, format_
+        name,
+        part.required_text("server"),
+        part.required_text("query"),
+        part.text("graph"),
+        tuple(args),
+        params,
+        format_,
     )

@@ -1,4 +1,4 @@
-"""The operator's tokens: a file that nobody else can read, and which token a server gets."""
+"""Bearer tokens: the credentials file, and the token for a server."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.api.files import file_error
-from omnigraph.cli.settings.config import home_of
+from omnigraph.cli.settings.config import settings_directory
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from omnigraph.cli.settings.servers import Server
+    from omnigraph.cli.settings.servers import ServerEntry
 
 ANY_SERVER = "OMNIGRAPH_BEARER_TOKEN"
 ONE_SERVER = "OMNIGRAPH_TOKEN_"
 _TOKEN = "token"
 _PRIVATE_FOLDER = 0o700
-_OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_GROUP_AND_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LARGEST = 1 << 20
 
 
 def credentials_path(environment: Mapping[str, str]) -> Path:
-    """Where the tokens are."""
-    return home_of(environment) / "credentials"
+    """Return the path of the credentials file."""
+    return settings_directory(environment) / "credentials"
 
 
-def token_for(server: Server, environment: Mapping[str, str]) -> str | None:
-    """The token for a server: its variable, its section of the file, or the variable for every server.
+def token_for(server: ServerEntry, environment: Mapping[str, str]) -> str | None:
+    """Return the bearer token for a server, or None.
 
-    Only the last is for a server that the operator has no name for.
+    The order is: the variable of the server, its section in the credentials file, the variable for all servers. A
+    server without a name in the settings uses only the last.
     """
     if server.name is not None:
         variable = ONE_SERVER + server.name.upper().replace("-", "_")
@@ -44,17 +45,17 @@ def token_for(server: Server, environment: Mapping[str, str]) -> str | None:
 
 
 def read_tokens(path: Path) -> dict[str, str]:
-    """The tokens of a file by server; none when there is no file.
+    """Return the tokens of a credentials file by server name; a missing file has none.
 
-    Raises `InvalidInput` when group or others may do anything with the file, and when it is no INI.
+    Raises `InvalidInput` if group or others have any permission on the file, or if it is not an INI file.
     """
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            if mode & _OF_OTHERS:
+            if mode & _GROUP_AND_OTHERS:
                 raise InvalidInput(
-                    f"{path} may be used by others than its owner (mode {stat.S_IMODE(mode):04o})",
-                    hint=f"chmod 600 {path}",
+                    f"{path} is accessible to other users (mode {stat.S_IMODE(mode):04o})",
+                    hint=f"restrict it to its owner: chmod 600 {path}",
                     details={"path": str(path)},
                 )
             data = file.read(_LARGEST)
@@ -66,15 +67,15 @@ def read_tokens(path: Path) -> dict[str, str]:
     try:
         parser.read_string(data.decode("utf-8"), str(path))
     except (configparser.Error, UnicodeDecodeError) as error:
-        # What the parser says would show the line, which may be a token.
+        # The message of the parser is not used: it quotes the line, which may hold a token.
         raise InvalidInput(
-            f"{path} is not a file of credentials", hint="[NAME] and token = ... below"
+            f"{path} is not a valid credentials file", hint="expected [NAME] sections with `token = ...`"
         ) from error
     return {name: value for name in parser.sections() if (value := parser.get(name, _TOKEN, fallback=""))}
 
 
 def store_token(path: Path, name: str, token: str) -> None:
-    """Keep the token of a server in place of what was kept for it; the file appears whole, and private."""
+    """Store the token of a server, replacing an earlier one. The file is replaced atomically, with mode 0600."""
     from omnigraph.client.entry import check_token
 
     checked = check_token(token)
@@ -83,21 +84,21 @@ def store_token(path: Path, name: str, token: str) -> None:
 
 
 def remove_token(path: Path, name: str) -> None:
-    """Forget the token of a server. Nothing is written when there is none."""
+    """Remove the token of a server. Idempotent."""
     tokens = read_tokens(path)
     if tokens.pop(check_name(name), None) is not None:
         _write(path, tokens)
 
 
 def check_name(name: str) -> str:
-    """A name that a server can have in a file of credentials, or `InvalidInput`."""
+    """Return the name. Raises `InvalidInput` if it cannot be a section name of the credentials file."""
     if not name.strip() or not name.isprintable() or name != name.strip() or "[" in name or "]" in name:
-        raise InvalidInput(f"{name!r} cannot be the name of a server")
+        raise InvalidInput(f"{name!r} is not a valid server name")
     return name
 
 
 def _parser() -> configparser.RawConfigParser:
-    # No section is special, and nothing in a token stands for something else.
+    # No default section, and no interpolation in tokens.
     return configparser.RawConfigParser(default_section="\0", delimiters=("=",), comment_prefixes=("#", ";"))
 
 
@@ -107,7 +108,7 @@ def _write(path: Path, tokens: Mapping[str, str]) -> None:
         parser[name] = {_TOKEN: token}
     try:
         path.parent.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
-        # Made for its owner alone, so that a token is never where others could read it.
+        # mkstemp creates the file with mode 0600, so that other users can never read the token.
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         draft = Path(name)
         try:

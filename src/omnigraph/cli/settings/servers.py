@@ -1,4 +1,4 @@
-"""Servers by the operator's names for them, and what their addresses look like."""
+"""Find servers by name or URL, and take their URLs apart."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ _GRAPHS = "graphs"
 
 
 @dataclass(frozen=True)
-class Server:
-    """A server. `name` is what the operator calls it, if anything."""
+class ServerEntry:
+    """A server. `name` is its name in the settings, if it has one."""
 
     url: str
     name: str | None = None
 
 
-def find_server(config: Config, named: str) -> Server:
-    """The server that is meant by a name of the settings, or by its URL.
+def find_server(config: Config, named: str) -> ServerEntry:
+    """Return the server with a name of the settings, or with a URL.
 
-    Raises `InvalidInput` when it is neither.
+    Raises `InvalidInput` if `named` is neither.
     """
     if named in config.servers:
-        return Server(config.servers[named], named)
+        return ServerEntry(config.servers[named], named)
     if is_url(named):
         from omnigraph.client.entry import check_url
 
         url = check_url(named)
-        return Server(url, name_of(config, url))
-    from omnigraph.cli.settings.config import settings_name
+        return ServerEntry(url, server_name(config, url))
+    from omnigraph.cli.settings.config import settings_file_name
     from omnigraph.lang.suggestions import did_you_mean
 
     raise InvalidInput(
-        f"no server is called '{named}'{did_you_mean(named, list(config.servers))}",
-        hint=f"pass its http(s):// URL, or name it under servers: in {settings_name()}",
+        f"no server named '{named}'{did_you_mean(named, list(config.servers))}",
+        hint=f"pass its http(s):// URL, or add it under servers: in {settings_file_name()}",
         details={"server": named},
     )
 
 
 def is_url(text: str) -> bool:
-    """Whether a text looks like the address of a server.
+    """Whether a text is an HTTP or HTTPS URL.
 
     >>> is_url("HTTPS://example.org"), is_url("s3://bucket/g"), is_url("prod")
     (True, False, False)
@@ -56,10 +56,11 @@ def is_url(text: str) -> bool:
     return bool(mark) and scheme.lower() in SCHEMES
 
 
-def name_of(config: Config, url: str) -> str | None:
-    """The operator's name for the server at a URL: that whose own URL is the longest beginning of it.
+def server_name(config: Config, url: str) -> str | None:
+    """Return the name of the server whose URL is the longest prefix of `url`, or None.
 
-    Whole parts of the path count, and the same host and port: no other server may look like a beginning.
+    Scheme, host and port must be equal, and the path is compared by whole segments, so that a token is never sent
+    to a server with a similar URL.
     """
     found = [
         (len(known), name) for name, known in config.servers.items() if _is_below(_split(url), _split(known))
@@ -68,7 +69,7 @@ def name_of(config: Config, url: str) -> str | None:
 
 
 def split_graph(url: str) -> tuple[str, str] | None:
-    """The server and the graph of a URL that is a graph's own; None for another.
+    """Split the URL of a graph into the URL of its server and the graph id; None for any other URL.
 
     >>> split_graph("http://127.0.0.1:8080/graphs/team"), split_graph("http://127.0.0.1:8080")
     (('http://127.0.0.1:8080', 'team'), None)
@@ -82,7 +83,7 @@ def split_graph(url: str) -> tuple[str, str] | None:
 def _split(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
-        # A port that is no number is found out only when it is asked for.
+        # `port` raises ValueError if it is not a number.
         _ = parts.port
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""From what a command line, the environment and the settings say to the one scope that is meant."""
+"""Find the address of the graph in the command line, the environment or the settings, in this order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from omnigraph.cli.options import GlobalOptions
-from omnigraph.cli.settings.config import Config, Profile, ScopeKind, settings_name
+from omnigraph.cli.settings.config import Config, Profile, ScopeKind, settings_file_name
 from omnigraph.cli.settings.servers import is_url
 from omnigraph.errors import InvalidInput
 
@@ -25,10 +25,10 @@ class NoGraphAddressed(InvalidInput):
 
 
 @dataclass(frozen=True)
-class Scope:
-    """Where to look for a graph: one graph's storage, or a server or cluster with the graph's id if it was said.
+class GraphAddress:
+    """The address of a graph: its storage URI, or a server or cluster with the id of the graph if it is known.
 
-    `origin` is what said so, for messages.
+    `origin` names the option, profile or default that the address comes from, for messages.
     """
 
     kind: ScopeKind
@@ -37,18 +37,18 @@ class Scope:
     graph: str | None = None
 
 
-def find_scope(
+def find_address(
     config: Callable[[], Config],
     uri: str | None,
     chosen: GlobalOptions,
     environment: Mapping[str, str],
     *,
     takes_uri: bool = True,
-) -> Scope:
-    """The scope of a command: an explicit address, else a profile, else the default of the settings.
+) -> GraphAddress:
+    """Return the explicit address of a command, else that of its profile, else the default of the settings.
 
-    Raises `InvalidInput` when there is none, or two explicit ones, or a graph is chosen within one graph. A command
-    that `takes_uri` could have been given one.
+    `takes_uri` says whether the command accepts a URI, for the message. Raises `NoGraphAddressed` if there is no
+    address, and `InvalidInput` if there are two explicit ones or if `--graph` is combined with a storage URI.
     """
     found = _explicit(uri, chosen)
     if found is None:
@@ -58,23 +58,23 @@ def find_scope(
         return found
     if found.kind == "store":
         raise InvalidInput(
-            f"--graph chooses within a server or a cluster; {found.value} is one graph already.",
-            hint="leave out --graph, or pass --server <name|url>",
+            f"--graph selects a graph of a server or cluster; {found.value} addresses a single graph.",
+            hint="remove --graph, or pass --server <name|url>",
         )
     if not chosen.graph.strip():
         raise InvalidInput("--graph needs the id of a graph")
-    return Scope(found.kind, found.value, found.origin, chosen.graph)
+    return GraphAddress(found.kind, found.value, found.origin, chosen.graph)
 
 
 def find_profile(config: Config, name: str) -> Profile:
-    """The profile of a name, or `InvalidInput` when there is none or it cannot be used."""
+    """Return the profile with this name. Raises `InvalidInput` if there is none or it is invalid."""
     found = config.profiles.get(name)
     if found is None:
         from omnigraph.lang.suggestions import did_you_mean
 
         raise InvalidInput(
-            f"no profile is called '{name}'{did_you_mean(name, list(config.profiles))}",
-            hint=f"name it under profiles: in {settings_name()}",
+            f"no profile named '{name}'{did_you_mean(name, list(config.profiles))}",
+            hint=f"add it under profiles: in {settings_file_name()}",
             details={"profile": name},
         )
     if found.error is not None:
@@ -82,16 +82,16 @@ def find_profile(config: Config, name: str) -> Profile:
     return found
 
 
-def _explicit(uri: str | None, chosen: GlobalOptions) -> Scope | None:
+def _explicit(uri: str | None, chosen: GlobalOptions) -> GraphAddress | None:
     found = [
-        Scope(kind, value, f"--{kind} {value}")
+        GraphAddress(kind, value, f"--{kind} {value}")
         for kind, value in _addresses(chosen).items()
         if value is not None
     ]
     if uri is not None:
         if is_url(uri):
             raise InvalidInput(SERVER_URL)
-        found.insert(0, Scope("store", uri, uri))
+        found.insert(0, GraphAddress("store", uri, uri))
     if len(found) > 1:
         raise InvalidInput(
             f"two graphs addressed: {found[0].origin} and {found[1].origin}; pass exactly one."
@@ -106,19 +106,19 @@ def _addresses(chosen: GlobalOptions) -> dict[ScopeKind, str | None]:
     return {"store": chosen.store, "server": chosen.server, "cluster": chosen.cluster}
 
 
-def _of_profile(profile: Profile) -> Scope:
+def _of_profile(profile: Profile) -> GraphAddress:
     kind = profile.kind
-    assert kind is not None, "a profile that can be used binds one thing"
-    return Scope(kind, profile.bound[kind], f"profile '{profile.name}'", profile.default_graph)
+    assert kind is not None, "a valid profile has one address"
+    return GraphAddress(kind, profile.bound[kind], f"profile '{profile.name}'", profile.default_graph)
 
 
-def _default(config: Config, takes_uri: bool) -> Scope:
+def _default(config: Config, takes_uri: bool) -> GraphAddress:
     if config.server is not None:
-        return Scope("server", config.server, "defaults.server", config.default_graph)
+        return GraphAddress("server", config.server, "defaults.server", config.default_graph)
     if config.store is not None:
-        return Scope("store", config.store, "defaults.store")
+        return GraphAddress("store", config.store, "defaults.store")
     positional = "a positional URI, " if takes_uri else ""
     raise NoGraphAddressed(
         f"no graph addressed — pass {positional}--store <uri>, --server <name>, --profile <name>, "
-        f"or set a default scope in {settings_name()}"
+        f"or set a default scope in {settings_file_name()}"
     )

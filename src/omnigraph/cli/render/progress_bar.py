@@ -1,4 +1,4 @@
-"""How far long work has come, shown on a terminal while it lasts and gone when it is done."""
+"""A progress bar on stderr, removed when the operation ends."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-# What is done sooner needs no telling.
-_PATIENCE = 0.5
+# Operations that finish sooner show no progress bar.
+_DELAY_SECONDS = 0.5
 
-# The stages of graphs on servers, which know bytes only.
+# Stages of requests to a server, which count bytes instead of rows.
 _IN_BYTES = frozenset({"send", "receive"})
 
-# Called with the name of a stage and the rows, or bytes, that it has done so far.
+# Called with the name of a stage and the number of rows, or bytes, that it has processed so far.
 Report: TypeAlias = Callable[[str, int], None]
 
 
 @contextmanager
-def shown_progress(doing: str, *, silent: bool) -> Iterator[Report | None]:
-    """Something to report progress to, or None where nobody would see it: off a terminal, or if `silent`."""
-    if silent or not _is_watched():
+def show_progress(operation: str, *, silent: bool) -> Iterator[Report | None]:
+    """Show a progress bar and yield the callback that updates it.
+
+    Yield None if `silent`, or if stderr is not a terminal.
+    """
+    if silent or not _is_terminal():
         yield None
         return
     from rich.console import Console
@@ -42,20 +45,20 @@ def shown_progress(doing: str, *, silent: bool) -> Iterator[Report | None]:
         disable=True,
     ) as bar:
         try:
-            yield _reporting(bar, doing)
+            yield _reporting(bar, operation)
         finally:
             bar.stop()
 
 
-def _reporting(bar: Progress, doing: str) -> Report:
-    begun = time.monotonic()
-    task = bar.add_task(doing, total=None, amount="")
+def _reporting(bar: Progress, operation: str) -> Report:
+    started = time.monotonic()
+    task = bar.add_task(operation, total=None, amount="")
 
     def report(stage: str, done: int) -> None:
-        if bar.disable and time.monotonic() - begun > _PATIENCE:
+        if bar.disable and time.monotonic() - started > _DELAY_SECONDS:
             bar.disable = False
             bar.start()
-        bar.update(task, description=f"{doing}: {stage}", completed=done, amount=_amount(stage, done))
+        bar.update(task, description=f"{operation}: {stage}", completed=done, amount=_amount(stage, done))
 
     return report
 
@@ -63,8 +66,10 @@ def _reporting(bar: Progress, doing: str) -> Report:
 def _amount(stage: str, done: int) -> str:
     from rich.filesize import decimal
 
-    return decimal(done) if stage in _IN_BYTES else f"{done:,} rows"
+    if stage in _IN_BYTES:
+        return decimal(done)
+    return f"{done:,} row{'' if done == 1 else 's'}"
 
 
-def _is_watched() -> bool:
+def _is_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
