@@ -16,11 +16,12 @@ from omnigraph.errors import InvalidInput
 from omnigraph.server.http.admission import Admission
 from omnigraph.server.http.error_responses import HttpError
 from omnigraph.server.http.request_body import BATCH_BYTES, BODY_BYTES
-from omnigraph.server.limits import ServerLimits, read_limits, variables
+from omnigraph.server.limits import VARIABLE, ServerLimits, read_limits
 from tests.server.running import ADD, ALL, TOKENS, Running, everything, host, names, refusal, running
 from tests.server.sockets import connected, exchange, head, is_open, rest
 from tests.support.waiting import HANG, wait_until
 
+VARIABLES = {item.metadata[VARIABLE]: item.default for item in fields(ServerLimits)}
 JSON = {"Content-Type": "application/json"}
 LINES = {"Content-Type": "application/x-ndjson"}
 
@@ -204,21 +205,21 @@ def half_a_request(server: Running) -> Iterator[socket.socket]:
 
 def test_every_limit_can_be_set_and_is_described() -> None:
     guide = (Path(__file__).parents[2] / "docs/guide/server.md").read_text(encoding="utf-8")
-    for name, default in variables().items():
+    for name, default in VARIABLES.items():
         assert f"| `{name}` | {default} |" in guide, name
-    found = read_limits(dict.fromkeys(variables(), " 7 "))
+    found = read_limits(dict.fromkeys(VARIABLES, " 7 "))
     assert {getattr(found, item.name) for item in fields(ServerLimits)} == {7}
-    assert read_limits(dict.fromkeys(variables(), "")) == ServerLimits()
+    assert read_limits(dict.fromkeys(VARIABLES, "")) == ServerLimits()
 
 
-@pytest.mark.parametrize("name", variables())
+@pytest.mark.parametrize("name", VARIABLES)
 @pytest.mark.parametrize("text", ["-1", "x", "1_0", "nan", "inf", "１", "1e999", "0x1"])
 def test_a_limit_that_is_none_is_refused(name: str, text: str) -> None:
     with pytest.raises(InvalidInput, match=name):
         read_limits({name: text})
 
 
-@pytest.mark.parametrize("name", [name for name, default in variables().items() if default])
+@pytest.mark.parametrize("name", [name for name, default in VARIABLES.items() if default])
 def test_nothing_is_no_limit(name: str) -> None:
     with pytest.raises(InvalidInput, match=name):
         read_limits({name: "0"})

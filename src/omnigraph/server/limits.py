@@ -9,17 +9,18 @@ from typing import Any
 
 from omnigraph.errors import InvalidInput
 
-_VARIABLE = "variable"
+# Keys of the metadata of a field.
+VARIABLE = "variable"
 _MINIMUM = "minimum"
 
 
 def _integer(variable: str, default: int, minimum: int = 1) -> int:
-    declared: int = field(default=default, metadata={_VARIABLE: f"OMNIGRAPH_{variable}", _MINIMUM: minimum})
+    declared: int = field(default=default, metadata={VARIABLE: f"OMNIGRAPH_{variable}", _MINIMUM: minimum})
     return declared
 
 
 def _seconds(variable: str, default: float, minimum: float = 0.001) -> float:
-    declared: float = field(default=default, metadata={_VARIABLE: f"OMNIGRAPH_{variable}", _MINIMUM: minimum})
+    declared: float = field(default=default, metadata={VARIABLE: f"OMNIGRAPH_{variable}", _MINIMUM: minimum})
     return declared
 
 
@@ -58,12 +59,6 @@ class ServerLimits:
     drain_seconds: float = _seconds("DRAIN_SECONDS", 0, 0)
 
 
-def variables() -> dict[str, int | float]:
-    """Return the environment variable of every limit and its default."""
-    default = ServerLimits()
-    return {item.metadata[_VARIABLE]: getattr(default, item.name) for item in fields(ServerLimits)}
-
-
 def read_limits(environment: Mapping[str, str]) -> ServerLimits:
     """Return the limits that environment variables set, with defaults for the others.
 
@@ -73,7 +68,7 @@ def read_limits(environment: Mapping[str, str]) -> ServerLimits:
     2.5
     """
     values = {
-        item.name: environment.get(item.metadata[_VARIABLE], "").strip() for item in fields(ServerLimits)
+        item.name: environment.get(item.metadata[VARIABLE], "").strip() for item in fields(ServerLimits)
     }
     return ServerLimits(
         **{item.name: _parse(item, values[item.name]) for item in fields(ServerLimits) if values[item.name]}
@@ -81,7 +76,7 @@ def read_limits(environment: Mapping[str, str]) -> ServerLimits:
 
 
 def _parse(item: Field[Any], text: str) -> Any:
-    variable, minimum = item.metadata[_VARIABLE], item.metadata[_MINIMUM]
+    variable, minimum = item.metadata[VARIABLE], item.metadata[_MINIMUM]
     is_integer = item.type == "int"
     kind = "an integer" if is_integer else "a number of seconds"
     try:
