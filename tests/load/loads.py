@@ -42,13 +42,13 @@ def load(
     *,
     limits: LoadLimits = SMALL,
     branch: str = "main",
-    rejecting: OnReject | None = None,
+    on_reject: OnReject | None = None,
     source: str | None = None,
 ) -> LoadResult:
     """Load records as the API does."""
     catalog = graph.snapshot(branch).catalog
     batches = input_of(catalog, records, source)
-    with Spool.of(iter(batches), catalog, limits=limits, rejecting=rejecting) as spool:
+    with Spool.from_batches(iter(batches), catalog, limits=limits, on_reject=on_reject) as spool:
         request = WriteRequest("load", bulk=spool.is_bulk)
         receipt, result = graph.write(branch, request, partial(prepare_load, spool=spool, mode=mode))
     assert receipt is not None

@@ -305,7 +305,7 @@ def test_rejected_rows_are_handed_over_and_the_others_load(graph: Repository, li
         {"node:Note": [*broken, *notes], "edge:Knows": edges},
         "append",
         limits=limits,
-        rejecting=rejects.append,
+        on_reject=rejects.append,
         source="in.jsonl",
     )
     assert (outcome.rejected, outcome.nodes, outcome.edges) == (
@@ -333,7 +333,7 @@ def test_the_record_of_a_reject_has_no_id_that_was_made_for_it(graph: Repository
     rejects: list[Reject] = []
     file = {"data": b"ab", "uri": None}
     records = {"node:Person": [person("Di", age=-1, tags=["x"])], "node:Note": [{"file": file}]}
-    load(graph, records, "append", rejecting=rejects.append)
+    load(graph, records, "append", on_reject=rejects.append)
     assert [item.record for item in rejects] == [
         {"type": "Person", "data": {"name": "Di", "age": -1, "tags": ["x"]}},
         {"type": "Note", "data": {"file": "base64:YWI="}},
@@ -344,7 +344,7 @@ def test_rejects_do_not_excuse_what_is_wrong_between_rows(graph: Repository, lim
     rejects: list[Reject] = []
     records = {"node:Person": [person("Di", age=-1)], "edge:Knows": [edge("k2", "Di", "Ann")]}
     with pytest.raises(ConstraintViolation, match="src 'Di' not found in Person"):
-        load(graph, records, "append", limits=limits, rejecting=rejects.append)
+        load(graph, records, "append", limits=limits, on_reject=rejects.append)
     assert [item.place for item in rejects] == [1]
 
 
@@ -356,7 +356,7 @@ def test_a_merge_is_prepared_again_from_the_spool_and_an_overwrite_is_refused(
 ) -> None:
     def race(mode: Any, name: str) -> None:
         batches = input_of(CATALOG, {"node:Person": [person(item) for item in ("Ann", "Bob", "Cy", name)]})
-        with Spool.of(iter(batches), CATALOG, limits=limits) as spool:
+        with Spool.from_batches(iter(batches), CATALOG, limits=limits) as spool:
             tries: list[int] = []
 
             def prepare(transaction: Transaction) -> Prepared[LoadResult]:
@@ -379,7 +379,7 @@ def test_a_merge_is_prepared_again_from_the_spool_and_an_overwrite_is_refused(
 def test_a_spool_of_another_schema_is_refused(graph: Repository) -> None:
     other = catalog_of("node Person { name: String @key  height: I32? }")
     batches = input_of(other, {"node:Person": [person("Di")]})
-    with Spool.of(batches, other) as spool, pytest.raises(Conflict, match="the schema changed"):
+    with Spool.from_batches(batches, other) as spool, pytest.raises(Conflict, match="the schema changed"):
         graph.write("main", WriteRequest("load"), partial(prepare_load, spool=spool, mode="append"))
 
 
@@ -396,7 +396,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_bulk_load_leaves_no_file_and_no_intent_behind(graph: Repository, scratch: Path) -> None:
     seen: list[bool] = []
     batches = input_of(CATALOG, {"node:Person": [person("Di")]})
-    with Spool.of(batches, CATALOG, limits=BULK) as spool:
+    with Spool.from_batches(batches, CATALOG, limits=BULK) as spool:
         seen.append(spool.is_bulk and any(scratch.iterdir()))
         work = partial(
             prepare_load, spool=spool, mode="append", progress=lambda *_: seen.append(any(scratch.iterdir()))
@@ -423,7 +423,7 @@ def test_an_input_that_breaks_off_leaves_no_file_behind(scratch: Path) -> None:
         raise InvalidInput("line 4: no more")
 
     with pytest.raises(InvalidInput, match="line 4"):
-        Spool.of(batches(), CATALOG, limits=BULK)
+        Spool.from_batches(batches(), CATALOG, limits=BULK)
     assert seen == [1]
     assert list(scratch.iterdir()) == []
 
@@ -435,7 +435,7 @@ def test_a_spool_grows_out_of_memory_by_rows_or_by_bytes() -> None:
         (LoadLimits(rows=2), True),
         (LoadLimits(bytes=10), True),
     ]:
-        with Spool.of(input_of(CATALOG, records), CATALOG, limits=limits) as spool:
+        with Spool.from_batches(input_of(CATALOG, records), CATALOG, limits=limits) as spool:
             assert spool.is_bulk is is_bulk
             assert spool.counts == {"node:Firm": 2, "node:Person": 1}
             assert spool.table("node:Firm")["name"].to_pylist() == ["a", "b"]

@@ -16,7 +16,7 @@ from omnigraph.errors import Conflict, ConstraintViolation, InvalidInput, NotFou
 from omnigraph.graph.publish import PublishReceipt
 from omnigraph.graph.repository import Repository
 from omnigraph.load import sink as sinks
-from omnigraph.load.sink import Part, Sink, SinkStream, open_sink, open_stream
+from omnigraph.load.sink import Sink, SinkPart, SinkStream, open_sink, open_stream
 from omnigraph.load.sink_options import SinkOptions
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.rules.load_mode import LoadMode
@@ -55,7 +55,7 @@ def batches(rows: Sequence[Row]) -> list[pa.RecordBatch]:
     return pa.Table.from_pylist(list(rows)).to_batches(max_chunksize=2) if rows else []
 
 
-def staged(sink: Sink, rows: Sequence[Row]) -> list[Part]:
+def staged(sink: Sink, rows: Sequence[Row]) -> list[SinkPart]:
     """Every part twice, the last one first; now the one attempt is reported, now the other."""
     cut = parts_of(rows) or [()]
     found = []
@@ -373,7 +373,7 @@ def test_small_batches_are_left_for_optimize_to_index(
     before = waiting()
     batch_of(graph, 0, people(0, 2))
     assert waiting() == before + 1
-    monkeypatch.setattr(sinks, "_WORTH_AN_INDEX", 2)
+    monkeypatch.setattr(sinks, "_MIN_INDEXED_ROWS", 2)
     batch_of(graph, 1, people(2, 4))
     assert waiting() == 0
 

@@ -115,7 +115,7 @@ def at_once(
     def work(take: Any) -> LoadResult | None:
         catalog = graph.snapshot(branch).catalog
         batches = open_source(source, catalog, on_reject=take, mapping=mapping)
-        with Spool.of(batches, catalog, rejecting=take) as spool:
+        with Spool.from_batches(batches, catalog, on_reject=take) as spool:
             prepare = partial(prepare_load, spool=spool, mode=mode)
             return graph.write(branch, WriteRequest("load"), prepare).result
 
@@ -140,7 +140,7 @@ def opened(
         mode,
         graph.durability,
         named=[find_table(catalog, str(name)).key for name in source] if isinstance(source, dict) else [],
-        rejecting=take,
+        on_reject=take,
     )
     return DistributedLoad(tasks, ScratchFolder(graph.location.uri), catalog, options)
 

@@ -24,7 +24,7 @@ from omnigraph.graph.snapshot import Snapshot
 from omnigraph.load import distributed
 from omnigraph.load.distributed import LoadTasks
 from omnigraph.load.key_checks import KeyTables
-from omnigraph.load.key_reads import KeyFiles
+from omnigraph.load.key_readers import KeyFileReader
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.violations import MAX_REPORTED
@@ -290,7 +290,7 @@ def test_keys_that_are_added_are_all_there(spark: SparkSession) -> None:
 
 @pytest.fixture
 def _checked_by_tasks(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
-    monkeypatch.setattr(distributed, "KEYS_HERE", -1)
+    monkeypatch.setattr(distributed, "MAX_LOCAL_KEYS", -1)
     monkeypatch.setattr(loads, "LoadTasks", partial(LoadTasks, open_keys=partial(SparkKeys, spark)))
 
 
@@ -365,7 +365,7 @@ def test_all_keys_are_read_by_tasks(
         raise AssertionError("keys were read in this process")
 
     # Tasks are other processes, in which nothing of this is changed.
-    monkeypatch.setattr(KeyFiles, "__call__", refused)
+    monkeypatch.setattr(KeyFileReader, "__call__", refused)
     monkeypatch.setattr(Snapshot, "scan_batches", refused)
     lines: list[Record | str] = [person(f"q{number}", mail=f"q{number}") for number in range(5)]
     lines += [knows("k8", "q0", "q4"), leads("l8", "q1", "f0"), firm("f9"), knows("k0", "p0", "q1")]
@@ -444,7 +444,7 @@ def test_keys_are_joined_elsewhere_beyond_a_number_of_them(
         opened.append(SparkKeys(spark))
         return opened[-1]
 
-    monkeypatch.setattr(distributed, "KEYS_HERE", limit)
+    monkeypatch.setattr(distributed, "MAX_LOCAL_KEYS", limit)
     monkeypatch.setattr(loads, "LoadTasks", partial(LoadTasks, open_keys=opening))
     # Three records, and the ids of three people that are there.
     path = saved(tmp_path, [person("x"), person("y"), person("z")])
@@ -458,7 +458,7 @@ def test_a_graph_in_a_bucket_has_its_keys_joined_too(
 ) -> None:
     graph = og.init(f"{s3.uri}/graph", schema=SCHEMA, storage_options=s3.options)
     graph.load(BEFORE)
-    monkeypatch.setattr(distributed, "KEYS_HERE", -1)
+    monkeypatch.setattr(distributed, "MAX_LOCAL_KEYS", -1)
     monkeypatch.setattr(Snapshot, "scan_batches", None)
     lines: list[Record | str] = [person("p0", age=9), person("new"), person("new", age=8)]
     s3.server.objects.put(s3.name, "in/a.jsonl", text_of([*lines, knows("k9", "new", "p2")]).encode())

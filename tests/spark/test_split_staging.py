@@ -30,7 +30,7 @@ from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.distributed import load_job
 from omnigraph.load.load import LoadResult
-from omnigraph.load.split_staging import SPLIT_SHIFT, Indexing, LoadJob, SplitReport, stage_split
+from omnigraph.load.split_staging import SPLIT_SHIFT, IndexTask, LoadJob, SplitReport, stage_split
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import LoadMode
@@ -165,7 +165,7 @@ def test_ids_and_ends_are_indexed_by_the_tasks(graph: Repository, tmp_path: Path
     indexed: list[str] = []
 
     def noted(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
-        indexed.extend(item.column for item in items if isinstance(item, Indexing))
+        indexed.extend(item.column for item in items if isinstance(item, IndexTask))
         return one_by_one(items, work)
 
     assert apart(graph, path, "merge", run=noted).error is None
@@ -550,7 +550,7 @@ def test_a_split_with_a_row_that_breaks_a_rule_writes_nothing(job: LoadJob, tmp_
 
 def test_a_split_sets_down_what_it_rejects_and_writes_the_rest(job: LoadJob, tmp_path: Path) -> None:
     (split,) = plan_of(tmp_path, [person("a"), "{", person("b", age=-1), person("\u00e9")])
-    report = stage_split(replace(job, rejecting=True), split)
+    report = stage_split(replace(job, keep_rejects=True), split)
     assert (report.rejected, report.written["node:Person"].rows, report.error) == (2, 2, None)
     assert report.rejects is not None
     rejects = [Reject.from_state(json.loads(line)) for line in job.scratch.open_read(report.rejects)]
@@ -559,7 +559,7 @@ def test_a_split_sets_down_what_it_rejects_and_writes_the_rest(job: LoadJob, tmp
 
 def test_a_second_attempt_leaves_the_files_of_the_first_alone(job: LoadJob, tmp_path: Path) -> None:
     (split,) = plan_of(tmp_path, [person("a"), "{", knows("k9", "a", "a")])
-    again = replace(job, rejecting=True)
+    again = replace(job, keep_rejects=True)
     first = stage_split(again, split)
     before = files(tmp_path)
     second = stage_split(again, split)

@@ -96,7 +96,7 @@ class CommittedRows:
         table = self._table(key)
         schema = _schema(table, columns)
         held: list[pa.RecordBatch] = []
-        for batch in self._snapshot.scan_batches(key, _physical_columns(table, columns)):
+        for batch in self._snapshot.scan_batches(key, physical_columns(table, columns)):
             held.append(batch)
             if sum(item.num_rows for item in held) >= _PART_ROWS:
                 yield pa.Table.from_batches(held).rename_columns(list(columns)).cast(schema)
@@ -122,7 +122,7 @@ class CommittedRows:
         return self._snapshot.table(key)
 
     def _scan(self, table: Table, where: str | None, columns: list[str]) -> pa.Table:
-        rows = self._snapshot.scan(table.key, _physical_columns(table, columns), where)
+        rows = self._snapshot.scan(table.key, physical_columns(table, columns), where)
         return rows.rename_columns(columns).cast(_schema(table, columns))
 
 
@@ -130,7 +130,8 @@ def _physical(table: Table, ref: ir.PropertyRef | ir.ColumnRef) -> str:
     return table.physical(logical_column(ref))
 
 
-def _physical_columns(table: Table, columns: Sequence[str]) -> list[str]:
+def physical_columns(table: Table, columns: Sequence[str]) -> list[str]:
+    """Return the physical names of logical columns; `ROW_ADDRESS` stays as it is."""
     return [name if name == ROW_ADDRESS else table.physical(name) for name in columns]
 
 

@@ -1,1 +1,1 @@
-"""Bulk loads: many rows validated together and committed once."""
+"""Bulk loads: many rows, validated together and committed once."""

@@ -1,4 +1,4 @@
-"""Loads whose splits are done elsewhere: tasks write the rows, keys alone are checked, one commit takes all in."""
+"""Distributed loads: tasks stage the splits of the input, this process checks the keys and makes one commit."""
 
 from __future__ import annotations
 
@@ -23,17 +23,24 @@ from omnigraph.graph.scratch_files import ScratchFolder
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
-from omnigraph.load.key_checks import looked_at
+from omnigraph.load.keys import committed_key_columns
 from omnigraph.load.load import LoadInput, LoadResult, check_and_stage, load_class, schema_changed
-from omnigraph.load.split_staging import Indexing, LoadJob, SplitReport, index_column, rows_done, stage_split
+from omnigraph.load.split_staging import (
+    IndexTask,
+    LoadJob,
+    SplitReport,
+    build_index_segment,
+    count_staged_rows,
+    stage_split,
+)
 from omnigraph.load.spool import LoadLimits
 from omnigraph.load.staged_fragments import (
+    FragmentLoad,
     LocallyCheckedLoad,
     TaskCheckedLoad,
     TaskKeys,
     WrittenInput,
-    WrittenLoad,
-    lines_before,
+    preceding_lines,
 )
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.violations import Violations, raise_violations
@@ -43,13 +50,13 @@ from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.sync import Durability
 from omnigraph.store.tables.uncommitted_fragments import fragment_files
 
-# Has the splits of a job done; gives their reports in input order.
+# Stages the splits of a job; returns their reports in input order.
 Stage: TypeAlias = Callable[[LoadJob], list[SplitReport]]
 
-# Up to so many keys, new and committed, are looked at here: a cluster does some thirty times the work for them,
-# which pays where this machine's disk and cores are the limit.
-KEYS_HERE = 100_000_000
-_LOOK_SECONDS = 1.0
+# Up to this number of keys, new and committed, the rules run in this process. Spark does about thirty times the
+# work for them, which is worth it only beyond the disk and the cores of one machine.
+MAX_LOCAL_KEYS = 100_000_000
+_PROGRESS_SECONDS = 1.0
 
 
 # Opens key tables on the tasks' engine.
@@ -61,7 +68,7 @@ class LoadTasks:
     """The functions that run the parts of a load on tasks.
 
     `stage` stages every split and returns the reports, `run` builds index segments. Where there are more keys than
-    `KEYS_HERE`, the rules between rows are queries over tables that `open_keys` opens; otherwise, and without
+    `MAX_LOCAL_KEYS`, the rules between rows are queries over tables that `open_keys` opens; otherwise, and without
     `open_keys`, they are queries in this process.
     """
 
@@ -77,10 +84,10 @@ class DistributedLoadOptions:
     mode: LoadMode
     durability: Durability
     named: Sequence[str] = ()
-    rejecting: OnReject | None = None
+    on_reject: OnReject | None = None
     progress: Progress | None = None
     limits: LoadLimits = field(default_factory=LoadLimits)
-    dry: bool = False
+    dry_run: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,7 +135,7 @@ class DistributedLoad:
         """
         options = self._options
         try:
-            if self._is_elsewhere(transaction):
+            if self._tables_changed(transaction):
                 raise schema_changed(transaction)
             staged = self._stage(transaction)
             written = WrittenInput(self._scratch, staged.reports, options.named)
@@ -136,15 +143,15 @@ class DistributedLoad:
                 self._open(transaction, staged.job, written),
                 LoadInput(written.counts, staged.rejected, staged.seconds),
                 options.progress,
-                dry=options.dry,
+                dry_run=options.dry_run,
             )
         except OmnigraphError as error:
-            self._take_back(error)
+            self._roll_back(error)
             raise
-        return Prepared(load_class(options.mode, dry=options.dry), result)
+        return Prepared(load_class(options.mode, dry_run=options.dry_run), result)
 
-    def _is_elsewhere(self, transaction: Transaction) -> bool:
-        """Whether what was written, or is about to be, does not belong to the tables of this state."""
+    def _tables_changed(self, transaction: Transaction) -> bool:
+        """Whether the schema or the paths of the tables differ from those that the rows are written for."""
         base = transaction.base
         if base.catalog.fingerprint != self._catalog.fingerprint:
             return True
@@ -154,7 +161,7 @@ class DistributedLoad:
     # --- splits ------------------------------------------------------------------------------------------
 
     def _stage(self, transaction: Transaction) -> _StagedSplits:
-        """What the splits came to. What was written next to one version of a table fits another just as well."""
+        """Stage the splits once. Their fragments can be added to any later version of the tables."""
         if self._staged is not None:
             return self._staged
         options = self._options
@@ -162,58 +169,58 @@ class DistributedLoad:
             transaction.base,
             self._scratch,
             options.durability,
-            rejecting=options.rejecting is not None,
-            dry=options.dry,
+            keep_rejects=options.on_reject is not None,
+            dry_run=options.dry_run,
         )
         began = time.monotonic()
-        with _watched(self._scratch, options.progress):
+        with _report_progress(self._scratch, options.progress):
             reports = self._tasks.stage(job)
         self._staged = _StagedSplits(job, reports, time.monotonic() - began)
-        before = lines_before(reports)
-        _refuse_errors(reports, before)
-        self._hand_over(reports, before)
+        preceding = preceding_lines(reports)
+        _raise_errors(reports, preceding)
+        self._pass_on_rejects(reports, preceding)
         return self._staged
 
-    def _hand_over(self, reports: Sequence[SplitReport], before: Sequence[int]) -> None:
-        """Pass on what was rejected, in input order, with places that count from the beginning of the file."""
-        rejecting = self._options.rejecting
-        for report, first in zip(reports, before, strict=True):
-            if report.rejects is None or rejecting is None:
+    def _pass_on_rejects(self, reports: Sequence[SplitReport], preceding: Sequence[int]) -> None:
+        """Pass on rejected records in input order, with their places in the whole file."""
+        on_reject = self._options.on_reject
+        for report, first in zip(reports, preceding, strict=True):
+            if report.rejects is None or on_reject is None:
                 continue
             with self._scratch.open_read(report.rejects) as file:
                 for line in BufferedReader(file):
-                    rejecting(Reject.from_state(json.loads(line)).shifted(first))
+                    on_reject(Reject.from_state(json.loads(line)).shifted(first))
 
-    def _take_back(self, error: OmnigraphError) -> None:
-        """Remove what was written for a load that is refused. What cannot be removed is left to cleanup."""
+    def _roll_back(self, error: OmnigraphError) -> None:
+        """Delete the rows of a load that failed. Garbage collection removes rows that cannot be deleted now."""
         if self._staged is None:
             return
         try:
-            remove_written(self._staged.job, self._staged.reports)
+            delete_written_rows(self._staged.job, self._staged.reports)
         except OmnigraphError as failure:
-            error.add_note(f"what was written for it could not be removed: {failure.message}")
+            error.add_note(f"the rows written for it could not be deleted: {failure.message}")
 
     # --- checks ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _open(self, transaction: Transaction, job: LoadJob, given: WrittenInput) -> Iterator[WrittenLoad]:
+    def _open(self, transaction: Transaction, job: LoadJob, written: WrittenInput) -> Iterator[FragmentLoad]:
         assert self._local is not None
-        index = partial(self._index, job)
+        build = partial(self._build_segments, job)
         mode, open_keys = self._options.mode, self._tasks.open_keys
-        committed = looked_at(self._catalog, mode, given.counts, given.made)
-        keys = sum(given.counts.values()) + sum(transaction.pin(key).rows for key in committed)
-        if open_keys is not None and keys > KEYS_HERE:
+        committed = committed_key_columns(self._catalog, mode, written.counts, written.generated_ids)
+        keys = sum(written.counts.values()) + sum(transaction.pin(key).rows for key in committed)
+        if open_keys is not None and keys > MAX_LOCAL_KEYS:
             with open_keys() as tables:
-                yield TaskCheckedLoad(transaction, mode, tables, given, index)
+                yield TaskCheckedLoad(transaction, mode, tables, written, build)
         else:
             limits = DatabaseLimits(memory=f"{self._options.limits.memory}B")
             with Workspace(Path(self._local.name), limits) as workspace:
-                yield LocallyCheckedLoad(transaction, mode, workspace, given, index)
+                yield LocallyCheckedLoad(transaction, mode, workspace, written, build)
 
-    def _index(self, job: LoadJob, wanted: Sequence[Indexing]) -> list[Any]:
+    def _build_segments(self, job: LoadJob, tasks: Sequence[IndexTask]) -> list[Any]:
         if self._options.progress is not None:
             self._options.progress("index", 0)
-        return self._tasks.run(wanted, partial(index_column, job))
+        return self._tasks.run(tasks, partial(build_index_segment, job))
 
 
 def load_job(
@@ -221,33 +228,33 @@ def load_job(
     scratch: ScratchFolder,
     durability: Durability,
     *,
-    rejecting: bool = False,
-    dry: bool = False,
+    keep_rejects: bool = False,
+    dry_run: bool = False,
 ) -> LoadJob:
-    """What the splits of a load on top of that state need to know."""
+    """Return the job of a load on a snapshot."""
     pins = {key: base.pin(key) for key in base.catalog.tables}
-    return LoadJob(base.catalog, pins, scratch, durability, rejecting, dry)
+    return LoadJob(base.catalog, pins, scratch, durability, keep_rejects, dry_run)
 
 
 def staged_splits(run: RunTasks, splits: Sequence[Split]) -> Stage:
-    """Has splits of files done by tasks."""
+    """Return a function that stages splits of files with tasks."""
     return lambda job: run(splits, partial(stage_split, job))
 
 
-def remove_written(job: LoadJob, reports: Iterable[SplitReport]) -> None:
-    """Remove the rows that were written for a load which will not be committed."""
-    doomed = [
+def delete_written_rows(job: LoadJob, reports: Iterable[SplitReport]) -> None:
+    """Delete the fragments of a load that is not committed."""
+    files = [
         f"{job.pins[key].path}/{name}"
         for report in reports
         for key, written in report.written.items()
         for name in fragment_files([text for text, _ in written.fragments])
     ]
-    ObjectStore.open(job.scratch.uri, job.scratch.options, durability="os").delete_many(doomed)
+    ObjectStore.open(job.scratch.uri, job.scratch.options, durability="os").delete_many(files)
 
 
 @contextmanager
-def _watched(scratch: ScratchFolder, progress: Progress | None) -> Iterator[None]:
-    """Tell how many records tasks have written, as long as they are at it."""
+def _report_progress(scratch: ScratchFolder, progress: Progress | None) -> Iterator[None]:
+    """Report the number of staged rows while the context is open."""
     if progress is None:
         yield
         return
@@ -255,14 +262,14 @@ def _watched(scratch: ScratchFolder, progress: Progress | None) -> Iterator[None
     ended = threading.Event()
 
     def watch() -> None:
-        while not ended.wait(_LOOK_SECONDS):
+        while not ended.wait(_PROGRESS_SECONDS):
             try:
-                progress("read", rows_done(scratch.names()))
+                progress("read", count_staged_rows(scratch.names()))
             except OmnigraphError:
-                # A look that fails says nothing about the work, and there is another one soon.
+                # A failed listing does not affect the load, and the next one follows soon.
                 continue
 
-    watcher = threading.Thread(target=watch, name="omnigraph-watch", daemon=True)
+    watcher = threading.Thread(target=watch, name="omnigraph-progress", daemon=True)
     watcher.start()
     try:
         yield
@@ -271,9 +278,9 @@ def _watched(scratch: ScratchFolder, progress: Progress | None) -> Iterator[None
         watcher.join()
 
 
-def _refuse_errors(reports: Sequence[SplitReport], before: Sequence[int]) -> None:
-    """Raise what the first split in input order raised, else what all rows that broke a rule of their own did."""
-    for report, first in zip(reports, before, strict=True):
+def _raise_errors(reports: Sequence[SplitReport], preceding: Sequence[int]) -> None:
+    """Raise the error of the first split that has one, else the violations of all splits, if there are any."""
+    for report, first in zip(reports, preceding, strict=True):
         if report.error is not None:
             raise _relocated(report.error, first)
     shifted = [
@@ -286,7 +293,7 @@ def _refuse_errors(reports: Sequence[SplitReport], before: Sequence[int]) -> Non
                 for item in report.violations
             ),
         )
-        for report, first in zip(reports, before, strict=True)
+        for report, first in zip(reports, preceding, strict=True)
     ]
     raise_violations(Violations.merge(shifted))
 

@@ -1,4 +1,4 @@
-"""A load as the caller asked for it."""
+"""The arguments of a load."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from omnigraph.engine.engine_choice import Engine
 from omnigraph.graph.progress import Progress
 from omnigraph.rules.load_mode import LoadMode
 
-# Where rejected records go: a file of JSON lines, `REJECTS` in a folder, or whoever wants to be told.
+# The target of rejected records: a file of JSON lines, a folder for such a file, or a function.
 Rejects: TypeAlias = str | Path | Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """A load as it was asked for."""
+    """The arguments of `Graph.load`."""
 
     source: Any
     mode: LoadMode
@@ -37,5 +37,5 @@ class LoadRequest:
 
     @property
     def base(self) -> str:
-        """The branch whose rows the load meets. A dry run makes no branch, and tries where it would come from."""
+        """The branch that the load is checked against. A dry run creates no branch and uses its parent instead."""
         return self.branch if self.create_from is None or not self.dry_run else self.create_from

@@ -1,4 +1,4 @@
-"""The options of a sink. The module loads no storage library, so that Spark plans a write cheaply."""
+"""The options of a sink. The module imports no storage library, so that Spark plans a write cheaply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from omnigraph.rules.load_mode import LoadMode
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """A write of rows of one type, as the caller asked for it."""
+    """The options of a write of rows of one type."""
 
     uri: str
     type: str

@@ -1,4 +1,4 @@
-"""Loads in bounded memory: keys to a database on disk, rows streamed from the spool."""
+"""Loads in bounded memory: keys in a DuckDB database on disk, rows streamed from the spool."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.engine.duckdb import DatabaseLimits, Workspace
 from omnigraph.graph.transaction import Transaction
-from omnigraph.load.key_checks import KeyedWork, key_columns, key_rows, no_keys
-from omnigraph.load.spool import Spool, stored
+from omnigraph.load.key_checks import KeyCheckedLoad
+from omnigraph.load.keys import empty_keys, key_columns, key_rows
+from omnigraph.load.spool import Spool, to_physical
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.set_rules import entity_of
@@ -22,98 +23,100 @@ from omnigraph.sources.row_batch import PLACE, SOURCE
 
 
 @contextmanager
-def open_bulk(transaction: Transaction, spool: Spool, mode: LoadMode) -> Iterator[BulkLoad]:
-    """The bulk work of a load. Its keys are on disk beside the spool and are gone when the context ends."""
+def open_spilling_load(transaction: Transaction, spool: Spool, mode: LoadMode) -> Iterator[SpillingLoad]:
+    """Open a load with its key tables in the directory of the spool; they are deleted when the context ends."""
     limits = DatabaseLimits(memory=f"{spool.limits.memory}B")
     with Workspace(spool.directory(), limits) as workspace:
-        yield BulkLoad(transaction, spool, mode, workspace)
+        yield SpillingLoad(transaction, spool, mode, workspace)
 
 
-class BulkLoad(KeyedWork):
-    """A load whose rows stay in the spool."""
+class SpillingLoad(KeyCheckedLoad):
+    """A load that reads its rows from the spool, batch by batch."""
 
     def __init__(self, transaction: Transaction, spool: Spool, mode: LoadMode, workspace: Workspace) -> None:
-        super().__init__(transaction, mode, workspace, list(spool.counts), spool.made)
+        super().__init__(transaction, mode, workspace, list(spool.counts), spool.generated_ids)
         self._spool = spool
         self._sources = spool.sources
-        self._gone = {key: self._superseded(table) for key, table in self._loaded.items()}
-        self.superseded = {key: len(gone) for key, gone in self._gone.items()}
+        self._superseded = {key: self._find_superseded(table) for key, table in self._loaded.items()}
+        self.superseded = {key: len(positions) for key, positions in self._superseded.items()}
         for table in self._loaded.values():
-            self._bring_new(table)
-        self._bring_committed()
+            self._fill_new_keys(table)
+        self._fill_committed_keys()
 
     # --- keys --------------------------------------------------------------------------------------------
 
-    def _superseded(self, table: Table) -> np.ndarray[Any, Any]:
-        """The positions of records that a later one replaces, which only a merge allows."""
-        if self._mode != "merge" or table.key in self._made:
+    def _find_superseded(self, table: Table) -> np.ndarray[Any, Any]:
+        """Return the positions of records that a later record replaces; there are some only in a merge."""
+        if self._mode != "merge" or table.key in self._generated_ids:
             return np.empty(0, np.int64)
 
         def ids() -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_pydict(
-                {"id": pa.array([], pa.string()), queries.POSITION: _counted(0, 0)}
+                {"id": pa.array([], pa.string()), queries.POSITION: _positions(0, 0)}
             )
-            for first, batch in self._numbered(table, ["id"]):
-                numbers = _counted(first, batch.num_rows)
-                yield pa.RecordBatch.from_arrays([batch.column("id"), numbers], ["id", queries.POSITION])
+            for first, batch in self._numbered_batches(table, ["id"]):
+                positions = _positions(first, batch.num_rows)
+                yield pa.RecordBatch.from_arrays([batch.column("id"), positions], ["id", queries.POSITION])
 
         self._append(queries.input_keys(table.id), ids())
-        return self._numbers(queries.superseded_positions(table.id))
+        return self._query_column(queries.superseded_positions(table.id))
 
-    def _bring_new(self, table: Table) -> None:
+    def _fill_new_keys(self, table: Table) -> None:
         columns = key_columns(table, entity_of(self._catalog, table))
 
         def keys() -> Iterator[pa.RecordBatch]:
-            yield no_keys(table, columns)
-            for first, batch in self._numbered(table, [*columns, PLACE, SOURCE]):
-                kept = self._kept(table, first, batch)
-                origin = [kept.column(PLACE), kept.column(SOURCE), _counted(first, kept.num_rows)]
+            yield empty_keys(table, columns)
+            for first, batch in self._numbered_batches(table, [*columns, PLACE, SOURCE]):
+                kept = self._without_superseded(table, first, batch)
+                origin = [kept.column(PLACE), kept.column(SOURCE), _positions(first, kept.num_rows)]
                 yield key_rows(table, columns, kept, origin)
 
         self._append(queries.new_keys(table.id), keys())
 
     # --- staging -----------------------------------------------------------------------------------------
 
-    def stage(self, *, dry: bool = False) -> dict[str, dict[str, int]]:
-        """Store everything as detached versions, with indexes of the ids and ends."""
-        return {key: self._stage(table, dry=dry) for key, table in self._loaded.items()}
+    def stage(self, *, dry_run: bool = False) -> dict[str, dict[str, int]]:
+        """Stage the rows as detached versions, with indexes on ids and endpoints."""
+        return {key: self._stage_table(table, dry_run=dry_run) for key, table in self._loaded.items()}
 
-    def _stage(self, table: Table, *, dry: bool) -> dict[str, int]:
+    def _stage_table(self, table: Table, *, dry_run: bool) -> dict[str, int]:
         tables, pin = self._transaction.base.tables, self._transaction.pin(table.key)
         schema = arrow_schema(table, physical=True)
         inserted = self._spool.counts[table.key] - self.superseded[table.key]
         affected, replaced = self._affected(table, inserted)
-        if dry:
+        if dry_run:
             return affected
         if self._mode == "overwrite":
             if pin.rows + inserted:
-                self._take(table, tables.stage_overwrite(pin, self._stored(table), schema))
+                self._write_indexed(table, tables.stage_overwrite(pin, self._stored_rows(table), schema))
         elif inserted:
-            self._take(table, tables.stage_rows(pin, self._stored(table), schema, replaced))
+            self._write_indexed(table, tables.stage_rows(pin, self._stored_rows(table), schema, replaced))
         return affected
 
-    def _stored(self, table: Table) -> Iterator[pa.RecordBatch]:
-        for first, batch in self._numbered(table, None):
-            kept = self._kept(table, first, batch)
+    def _stored_rows(self, table: Table) -> Iterator[pa.RecordBatch]:
+        for first, batch in self._numbered_batches(table, None):
+            kept = self._without_superseded(table, first, batch)
             if kept.num_rows:
-                yield stored(table, kept)
+                yield to_physical(table, kept)
 
-    def _numbered(self, table: Table, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The batches of the spool with the position of the first record of each."""
+    def _numbered_batches(
+        self, table: Table, columns: Sequence[str] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the batches of the spool, each with the position of its first record."""
         first = 0
         for batch in self._spool.batches(table.key, columns):
             yield first, batch
             first += batch.num_rows
 
-    def _kept(self, table: Table, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-        gone = self._gone[table.key]
-        low, high = np.searchsorted(gone, (first, first + batch.num_rows))
+    def _without_superseded(self, table: Table, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        superseded = self._superseded[table.key]
+        low, high = np.searchsorted(superseded, (first, first + batch.num_rows))
         if low == high:
             return batch
         mask = np.ones(batch.num_rows, bool)
-        mask[gone[low:high] - first] = False
+        mask[superseded[low:high] - first] = False
         return batch.filter(pa.array(mask))
 
 
-def _counted(first: int, count: int) -> pa.Array:
+def _positions(first: int, count: int) -> pa.Array:
     return pa.array(np.arange(first, first + count, dtype=np.int64))

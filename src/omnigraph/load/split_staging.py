@@ -1,6 +1,6 @@
-"""One split of a load, done wherever it is read: typed, checked, written as fragments, its keys set down.
+"""Staging of one split of a load: read it, check its rows, write them as fragments and their keys as a file.
 
-A split can be done again or twice at once: what it writes counts only through the report that it gives.
+A split can be staged several times, also concurrently: only the files in the report that is used count.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.scratch_files import ScratchFolder
-from omnigraph.load.key_checks import key_columns, key_rows
-from omnigraph.load.spool import LoadLimits, Spool, stored
+from omnigraph.load.keys import key_columns, key_rows
+from omnigraph.load.spool import LoadLimits, Spool, to_physical
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.rules.violations import Violations
 from omnigraph.sources.mapping.type_mapping import TypeMapping
@@ -33,49 +33,49 @@ from omnigraph.store.sync import Durability
 from omnigraph.store.tables.index_segments import build_segment
 from omnigraph.store.tables.uncommitted_fragments import write_rows
 
-# A split of a file fits; a part of somebody's table may be of any size, and goes to a local disk beyond this.
-_HELD = LoadLimits(rows=1 << 62, bytes=256 << 20)
-# The position of a record: the number of its split, and its place in there.
+# A split of a file fits in memory. A partition of a DataFrame can have any size, and spills beyond this.
+_SPLIT_LIMITS = LoadLimits(rows=1 << 62, bytes=256 << 20)
+# The position of a record has the number of its split above this bit, and its position in the split below.
 SPLIT_SHIFT = 40
-# Reads rows, handing over those that are none.
+# Reads rows, and passes rejected records to the argument.
 Read: TypeAlias = Callable[[OnReject | None], Iterator[InputBatch]]
 
 
 @dataclass(frozen=True)
 class LoadJob:
-    """What every split of a load needs to know. A value that can be pickled.
+    """The parameters of a load that all its splits share. Instances can be pickled.
 
-    With `dry` no row is written; keys are, for the checks between rows.
+    A dry run writes the keys, for the checks between rows, and no rows.
     """
 
     catalog: Catalog
     pins: dict[str, TablePin]
     scratch: ScratchFolder
     durability: Durability
-    rejecting: bool = False
-    dry: bool = False
+    keep_rejects: bool = False
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What a split wrote of one table: fragments as text with their rows, and the file of their keys.
+class WrittenTable:
+    """What a split wrote of one table: serialized fragments with their numbers of rows, and the key file.
 
-    `made` says that every id was made for its record, so that no two can be equal.
+    `generated_ids` says that every id was generated, so that no two can be equal.
     """
 
     rows: int
     fragments: tuple[tuple[str, int], ...] = ()
     keys: str | None = None
-    made: bool = False
+    generated_ids: bool = False
 
 
 @dataclass(frozen=True)
 class SplitReport:
-    """What came of a split. With an `error` or `violations` nothing of it may be committed."""
+    """The result of staging a split. A load with an `error` or `violations` in a report is not committed."""
 
     split: Split
     lines: int = 0
-    written: dict[str, Written] = field(default_factory=dict)
+    written: dict[str, WrittenTable] = field(default_factory=dict)
     error: OmnigraphError | None = None
     violations: Violations = field(default_factory=Violations)
     rejected: int = 0
@@ -83,22 +83,22 @@ class SplitReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Indexing:
-    """A column of a staged version that is to be indexed, in these of its fragments."""
+class IndexTask:
+    """A column of a staged version to index, in these fragments."""
 
     pin: TablePin
     column: str
     fragments: tuple[int, ...]
 
 
-def index_column(job: LoadJob, wanted: Indexing) -> Any | None:
-    """The index segment of the fragments, of which none has one yet."""
+def build_index_segment(job: LoadJob, task: IndexTask) -> Any | None:
+    """Build the index segment of fragments without an index."""
     root = LanceRoot.from_uri(job.scratch.uri, job.scratch.options, job.durability)
-    return build_segment(root, wanted.pin, wanted.column, "BTREE", wanted.fragments)
+    return build_segment(root, task.pin, task.column, "BTREE", task.fragments)
 
 
 def stage_split(job: LoadJob, split: Split) -> SplitReport:
-    """Read a split, check its rows, write them and their keys. Places in the report count from its beginning."""
+    """Stage a split of a file. Places in the report count from the beginning of the split."""
     reader = SplitReader(split, job.catalog, job.scratch.options)
     return stage_read(job, split, reader.read, lambda: reader.lines)
 
@@ -111,55 +111,57 @@ def stage_partition(
     batches: Iterable[pa.RecordBatch],
     mapping: TypeMapping | None = None,
 ) -> SplitReport:
-    """The same for rows of a type that somebody else hands over."""
+    """Stage a partition of rows of one type."""
     split = Split(number, "rows", source, "", key)
-    seen = 0
+    count = 0
 
     def counted() -> Iterator[pa.RecordBatch]:
-        nonlocal seen
+        nonlocal count
         for batch in batches:
-            seen += batch.num_rows
+            count += batch.num_rows
             yield batch
 
-    def read(rejecting: OnReject | None) -> Iterator[InputBatch]:
-        return read_table(key, counted(), job.catalog, source=source, on_reject=rejecting, mapping=mapping)
+    def read(on_reject: OnReject | None) -> Iterator[InputBatch]:
+        return read_table(key, counted(), job.catalog, source=source, on_reject=on_reject, mapping=mapping)
 
-    return stage_read(job, split, read, lambda: seen)
+    return stage_read(job, split, read, lambda: count)
 
 
 def stage_read(job: LoadJob, split: Split, read: Read, lines: Callable[[], int]) -> SplitReport:
-    """Check the rows that are read, write them and their keys. `lines` says afterwards how many there were."""
+    """Check the rows that `read` yields, write them and their keys. `lines` returns how many there were."""
     rejects: list[Reject] = []
-    take = rejects.append if job.rejecting else None
+    take = rejects.append if job.keep_rejects else None
     try:
-        with Spool.of(read(take), job.catalog, limits=_HELD, rejecting=take, refusing=False) as spool:
+        with Spool.from_batches(
+            read(take), job.catalog, limits=_SPLIT_LIMITS, on_reject=take, collect_violations=True
+        ) as spool:
             if spool.violations:
                 return SplitReport(split, lines(), violations=spool.violations)
             written = {key: _write(job, split, job.catalog.tables[key], spool) for key in spool.counts}
     except OmnigraphError as error:
         return SplitReport(split, lines(), error=error)
-    name = _set_down(job, split, rejects)
+    name = _write_rejects(job, split, rejects)
     return SplitReport(split, lines(), written, rejected=len(rejects), rejects=name)
 
 
-def _write(job: LoadJob, split: Split, table: Table, spool: Spool) -> Written:
+def _write(job: LoadJob, split: Split, table: Table, spool: Spool) -> WrittenTable:
     count = spool.counts[table.key]
     if not count:
-        return Written(0)
-    keys, made = _write_keys(job, split, table, spool), table.key in spool.made
-    if job.dry:
-        return Written(count, keys=keys, made=made)
+        return WrittenTable(0)
+    keys, generated = _write_keys(job, split, table, spool), table.key in spool.generated_ids
+    if job.dry_run:
+        return WrittenTable(count, keys=keys, generated_ids=generated)
     root = LanceRoot.from_uri(job.scratch.uri, job.scratch.options, job.durability)
-    rows = (stored(table, batch) for batch in spool.batches(table.key))
+    rows = (to_physical(table, batch) for batch in spool.batches(table.key))
     fragments = write_rows(root, job.pins[table.key], rows, arrow_schema(table, physical=True))
-    return Written(count, tuple(fragments), keys, made)
+    return WrittenTable(count, tuple(fragments), keys, generated)
 
 
 def _write_keys(job: LoadJob, split: Split, table: Table, spool: Spool) -> str:
-    """The keys of a split's records in a file of their own, where whoever checks them finds them."""
+    """Write the keys of a split to a file in the scratch folder; return its name."""
     columns = key_columns(table, entity_of(job.catalog, table))
-    # Each attempt has a name of its own: one that is still running cannot tear the file of one that is done. The
-    # name also tells whoever watches how far the load has come.
+    # Each attempt has its own file, so a second attempt cannot overwrite a complete file. The number of rows in the
+    # name is for progress reports.
     name = f"keys-{split.number:06d}-{table.id}-{spool.counts[table.key]}-{uuid.uuid4().hex}.parquet"
     position = split.number << SPLIT_SHIFT
     with job.scratch.open_write(name) as file:
@@ -174,9 +176,13 @@ def _write_keys(job: LoadJob, split: Split, table: Table, spool: Spool) -> str:
             )
             keys = key_rows(table, columns, batch, origin)
             if writer is None:
-                # Read once, and whole: what makes a file small or easy to search in is wasted on it.
+                # The file is read once and completely, so dictionaries and statistics would be wasted.
                 writer = pq.ParquetWriter(
-                    _Sink(file), keys.schema, compression="lz4", use_dictionary=False, write_statistics=False
+                    _ArrowFile(file),
+                    keys.schema,
+                    compression="lz4",
+                    use_dictionary=False,
+                    write_statistics=False,
                 )
             writer.write_batch(keys)
         if writer is not None:
@@ -184,7 +190,7 @@ def _write_keys(job: LoadJob, split: Split, table: Table, spool: Spool) -> str:
     return name
 
 
-def _set_down(job: LoadJob, split: Split, rejects: Sequence[Reject]) -> str | None:
+def _write_rejects(job: LoadJob, split: Split, rejects: Sequence[Reject]) -> str | None:
     if not rejects:
         return None
     name = f"rejects-{split.number:06d}-{uuid.uuid4().hex}.ndjson"
@@ -194,19 +200,19 @@ def _set_down(job: LoadJob, split: Split, rejects: Sequence[Reject]) -> str | No
     return name
 
 
-def rows_done(names: Iterator[str]) -> int:
-    """How many records tasks have written so far, as the names of the files of their keys tell."""
-    found: dict[tuple[str, str], int] = {}
+def count_staged_rows(names: Iterator[str]) -> int:
+    """Return the number of rows that tasks have staged so far, from the names of their key files."""
+    rows: dict[tuple[str, str], int] = {}
     for name in names:
         parts = name.split("-")
         if parts[0] == "keys":
-            # Of two attempts at one split one will count.
-            found[parts[1], parts[2]] = int(parts[3])
-    return sum(found.values())
+            # Two attempts at one split count once.
+            rows[parts[1], parts[2]] = int(parts[3])
+    return sum(rows.values())
 
 
-class _Sink:
-    """What Arrow writes a file to: an object being written, which others close."""
+class _ArrowFile:
+    """A writable object with the interface that Arrow expects of a file. Closing it leaves the object open."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -223,7 +229,7 @@ class _Sink:
         return self._written
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: there is no buffer."""
 
     def close(self) -> None:
         self.closed = True

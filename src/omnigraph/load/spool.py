@@ -1,6 +1,6 @@
-"""The input of a load, read once: rows with ids that keep every rule of their own, in memory or in local files.
+"""The spool: the rows of a load's input, with ids and checked by the row rules, in memory or in local files.
 
-What is prepared again on a branch that moved starts from here and not from the input, which may be a stream.
+The input may be a stream and is read once. A load that is prepared again reads the spool.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from omnigraph.catalog.row_json import json_values
 from omnigraph.errors import NotFound
 from omnigraph.graph.progress import Progress
 from omnigraph.lang.schema import NodeType
-from omnigraph.load.fresh_ids import FreshIds
+from omnigraph.load.id_generator import IdGenerator
 from omnigraph.rules.row_rules import broken_rows, row_violations
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.rules.violations import RowOrigins, Violations, raise_violations
@@ -34,7 +34,7 @@ _ORIGIN = (pa.field(PLACE, pa.int64()), pa.field(SOURCE, pa.int32()))
 
 @dataclass(frozen=True, slots=True)
 class LoadLimits:
-    """Up to how many rows and bytes a load is done in memory, and how much of it a larger one may take."""
+    """The rows and bytes up to which a load runs in memory, and the memory that a larger load may use."""
 
     rows: int = 200_000
     bytes: int = 64 << 20
@@ -44,20 +44,20 @@ class LoadLimits:
 
 @dataclass
 class _Rows:
-    """The rows of one table: those that are held, and the file that the others are in."""
+    """The rows of one table: batches in memory, and the file with the batches that were spilled."""
 
     schema: pa.Schema
     count: int = 0
-    made: bool = True
-    held: list[pa.RecordBatch] = field(default_factory=list)
+    generated_ids: bool = True
+    batches: list[pa.RecordBatch] = field(default_factory=list)
     file: Path | None = None
     writer: pa.ipc.RecordBatchFileWriter | None = None
 
 
 class Spool:
-    """Typed, checked rows per table in input order. Leaves nothing behind when it is closed.
+    """Typed and checked rows of each table in input order. Closing deletes its files.
 
-    A table that the input names is there, be it without rows.
+    Every table that the input names is present, also without rows.
     """
 
     def __init__(self, catalog: Catalog, limits: LoadLimits) -> None:
@@ -74,27 +74,27 @@ class Spool:
         self._spilled = False
 
     @classmethod
-    def of(
+    def from_batches(
         cls,
         batches: Iterable[InputBatch],
         catalog: Catalog,
         *,
         limits: LoadLimits | None = None,
-        rejecting: OnReject | None = None,
+        on_reject: OnReject | None = None,
         progress: Progress | None = None,
-        refusing: bool = True,
+        collect_violations: bool = False,
     ) -> Spool:
-        """Consume an input: give ids where there are none and apply every rule that a row keeps on its own.
+        """Read an input, generate missing ids, and check the row rules.
 
-        A row that breaks one is handed to `rejecting` and left out. Without it the input is read to its end, and
-        `ConstraintViolation` then tells what is wrong with it, or when not `refusing` the spool's `violations` do.
-        Whatever is raised, no file stays behind.
+        A row that breaks a rule is passed to `on_reject` and left out. Without `on_reject` the input is read to
+        its end and `ConstraintViolation` is raised; with `collect_violations` they are in `violations` instead.
+        After an error no file remains.
         """
         spool = cls(catalog, limits or LoadLimits())
         began = time.monotonic()
         try:
-            spool._read(batches, rejecting, progress)
-            if refusing:
+            spool._read(batches, on_reject, progress)
+            if not collect_violations:
                 raise_violations(spool.violations)
         except BaseException:
             spool.close()
@@ -111,7 +111,7 @@ class Spool:
         self.close()
 
     def close(self) -> None:
-        """Remove what is on disk. Safe to call again."""
+        """Delete the files. Idempotent."""
         for rows in self._tables.values():
             if rows.writer is not None:
                 rows.writer.close()
@@ -120,33 +120,33 @@ class Spool:
             self._directory.cleanup()
             self._directory = None
 
-    # --- what is there -----------------------------------------------------------------------------------
+    # --- reading the rows --------------------------------------------------------------------------------
 
     @property
     def is_bulk(self) -> bool:
-        """Whether there is so much that it is checked and written in bounded memory, and worth an intent."""
+        """Whether the rows exceed the limits, so that the load spills to disk and is written with an intent."""
         return self._spilled
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows per table that the input names, nodes before edges, each by name."""
+        """The number of rows of each table that the input names, in the order of the catalog."""
         return {key: self._tables[key].count for key in self.catalog.tables if key in self._tables}
 
     @property
-    def made(self) -> frozenset[str]:
-        """The tables whose every row was given an id here: no two rows can have the same."""
-        return frozenset(key for key, rows in self._tables.items() if rows.made)
+    def generated_ids(self) -> frozenset[str]:
+        """The tables whose ids were all generated here, so that no two can be equal."""
+        return frozenset(key for key, rows in self._tables.items() if rows.generated_ids)
 
     def table(self, key: str) -> pa.Table:
-        """All rows of a table, with where they are from."""
+        """Return all rows of a table, with the columns of their origin."""
         return pa.Table.from_batches(self.batches(key), self._tables[key].schema)
 
     def batches(self, key: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of a table as a stream, in input order; all columns, or some of them in their own order."""
+        """Yield the rows of a table in input order, with all columns or with these."""
         rows = self._tables[key]
         names = rows.schema.names if columns is None else list(columns)
         if rows.file is None:
-            yield from (batch.select(names) for batch in rows.held)
+            yield from (batch.select(names) for batch in rows.batches)
             return
         chosen = sorted(rows.schema.get_field_index(name) for name in names)
         options = pa.ipc.IpcReadOptions(included_fields=chosen)
@@ -155,18 +155,18 @@ class Spool:
                 yield reader.get_batch(number).select(names)
 
     def digest(self) -> str:
-        """A name for what was given, whatever ids were made for it: equal inputs have equal names."""
-        found = hashlib.blake2b(digest_size=16)
+        """Return a hash of the rows without their ids: equal inputs have equal hashes."""
+        digest = hashlib.blake2b(digest_size=16)
         for key in self.counts:
             table = self.catalog.tables[key]
-            given = [item.name for item in table.columns if item.name != "id"]
-            found.update(key.encode())
-            for batch in self.batches(key, given):
-                found.update(batch.serialize())
-        return found.hexdigest()
+            columns = [item.name for item in table.columns if item.name != "id"]
+            digest.update(key.encode())
+            for batch in self.batches(key, columns):
+                digest.update(batch.serialize())
+        return digest.hexdigest()
 
     def directory(self) -> Path:
-        """A place on disk that goes with the spool."""
+        """Return a temporary directory that is deleted with the spool."""
         if self._directory is None:
             self._directory = TemporaryDirectory(prefix="omnigraph-load-")
         return Path(self._directory.name)
@@ -174,34 +174,34 @@ class Spool:
     # --- reading the input -------------------------------------------------------------------------------
 
     def _read(
-        self, batches: Iterable[InputBatch], rejecting: OnReject | None, progress: Progress | None
+        self, batches: Iterable[InputBatch], on_reject: OnReject | None, progress: Progress | None
     ) -> None:
-        fresh = FreshIds()
-        broken = Violations()
-        for given in batches:
-            table = self._open(given.key)
-            source = self._source(given.source)
-            for offset in range(0, given.rows.num_rows, self.limits.batch_rows):
-                part = given.rows.slice(offset, self.limits.batch_rows).combine_chunks()
-                origin = RowOrigins(given.places.slice(offset, part.num_rows), given.source)
-                self._tables[given.key].made &= part["id"].null_count == part.num_rows
-                rows = _with_ids(part, fresh).to_batches()[0]
-                if rejecting is None:
-                    found = row_violations(
-                        table, entity_of(self.catalog, table), pa.Table.from_batches([rows]), origin
+        ids = IdGenerator()
+        violations = Violations()
+        for batch in batches:
+            table = self._open(batch.key)
+            source = self._source_number(batch.source)
+            for offset in range(0, batch.rows.num_rows, self.limits.batch_rows):
+                part = batch.rows.slice(offset, self.limits.batch_rows).combine_chunks()
+                origins = RowOrigins(batch.places.slice(offset, part.num_rows), batch.source)
+                self._tables[batch.key].generated_ids &= part["id"].null_count == part.num_rows
+                rows = _with_ids(part, ids).to_batches()[0]
+                if on_reject is None:
+                    of_part = row_violations(
+                        table, entity_of(self.catalog, table), pa.Table.from_batches([rows]), origins
                     )
-                    broken = Violations.merge([broken, found])
+                    violations = Violations.merge([violations, of_part])
                 else:
-                    rows, origin = self._sift(table, part, rows, origin, rejecting)
-                if not broken and rows.num_rows:
-                    self._add(given.key, _typed(table, rows, origin, source))
+                    rows, origins = self._reject_rows(table, part, rows, origins, on_reject)
+                if not violations and rows.num_rows:
+                    self._add(batch.key, _typed(table, rows, origins, source))
                 if progress is not None:
                     progress("read", self._rows)
-        self.violations = broken
-        for kept in self._tables.values():
-            if kept.writer is not None:
-                kept.writer.close()
-                kept.writer = None
+        self.violations = violations
+        for table_rows in self._tables.values():
+            if table_rows.writer is not None:
+                table_rows.writer.close()
+                table_rows.writer = None
 
     def _open(self, key: str) -> Table:
         table = self.catalog.tables.get(key)
@@ -211,40 +211,43 @@ class Spool:
             self._tables[key] = _Rows(pa.schema([*logical_schema(table), *_ORIGIN]))
         return table
 
-    def _source(self, name: str | None) -> int:
+    def _source_number(self, name: str | None) -> int:
         if name not in self.sources:
             self.sources.append(name)
         return self.sources.index(name)
 
-    def _sift(
-        self, table: Table, given: pa.Table, rows: pa.RecordBatch, origin: RowOrigins, rejecting: OnReject
+    def _reject_rows(
+        self, table: Table, read: pa.Table, rows: pa.RecordBatch, origins: RowOrigins, on_reject: OnReject
     ) -> tuple[pa.RecordBatch, RowOrigins]:
-        """The rows that break no rule of their own; the others are handed over."""
+        """Pass the rows that break a row rule to `on_reject`; return the others.
+
+        `read` has the rows as they were read, without generated ids.
+        """
         entity = entity_of(self.catalog, table)
         broken = broken_rows(table, entity, rows)
         if not broken:
-            return rows, origin
+            return rows, origins
         positions = np.fromiter(broken, np.int64, len(broken))
-        # A derived or fresh id is not part of the record.
+        # A derived or generated id is not part of the record.
         derived = isinstance(entity, NodeType) and entity.key is not None
-        records = _records(table, given.take(pa.array(positions)), derived)
-        places = origin.places.take(pa.array(positions)).to_pylist()
+        records = _records(table, read.take(pa.array(positions)), derived)
+        places = origins.places.take(pa.array(positions)).to_pylist()
         for place, messages, record in zip(places, broken.values(), records, strict=True):
-            rejecting(Reject(place, "; ".join(messages), record, origin.source))
+            on_reject(Reject(place, "; ".join(messages), record, origins.source))
         self.rejected += len(broken)
         kept = np.ones(rows.num_rows, bool)
         kept[positions] = False
         mask = pa.array(kept)
-        return rows.filter(mask), RowOrigins(origin.places.filter(mask), origin.source)
+        return rows.filter(mask), RowOrigins(origins.places.filter(mask), origins.source)
 
-    # --- keeping it --------------------------------------------------------------------------------------
+    # --- storing the rows --------------------------------------------------------------------------------
 
     def _add(self, key: str, batch: pa.RecordBatch) -> None:
         rows = self._tables[key]
         rows.count += batch.num_rows
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
-        rows.held.append(batch)
+        rows.batches.append(batch)
         if self._spilled:
             self._spill(key)
         elif self._rows > self.limits.rows or self._bytes > self.limits.bytes:
@@ -253,50 +256,50 @@ class Spool:
                 self._spill(each)
 
     def _spill(self, key: str) -> None:
-        """Move what is held of a table to its file."""
+        """Move the batches of a table from memory to its file."""
         rows = self._tables[key]
-        if not rows.held:
+        if not rows.batches:
             return
         if rows.writer is None:
             rows.file = self.directory() / f"{self.catalog.tables[key].id}.arrow"
             options = pa.ipc.IpcWriteOptions(compression="lz4")
             rows.writer = pa.ipc.new_file(str(rows.file), rows.schema, options=options)
-        for batch in rows.held:
+        for batch in rows.batches:
             rows.writer.write_batch(batch)
-        rows.held = []
+        rows.batches = []
 
 
-def stored(table: Table, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of a spool as the table stores them."""
+def to_physical(table: Table, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of a spool in the physical schema of their table."""
     schema = arrow_schema(table, physical=True)
     return rows.select([item.name for item in table.columns]).rename_columns(schema.names).cast(schema)
 
 
-def _with_ids(rows: pa.Table, fresh: FreshIds) -> pa.Table:
+def _with_ids(rows: pa.Table, generator: IdGenerator) -> pa.Table:
     position = rows.column_names.index("id")
     ids = rows["id"].combine_chunks() if rows["id"].num_chunks != 1 else rows["id"].chunk(0)
-    return rows.set_column(position, "id", fresh.fill(ids))
+    return rows.set_column(position, "id", generator.fill_nulls(ids))
 
 
-def _typed(table: Table, rows: pa.RecordBatch, origin: RowOrigins, source: int) -> pa.RecordBatch:
-    """The rows in the schema of the spool. They passed the rules, so that every value fits its type."""
+def _typed(table: Table, rows: pa.RecordBatch, origins: RowOrigins, source: int) -> pa.RecordBatch:
+    """Return rows in the schema of the spool. The row rules have checked that every value fits its type."""
     schema = logical_schema(table)
     rows = rows.select(schema.names)
     rows = rows if rows.schema.equals(schema) else rows.cast(schema)
-    places = origin.places.cast(pa.int64())
+    places = origins.places.cast(pa.int64())
     sources = pa.array(np.full(rows.num_rows, source, np.int32))
     return pa.RecordBatch.from_arrays([*rows.columns, places, sources], schema=pa.schema([*schema, *_ORIGIN]))
 
 
 def _records(table: Table, rows: pa.Table, derived: bool) -> list[dict[str, Any]]:
-    """Rows as the records that a load reads; what is null is left out."""
+    """Return rows as the JSON records that a load reads, without null values."""
     ends = ENDPOINT_NAMES if table.kind == "edge" else {}
     chosen = [item for item in table.columns if not (derived and item.name == "id")]
     columns = {item.name: json_values(rows[item.name], item.type) for item in chosen}
-    found = []
+    records = []
     for values in zip(*columns.values(), strict=True):
         row = {name: value for name, value in zip(columns, values, strict=True) if value is not None}
         data = {name: value for name, value in row.items() if name not in ends}
         outer = {name: row.get(stored) for stored, name in ends.items()}
-        found.append({"type" if table.kind == "node" else "edge": table.name, **outer, "data": data})
-    return found
+        records.append({"type" if table.kind == "node" else "edge": table.name, **outer, "data": data})
+    return records

@@ -1,10 +1,10 @@
-"""What tasks have written for a load: its keys checked, wherever that is best done, its rows taken into tables."""
+"""Loads whose rows tasks have written as fragments: their keys are checked, then the fragments join the tables."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -18,9 +18,11 @@ from omnigraph.catalog.columns import INDEXED_COLUMNS
 from omnigraph.engine.duckdb import Workspace
 from omnigraph.graph.scratch_files import ScratchFolder
 from omnigraph.graph.transaction import Transaction
-from omnigraph.load.key_checks import KeyedWork, KeyTables, key_columns, no_committed, no_keys
-from omnigraph.load.key_reads import CommittedKeys, KeyFiles, grouped
-from omnigraph.load.split_staging import SPLIT_SHIFT, Indexing, SplitReport, Written
+from omnigraph.load.key_checks import KeyCheckedLoad, KeyTables
+from omnigraph.load.key_readers import CommittedKeyReader, KeyFileReader, group_by_rows
+from omnigraph.load.keys import empty_committed_keys, empty_keys, key_columns
+from omnigraph.load.load_strategy import RecordOrigin
+from omnigraph.load.split_staging import SPLIT_SHIFT, IndexTask, SplitReport, WrittenTable
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.set_rules import entity_of
@@ -28,17 +30,17 @@ from omnigraph.store.tables.table_fragments import list_fragments
 from omnigraph.store.tables.uncommitted_fragments import decode_fragments
 
 T = TypeVar("T")
-# Has index segments made, one for each of what is wanted.
-MakeSegments: TypeAlias = Callable[[Sequence[Indexing]], list[Any]]
+# Builds one index segment for each task.
+BuildSegments: TypeAlias = Callable[[Sequence[IndexTask]], list[Any]]
 
 _KEYS_PER_PART = 500_000
 _SEGMENT_ROWS = 2_500_000
-_MOST_SEGMENTS = 16
+_MAX_SEGMENTS = 16
 
 
 @dataclass(frozen=True)
 class WrittenInput:
-    """What the splits of a load came to, in input order, and the tables that the input names without rows."""
+    """The reports of all splits in input order, and the tables that the input names, also those without rows."""
 
     scratch: ScratchFolder
     reports: Sequence[SplitReport]
@@ -46,7 +48,7 @@ class WrittenInput:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Records per table."""
+        """The number of records of each table."""
         counts = dict.fromkeys(self.named, 0)
         for report in self.reports:
             for key, written in report.written.items():
@@ -54,17 +56,17 @@ class WrittenInput:
         return counts
 
     @cached_property
-    def made(self) -> frozenset[str]:
-        """The tables all of whose ids were made for their records."""
-        return frozenset(key for key in self.counts if all(item.made for item in self.written(key)))
+    def generated_ids(self) -> frozenset[str]:
+        """The tables whose ids were all generated."""
+        return frozenset(key for key in self.counts if all(item.generated_ids for item in self.written(key)))
 
-    def written(self, key: str) -> Iterator[Written]:
-        """What the splits wrote of a table."""
+    def written(self, key: str) -> Iterator[WrittenTable]:
+        """Yield what each split wrote of a table."""
         return (report.written[key] for report in self.reports if key in report.written)
 
 
 class TaskKeys(KeyTables, Protocol):
-    """Tables of keys that tasks read, such as `pipeline.key_tables.SparkKeys`."""
+    """Key tables that tasks fill, such as `spark.engine.key_tables.SparkKeys`."""
 
     def gather(
         self,
@@ -74,187 +76,184 @@ class TaskKeys(KeyTables, Protocol):
         read: Callable[[T], Iterable[pa.RecordBatch]],
         rows: int,
     ) -> None:
-        """Add about so many rows to a table, which tasks read from parts."""
+        """Add rows to a table; tasks read them from parts. `rows` is an estimate of their number."""
         ...
 
 
-class WrittenLoad(KeyedWork, ABC):
-    """A load whose rows have been written by tasks, which left their keys in files."""
+class FragmentLoad(KeyCheckedLoad, ABC):
+    """A load whose rows are in uncommitted fragments and whose keys are in files."""
 
     def __init__(
         self,
         transaction: Transaction,
         mode: LoadMode,
         keys: KeyTables,
-        given: WrittenInput,
-        index: MakeSegments,
+        written: WrittenInput,
+        build_segments: BuildSegments,
     ) -> None:
-        super().__init__(transaction, mode, keys, list(given.counts), given.made)
-        self._given = given
-        self._index = index
-        before = lines_before(given.reports)
-        self._origins = {
+        super().__init__(transaction, mode, keys, list(written.counts), written.generated_ids)
+        self._written = written
+        self._build_segments = build_segments
+        preceding = preceding_lines(written.reports)
+        self._splits = {
             report.split.number: (report.split.file, first)
-            for report, first in zip(given.reports, before, strict=True)
+            for report, first in zip(written.reports, preceding, strict=True)
         }
-        self._gone: dict[str, np.ndarray[Any, Any]] = {}
+        self._superseded: dict[str, np.ndarray[Any, Any]] = {}
 
-    def _bring(self) -> None:
-        """Have all keys that the rules look at in tables."""
-        self._gone = {key: self._bring_new(table) for key, table in self._loaded.items()}
-        self.superseded = {key: len(gone) for key, gone in self._gone.items()}
-        self._bring_committed()
+    def _fill_keys(self) -> None:
+        """Fill all key tables that the rules read."""
+        self._superseded = {key: self._fill_new_keys(table) for key, table in self._loaded.items()}
+        self.superseded = {key: len(positions) for key, positions in self._superseded.items()}
+        self._fill_committed_keys()
 
-    def _bring_new(self, table: Table) -> np.ndarray[Any, Any]:
-        """Have the keys of the records that count in a table; the positions of those that do not."""
-        files = [(item.keys, item.rows) for item in self._given.written(table.key) if item.keys]
-        new, given = queries.new_keys(table.id), queries.input_keys(table.id)
-        if self._mode != "merge" or table.key in self._made or not files:
-            self._attach(table, new, files)
+    def _fill_new_keys(self, table: Table) -> np.ndarray[Any, Any]:
+        """Fill a table with the keys of the last record of each id; return the positions of the other records."""
+        files = [(item.keys, item.rows) for item in self._written.written(table.key) if item.keys]
+        if self._mode != "merge" or table.key in self._generated_ids or not files:
+            self._fill_from_files(table, queries.new_keys(table.id), files)
             return np.empty(0, np.int64)
-        self._attach(table, given, files)
-        gone = self._numbers(queries.superseded_positions(table.id))
-        self._keys.derive(new, queries.last_records(table.id))
-        return gone
+        self._fill_from_files(table, queries.input_keys(table.id), files)
+        superseded = self._query_column(queries.superseded_positions(table.id))
+        self._keys.derive(queries.new_keys(table.id), queries.last_records(table.id))
+        return superseded
 
     @abstractmethod
-    def _attach(self, table: Table, name: str, files: Sequence[tuple[str, int]]) -> None:
-        """Have a table of the keys that are in files, each of so many rows."""
+    def _fill_from_files(self, table: Table, name: str, files: Sequence[tuple[str, int]]) -> None:
+        """Fill the key table `name` from key files, each given with its number of rows."""
 
-    def _no_keys(self, table: Table) -> pa.RecordBatch:
-        return no_keys(table, key_columns(table, entity_of(self._catalog, table)))
+    def _empty_keys(self, table: Table) -> pa.RecordBatch:
+        return empty_keys(table, key_columns(table, entity_of(self._catalog, table)))
 
-    def places(self, key: str, ids: Sequence[str]) -> Mapping[str, tuple[int, str | None]]:
-        """Where the last record of each of these ids is from."""
-        found: dict[str, tuple[int, str | None]] = {}
-        for batch in self._keys.stream(queries.origins(self._loaded[key].id, ids)):
-            for row in batch.to_pylist():
-                file, first = self._origins[row[queries.SOURCE]]
-                found[row["id"]] = (row[queries.PLACE] + first, file)
-        return found
+    def _origin(self, source: int, place: int) -> RecordOrigin:
+        file, first = self._splits[source]
+        return place + first, file
 
     # --- staging -----------------------------------------------------------------------------------------
 
-    def stage(self, *, dry: bool = False) -> dict[str, dict[str, int]]:
-        """Take everything that was written into detached versions, with indexes of the ids and ends."""
-        affected = {key: self._stage(table, dry=dry) for key, table in self._loaded.items()}
-        if not dry:
+    def stage(self, *, dry_run: bool = False) -> dict[str, dict[str, int]]:
+        """Commit the fragments as detached versions, with indexes on ids and endpoints."""
+        affected = {key: self._stage_table(table, dry_run=dry_run) for key, table in self._loaded.items()}
+        if not dry_run:
             began = time.monotonic()
             self._stage_indexes()
             self.seconds["index"] = time.monotonic() - began
         return affected
 
     def _stage_indexes(self) -> None:
-        """Have the ids and ends of every table with new rows indexed, all of them at the same time."""
-        wanted = [
-            (table.key, Indexing(self._transaction.pin(table.key), column, group))
+        """Index the ids and endpoints of every table with new rows, all of them in parallel."""
+        tasks = [
+            (table.key, IndexTask(self._transaction.pin(table.key), column, group))
             for table in self._loaded.values()
-            if any(item.rows for item in self._given.written(table.key))
+            if any(item.rows for item in self._written.written(table.key))
             for column in map(table.physical, INDEXED_COLUMNS[table.kind])
-            for group in self._groups(table.key, column)
+            for group in self._segment_fragments(table.key, column)
         ]
-        made = self._index([item for _, item in wanted])
+        built = self._build_segments([task for _, task in tasks])
         segments: dict[str, list[Any]] = {}
-        for (key, _), segment in zip(wanted, made, strict=True):
+        for (key, _), segment in zip(tasks, built, strict=True):
             if segment is not None:
                 segments.setdefault(key, []).append(segment)
-        for key, found in segments.items():
+        for key, of_table in segments.items():
             pin = self._transaction.pin(key)
-            self._transaction.write(key, self._transaction.base.tables.stage_segments(pin, found))
+            self._transaction.write(key, self._transaction.base.tables.stage_segments(pin, of_table))
 
-    def _groups(self, key: str, column: str) -> Iterator[tuple[int, ...]]:
-        """The fragments that are to be indexed, those of one segment together.
+    def _segment_fragments(self, key: str, column: str) -> Iterator[tuple[int, ...]]:
+        """Yield the fragments of each index segment to build.
 
-        Every look-up asks every segment, so that there are few; one alone would keep one core busy for long.
+        A lookup reads every segment, so there are few of them. A single segment would be built by one core.
         """
-        found = self._transaction.base.tables.unindexed_fragments(self._transaction.pin(key), column, "BTREE")
-        return grouped(found, max(_SEGMENT_ROWS, -(-sum(rows for _, rows in found) // _MOST_SEGMENTS)))
+        fragments = self._transaction.base.tables.unindexed_fragments(
+            self._transaction.pin(key), column, "BTREE"
+        )
+        rows = sum(count for _, count in fragments)
+        return group_by_rows(fragments, max(_SEGMENT_ROWS, -(-rows // _MAX_SEGMENTS)))
 
-    def _stage(self, table: Table, *, dry: bool) -> dict[str, int]:
+    def _stage_table(self, table: Table, *, dry_run: bool) -> dict[str, int]:
         tables, pin = self._transaction.base.tables, self._transaction.pin(table.key)
-        written = list(self._given.written(table.key))
-        inserted = self._given.counts[table.key] - self.superseded[table.key]
+        written = list(self._written.written(table.key))
+        inserted = self._written.counts[table.key] - self.superseded[table.key]
         affected, replaced = self._affected(table, inserted)
-        if not dry and (inserted or (self._mode == "overwrite" and pin.rows)):
+        if not dry_run and (inserted or (self._mode == "overwrite" and pin.rows)):
             texts = [text for item in written for text, _ in item.fragments]
             staged = tables.stage_fragments(
                 pin,
                 decode_fragments(texts),
                 replace=self._mode == "overwrite",
                 delete=replaced,
-                excluded=self._dropped(table),
+                excluded=self._superseded_offsets(table),
             )
             self._transaction.write(table.key, staged)
         return affected
 
-    def _dropped(self, table: Table) -> dict[int, list[int]]:
-        """Of each fragment that was written, by its number, the rows that a later record replaces."""
-        gone = self._gone[table.key]
-        found: dict[int, list[int]] = {}
-        if not len(gone):
-            return found
+    def _superseded_offsets(self, table: Table) -> dict[int, list[int]]:
+        """Return the offsets of superseded rows in each written fragment, by the number of the fragment."""
+        superseded = self._superseded[table.key]
+        offsets: dict[int, list[int]] = {}
+        if not len(superseded):
+            return offsets
         number = 0
-        for report in self._given.reports:
+        for report in self._written.reports:
             written = report.written.get(table.key)
             first = report.split.number << SPLIT_SHIFT
             for _, rows in () if written is None else written.fragments:
-                low, high = np.searchsorted(gone, (first, first + rows))
+                low, high = np.searchsorted(superseded, (first, first + rows))
                 if low < high:
-                    found[number] = (gone[low:high] - first).tolist()
+                    offsets[number] = (superseded[low:high] - first).tolist()
                 first += rows
                 number += 1
-        return found
+        return offsets
 
 
-class LocallyCheckedLoad(WrittenLoad):
-    """The same with all keys in a database of this process, on disk."""
+class LocallyCheckedLoad(FragmentLoad):
+    """A fragment load with its key tables in a DuckDB database of this process."""
 
     def __init__(
         self,
         transaction: Transaction,
         mode: LoadMode,
         keys: Workspace,
-        given: WrittenInput,
-        index: MakeSegments,
+        written: WrittenInput,
+        build_segments: BuildSegments,
     ) -> None:
-        super().__init__(transaction, mode, keys, given, index)
+        super().__init__(transaction, mode, keys, written, build_segments)
         self._workspace = keys
-        self._bring()
+        self._fill_keys()
 
-    def _attach(self, table: Table, name: str, files: Sequence[tuple[str, int]]) -> None:
-        """The files as they are on a disk of this machine, else a copy of them."""
-        names, scratch = [file for file, _ in files], self._given.scratch
+    def _fill_from_files(self, table: Table, name: str, files: Sequence[tuple[str, int]]) -> None:
+        # Local files are read in place, others are copied into the database.
+        names, scratch = [file for file, _ in files], self._written.scratch
         paths = [str(path) for file in names if (path := scratch.path(file)) is not None]
         if paths:
             self._workspace.attach(name, paths)
         else:
-            self._append(name, chain([self._no_keys(table)], KeyFiles(scratch)(names)))
+            self._append(name, chain([self._empty_keys(table)], KeyFileReader(scratch)(names)))
 
 
-class TaskCheckedLoad(WrittenLoad):
-    """The same with keys that tasks read, the committed ones too: what comes here is the answers."""
+class TaskCheckedLoad(FragmentLoad):
+    """A fragment load whose key tables tasks fill and query; only results reach this process."""
 
     def __init__(
         self,
         transaction: Transaction,
         mode: LoadMode,
         keys: TaskKeys,
-        given: WrittenInput,
-        index: MakeSegments,
+        written: WrittenInput,
+        build_segments: BuildSegments,
     ) -> None:
-        super().__init__(transaction, mode, keys, given, index)
-        self._tables = keys
-        self._bring()
+        super().__init__(transaction, mode, keys, written, build_segments)
+        self._task_keys = keys
+        self._fill_keys()
 
-    def _attach(self, table: Table, name: str, files: Sequence[tuple[str, int]]) -> None:
-        self._gather(name, self._no_keys(table).schema, files, KeyFiles(self._given.scratch))
+    def _fill_from_files(self, table: Table, name: str, files: Sequence[tuple[str, int]]) -> None:
+        self._gather(name, self._empty_keys(table).schema, files, KeyFileReader(self._written.scratch))
 
-    def _bring_old(self, table: Table, columns: Sequence[str]) -> None:
+    def _fill_committed_table(self, table: Table, columns: Sequence[str]) -> None:
         pin = self._transaction.base.pin(table.key)
-        parts = list_fragments(self._transaction.base.tables, pin)
-        fragments = [(part.id, part.rows) for part in parts]
-        read = CommittedKeys(self._given.scratch, pin, table, tuple(columns))
-        self._gather(queries.committed_keys(table.id), no_committed(table, columns).schema, fragments, read)
+        fragments = [(item.id, item.rows) for item in list_fragments(self._transaction.base.tables, pin)]
+        read = CommittedKeyReader(self._written.scratch, pin, table, tuple(columns))
+        schema = empty_committed_keys(table, columns).schema
+        self._gather(queries.committed_keys(table.id), schema, fragments, read)
 
     def _gather(
         self,
@@ -263,19 +262,19 @@ class TaskCheckedLoad(WrittenLoad):
         items: Sequence[tuple[T, int]],
         read: Callable[[tuple[T, ...]], Iterable[pa.RecordBatch]],
     ) -> None:
-        rows = sum(rows for _, rows in items)
-        self._tables.gather(name, schema, list(grouped(items, _KEYS_PER_PART)), read, rows)
+        rows = sum(count for _, count in items)
+        self._task_keys.gather(name, schema, list(group_by_rows(items, _KEYS_PER_PART)), read, rows)
 
 
-def lines_before(reports: Sequence[SplitReport]) -> list[int]:
-    """For each split how many lines or rows of its file come before it."""
-    found: list[int] = []
+def preceding_lines(reports: Sequence[SplitReport]) -> list[int]:
+    """Return for each split the number of lines or rows of its file that precede it."""
+    preceding: list[int] = []
     lines: dict[tuple[str, str | None], int] = {}
     for report in reports:
         split = report.split
         known = (
             lines.get((split.file, split.key), 0) if split.form in ("records", "rows") else split.first_row
         )
-        found.append(known)
+        preceding.append(known)
         lines[split.file, split.key] = known + report.lines
-    return found
+    return preceding

@@ -84,14 +84,14 @@ def _load_locally(
         options=repository.objects.options,
         mapping=request.mapping,
     )
-    with Spool.of(batches, catalog, rejecting=reject, progress=request.progress) as spool:
+    with Spool.from_batches(batches, catalog, on_reject=reject, progress=request.progress) as spool:
         content = "" if request.idempotency_key is None else spool.digest()
         write = _write_request(request, content, bulk=spool.is_bulk and not request.dry_run)
         return repository.write(
             request.base,
             write,
             lambda transaction: prepare_load(
-                transaction, spool, request.mode, progress=request.progress, dry=request.dry_run
+                transaction, spool, request.mode, progress=request.progress, dry_run=request.dry_run
             ),
         )
 

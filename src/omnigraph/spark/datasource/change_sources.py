@@ -32,7 +32,7 @@ from omnigraph.store.manifest.records import CommitRecord
 from omnigraph.store.tables.tables import Tables
 
 Offset: TypeAlias = dict[str, str]
-Part: TypeAlias = tuple[Share, ...]
+SinkPart: TypeAlias = tuple[Share, ...]
 
 _BEGINS: Final = "begins"
 
@@ -57,7 +57,7 @@ class DiffSource:
     wanted: ChangeFilter
     rows_per_partition: int
 
-    def partitions(self) -> list[Part]:
+    def partitions(self) -> list[SinkPart]:
         """Parts that are read apart from one another."""
         with closing(Repository.open(self.uri, mode="r", options=self.storage)) as repository:
             before, after = (
@@ -67,7 +67,7 @@ class DiffSource:
                 shares = list(plan_shares(before, after, self.wanted, self.rows_per_partition))
         return bundle_shares(shares, self.rows_per_partition)
 
-    def read(self, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def read(self, part: SinkPart, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The changes of a part in the columns of a schema."""
         tables = _tables(self.uri, self.storage)
         for share in part:
@@ -129,7 +129,7 @@ class FeedSource:
                 if not everything or place == before:
                     return place
 
-    def partitions(self, start: Offset, end: Offset) -> list[Part]:
+    def partitions(self, start: Offset, end: Offset) -> list[SinkPart]:
         """The changes between two places in parts that are read apart from one another."""
         if _BEGINS in start:
             return []
@@ -143,7 +143,7 @@ class FeedSource:
                     raise change_feed_gap(commit) from error
         return bundle_shares(shares, self.options.rows_per_partition)
 
-    def read(self, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def read(self, part: SinkPart, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The changes of a part in the columns of a schema."""
         tables = _tables(self.options.uri, self.options.storage)
         with _with_a_way_on():

@@ -42,7 +42,7 @@ def load_on_spark(
     repository: Repository,
     request: LoadRequest,
     write: WriteRequest,
-    rejecting: OnReject | None,
+    on_reject: OnReject | None,
 ) -> WriteResult[LoadResult]:
     """Have tasks read, check and write everything, and commit it once."""
     from omnigraph.catalog.table_lookup import find_table
@@ -65,9 +65,9 @@ def load_on_spark(
         request.mode,
         repository.durability,
         named=named,
-        rejecting=rejecting,
+        on_reject=on_reject,
         progress=request.progress,
-        dry=request.dry_run,
+        dry_run=request.dry_run,
     )
     scratch = ScratchFolder(repository.location.uri, options)
     with DistributedLoad(tasks, scratch, catalog, load_options) as load:

@@ -1,6 +1,6 @@
-"""Keys read in parts by whoever needs them: files that tasks set down, and rows that are committed.
+"""Readers of keys in parts: key files that tasks wrote, and columns of committed rows.
 
-What reads is a value that can be pickled, and parts are small, so that both can travel to where the work is done.
+Readers can be pickled and the names of their parts are short, so tasks can run them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.catalog.catalog import Table
+from omnigraph.engine.committed_rows import physical_columns
 from omnigraph.graph.scratch_files import ScratchFolder
-from omnigraph.load.key_checks import committed_columns, committed_rows
+from omnigraph.load.keys import committed_key_rows
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import get_fragment
 from omnigraph.store.lance.lance_root import LanceRoot
@@ -23,40 +24,40 @@ from omnigraph.store.manifest.records import TablePin
 T = TypeVar("T")
 
 
-def grouped(items: Iterable[tuple[T, int]], most: int) -> Iterator[tuple[T, ...]]:
-    """Neighbours together, up to so many rows, each item given with its number of rows.
+def group_by_rows(items: Iterable[tuple[T, int]], max_rows: int) -> Iterator[tuple[T, ...]]:
+    """Group consecutive items up to a number of rows. Each item comes with its number of rows.
 
-    >>> list(grouped([("a", 3), ("b", 2), ("c", 9), ("d", 1)], 5))
+    >>> list(group_by_rows([("a", 3), ("b", 2), ("c", 9), ("d", 1)], 5))
     [('a', 'b'), ('c',), ('d',)]
     """
     group: list[T] = []
-    held = 0
+    group_rows = 0
     for item, rows in items:
-        if group and held + rows > most:
+        if group and group_rows + rows > max_rows:
             yield tuple(group)
-            group, held = [], 0
+            group, group_rows = [], 0
         group.append(item)
-        held += rows
+        group_rows += rows
     if group:
         yield tuple(group)
 
 
 @dataclass(frozen=True)
-class KeyFiles:
-    """Files of keys in the scratch of a load."""
+class KeyFileReader:
+    """Reads the key files in the scratch folder of a load."""
 
     scratch: ScratchFolder
 
     def __call__(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The keys of some files."""
+        """Yield the keys in the files of these names."""
         for name in names:
             with self.scratch.open_read(name) as stream, pq.ParquetFile(stream) as opened:
                 yield from opened.iter_batches()
 
 
 @dataclass(frozen=True)
-class CommittedKeys:
-    """Some columns of a pinned table, as keys."""
+class CommittedKeyReader:
+    """Reads columns of a table version as keys."""
 
     scratch: ScratchFolder
     pin: TablePin
@@ -64,14 +65,14 @@ class CommittedKeys:
     columns: tuple[str, ...]
 
     def __call__(self, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """The keys of some fragments."""
+        """Yield the keys in the fragments with these ids."""
         with translate_lance_errors(f"read {self.pin.path}"):
             root = LanceRoot.from_uri(self.scratch.uri, self.scratch.options, "full")
             dataset = root.open(self.pin.path, self.pin.version)
             scanner = dataset.scanner(
-                columns=committed_columns(self.table, self.columns),
+                columns=physical_columns(self.table, self.columns),
                 fragments=[get_fragment(dataset, item) for item in fragments],
                 scan_in_order=False,
             )
             for batch in scanner.to_batches():
-                yield committed_rows(self.table, self.columns, batch)
+                yield committed_key_rows(self.table, self.columns, batch)

@@ -1,0 +1,120 @@
+"""Loads whose rows fit in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.columns import arrow_schema
+from omnigraph.engine.committed_rows import CommittedRows
+from omnigraph.engine.table_rows import last_of_each_id
+from omnigraph.graph.transaction import Transaction
+from omnigraph.load.load_strategy import RecordOrigin
+from omnigraph.load.spool import Spool, to_physical
+from omnigraph.rules.delta import TableDelta
+from omnigraph.rules.load_mode import LoadMode
+from omnigraph.rules.set_rules import (
+    complete_tuples,
+    duplicate_tuples,
+    entity_of,
+    existing_ids,
+    record_identity,
+)
+from omnigraph.rules.validate import set_violations
+from omnigraph.rules.violations import Violations
+from omnigraph.sources.row_batch import PLACE, SOURCE
+from omnigraph.store.tables.row_addresses import ROW_ADDRESS
+
+
+class MemoryLoad:
+    """A load with all rows in memory. It looks up only the committed rows that its own rows can conflict with."""
+
+    def __init__(self, transaction: Transaction, spool: Spool, mode: LoadMode) -> None:
+        self._transaction = transaction
+        self._catalog = transaction.base.catalog
+        self._spool = spool
+        self._mode = mode
+        self._committed = CommittedRows(transaction.base, transaction.read)
+        self._rows: dict[str, pa.Table] = {}
+        self._replaced: dict[str, pa.Table] = {}
+        self.superseded: dict[str, int] = {}
+        self.seconds: dict[str, float] = {}
+        for key, count in spool.counts.items():
+            rows = spool.table(key)
+            self._rows[key] = last_of_each_id(rows) if mode == "merge" else rows
+            self.superseded[key] = count - self._rows[key].num_rows
+            self._replaced[key] = self._find_replaced(key, self._rows[key])
+
+    def _find_replaced(self, key: str, rows: pa.Table) -> pa.Table:
+        """Return the committed rows with an id of the load's rows; for an overwrite all committed rows."""
+        columns = ["id", "src"] if self._catalog.tables[key].kind == "edge" else ["id"]
+        if self._mode == "overwrite":
+            parts = list(self._committed.parts(key, columns))
+            if parts:
+                return pa.concat_tables(parts)
+            return self._committed.find(key, "id", pa.array([], pa.string()), columns)
+        return self._committed.find(key, "id", rows["id"].combine_chunks(), [*columns, ROW_ADDRESS])
+
+    def violations(self) -> Iterator[Violations]:
+        """Yield the violations of each stage of checks."""
+        deltas = {key: self._delta(key) for key in self._rows}
+        stages = set_violations(self._catalog, deltas, self._committed)
+        yield Violations.merge([*self._identity_violations(), next(stages)])
+        yield from stages
+
+    def _identity_violations(self) -> Iterator[Violations]:
+        """Report records with the key or id of another record, and appended records whose id exists."""
+        for key, rows in self._rows.items():
+            table = self._catalog.tables[key]
+            entity = entity_of(self._catalog, table)
+            columns = record_identity(entity)
+            if self._mode != "merge" and columns not in entity.uniques:
+                yield duplicate_tuples(table, columns, complete_tuples(table, columns, rows))
+            if self._mode == "append":
+                yield existing_ids(table, rows["id"], self._replaced[key]["id"])
+
+    def _delta(self, key: str) -> TableDelta:
+        rows, replaced = self._rows[key], self._replaced[key]
+        table = self._catalog.tables[key]
+        none = pa.array([], pa.string())
+        if self._mode == "append":
+            return TableDelta(table, rows, none, none, none if table.kind == "edge" else None)
+        shadowed = replaced["id"].combine_chunks()
+        deleted = shadowed.filter(pc.invert(pc.is_in(shadowed, value_set=rows["id"].combine_chunks())))
+        vacated = replaced["src"].combine_chunks() if table.kind == "edge" else None
+        return TableDelta(table, rows, shadowed, deleted, vacated)
+
+    def origins(self, key: str, ids: Sequence[str]) -> Mapping[str, RecordOrigin]:
+        """Return the origins of the records with these ids."""
+        rows = self._rows[key].select(["id", PLACE, SOURCE])
+        selected = rows.filter(pc.is_in(rows["id"], value_set=pa.array(ids, pa.string())))
+        columns = (column.to_pylist() for column in selected.columns)
+        return {
+            id_: (place, self._spool.sources[source]) for id_, place, source in zip(*columns, strict=True)
+        }
+
+    def stage(self, *, dry_run: bool = False) -> dict[str, dict[str, int]]:
+        """Stage the rows as detached versions."""
+        affected = {}
+        for key, rows in self._rows.items():
+            replaced = self._replaced[key]
+            if not dry_run:
+                self._stage_table(key, rows, replaced)
+            updated = int(pc.sum(pc.is_in(replaced["id"], value_set=rows["id"])).as_py() or 0)
+            deleted = replaced.num_rows - updated
+            affected[key] = {"inserted": rows.num_rows - updated, "updated": updated, "deleted": deleted}
+        return affected
+
+    def _stage_table(self, key: str, rows: pa.Table, replaced: pa.Table) -> None:
+        table, pin = self._catalog.tables[key], self._transaction.pin(key)
+        tables = self._transaction.base.tables
+        schema = arrow_schema(table, physical=True)
+        batches = [to_physical(table, batch) for batch in rows.to_batches()]
+        if self._mode == "overwrite" and pin.rows + rows.num_rows:
+            self._transaction.write(key, tables.stage_overwrite(pin, batches, schema))
+        elif rows.num_rows:
+            addresses = replaced[ROW_ADDRESS].to_numpy() if replaced.num_rows else np.empty(0, np.uint64)
+            self._transaction.write(key, tables.stage_rows(pin, batches, schema, addresses))
