@@ -429,9 +429,3 @@ def test_a_plan_of_another_schema_changes_nothing(tmp_path: Path) -> None:
     assert plan.refusal is not None
     assert plan.refusal.startswith("[OG-MF-103]")
     assert g.schema.source() == "node City { name: String @key }"
-
-
-def test_repair_tells_first_and_settles_when_confirmed() -> None:
-    g = og.init(fresh_memory(), schema="node City { name: String @key }")
-    assert g.repair() == og.Repair(confirmed=False, pending=0)
-    assert g.repair(confirm=True) == og.Repair(confirmed=True, pending=0)

@@ -85,6 +85,7 @@ def test_json_counts_by_type_and_says_whether_it_happened() -> None:
         "older_than_secs": 5400,
         "confirmed": False,
         "objects_removed": 0,
+        "objects_error": None,
     }
     assert (knows["type_key"], knows["bytes_removed"], knows["old_versions_removed"]) == ("edge:Knows", 0, 0)
     assert (person["type_key"], person["old_versions_removed"], person["error"]) == ("node:Person", 2, None)

@@ -376,13 +376,18 @@ class AsyncGraph(AsyncHandle):
         )
 
     async def cleanup(
-        self, keep: int | None = None, older_than: str | timedelta | None = None, confirm: bool = False
+        self,
+        keep: int | None = None,
+        older_than: str | timedelta | None = None,
+        confirm: bool = False,
+        *,
+        grace: str | timedelta | None = None,
     ) -> dict[str, Any]:
         """Run garbage collection: remove data that only old commits need.
 
         See `Graph.cleanup`.
         """
-        return await self._threads.write(lambda: self._graph.cleanup(keep, older_than, confirm))
+        return await self._threads.write(lambda: self._graph.cleanup(keep, older_than, confirm, grace=grace))
 
     async def optimize(
         self,
@@ -404,12 +409,12 @@ class AsyncGraph(AsyncHandle):
             )
         )
 
-    async def repair(self, confirm: bool = False) -> Repair:
-        """Settle interrupted bulk writes. Without `confirm` only return how many there are.
+    async def repair(self, confirm: bool = False, *, force: bool = False) -> Repair:
+        """Settle interrupted bulk writes. Without `confirm` the result is a preview.
 
         See `Graph.repair`.
         """
-        return await self._threads.write(lambda: self._graph.repair(confirm))
+        return await self._threads.write(lambda: self._graph.repair(confirm, force=force))
 
     async def indexes(self, *, branch: str = "main", at: At = None) -> list[Index]:
         """Return the indexes of a state and the number of rows that each covers.

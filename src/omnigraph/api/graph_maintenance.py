@@ -23,6 +23,7 @@ class CleanupOptions:
     keep: int | None = None
     older_than: str | timedelta | None = None
     confirm: bool = False
+    grace: str | timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,22 @@ class GraphMaintenance(ABC):
     """Garbage collection, compaction, indexes and repair."""
 
     def cleanup(
-        self, keep: int | None = None, older_than: str | timedelta | None = None, confirm: bool = False
+        self,
+        keep: int | None = None,
+        older_than: str | timedelta | None = None,
+        confirm: bool = False,
+        *,
+        grace: str | timedelta | None = None,
     ) -> dict[str, Any]:
         """Run garbage collection: remove data that only old commits need.
 
         Without `confirm` nothing is removed and the result is a preview. The newest `keep` commits of each branch
         keep their data, and so do commits that were current within `older_than`, such as ``"7d"``. With both, a
-        commit loses its data only if neither keeps it. The head of a branch always keeps its data.
+        commit loses its data only if neither keeps it. The head of a branch always keeps its data. Files younger
+        than `grace` are kept, by default one hour; a shorter grace is safe only if no other process writes.
+
+        The result has `confirmed`, `datasets` with the files, bytes and versions that were removed by type,
+        `objects_removed` with the number of removed control objects, and `objects_error` if some of them remain.
 
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-cleanup", schema="node City { name: String @key }")
@@ -59,7 +69,7 @@ class GraphMaintenance(ABC):
             raise InvalidInput(
                 "cleanup needs `keep`, `older_than` or both", hint="such as keep=10, older_than='7d'"
             )
-        return self._cleanup(CleanupOptions(keep, older_than, confirm))
+        return self._cleanup(CleanupOptions(keep, older_than, confirm, grace))
 
     def optimize(
         self,
@@ -89,17 +99,21 @@ class GraphMaintenance(ABC):
         """
         return self._optimize(OptimizeOptions(branch, engine, message, actor, progress, spark))
 
-    def repair(self, confirm: bool = False) -> Repair:
-        """Settle interrupted bulk writes. Without `confirm` only return how many there are.
+    def repair(self, confirm: bool = False, *, force: bool = False) -> Repair:
+        """Settle interrupted bulk writes. Without `confirm` the result is a preview.
 
         Complete writes are rolled forward, incomplete ones are discarded, and writes whose process may be alive are
-        left alone. Opening a graph for writing and every write do the same, so there is rarely anything to do.
+        left alone. A write whose intent cannot be read is reported as ``refused``; `force` discards it. Opening a
+        graph for writing and every write settle interrupted writes too, so there is rarely anything to do.
 
         >>> import omnigraph as og
-        >>> og.init("memory://docs-repair", schema="node City { name: String @key }").repair(confirm=True)
-        Repair(confirmed=True, pending=0, settled=())
+        >>> g = og.init("memory://docs-repair", schema="node City { name: String @key }")
+        >>> [(item["type_key"], item["action"]) for item in g.repair(confirm=True).datasets]
+        [('node:City', 'no_op')]
         """
-        return self._repair(confirm)
+        if force and not confirm:
+            raise InvalidInput("`force` requires `confirm`")
+        return self._repair(confirm, force)
 
     def indexes(self, *, branch: str = "main", at: At = None) -> list[Index]:
         """Return the indexes of a state and the number of rows that each covers.
@@ -117,7 +131,7 @@ class GraphMaintenance(ABC):
     def _optimize(self, options: OptimizeOptions) -> Optimized: ...
 
     @abstractmethod
-    def _repair(self, confirm: bool) -> Repair: ...
+    def _repair(self, confirm: bool, force: bool) -> Repair: ...
 
     @abstractmethod
     def _indexes(self, branch: str, at: At) -> list[Index]: ...

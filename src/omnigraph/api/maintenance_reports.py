@@ -41,11 +41,18 @@ class Optimized:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The result of `Graph.repair`: the number of interrupted bulk writes, and the outcome of each settled one."""
+    """The result of `Graph.repair`.
+
+    `pending` is the number of interrupted bulk writes before the repair, and `settled` has the outcome of each one
+    that was rolled forward or discarded. `graph_manifest_version` is the version of main afterwards. `datasets` has
+    the classification and the action for each type, and for each write that affects no type of main.
+    """
 
     confirmed: bool
     pending: int
     settled: tuple[Mapping[str, Any], ...] = ()
+    graph_manifest_version: int = 0
+    datasets: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,14 +165,17 @@ def resolve_served(ctx: typer.Context, command: str, scope: GraphAddress) -> Gra
 
 
 @contextmanager
-def open_graph(target: GraphTarget, mode: Mode, durability: Durability = "full") -> Iterator[Graph]:
+def open_graph(
+    target: GraphTarget, mode: Mode, durability: Durability = "full", *, recover: bool = True
+) -> Iterator[Graph]:
     """Open the graph of a target, in storage or on its server, for the duration of one command.
 
     In storage the handle uses the actor of the command line, and warnings of the repository are printed when it is
-    closed. On a server the bearer token identifies the actor.
+    closed. On a server the bearer token identifies the actor. `recover=False` leaves interrupted bulk writes of a
+    graph in storage as they are.
     """
     opening = _connect(target.place, mode, durability) if isinstance(target.place, Served) else None
-    with opening or _open_stored(target, mode, durability) as graph:
+    with opening or _open_stored(target, mode, durability, recover) as graph:
         yield graph
 
 
@@ -199,13 +202,13 @@ def open_repository(
 
 
 @contextmanager
-def _open_stored(target: GraphTarget, mode: Mode, durability: Durability) -> Iterator[Graph]:
+def _open_stored(target: GraphTarget, mode: Mode, durability: Durability, recover: bool) -> Iterator[Graph]:
     from omnigraph.api.entry import embedder_of
     from omnigraph.api.local.local_graph import LocalGraph
     from omnigraph.api.local.open_options import OpenOptions
     from omnigraph.read.reader import Reader
 
-    with open_repository(target, mode, durability) as repository:
+    with open_repository(target, mode, durability, recover=recover) as repository:
         reader = Reader(embedder=embedder_of(os.environ))
         yield LocalGraph(repository, reader, OpenOptions(mode=mode, actor=target.chosen.actor))
 

@@ -206,11 +206,12 @@ class RemoteGraph(RemoteChangeReads, Graph):
     # --- maintenance -------------------------------------------------------------------------------------
 
     def _cleanup(self, options: CleanupOptions) -> dict[str, Any]:
-        older_than = options.older_than
-        if isinstance(older_than, timedelta):
-            # The server accepts whole seconds. Rounding up keeps at least as much as requested.
-            older_than = f"{-(-older_than // timedelta(seconds=1))}s"
-        body = {"keep": options.keep, "older_than": older_than, "confirm": options.confirm}
+        body = {
+            "keep": options.keep,
+            "older_than": _duration(options.older_than),
+            "confirm": options.confirm,
+            "grace": _duration(options.grace),
+        }
         return self._transport.call(
             "POST", "/cleanup", partial(decode, dict[str, Any]), body=body, writes=options.confirm
         )
@@ -221,12 +222,16 @@ class RemoteGraph(RemoteChangeReads, Graph):
         body = {"branch": require_text("branch", options.branch), "message": options.message}
         return self._transport.call("POST", "/optimize", partial(decode, Optimized), body=body, writes=True)
 
-    def _repair(self, confirm: bool) -> Repair:
-        return self._transport.call(
-            "POST", "/repair", partial(decode, Repair), body={"confirm": confirm}, writes=confirm
-        )
+    def _repair(self, confirm: bool, force: bool) -> Repair:
+        body = {"confirm": confirm, "force": force or None}
+        return self._transport.call("POST", "/repair", partial(decode, Repair), body=body, writes=confirm)
 
     def _indexes(self, branch: str, at: At) -> list[Index]:
         return self._transport.call(
             "GET", "/indexes", partial(decode, list[Index]), params=place_of(self._transport, branch, at)
         )
+
+
+def _duration(length: str | timedelta | None) -> str | None:
+    """Return a duration as text in whole seconds. Rounding up keeps at least as much data as requested."""
+    return f"{-(-length // timedelta(seconds=1))}s" if isinstance(length, timedelta) else length

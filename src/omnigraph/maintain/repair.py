@@ -6,7 +6,7 @@ an intent that nobody can read, which stops writers until it is given up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -16,6 +16,7 @@ from omnigraph.graph.recovery import UNKNOWN_OPERATION
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.write_plan import TableWrite, WritePlan
+from omnigraph.store.manifest.records import RecoveryRecord
 
 Classification: TypeAlias = Literal[
     "no_drift", "verified_maintenance", "verified_write", "incomplete", "unverifiable"
@@ -55,8 +56,14 @@ class Repaired:
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What was found, and what became of it. `graph_version` is where `main` stands afterwards."""
+    """The result of `repair`.
 
+    `pending` is the number of intents before the repair. `settled` has the recovery record of each intent that was
+    rolled forward or discarded. `graph_version` is the version of `main` afterwards.
+    """
+
+    pending: int
+    settled: tuple[RecoveryRecord, ...]
     graph_version: int
     datasets: tuple[Repaired, ...]
 
@@ -69,6 +76,7 @@ class _Left:
     intent: Intent | None
     action: Action
     error: str | None
+    record: RecoveryRecord | None = None
 
     @property
     def plan(self) -> WritePlan | None:
@@ -93,12 +101,17 @@ class _Left:
 
 
 def repair(repository: Repository, *, confirm: bool = False, force: bool = False) -> RepairReport:
-    """Tell what dead bulk writers left; with `confirm` settle it, and with `force` also what cannot be read.
+    """Report interrupted bulk writes by type. With `confirm` settle them.
 
-    Complete work is published and the rest discarded, each on record. The handle must not have healed already.
+    `force` also discards writes whose intent cannot be read.
+    A complete write is rolled forward and an incomplete one discarded; both are recorded. A repository that was
+    opened with recovery has nothing left to report.
     """
     state = repository.snapshot()
-    left = list(_left(repository, confirm, force))
+    pending = repository.intents.pending()
+    if confirm:
+        repository.intents.remove_strays(pending)
+    left = list(_left(repository, pending.ids, confirm, force))
     rows = [_row(state, key, left) for key in state.catalog.tables]
     tables = {str(table.id) for table in state.catalog.tables.values()}
     others = [item for item in left if tables.isdisjoint(item.writes(state))]
@@ -108,11 +121,13 @@ def repair(repository: Repository, *, confirm: bool = False, force: bool = False
         )
         for item in others
     ]
-    return RepairReport(repository.snapshot().commit.sequence, tuple(rows))
+    settled = tuple(item.record for item in left if item.record is not None)
+    version = repository.snapshot().commit.sequence
+    return RepairReport(len(pending.ids), settled, version, tuple(rows))
 
 
-def _left(repository: Repository, confirm: bool, force: bool) -> Iterator[_Left]:
-    for id_ in repository.intents.pending().ids:
+def _left(repository: Repository, ids: Iterable[str], confirm: bool, force: bool) -> Iterator[_Left]:
+    for id_ in ids:
         intent, unread = None, None
         try:
             intent = repository.intents.read(id_)
@@ -120,20 +135,26 @@ def _left(repository: Repository, confirm: bool, force: bool) -> Iterator[_Left]
             unread = error.message
         if unread is None and (intent is None or not repository.intents.is_abandoned(intent)):
             continue
-        action, reason = _settle(repository, id_, force) if confirm else ("preview", None)
-        yield _Left(id_, intent, action, reason or unread)
+        if not confirm:
+            yield _Left(id_, intent, "preview", unread)
+            continue
+        action, reason, record = _settle(repository, id_, force)
+        yield _Left(id_, intent, action, reason or unread, record)
 
 
-def _settle(repository: Repository, id_: str, force: bool) -> tuple[Action, str | None]:
+def _settle(
+    repository: Repository, id_: str, force: bool
+) -> tuple[Action, str | None, RecoveryRecord | None]:
     try:
         record = repository.recover_operation(id_, force=force)
     except RecoveryRequired:
-        return "refused", None
+        return "refused", None, None
     if record is None:
-        return ("refused", ALIVE) if id_ in repository.intents.pending().ids else ("healed", None)
+        left = id_ in repository.intents.pending().ids
+        return ("refused", ALIVE, None) if left else ("healed", None, None)
     if record.outcome == "rolled_forward":
-        return "healed", None
-    return ("forced" if record.operation == UNKNOWN_OPERATION else "discarded"), record.reason
+        return "healed", None, record
+    return ("forced" if record.operation == UNKNOWN_OPERATION else "discarded"), record.reason, record
 
 
 def _row(state: Snapshot, key: str, left: Sequence[_Left]) -> Repaired:

@@ -60,11 +60,15 @@ class CleanupOutput(ResponseModel):
 
     confirmed: bool
     datasets: list[dict[str, Any]]
+    objects_removed: int
+    objects_error: str | None
 
 
 class RepairOutput(ResponseModel):
-    """Number of pending bulk writes and the outcome of each recovered one."""
+    """Number of pending bulk writes, the outcome of each recovered one, and the action for each type."""
 
     confirmed: bool
     pending: int
     settled: list[dict[str, Any]]
+    graph_manifest_version: int
+    datasets: list[dict[str, Any]]

@@ -227,9 +227,11 @@ class CleanupRequest(LenientRequest):
     keep: int | None = None
     older_than: str | None = None
     confirm: bool = False
+    grace: str | None = None
 
 
 class RepairRequest(LenientRequest):
-    """Recovery request. Dry run unless `confirm` is true."""
+    """Recovery request. Dry run unless `confirm` is true. `force` also discards unreadable intents."""
 
     confirm: bool = False
+    force: bool = False

@@ -178,7 +178,8 @@ class LocalGraph(LocalChangeReads, Graph):
     # --- maintenance -------------------------------------------------------------------------------------
 
     def _cleanup(self, options: CleanupOptions) -> dict[str, Any]:
-        from omnigraph.maintain.cleanup import cleanup
+        from omnigraph.maintain.cleanup import GRACE, cleanup
+        from omnigraph.maintain.retention import parse_duration
 
         if options.confirm:
             # Garbage collection truncates the history of every branch and cannot be undone.
@@ -186,9 +187,18 @@ class LocalGraph(LocalChangeReads, Graph):
         else:
             self._authorizer.authorize("change", "main")
         report = cleanup(
-            self._repository, keep=options.keep, older_than=options.older_than, confirm=options.confirm
+            self._repository,
+            keep=options.keep,
+            older_than=options.older_than,
+            confirm=options.confirm,
+            grace=GRACE if options.grace is None else parse_duration(options.grace),
         )
-        return {"confirmed": report.confirmed, "datasets": [item.to_json() for item in report.datasets]}
+        return {
+            "confirmed": report.confirmed,
+            "datasets": [item.to_json() for item in report.datasets],
+            "objects_removed": report.objects_removed,
+            "objects_error": report.objects_error,
+        }
 
     def _optimize(self, options: OptimizeOptions) -> Optimized:
         from omnigraph.maintain.optimize import optimize
@@ -207,11 +217,22 @@ class LocalGraph(LocalChangeReads, Graph):
         commit = None if report.commit is None else Commit.of(report.commit)
         return Optimized(commit, options.branch, report.datasets)
 
-    def _repair(self, confirm: bool) -> Repair:
-        self._authorizer.authorize("change", "main")
-        pending = len(self._repository.intents.pending().ids)
-        settled = self._repository.recover() if confirm else []
-        return Repair(confirm, pending, tuple(record.to_body() for record in settled))
+    def _repair(self, confirm: bool, force: bool) -> Repair:
+        from omnigraph.maintain.repair import repair
+
+        if force:
+            # It discards a write of another actor that nobody can verify.
+            self._authorizer.authorize("admin")
+        else:
+            self._authorizer.authorize("change", "main")
+        report = repair(self._repository, confirm=confirm, force=force)
+        return Repair(
+            confirm,
+            report.pending,
+            tuple(record.to_body() for record in report.settled),
+            report.graph_version,
+            tuple(item.to_json() for item in report.datasets),
+        )
 
     def _indexes(self, branch: str, at: At) -> list[Index]:
         from omnigraph.store.tables.table_indexes import list_indexes

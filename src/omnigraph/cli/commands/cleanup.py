@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any
 
 import typer
 
 from omnigraph.cli.confirmation import announce, require_consent
 from omnigraph.cli.render.output import print_error, print_json, print_line, print_note
 from omnigraph.cli.shell import FAILURE
-from omnigraph.cli.target import GraphTarget, JsonOption, UriArgument, open_repository, resolve_target
+from omnigraph.cli.target import GraphTarget, JsonOption, UriArgument, open_graph, resolve_target
 from omnigraph.errors import StorageError
-
-if TYPE_CHECKING:
-    from omnigraph.maintain.cleanup import CleanupReport
 
 
 def cleanup(
@@ -52,12 +51,10 @@ def cleanup(
     """
     target = resolve_target(ctx, uri)
 
-    from omnigraph.maintain.cleanup import GRACE
-    from omnigraph.maintain.cleanup import cleanup as clean
     from omnigraph.maintain.retention import Retention, parse_duration
 
     policy = Retention.of(keep, older_than)
-    grace_period = GRACE if grace is None else parse_duration(grace)
+    grace_period = None if grace is None else parse_duration(grace)
     described = _describe_policy(keep, older_than)
     if confirm:
         announce(target)
@@ -66,17 +63,15 @@ def cleanup(
         print_note(
             f"cleanup is destructive — rerun with --confirm. Policy for {target.uri}: {described}",
         )
-    with open_repository(target, "rw" if confirm else "r") as repository:
-        report = clean(
-            repository, keep=policy.keep, older_than=policy.older_than, grace=grace_period, confirm=confirm
-        )
+    with open_graph(target, "rw" if confirm else "r") as graph:
+        report = graph.cleanup(policy.keep, policy.older_than, confirm, grace=grace_period)
     if json:
-        print_json(_document(target, report))
+        print_json(_document(target, policy.keep, policy.older_than, report))
     else:
         print_line(f"cleanup {target.uri} ({described}) — {_summary(report)}")
-    failed = [item for item in report.datasets if item.error is not None]
+    failed = [item for item in report["datasets"] if item["error"] is not None]
     for item in failed:
-        print_error(StorageError(f"{item.type_key}: {item.error}"))
+        print_error(StorageError(f"{item['type_key']}: {item['error']}"))
     if failed:
         raise typer.Exit(FAILURE)
 
@@ -90,22 +85,21 @@ def _describe_policy(keep: int | None, older_than: str | None) -> str:
     return ", ".join(parts)
 
 
-def _summary(report: CleanupReport) -> str:
-    done = "removed" if report.confirmed else "would remove"
-    return (
-        f"{done} {report.old_versions_removed} versions ({report.bytes_removed} bytes) "
-        f"across {len(report.datasets)} datasets"
-    )
+def _summary(report: Mapping[str, Any]) -> str:
+    done = "removed" if report["confirmed"] else "would remove"
+    datasets = report["datasets"]
+    versions = sum(item["old_versions_removed"] for item in datasets)
+    size = sum(item["bytes_removed"] for item in datasets)
+    return f"{done} {versions} versions ({size} bytes) across {len(datasets)} datasets"
 
 
-def _document(target: GraphTarget, report: CleanupReport) -> dict[str, object]:
-    age = report.older_than
+def _document(
+    target: GraphTarget, keep: int | None, older_than: timedelta | None, report: Mapping[str, Any]
+) -> dict[str, object]:
+    # Without `confirmed` the report is a preview.
     return {
         "uri": target.uri,
-        "keep_versions": report.keep,
-        "older_than_secs": None if age is None else int(age.total_seconds()),
-        # If false, the counts are what would be removed.
-        "confirmed": report.confirmed,
-        "datasets": [item.to_json() for item in report.datasets],
-        "objects_removed": report.objects_removed,
+        "keep_versions": keep,
+        "older_than_secs": None if older_than is None else int(older_than.total_seconds()),
+        **report,
     }

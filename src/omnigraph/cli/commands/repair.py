@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from omnigraph.cli.confirmation import announce
 from omnigraph.cli.render.output import count, escape_unprintable, print_json, print_line
 from omnigraph.cli.shell import FAILURE
-from omnigraph.cli.target import JsonOption, UriArgument, open_repository, resolve_target
-
-if TYPE_CHECKING:
-    from omnigraph.maintain.repair import Repaired
+from omnigraph.cli.target import JsonOption, UriArgument, open_graph, resolve_target
 
 
 def repair(
@@ -35,21 +33,18 @@ def repair(
     if force and not confirm:
         raise typer.BadParameter("--force requires --confirm", param_hint="'--force'")
     target = resolve_target(ctx, uri)
-
-    from omnigraph.maintain.repair import repair as run
-
     if confirm:
         announce(target)
-    with open_repository(target, "rw" if confirm else "r", recover=False) as repository:
-        report = run(repository, confirm=confirm, force=force)
+    with open_graph(target, "rw" if confirm else "r", recover=False) as graph:
+        report = graph.repair(confirm, force=force)
     if json:
         print_json(
             {
                 "uri": target.uri,
                 "confirm": confirm,
                 "force": force,
-                "graph_manifest_version": report.graph_version,
-                "datasets": [item.to_json() for item in report.datasets],
+                "graph_manifest_version": report.graph_manifest_version,
+                "datasets": list(report.datasets),
             }
         )
     else:
@@ -57,16 +52,16 @@ def repair(
         print_line(f"repair {target.uri} — {mode} mode, {count(len(report.datasets), 'dataset')}")
         for item in report.datasets:
             print_line(_describe(item))
-    if any(item.action == "refused" for item in report.datasets):
+    if any(item["action"] == "refused" for item in report.datasets):
         raise typer.Exit(FAILURE)
 
 
-def _describe(item: Repaired) -> str:
-    parts: list[str] = [item.action, item.classification]
-    if item.version is not None:
-        moved = item.head != item.version
-        parts.append(f"version {item.version}" + (f" → {item.head}" if moved else ""))
-    if item.operations:
-        parts.append(f"by {', '.join(item.operations)}")
-    why = f" ({escape_unprintable(item.error)})" if item.error else ""
-    return f"{item.type_key}: {', '.join(parts)}{why}"
+def _describe(item: Mapping[str, Any]) -> str:
+    parts: list[str] = [item["action"], item["classification"]]
+    version, head = item["published_dataset_version"], item["lance_head_version"]
+    if version is not None:
+        parts.append(f"version {version}" + (f" → {head}" if head != version else ""))
+    if item["operations"]:
+        parts.append(f"by {', '.join(item['operations'])}")
+    why = f" ({escape_unprintable(item['error'])})" if item["error"] else ""
+    return f"{item['type_key']}: {', '.join(parts)}{why}"

@@ -82,12 +82,13 @@ async def cleanup(context: Context, body: CleanupRequest | None = None) -> Respo
         context.authorize("change", "main")
 
     def work(graph: Graph) -> dict[str, Any]:
-        report = graph.cleanup(request.keep, request.older_than, request.confirm)
+        report = graph.cleanup(request.keep, request.older_than, request.confirm, grace=request.grace)
         datasets = [
             {**item, "error": _redact(context, item["type_key"], item["error"])}
             for item in report["datasets"]
         ]
-        return {**report, "datasets": datasets}
+        error = _redact(context, "objects", report["objects_error"])
+        return {**report, "datasets": datasets, "objects_error": error}
 
     return await context.write(work)
 
@@ -102,8 +103,11 @@ async def repair(context: Context, body: RepairRequest | None = None) -> Respons
     """Roll interrupted bulk writes forward or back. Dry run unless `confirm` is true."""
     reject_if_commit_header(context.request)
     request = body or RepairRequest()
-    context.authorize("change", "main")
-    return await context.write(lambda graph: graph.repair(request.confirm), asdict)
+    if request.force:
+        context.authorize("admin")
+    else:
+        context.authorize("change", "main")
+    return await context.write(lambda graph: graph.repair(request.confirm, force=request.force), asdict)
 
 
 @router.get(
