@@ -110,8 +110,7 @@ def test_a_start_at_or_past_the_end_is_refused(place: Place, folder: Path, offse
     outcome = place.run("get", *PHOTO, "--offset", offset, "--out", "out")
     assert (outcome.code, outcome.stdout) == (1, "")
     assert (
-        outcome.stderr
-        == f"error: --offset {offset} is at or past the end of the value, which has 256 bytes\n"
+        outcome.stderr == f"error: offset {offset} is at or past the end of the value, which has 256 bytes\n"
     )
     assert not (folder / "out").exists()
 

@@ -1,23 +1,22 @@
-"""Single values of bytes: which one is meant, what is known of it, and the bytes themselves."""
+"""Blob values: how a caller names one, its metadata, and the interface that reads it."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import InvalidInput, NotFound
-from omnigraph.lang.types import Scalar
+from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
     from omnigraph.api.changes import Kind
-    from omnigraph.api.graph import Graph
-    from omnigraph.read.blob_values import BlobsInUse, StoredBlob
-    from omnigraph.read.reader import Reader
 
 
 @dataclass(frozen=True, slots=True)
-class BlobPlace:
-    """Which value is meant: of an entity, on a branch or at a commit."""
+class BlobSelector:
+    """A Blob property of one entity, on a branch or at a commit."""
 
     entity: Kind
     type_name: str
@@ -27,7 +26,7 @@ class BlobPlace:
     snapshot: str | None = None
 
     def to_params(self) -> dict[str, str | None]:
-        """The parameters of a request for it."""
+        """Return the parameters of an HTTP request for the value."""
         return {
             "entity": self.entity,
             "type": self.type_name,
@@ -39,82 +38,57 @@ class BlobPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Blob:
-    """What is known of a value: how large it is and its tag, or the address that it is kept at."""
+class BlobInfo:
+    """The metadata of a Blob value: `size` and `etag` of a managed value, or the `uri` of an external one."""
 
     resolved_snapshot: str
     size: int | None = None
     etag: str | None = None
     uri: str | None = None
 
+    def byte_range(self, offset: int, length: int | None) -> tuple[int, int]:
+        """Return the first byte of a range and the byte after its end.
 
-@dataclass(frozen=True, slots=True)
-class FoundBlob:
-    """A value where it is stored: its tag needs no bytes, its size does."""
+        Raises `InvalidInput` if the value is external or the offset is past the end.
 
-    place: BlobPlace
-    stored: StoredBlob
-    resolved_snapshot: str
+        >>> BlobInfo("manifest:main:v1", size=10).byte_range(4, 100)
+        (4, 10)
+        """
+        self.refuse_external()
+        size = self.size or 0
+        if offset >= size > 0:
+            noun = "byte" if size == 1 else "bytes"
+            raise InvalidInput(
+                f"offset {offset} is at or past the end of the value, which has {size} {noun}",
+                details={"size": size},
+            )
+        start = min(offset, size)
+        return start, size if length is None else min(size, start + length)
 
-    @property
-    def uri(self) -> str | None:
-        """The address of one that is kept elsewhere."""
-        return self.stored.uri
-
-    @property
-    def etag(self) -> str:
-        """Its tag, as HTTP writes it."""
-        return f'"{self.stored.tag}"'
-
-    def read(self, in_use: BlobsInUse) -> memoryview:
-        """Its bytes; `NotFound` when the entity has no value."""
-        data = self.stored.read(in_use)
-        if data is None:
-            raise _missing(self.place)
-        return data
-
-
-def look_for_blob(graph: Graph, reader: Reader, place: BlobPlace) -> FoundBlob:
-    """Where a value of a graph stands; no bytes of it are read.
-
-    Raises `InvalidInput` when the schema has no such value, and `NotFound` when there is no such entity.
-    """
-    from omnigraph.read import blob_values
-
-    found = graph.snapshot(place.branch or "main", place.snapshot)
-    key = f"{place.entity}:{place.type_name}"
-    table = found.catalog.tables.get(key)
-    if table is None:
-        raise InvalidInput(f"unknown {place.entity} type '{place.type_name}'")
-    column = next((item for item in table.columns if item.name == place.property), None)
-    if column is None or column.type.scalar is not Scalar.BLOB:
-        raise InvalidInput(f"{place.entity} type '{place.type_name}' has no Blob property '{place.property}'")
-    stored = blob_values.find_blob(reader.session(found).table(key), place.property, place.id)
-    if stored is None:
-        raise _missing(place)
-    return FoundBlob(place, stored, f"manifest:{found.branch}:v{found.commit.sequence}")
+    def refuse_external(self) -> None:
+        """Raise `InvalidInput` if the value is external: the graph stores its address, not its bytes."""
+        if self.uri is not None:
+            raise InvalidInput(
+                f"the value is external: it is stored at {self.uri}", details={"uri": self.uri}
+            )
 
 
-def find_blob(graph: Graph, place: BlobPlace) -> tuple[Blob, bytes]:
-    """A value of a graph and its bytes; there are none here when it is kept elsewhere.
+class Blobs(ABC):
+    """The Blob values of a graph."""
 
-    Raises what `look_for_blob` raises, and `NotFound` when the entity has no value.
+    @abstractmethod
+    def stat(self, selector: BlobSelector) -> BlobInfo:
+        """Return the metadata of a value.
 
-    >>> import omnigraph as og
-    >>> g = og.init("memory://docs-blobs", schema="node Photo { name: String @key  data: Blob }")
-    >>> _ = g.load({"Photo": [{"name": "a", "data": "base64:aGVsbG8="}]})
-    >>> find_blob(g, BlobPlace("node", "Photo", "a", "data"))[1]
-    b'hello'
-    """
-    from omnigraph.read.blob_values import BlobsInUse
-    from omnigraph.read.reader import Reader
+        Raises `InvalidInput` if the schema has no such property, and `NotFound` if there is no such entity or it
+        has no value.
+        """
 
-    found = look_for_blob(graph, Reader(), place)
-    if found.uri is not None:
-        return Blob(found.resolved_snapshot, uri=found.uri), b""
-    data = bytes(found.read(BlobsInUse(0)))
-    return Blob(found.resolved_snapshot, len(data), found.etag), data
+    @abstractmethod
+    def open(
+        self, selector: BlobSelector, offset: int = 0, length: int | None = None
+    ) -> AbstractContextManager[Iterator[bytes]]:
+        """Return the bytes of a managed value, or of a range of it, in chunks.
 
-
-def _missing(place: BlobPlace) -> NotFound:
-    return NotFound(f"{place.entity} type '{place.type_name}' has no blob for id '{place.id}'")
+        Raises the errors of `stat`, and `InvalidInput` if the value is external or `offset` is past its end.
+        """

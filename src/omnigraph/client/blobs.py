@@ -1,4 +1,4 @@
-"""Single values of bytes, from a server."""
+"""The Blob values of a remote graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from omnigraph.api.blobs import Blob, BlobPlace
+from omnigraph.api.blobs import BlobInfo, Blobs, BlobSelector
 from omnigraph.client.entry import PATIENCE, check_token, graph_url
 from omnigraph.client.request_errors import garbled
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, StorageError
@@ -18,58 +18,81 @@ if TYPE_CHECKING:
 
     from omnigraph.client.transport import Transport
 
-_WHOLE, _ELSEWHERE = 200, 302
-
-
-def connect_blobs(url: str, graph: str, token: str | None = None) -> Transport:
-    """The way to the values of a graph on a server."""
-    from omnigraph.client.transport import Transport
-
-    return Transport(graph_url(url, graph), check_token(token), PATIENCE)
-
-
-def stat_blob(transport: Transport, place: BlobPlace) -> Blob:
-    """What is known of a value without its bytes."""
-    try:
-        with transport.send("HEAD", "/blob", params=place.to_params(), writes=False) as response:
-            return _describe(response)
-    except (InvalidInput, NotFound, PermissionDenied):
-        # A refusal of HEAD has no text; the same refusal of a byte does.
-        with read_blob(transport, place, (0, 1)) as (found, _):
-            return found
+_OK, _FOUND = 200, 302
 
 
 @contextmanager
-def read_blob(
-    transport: Transport, place: BlobPlace, span: tuple[int, int] | None = None, etag: str | None = None
-) -> Iterator[tuple[Blob, Iterator[bytes]]]:
-    """A value and its bytes as they come, or only those of a `span` from its first to behind its last.
+def connect_blobs(url: str, graph: str, token: str | None = None) -> Iterator[RemoteBlobs]:
+    """Connect to the Blob values of a graph on a server. The graph itself is not requested."""
+    from omnigraph.client.transport import Transport
 
-    A value that is kept elsewhere has no bytes here. With an `etag`, one that is another by now is
-    `PreconditionFailed`.
-    """
-    headers = {} if etag is None else {"If-Match": etag}
-    if span is not None:
-        headers["Range"] = f"bytes={span[0]}-{span[1] - 1}"
-    with transport.send("GET", "/blob", params=place.to_params(), headers=headers, writes=False) as response:
-        found = _describe(response)
-        if span is not None and response.status_code == _WHOLE:
-            # Whoever is in between knows no parts; taken for one, the whole would be something else.
-            raise garbled(response)
-        yield found, iter(()) if found.uri is not None else response.iter_bytes()
+    transport = Transport(graph_url(url, graph), check_token(token), PATIENCE)
+    try:
+        yield RemoteBlobs(transport)
+    finally:
+        transport.close()
 
 
-def _describe(response: httpx.Response) -> Blob:
+class RemoteBlobs(Blobs):
+    """`Blobs` on a server."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def stat(self, selector: BlobSelector) -> BlobInfo:
+        try:
+            with self._transport.send("HEAD", "/blob", params=selector.to_params(), writes=False) as response:
+                return _info(response)
+        except (InvalidInput, NotFound, PermissionDenied):
+            # An error response to HEAD has no body. The response to a request for one byte has the message.
+            with self._get(selector, (0, 1), None) as (info, _):
+                return info
+
+    @contextmanager
+    def open(
+        self, selector: BlobSelector, offset: int = 0, length: int | None = None
+    ) -> Iterator[Iterator[bytes]]:
+        span, etag = None, None
+        if offset or length is not None:
+            # The size bounds the range. The ETag ensures that the range is of the same value.
+            info = self.stat(selector)
+            span, etag = info.byte_range(offset, length), info.etag
+            if span[0] == span[1]:
+                yield iter(())
+                return
+        with self._get(selector, span, etag) as (info, chunks):
+            info.refuse_external()
+            yield chunks
+
+    @contextmanager
+    def _get(
+        self, selector: BlobSelector, span: tuple[int, int] | None, etag: str | None
+    ) -> Iterator[tuple[BlobInfo, Iterator[bytes]]]:
+        """Request a value, or the bytes of a span of it. Raises `PreconditionFailed` if it has another ETag."""
+        headers = {} if etag is None else {"If-Match": etag}
+        if span is not None:
+            headers["Range"] = f"bytes={span[0]}-{span[1] - 1}"
+        with self._transport.send(
+            "GET", "/blob", params=selector.to_params(), headers=headers, writes=False
+        ) as response:
+            info = _info(response)
+            if span is not None and response.status_code == _OK:
+                # A proxy ignored the range. The whole value must not pass for a part of it.
+                raise garbled(response)
+            yield info, iter(()) if info.uri is not None else response.iter_bytes()
+
+
+def _info(response: httpx.Response) -> BlobInfo:
     headers = response.headers
     try:
         resolved = unquote(headers[SNAPSHOT_ID])
-        if response.status_code == _ELSEWHERE:
-            return Blob(resolved, uri=headers["location"])
-        # A part says how large the whole is; the whole is as large as it is.
+        if response.status_code == _FOUND:
+            return BlobInfo(resolved, uri=headers["location"])
+        # The response to a range has the size of the whole value in Content-Range.
         size = headers.get("content-range", "").rpartition("/")[2] or headers["content-length"]
-        return Blob(resolved, size=int(size), etag=headers["etag"])
+        return BlobInfo(resolved, size=int(size), etag=headers["etag"])
     except (KeyError, ValueError) as error:
         raise StorageError(
-            f"the answer of {response.url.copy_with(query=None)} is not a value",
+            f"the response of {response.url.copy_with(query=None)} is not a Blob value",
             details={"status": response.status_code},
         ) from error

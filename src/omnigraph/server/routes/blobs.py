@@ -10,8 +10,9 @@ from fastapi import Depends, Query
 from pydantic import BaseModel
 from starlette.responses import Response, StreamingResponse
 
-from omnigraph.api.blobs import BlobPlace, look_for_blob
+from omnigraph.api.blobs import BlobSelector
 from omnigraph.api.graph import Graph
+from omnigraph.api.local.local_blobs import locate_blob
 from omnigraph.protocol.codec import SNAPSHOT_ID
 from omnigraph.protocol.requests import BranchName
 from omnigraph.protocol.upload_lines import FILE
@@ -58,33 +59,33 @@ class BlobQuery(BaseModel):
     snapshot: str | None = None
 
 
-async def _blob_place(query: Annotated[BlobQuery, Query()]) -> BlobPlace:
-    return BlobPlace(query.entity, query.type, query.id, query.property, query.branch, query.snapshot)
+async def _blob_selector(query: Annotated[BlobQuery, Query()]) -> BlobSelector:
+    return BlobSelector(query.entity, query.type, query.id, query.property, query.branch, query.snapshot)
 
 
-BlobParameters: TypeAlias = Annotated[BlobPlace, Depends(_blob_place)]
+BlobParameters: TypeAlias = Annotated[BlobSelector, Depends(_blob_selector)]
 
 
 @router.get("/blob", operation_id="cluster_getBlob", response_class=Response, responses=_GET_RESPONSES)
-async def get_blob(context: Context, place: BlobParameters) -> Response:
+async def get_blob(context: Context, selector: BlobParameters) -> Response:
     """Get the bytes of a Blob value, or a range of them. An external value is answered with a redirect."""
-    return await _respond(context, place)
+    return await _respond(context, selector)
 
 
 @router.head("/blob", operation_id="cluster_headBlob", response_class=Response, responses=_HEAD_RESPONSES)
-async def head_blob(context: Context, place: BlobParameters) -> Response:
+async def head_blob(context: Context, selector: BlobParameters) -> Response:
     """Get the headers of a Blob value."""
-    return await _respond(context, place)
+    return await _respond(context, selector)
 
 
-async def _respond(context: RequestContext, place: BlobPlace) -> Response:
-    SnapshotReference(place.branch, place.snapshot).authorize(context)
+async def _respond(context: RequestContext, selector: BlobSelector) -> Response:
+    SnapshotReference(selector.branch, selector.snapshot).authorize(context)
     resources: ServerResources = context.request.app.state.resources
-    return await context.read(lambda graph: _read_blob(context, graph, place, resources.blobs))
+    return await context.read(lambda graph: _read_blob(context, graph, selector, resources.blobs))
 
 
-def _read_blob(context: RequestContext, graph: Graph, place: BlobPlace, in_use: BlobsInUse) -> Response:
-    blob = look_for_blob(graph, context.hosted.reader, place)
+def _read_blob(context: RequestContext, graph: Graph, selector: BlobSelector, in_use: BlobsInUse) -> Response:
+    blob = locate_blob(graph, context.hosted.reader, selector)
     # Branch names can have characters that a header cannot.
     snapshot_id = quote(blob.resolved_snapshot, safe=_HEADER_SAFE)
     if blob.uri is not None:
