@@ -81,6 +81,17 @@ def run_traced(task: Task, at: int = 0) -> Run:
     return _ended(output.splitlines(), errors)
 
 
+def run_with_failed_write(task: Task, at: int = 0) -> Run:
+    """Run a task and let its write number `at` to a file below the graph fail, as on a full disk; 0 fails none.
+
+    `Run.changes` lists the writes.
+    """
+    process = _start(task, at, "fail")
+    with _bounded(process):
+        output, errors = process.communicate(timeout=HANG)
+    return _ended(output.splitlines(), errors)
+
+
 @contextmanager
 def frozen(task: Task, at: int) -> Iterator[Frozen]:
     """Run a task up to its change number `at` and hold it there; it is gone afterwards in any case.

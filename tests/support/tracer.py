@@ -8,6 +8,9 @@ strace can send a signal at the K-th call too, but it counts separately for ever
 hands its writes to whichever thread is free: which cuts were made would be a matter of luck. Here a seccomp filter
 stops each of these calls before it happens, in whichever thread, and nothing goes on while they are counted.
 
+`fail` counts the calls that write to files below `root` in place of changes to directories, and lets the K-th fail
+with "no space left on device", as on a disk that is full at that moment.
+
 `kill` is SIGKILL: K-1 changes have happened, the K-th has not. `freeze` stops every thread there, reports it, and
 goes on when told. Contents need no cut of their own: everything is written aside and then renamed or linked, and a
 process that dies keeps what it has written, so between two of these calls every cut leaves the same tree.
@@ -18,6 +21,7 @@ Standard output: the program's own lines, and lines of JSON that begin with `@`.
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import platform
@@ -43,6 +47,11 @@ _PATHS: Final = {
     "linkat": (1, 3),
     "symlinkat": (0, 2),
     "renameat2": (1, 3),
+}
+# Calls whose first argument is the file that they write to.
+_WRITES: Final[dict[str, dict[str, int]]] = {
+    "x86_64": {"write": 1, "pwrite64": 18, "writev": 20, "pwritev": 296},
+    "aarch64": {"write": 64, "writev": 66, "pwrite64": 68, "pwritev": 70},
 }
 _NUMBERS: Final[dict[str, dict[str, int]]] = {
     "x86_64": {
@@ -73,6 +82,10 @@ _NUMBERS: Final[dict[str, dict[str, int]]] = {
 _ARCHITECTURE: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 _TRACEME, _CONT, _SETOPTIONS, _GET_SYSCALL_INFO = 0, 7, 0x4200, 0x420E
+_GETREGSET, _SETREGSET, _GENERAL_REGISTERS, _SYSTEM_CALL = 0x4204, 0x4205, 1, 0x404
+# Where the registers of a stopped thread hold the result of a call, and on x86-64 its number.
+_RESULT: Final = {"x86_64": 10 * 8, "aarch64": 0}
+_X86_CALL: Final = 15 * 8
 # Follow forks, clones and execs, stop at filtered calls, and take the program along when the tracer dies.
 _OPTIONS: Final = 0x2 | 0x4 | 0x8 | 0x10 | 0x80 | 0x100000
 _EVENT_SECCOMP: Final = 7
@@ -85,6 +98,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 _libc.ptrace.restype = ctypes.c_long
 _libc.prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong]
+
+
+class _Vector(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
 class _Program(ctypes.Structure):
@@ -179,7 +196,9 @@ class Tracer:
         self.changes.append(change)
         if len(self.changes) != self.at or self.killed:
             return
-        if self.action == "kill":
+        if self.action == "fail":
+            _fail_call(pid, errno.ENOSPC)
+        elif self.action == "kill":
             self.killed = True
             os.kill(self.main, signal.SIGKILL)
         else:
@@ -215,6 +234,8 @@ class Tracer:
         _ptrace(_GET_SYSCALL_INFO, pid, len(info), info)
         number, *arguments = struct.unpack_from("=QQQQQQQ", info.raw, 24)
         name = self.names[number]
+        if self.action == "fail":
+            return self._written_file(pid, name, arguments[0])
         paths = [_read_text(pid, arguments[place]) for place in _PATHS[name]]
         if not paths[-1].startswith(self.root):
             return None
@@ -225,6 +246,29 @@ class Tracer:
             return None
         return f"{name} {paths[-1].removeprefix(self.root).lstrip('/')}"
 
+    def _written_file(self, pid: int, name: str, descriptor: int) -> str | None:
+        try:
+            path = str(Path(f"/proc/{pid}/fd/{descriptor}").readlink())
+        except OSError:
+            return None
+        return f"{name} {path.removeprefix(self.root).lstrip('/')}" if path.startswith(self.root) else None
+
+
+def _fail_call(pid: int, code: int) -> None:
+    """Let the call that a thread is stopped at fail with an error code instead of being made."""
+    machine = platform.machine()
+    registers = ctypes.create_string_buffer(512)
+    vector = _Vector(ctypes.addressof(registers), len(registers))
+    _ptrace(_GETREGSET, pid, _GENERAL_REGISTERS, ctypes.addressof(vector))
+    struct.pack_into("=q", registers, _RESULT[machine], -code)
+    if machine == "x86_64":
+        struct.pack_into("=q", registers, _X86_CALL, -1)
+    _ptrace(_SETREGSET, pid, _GENERAL_REGISTERS, ctypes.addressof(vector))
+    if machine == "aarch64":
+        number = ctypes.c_int(-1)
+        alone = _Vector(ctypes.addressof(number), ctypes.sizeof(number))
+        _ptrace(_SETREGSET, pid, _SYSTEM_CALL, ctypes.addressof(alone))
+
 
 def _say(line: dict[str, Any]) -> None:
     sys.stdout.write("@" + json.dumps(line) + "\n")
@@ -233,7 +277,8 @@ def _say(line: dict[str, Any]) -> None:
 
 def main() -> None:
     task = json.loads(sys.argv[1])
-    names = {number: name for name, number in _NUMBERS[platform.machine()].items()}
+    calls = _WRITES if task["action"] == "fail" else _NUMBERS
+    names = {number: name for name, number in calls[platform.machine()].items()}
     tracer = Tracer(task["root"], task["at"], task["action"], names)
     tracer.start(task["command"])
     code = tracer.run()

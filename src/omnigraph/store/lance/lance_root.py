@@ -12,6 +12,7 @@ import pyarrow as pa
 from lance.file import LanceFileSession
 from lance.lance import _Session as Session
 
+from omnigraph.store.lance.file_checks import check_complete, check_transaction
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import FILE_FORMAT
 from omnigraph.store.location import Location
@@ -103,10 +104,16 @@ class LanceRoot:
             self.sync(path, [str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()])
 
     def sync(self, path: str, names: Iterable[str]) -> None:
-        """Make files of a dataset and their directory entries durable. Only a local disk needs it."""
-        if self.local is None or not self.durable:
+        """Check that files of a dataset are complete, and make them and their directory entries durable.
+
+        Only a local disk needs it. Raises `StorageError`; no commit may refer to the files then.
+        """
+        if self.local is None:
             return
         files = [self.local / path / name for name in names]
+        check_complete(files)
+        if not self.durable:
+            return
         folders = {file.parent for file in files}
         if folders <= self._durable_folders:
             sync_files(files)
@@ -114,3 +121,9 @@ class LanceRoot:
             # A folder that was not synced before may be new. Its own name and those above must be durable too.
             sync_tree(self.local.parent, files)
             self._durable_folders.update(folders)
+
+    def sync_version(self, path: str, files: Iterable[str], transaction: str, version: str) -> None:
+        """Check and sync a new version: its new files, its transaction file and its manifest file."""
+        self.sync(path, [*files, transaction, version])
+        if self.local is not None:
+            check_transaction(self.local / path / transaction, self.local / path / version)

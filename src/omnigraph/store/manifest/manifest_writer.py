@@ -9,6 +9,7 @@ import pyarrow as pa
 from lance.file import LanceFileSession, LanceFileWriter
 from lance.fragment import DataFile, FragmentMetadata
 
+from omnigraph.store.lance.file_checks import check_complete
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import FILE_FORMAT
 from omnigraph.store.lance.lance_root import LanceRoot
@@ -43,6 +44,8 @@ def _encode(target: Path, rows: pa.Table) -> int:
     writer = LanceFileWriter(str(target), rows.schema, version=FILE_FORMAT)
     writer.write_batch(rows)
     writer.close()
+    # Here and not only at the sync: a truncated temporary file must not be uploaded as a complete object.
+    check_complete([target])
     return target.stat().st_size
 
 

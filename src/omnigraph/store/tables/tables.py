@@ -425,7 +425,9 @@ class Tables:
         transaction = lance.Transaction(dataset.version, operation)
         committed = lance.LanceDataset.commit(dataset, transaction, detached=True)
         # No commit pins the version yet, so the order among its files does not matter: sync all of them at once.
-        self.root.sync(pin.path, [*files, transaction_file(transaction), version_file(committed.version)])
+        self.root.sync_version(
+            pin.path, files, transaction_file(transaction), version_file(committed.version)
+        )
         self._cache(pin.path, committed)
         return StagedTable(pin.path, pin.version, int(committed.version), rows, inserted, deleted)
 
