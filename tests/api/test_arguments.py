@@ -272,7 +272,7 @@ class TestNumbers:
             still.cleanup()
         assert still.cleanup(older_than=timedelta(days=7)) == still.cleanup(older_than="7d")
         wrong: Any = 2.5
-        with pytest.raises(InvalidInput, match=r"keep is a whole number, not 2\.5"):
+        with pytest.raises(InvalidInput, match=r"keep: expected a whole number, got 2\.5"):
             still.cleanup(keep=wrong)
 
 

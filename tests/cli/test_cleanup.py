@@ -111,7 +111,7 @@ def test_what_is_young_is_spared_unless_the_grace_is_taken_away() -> None:
     [
         ([], "cleanup requires at least one of --keep or --older-than"),
         (["--older-than", "soon"], "'soon' is not a duration"),
-        (["--keep", "0"], "keep is 0, but a branch keeps at least its newest commit"),
+        (["--keep", "0"], "keep: expected at least 1, got 0; the head of a branch is always kept"),
         (["--keep", "1", "--grace", "-1s"], "'-1s' is not a duration"),
     ],
 )

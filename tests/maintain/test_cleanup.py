@@ -423,7 +423,7 @@ def test_a_head_whose_version_is_missing_is_reported_and_its_type_left_alone(gra
     (Path(graph.location.path) / pin.path / "_versions" / f"d{pin.version}.manifest").unlink()
     before = {name for name in table_files(graph) if name.startswith(pin.path)}
     report = sweep(reopened_for_writing(graph))
-    assert "branch 'main' stands at a version" in str(of_type(report, CITY).error)
+    assert "the head of branch 'main' needs version" in str(of_type(report, CITY).error)
     assert of_type(report, CITY).files_removed == 0
     assert {name for name in table_files(graph) if name.startswith(pin.path)} == before
     assert of_type(report, PERSON).error is None

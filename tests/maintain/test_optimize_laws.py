@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import omnigraph as og
 from omnigraph.maintain import compaction_policy
-from omnigraph.maintain.compaction_policy import gather, segments_to_build
+from omnigraph.maintain.compaction_policy import group_by_size, segments_to_build
 from omnigraph.store.tables.table_indexes import IndexSegment
 from tests.maintain.optimizing import KNOWS, covered, knows, person, told
 from tests.support.places import fresh_memory
@@ -38,22 +38,22 @@ bounded = settings(
 @bounded
 @given(weights)
 def test_everything_is_in_one_set_and_none_is_much_larger_than_the_target(found: list[int]) -> None:
-    sets = gather(found, TARGET)
+    sets = group_by_size(found, TARGET)
     assert sorted(place for places in sets for place in places) == list(range(len(found)))
     assert all(sum(found[place] for place in places) < TARGET for places in sets if len(places) > 1)
 
 
 @bounded
 @given(weights)
-def test_gathering_again_changes_nothing(found: list[int]) -> None:
-    sums = [sum(found[place] for place in places) for places in gather(found, TARGET)]
-    assert all(len(places) == 1 for places in gather(sums, TARGET))
+def test_group_by_sizeing_again_changes_nothing(found: list[int]) -> None:
+    sums = [sum(found[place] for place in places) for places in group_by_size(found, TARGET)]
+    assert all(len(places) == 1 for places in group_by_size(sums, TARGET))
 
 
 @bounded
 @given(weights)
 def test_few_are_left(found: list[int]) -> None:
-    sums = sorted(sum(found[place] for place in places) for places in gather(found, TARGET))
+    sums = sorted(sum(found[place] for place in places) for places in group_by_size(found, TARGET))
     light = [weight for weight in sums if weight * 2 < TARGET]
     for place, weight in enumerate(light[1:], start=1):
         assert weight > max(compaction_policy.SMALL_ROWS, compaction_policy.RATIO * sum(light[:place]))

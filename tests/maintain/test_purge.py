@@ -70,19 +70,19 @@ def test_a_branch_that_is_made_at_a_version_while_it_goes_gets_it_back(
     first, before = graph.commits()[0], lines(graph)
     CASES["drop_type"].apply(graph)
     path = path_of(repository, "node:Firm", first.id)
-    reserve = Repository.reserve_identities
+    advance = Repository.advance_registry
 
-    def made_first(self: Repository, number: int, at_least: int) -> int:
+    def made_first(self: Repository) -> None:
         # Whoever looked before the versions went, and swaps after.
         view = self.manifest.refresh()
         registry, incarnation = self.manifest.registry(view), new_id()
         grown = registry.with_branch("back", BranchEntry(incarnation, now_micros(), None))
         head = HeadRecord("back", incarnation, self.commit(first.id))
         self.manifest.replace_registry_if_equals(view, registry, ManifestChange(registry=grown, heads=[head]))
-        return reserve(self, number, at_least)
+        advance(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Repository, "reserve_identities", made_first)
+        patch.setattr(Repository, "advance_registry", made_first)
         assert purge(repository, [path]).files == 0
     with og.open(graph.uri, "r") as other:
         assert lines(other, branch="back") == before

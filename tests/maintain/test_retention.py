@@ -20,7 +20,7 @@ from omnigraph.graph.history import get_commit, merge_base
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain import retention
 from omnigraph.maintain.cleanup import cleanup
-from omnigraph.maintain.retention import Lineage, Retention, parse_duration, retained_commits
+from omnigraph.maintain.retention import MergeBases, Retention, parse_duration, retained_commits
 from omnigraph.store.manifest.manifest import Manifest, ManifestView
 from omnigraph.store.manifest.records import CommitRecord
 from tests.maintain.graphs import (
@@ -97,7 +97,7 @@ def test_a_policy_needs_a_limit() -> None:
 
 @pytest.mark.parametrize("keep", [0, -3])
 def test_at_least_the_newest_commit_is_kept(keep: int) -> None:
-    with pytest.raises(InvalidInput, match="at least its newest commit"):
+    with pytest.raises(InvalidInput, match="keep: expected at least 1"):
         Retention.of(keep, "7d")
 
 
@@ -145,10 +145,10 @@ def test_commits_of_a_deleted_branch_are_not_kept(graph: Repository) -> None:
 # --- where branches part -------------------------------------------------------------------------------------
 
 
-def bases(graph: Repository, lineage: Lineage | None = None) -> set[str]:
+def bases(graph: Repository, lineage: MergeBases | None = None) -> set[str]:
     view = graph.manifest.refresh()
     heads = [graph.head(name) for name in graph.branches()]
-    found = (lineage or Lineage(graph.manifest)).merge_bases(view, heads)
+    found = (lineage or MergeBases(graph.manifest)).of(view, heads)
     assert len({item.id for item in found}) == len(found)
     return {item.id for item in found}
 
@@ -219,7 +219,7 @@ def test_a_merge_whose_base_was_reclaimed_says_so(graph: Repository, monkeypatch
     overwrite(graph, "theirs", branch="side")
     head = overwrite(graph, "ours")
     # As a cleanup did before it knew of bases.
-    monkeypatch.setattr(Lineage, "merge_bases", lambda *_: [])
+    monkeypatch.setattr(MergeBases, "of", lambda *_: [])
     cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
     with pytest.raises(NotFound, match=f"the data of commit '{fork.id}' was reclaimed by cleanup") as refused:
         merge_people(graph, "side")
@@ -235,7 +235,7 @@ def test_cleanup_does_not_mind_a_base_that_was_reclaimed_before(
     overwrite(graph, "theirs", branch="side")
     overwrite(graph, "ours")
     with monkeypatch.context() as patch:
-        patch.setattr(Lineage, "merge_bases", lambda *_: [])
+        patch.setattr(MergeBases, "of", lambda *_: [])
         cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
     assert bases(graph) == ids(fork)
     report = cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
@@ -250,7 +250,7 @@ def test_cleanup_does_not_mind_a_base_that_was_reclaimed_before(
 def test_the_bases_are_those_that_merges_find(steps: list[str], seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         graph, dice = new_graph(str(Path(folder) / "g")), random.Random(seed)
-        lineage = Lineage(graph.manifest)
+        lineage = MergeBases(graph.manifest)
         for number, step in enumerate(steps):
             branch, other = dice.choices(list(graph.branches()), k=2)
             if step == "change":
@@ -269,7 +269,7 @@ def test_the_bases_are_those_that_merges_find(steps: list[str], seed: int) -> No
 def test_among_many_branches_those_with_main_and_with_the_origin_count(
     graph: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "ALL_PAIRS", 3)
+    monkeypatch.setattr(retention, "MAX_BRANCHES_FOR_ALL_PAIRS", 3)
     change(graph, "a")
     pairs = []
     for name, origin in (("b", "main"), ("c", "b"), ("d", "c"), ("e", "main"), ("f", "c")):
@@ -287,7 +287,7 @@ def test_among_many_branches_those_with_main_and_with_the_origin_count(
     graph.delete_branch("gone")
     wanted = bases_of_pairs(graph, pairs)
     assert bases(graph) == wanted
-    monkeypatch.setattr(retention, "ALL_PAIRS", 64)
+    monkeypatch.setattr(retention, "MAX_BRANCHES_FOR_ALL_PAIRS", 64)
     assert bases(graph) == wanted | ids(shared)
 
 
@@ -306,7 +306,7 @@ def test_lineage_is_read_once_however_many_branches_there_are(
         return usual(self, view, id_)
 
     monkeypatch.setattr(Manifest, "find_commit", counting)
-    lineage = Lineage(graph.manifest)
+    lineage = MergeBases(graph.manifest)
     found = bases(graph, lineage)
     commits = sum(1 for _ in graph.manifest.all_commits(graph.manifest.view))
     assert len(read) == len(set(read)) <= commits

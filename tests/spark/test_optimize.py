@@ -87,8 +87,8 @@ def test_rows_are_rewritten_and_indexed_outside_the_driver(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the driver did the work of a task")
 
-    monkeypatch.setattr("omnigraph.maintain.table_upkeep.rewrite_fragments", refuse)
-    monkeypatch.setattr("omnigraph.maintain.table_upkeep.build_segment", refuse)
+    monkeypatch.setattr("omnigraph.maintain.table_maintenance.rewrite_fragments", refuse)
+    monkeypatch.setattr("omnigraph.maintain.table_maintenance.build_segment", refuse)
     assert by_key(graph.optimize(engine="spark", spark=spark))[PERSON].committed
     assert covered(graph)
 

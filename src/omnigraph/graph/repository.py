@@ -400,6 +400,20 @@ class Repository:
 
         return self._retry_swap(reserve)
 
+    def advance_registry(self) -> None:
+        """Replace the registry by an equal one with the next epoch.
+
+        A concurrent swap of the registry then fails and reads the graph again.
+        """
+        self._check_writable("change the registry")
+
+        def advance(view: ManifestView) -> None:
+            registry = self.manifest.registry(view)
+            change = ManifestChange(registry=registry.with_next_epoch())
+            self.manifest.replace_registry_if_equals(view, registry, change)
+
+        self._retry_swap(advance)
+
     def _highest_identity(self, view: ManifestView, registry: Registry) -> int:
         heads = (self.manifest.head(view, entry.incarnation) for entry in registry.branches.values())
         schemas = {head.commit.schema for head in heads if head is not None}

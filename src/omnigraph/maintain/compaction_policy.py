@@ -1,4 +1,4 @@
-"""What is worth rewriting: small things together, worn ones alone, large ones never for the sake of small ones."""
+"""Compaction policy: which fragments and index segments of a table `optimize` rewrites."""
 
 from __future__ import annotations
 
@@ -7,97 +7,102 @@ from collections.abc import Mapping, Sequence
 from omnigraph.store.tables.table_fragments import TableFragment
 from omnigraph.store.tables.table_indexes import IndexSegment
 
-# A fragment is full from half of either on. What is merged becomes at most about this large.
+# A fragment of at least half of either size is full. Merged fragments have about this size at most.
 TARGET_ROWS = 1 << 20
 TARGET_BYTES = 512 << 20
-# An index segment of more rows would take one process too long to build.
+# Building an index segment of more rows would take one process too long.
 SEGMENT_ROWS = 1 << 24
-# What is no larger is merged with anything. Beyond that a thing is rewritten for smaller ones that come to half of
-# it or more together: what holds a row then grows by half each time, so that the times are few.
+# An item of at most this size is merged with any other. A larger item is rewritten only together with smaller ones
+# that have at least half its size in total. Each rewrite then makes the item of a row half as large again, so the
+# number of rewrites of a row is logarithmic.
 SMALL_ROWS = 1 << 16
 RATIO = 2
-# A fragment that has lost this part of its rows is rewritten for the space and time they take.
-WORN = 0.1
+# A fragment that has lost this fraction of its rows is rewritten.
+MIN_DELETED_FRACTION = 0.1
 
 
-def gather(weights: Sequence[int], target: int) -> list[list[int]]:
-    """The places of the weights in sets that become one each. What is alone in its set stays as it is.
+def group_by_size(sizes: Sequence[int], target: int) -> list[list[int]]:
+    """Group items by size and return their indexes. The items of a group are merged; a single item is kept.
 
-    Gathering the sums again leaves each alone: there is an end to it.
+    The result is stable: grouping the merged sizes again merges nothing.
 
-    >>> gather([10, 900_000, 20, 30], TARGET_ROWS)
+    >>> group_by_size([10, 900_000, 20, 30], TARGET_ROWS)
     [[0, 2, 3], [1]]
-    >>> gather([200_000, 90_000, 300_000, 400_000], TARGET_ROWS)
+    >>> group_by_size([200_000, 90_000, 300_000, 400_000], TARGET_ROWS)
     [[0, 1, 2], [3]]
-    >>> gather([90_000, 400_000, 10], TARGET_ROWS)
+    >>> group_by_size([90_000, 400_000, 10], TARGET_ROWS)
     [[2], [0], [1]]
     """
-    order = sorted(range(len(weights)), key=lambda place: weights[place])
+    order = sorted(range(len(sizes)), key=lambda index: sizes[index])
     smaller, merged = 0, 0
-    for number, place in enumerate(order):
-        weight = weights[place]
-        if weight * 2 >= target:
+    for number, index in enumerate(order):
+        size = sizes[index]
+        if size * 2 >= target:
             break
-        if weight <= max(SMALL_ROWS, RATIO * smaller):
-            # Whatever is smaller comes along: beside this one it costs next to nothing.
+        if size <= max(SMALL_ROWS, RATIO * smaller):
+            # All smaller items are merged too, because their cost is small compared with this one.
             merged = number + 1
-        smaller += weight
-    together = _cut(sorted(order[:merged]), weights, target) if merged else []
-    return [*together, *([place] for place in order[merged:])]
+        smaller += size
+    together = _split_into_runs(sorted(order[:merged]), sizes, target) if merged else []
+    return [*together, *([index] for index in order[merged:])]
 
 
-def _cut(places: Sequence[int], weights: Sequence[int], target: int) -> list[list[int]]:
-    """Places in runs, each closed once it weighs half the target."""
+def _split_into_runs(indexes: Sequence[int], sizes: Sequence[int], target: int) -> list[list[int]]:
+    """Split a sequence into runs. A run ends when it has at least half the target size."""
     runs: list[list[int]] = [[]]
     total = 0
-    for place in places:
+    for index in indexes:
         if total * 2 >= target:
             runs.append([])
             total = 0
-        runs[-1].append(place)
-        total += weights[place]
+        runs[-1].append(index)
+        total += sizes[index]
     return runs
 
 
 def groups_to_rewrite(fragments: Sequence[TableFragment]) -> list[tuple[TableFragment, ...]]:
-    """The fragments to be rewritten, those together that become one."""
-    sets = gather([_weight(item) for item in fragments], TARGET_ROWS)
-    found = [tuple(fragments[place] for place in places) for places in sets]
-    return [group for group in found if len(group) > 1 or _is_worn(group[0])]
+    """Return groups of fragments to rewrite. Each group becomes one fragment."""
+    groups = [
+        tuple(fragments[index] for index in indexes)
+        for indexes in group_by_size([_size(item) for item in fragments], TARGET_ROWS)
+    ]
+    return [group for group in groups if len(group) > 1 or _has_many_deletions(group[0])]
 
 
 def segments_to_build(
     fragments: Mapping[int, int], segments: Sequence[IndexSegment]
 ) -> tuple[list[tuple[int, ...]], list[IndexSegment]]:
-    """The fragments of each segment that an index lacks, and the segments that go: emptied, worn or merged.
+    """Return the fragments of each segment to build for an index, and the segments to remove.
 
-    `fragments` are those of the table with their rows, `segments` the ones that the index has.
+    `fragments` has the ids and row counts of the table's fragments, `segments` the present segments of the index. A
+    segment is removed if most of its fragments are gone or if it is merged into a new one.
     """
-    gone = [item for item in segments if 2 * len(item.fragments & fragments.keys()) <= len(item.fragments)]
-    kept = [item for item in segments if item not in gone]
+    removed = [item for item in segments if 2 * len(item.fragments & fragments.keys()) <= len(item.fragments)]
+    kept = [item for item in segments if item not in removed]
     covered = {id_ for item in kept for id_ in item.fragments}
-    missing = _cut_missing([id_ for id_ in fragments if id_ not in covered], fragments)
+    uncovered = _split_uncovered([id_ for id_ in fragments if id_ not in covered], fragments)
     live = [tuple(sorted(item.fragments & fragments.keys())) for item in kept]
-    parts = [*missing, *live]
+    parts = [*uncovered, *live]
     builds = []
-    for places in gather([sum(fragments[id_] for id_ in part) for part in parts], SEGMENT_ROWS):
-        if len(places) == 1 and places[0] >= len(missing):
+    for indexes in group_by_size([sum(fragments[id_] for id_ in part) for part in parts], SEGMENT_ROWS):
+        if len(indexes) == 1 and indexes[0] >= len(uncovered):
             continue
-        builds.append(tuple(sorted(id_ for place in places for id_ in parts[place])))
-        gone += [kept[place - len(missing)] for place in places if place >= len(missing)]
-    return builds, gone
+        builds.append(tuple(sorted(id_ for index in indexes for id_ in parts[index])))
+        removed += [kept[index - len(uncovered)] for index in indexes if index >= len(uncovered)]
+    return builds, removed
 
 
-def _cut_missing(ids: Sequence[int], rows: Mapping[int, int]) -> list[tuple[int, ...]]:
-    runs = _cut(range(len(ids)), [rows[id_] for id_ in ids], SEGMENT_ROWS)
-    return [tuple(ids[place] for place in run) for run in runs if run]
+def _split_uncovered(ids: Sequence[int], rows: Mapping[int, int]) -> list[tuple[int, ...]]:
+    runs = _split_into_runs(range(len(ids)), [rows[id_] for id_ in ids], SEGMENT_ROWS)
+    return [tuple(ids[index] for index in run) for run in runs if run]
 
 
-def _weight(fragment: TableFragment) -> int:
-    """The size of a fragment without its deleted rows, in rows: those it has, or more if they are wide."""
-    wide = fragment.nbytes * TARGET_ROWS // TARGET_BYTES
-    return max(fragment.rows, wide * fragment.rows // max(fragment.physical_rows, 1))
+def _size(fragment: TableFragment) -> int:
+    """Return the size of a fragment without its deleted rows, in rows of average width."""
+    by_bytes = fragment.nbytes * TARGET_ROWS // TARGET_BYTES
+    return max(fragment.rows, by_bytes * fragment.rows // max(fragment.physical_rows, 1))
 
 
-def _is_worn(fragment: TableFragment) -> bool:
-    return fragment.rows > 0 and fragment.physical_rows - fragment.rows >= WORN * fragment.physical_rows
+def _has_many_deletions(fragment: TableFragment) -> bool:
+    deleted = fragment.physical_rows - fragment.rows
+    return fragment.rows > 0 and deleted >= MIN_DELETED_FRACTION * fragment.physical_rows

@@ -1,8 +1,7 @@
-"""Optimize: small and worn fragments rewritten, indexes brought up to date, for all types in at most one commit.
+"""Optimize: compact small and sparse fragments and complete the indexes, for all types in one commit.
 
-Rows stay the same, so that others may go on meanwhile: what they commit is taken in, and they take in what is
-committed here. Interrupted anywhere, it leaves files that nothing names; complete work is published by whoever
-opens the graph next.
+The rows do not change, so writers may commit concurrently. After an interruption only unreferenced files remain, or
+recovery publishes the work if it was complete.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang.schema import Index, Key, Unique
 from omnigraph.lang.types import Scalar
-from omnigraph.maintain.table_upkeep import Indexing, Rewriting, TableUpkeep
+from omnigraph.maintain.table_maintenance import RewriteTask, SegmentTask, TableMaintenance
 from omnigraph.maintain.task_runner import TaskRunner
 from omnigraph.store.manifest.records import CommitRecord
 
 KIND = "BTREE"
 FAILED, BUSY = "Failed", "Busy"
-# A table that others have changed so often under this work is left to a quieter hour, for the sake of the rest.
-PATIENCE = 8
+# A table that changed this often during the call is skipped, so that the other tables can be committed.
+MAX_TABLE_CHANGES = 8
 
 EXACT_VECTORS = "vectors are compared exactly, without an index"
-# What a row adds to an index: a guess for whether the work is one for Spark.
+# An estimate of the index size per row, to decide whether to use Spark.
 _BYTES_PER_ENTRY = 32
 
 
 @dataclass(frozen=True, slots=True)
 class TypeOptimization:
-    """What optimize did for one type.
+    """The result of optimize for one type.
 
-    `indexes` are the properties whose index was built or extended, `pending_indexes` those that are declared and
-    not complete, each with the reason. `skipped` is ``Failed``, with the `error`, or ``Busy``: others kept
-    changing the type.
+    `indexes` has the properties whose index was built or extended. `pending_indexes` has those whose declared
+    index is not complete, each with the reason. `skipped` is ``Failed``, with the `error`, or ``Busy`` if
+    concurrent writers changed the type too often.
     """
 
     type_key: str
@@ -56,7 +55,7 @@ class TypeOptimization:
     pending_indexes: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form. Versions use all 64 bits, so they are strings."""
+        """Return the JSON form. Versions use all 64 bits, so they are strings."""
         return {
             "type_key": self.type_key,
             "fragments_removed": self.fragments_removed,
@@ -64,17 +63,19 @@ class TypeOptimization:
             "committed": self.committed,
             "skipped": self.skipped,
             "published_dataset_version": str(self.version),
-            # No table ever has a version ahead of the one that is published.
+            # The HEAD of a table never moves, so it is never ahead of the published version.
             "lance_head_version": str(self.version),
             "indexes": list(self.indexes),
-            "pending_indexes": [{"property": name, "reason": why} for name, why in self.pending_indexes],
+            "pending_indexes": [
+                {"property": name, "reason": reason} for name, reason in self.pending_indexes
+            ],
             "error": self.error,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizeReport:
-    """What optimize did; `commit` is None when there was nothing to do."""
+    """The result of optimize; `commit` is None if there was nothing to do."""
 
     commit: CommitRecord | None
     datasets: tuple[TypeOptimization, ...]
@@ -90,29 +91,29 @@ def optimize(
     actor: str | None = None,
     message: str | None = None,
 ) -> OptimizeReport:
-    """Rewrite what is small or worn, and complete the indexes, of every type of a branch.
+    """Compact small and sparse fragments and complete the indexes of every type of a branch.
 
-    A type that fails, or that others do not stop changing, is reported and does not stop the others. What of a
-    type was done counts even if an index could not be built.
+    A type that fails, or that concurrent writers change too often, is reported and does not stop the others. The
+    compaction of a type is committed even if one of its indexes could not be built.
     """
-    work = _Optimize(TaskRunner(repository, engine, run_on_spark, progress))
+    optimization = _Optimization(TaskRunner(repository, engine, run_on_spark, progress))
     request = WriteRequest("optimize", actor=actor, message=message, bulk=True)
     try:
-        done, works = repository.write(branch, request, work.prepare)
+        receipt, states = repository.write(branch, request, optimization.prepare)
     except Conflict as error:
-        # Nothing is visible, and nothing is wrong: others were quicker all the time.
-        return OptimizeReport(None, work.given_up(error))
-    assert works is not None, "optimize has no idempotency key, so it is always prepared"
-    commit = None if done is None else done.commit
-    return OptimizeReport(commit, tuple(_report(item, commit) for item in works))
+        # Concurrent writers won every attempt. Nothing is visible.
+        return OptimizeReport(None, optimization.busy_reports(error))
+    assert states is not None, "optimize has no idempotency key, so it is always prepared"
+    commit = None if receipt is None else receipt.commit
+    return OptimizeReport(commit, tuple(_report(item, commit) for item in states))
 
 
 @dataclass
-class _Work:
+class _TypeState:
     """One type in one attempt."""
 
     table: Table
-    upkeep: TableUpkeep
+    maintenance: TableMaintenance
     version: int
     skipped: str | None = None
     error: str | None = None
@@ -124,140 +125,144 @@ class _Work:
 
 
 @dataclass
-class _Seen:
-    """What is known of a table from earlier attempts."""
+class _TableHistory:
+    """The results and the observed changes of a table over all attempts."""
 
-    upkeep: TableUpkeep = field(default_factory=TableUpkeep)
+    maintenance: TableMaintenance = field(default_factory=TableMaintenance)
     version: int | None = None
-    moves: int = 0
+    changes: int = 0
 
 
-class _Optimize:
+class _Optimization:
     def __init__(self, runner: TaskRunner) -> None:
         self._runner = runner
-        self._seen: dict[str, _Seen] = {}
-        self._works: list[_Work] = []
+        self._history: dict[str, _TableHistory] = {}
+        self._states: list[_TypeState] = []
 
-    def prepare(self, transaction: Transaction) -> Prepared[Sequence[_Work]]:
-        """Stage the rewrites and indexes of every type."""
-        self._works = [self._begin(transaction, table) for table in transaction.base.catalog.tables.values()]
+    def prepare(self, transaction: Transaction) -> Prepared[Sequence[_TypeState]]:
+        """Stage the compaction and the indexes of every type."""
+        self._states = [self._begin(transaction, table) for table in transaction.base.catalog.tables.values()]
         self._compact(transaction)
         self._index(transaction)
-        return Prepared(None if transaction.is_empty else "maintenance", self._works)
+        return Prepared(None if transaction.is_empty else "maintenance", self._states)
 
-    def _begin(self, transaction: Transaction, table: Table) -> _Work:
+    def _begin(self, transaction: Transaction, table: Table) -> _TypeState:
         pin = transaction.pin(table.key)
-        seen = self._seen.setdefault(pin.path, _Seen())
-        if seen.version not in (None, pin.version):
-            seen.moves += 1
-        seen.version = pin.version
-        return _Work(table, seen.upkeep, pin.version, BUSY if seen.moves >= PATIENCE else None)
+        history = self._history.setdefault(pin.path, _TableHistory())
+        if history.version not in (None, pin.version):
+            history.changes += 1
+        history.version = pin.version
+        skipped = BUSY if history.changes >= MAX_TABLE_CHANGES else None
+        return _TypeState(table, history.maintenance, pin.version, skipped)
 
-    # --- rows --------------------------------------------------------------------------------------------
+    # --- compaction --------------------------------------------------------------------------------------
 
     def _compact(self, transaction: Transaction) -> None:
         tables = transaction.base.tables
-        wanted: list[tuple[_Work, Rewriting]] = []
-        for work in self._open():
+        planned: list[tuple[_TypeState, RewriteTask]] = []
+        for state in self._active():
             try:
-                found = work.upkeep.plan_rewrites(tables, transaction.pin(work.table.key))
-                wanted += [(work, item) for item in found]
+                rewrites = state.maintenance.plan_rewrites(tables, transaction.pin(state.table.key))
+                planned += [(state, task) for task in rewrites]
             except OmnigraphError as error:
-                work.fail(error)
-        pieces = [item for _, item in wanted]
-        made = self._runner.run("compact", pieces, sum(item.nbytes for item in pieces))
-        for (work, item), text in zip(wanted, made, strict=True):
+                state.fail(error)
+        tasks = [task for _, task in planned]
+        results = self._runner.run("compact", tasks, sum(task.nbytes for task in tasks))
+        for (state, task), text in zip(planned, results, strict=True):
             if isinstance(text, OmnigraphError):
-                work.fail(text)
+                state.fail(text)
             else:
-                work.upkeep.rewritten.append((item, text))
-        for work in self._open():
+                state.maintenance.rewritten.append((task, text))
+        for state in self._active():
             try:
-                pin = transaction.pin(work.table.key)
-                staged = work.upkeep.stage_compaction(tables, pin)
+                pin = transaction.pin(state.table.key)
+                staged = state.maintenance.stage_compaction(tables, pin)
                 if staged.version != pin.version:
-                    transaction.write(work.table.key, staged)
+                    transaction.write(state.table.key, staged)
             except OmnigraphError as error:
-                work.fail(error)
+                state.fail(error)
 
     # --- indexes -----------------------------------------------------------------------------------------
 
     def _index(self, transaction: Transaction) -> None:
         tables = transaction.base.tables
-        wanted: list[tuple[_Work, Indexing]] = []
-        for work in self._open():
-            names = _names_to_index(transaction.base.catalog, work)
+        planned: list[tuple[_TypeState, SegmentTask]] = []
+        for state in self._active():
+            names, vectors = _names_to_index(transaction.base.catalog, state.table)
+            state.pending.update(dict.fromkeys(vectors, EXACT_VECTORS))
             try:
-                pin = transaction.pin(work.table.key)
-                columns = [work.table.physical(name) for name in names]
-                found = work.upkeep.plan_segments(tables, pin, columns, KIND)
-                wanted += [(work, item) for item in found]
+                pin = transaction.pin(state.table.key)
+                columns = [state.table.physical(name) for name in names]
+                segments = state.maintenance.plan_segments(tables, pin, columns, KIND)
+                planned += [(state, task) for task in segments]
             except OmnigraphError as error:
-                work.pending.update(dict.fromkeys(names, error.message))
-        pieces = [item for _, item in wanted]
-        made = self._runner.run("index", pieces, sum(_BYTES_PER_ENTRY * item.rows for item in pieces))
-        for (work, item), segment in zip(wanted, made, strict=True):
+                state.pending.update(dict.fromkeys(names, error.message))
+        tasks = [task for _, task in planned]
+        results = self._runner.run("index", tasks, sum(_BYTES_PER_ENTRY * task.rows for task in tasks))
+        for (state, task), segment in zip(planned, results, strict=True):
             if isinstance(segment, OmnigraphError):
-                work.pending[_logical(work.table, item.column)] = segment.message
+                state.pending[_logical(state.table, task.column)] = segment.message
             else:
-                work.upkeep.built.append((item, segment))
-        for work in self._open():
-            self._stage_segments(transaction, work)
+                state.maintenance.built.append((task, segment))
+        for state in self._active():
+            self._stage_segments(transaction, state)
 
-    def _stage_segments(self, transaction: Transaction, work: _Work) -> None:
-        pin = transaction.pin(work.table.key)
-        names = sorted({_logical(work.table, item.column) for item, _ in work.upkeep.built})
+    def _stage_segments(self, transaction: Transaction, state: _TypeState) -> None:
+        pin = transaction.pin(state.table.key)
+        names = sorted({_logical(state.table, task.column) for task, _ in state.maintenance.built})
         try:
-            staged = work.upkeep.stage_segments(transaction.base.tables, pin)
+            staged = state.maintenance.stage_segments(transaction.base.tables, pin)
             if staged.version != pin.version:
-                transaction.write(work.table.key, staged)
-                work.indexes = names
+                transaction.write(state.table.key, staged)
+                state.indexes = names
         except OmnigraphError as error:
-            work.pending.update(dict.fromkeys(names, error.message))
+            state.pending.update(dict.fromkeys(names, error.message))
 
-    # --- telling -----------------------------------------------------------------------------------------
+    # --- reports -----------------------------------------------------------------------------------------
 
-    def _open(self) -> Iterator[_Work]:
-        return (work for work in self._works if work.skipped is None)
+    def _active(self) -> Iterator[_TypeState]:
+        return (state for state in self._states if state.skipped is None)
 
-    def given_up(self, error: Conflict) -> tuple[TypeOptimization, ...]:
-        """What is to be said when nothing was committed though there was something to do."""
+    def busy_reports(self, error: Conflict) -> tuple[TypeOptimization, ...]:
+        """Return the reports of a run that could not commit because of concurrent writers."""
         return tuple(
             TypeOptimization(
-                work.table.key,
-                skipped=work.skipped or BUSY,
-                error=work.error or error.message,
-                version=work.version,
+                state.table.key,
+                skipped=state.skipped or BUSY,
+                error=state.error or error.message,
+                version=state.version,
             )
-            for work in self._works
+            for state in self._states
         )
 
 
-def _report(work: _Work, commit: CommitRecord | None) -> TypeOptimization:
-    table, upkeep = work.table, work.upkeep
-    pending = tuple(sorted(work.pending.items()))
-    if work.skipped is not None or commit is None:
+def _report(state: _TypeState, commit: CommitRecord | None) -> TypeOptimization:
+    table, maintenance = state.table, state.maintenance
+    pending = tuple(sorted(state.pending.items()))
+    if state.skipped is not None or commit is None:
         return TypeOptimization(
             table.key,
-            skipped=work.skipped,
-            error=work.error,
-            version=work.version,
+            skipped=state.skipped,
+            error=state.error,
+            version=state.version,
             pending_indexes=pending,
         )
     return TypeOptimization(
         table.key,
-        fragments_removed=sum(len(item.group) for item, _ in upkeep.rewritten),
-        fragments_added=len(upkeep.rewritten),
+        fragments_removed=sum(len(task.group) for task, _ in maintenance.rewritten),
+        fragments_added=len(maintenance.rewritten),
         committed=str(table.id) in commit.touched,
         version=commit.tables[str(table.id)].version,
-        indexes=tuple(work.indexes),
+        indexes=tuple(state.indexes),
         pending_indexes=pending,
     )
 
 
-def _names_to_index(catalog: Catalog, work: _Work) -> list[str]:
-    """The columns of a type that are to have an index: what finds rows and edges, and what the schema names."""
-    table = work.table
+def _names_to_index(catalog: Catalog, table: Table) -> tuple[list[str], list[str]]:
+    """Return the columns of a type to index, and the vector columns with a declared index, which have none.
+
+    Indexed are the columns that identify rows and edges, and those in a key, unique or index constraint.
+    """
     schema = catalog.schema
     entity = schema.node(table.name) if table.kind == "node" else schema.edge(table.name)
     declared = {
@@ -266,15 +271,12 @@ def _names_to_index(catalog: Catalog, work: _Work) -> list[str]:
         if isinstance(item, Key | Unique | Index)
         for name in item.columns
     }
-    found = []
+    names: list[str] = []
+    vectors: list[str] = []
     for column in table.columns:
-        if column.property_id is not None and column.name not in declared:
-            continue
-        if column.type.scalar is Scalar.VECTOR:
-            work.pending[column.name] = EXACT_VECTORS
-        else:
-            found.append(column.name)
-    return found
+        if column.property_id is None or column.name in declared:
+            (vectors if column.type.scalar is Scalar.VECTOR else names).append(column.name)
+    return names, vectors
 
 
 def _logical(table: Table, physical: str) -> str:

@@ -1,7 +1,7 @@
-"""Repair: what dead bulk writers left in storage beyond what is published, type by type, and having it settled.
+"""Repair: report interrupted bulk writes by type, and recover them.
 
-Every open for writing and every write settle the same, so there is nearly always nothing to tell. What remains is
-an intent that nobody can read, which stops writers until it is given up.
+Opening a graph for writing and every write recover the same operations, so there is usually nothing to report. An
+intent that cannot be read remains, and blocks writers until it is discarded by force.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ Classification: TypeAlias = Literal[
 ]
 Action: TypeAlias = Literal["no_op", "preview", "healed", "discarded", "forced", "refused"]
 
-ALIVE = "its writer may be alive, or others were quicker: try again"
+MAY_BE_ALIVE = "its writer may be alive, or another process is recovering it: try again"
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
-    """One type, or an operation that is not known to concern any: what lies beyond it, and what became of that.
+class TypeRepair:
+    """The interrupted writes of one type, or an operation without a known type, and the action taken.
 
-    `head` is the version that is staged for the type, and `version` where nothing is.
+    `version` is the published version of the type. `head` is the staged version, or equal to `version` if there is
+    none.
     """
 
     type_key: str
@@ -42,7 +43,7 @@ class Repaired:
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form. Versions use all 64 bits, so they are strings."""
+        """Return the JSON form. Versions use all 64 bits, so they are strings."""
         return {
             "type_key": self.type_key,
             "published_dataset_version": None if self.version is None else str(self.version),
@@ -65,12 +66,12 @@ class RepairReport:
     pending: int
     settled: tuple[RecoveryRecord, ...]
     graph_version: int
-    datasets: tuple[Repaired, ...]
+    datasets: tuple[TypeRepair, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Left:
-    """An operation whose owner is gone, what became of it, and why. Without an intent it cannot be read."""
+class _InterruptedWrite:
+    """An operation whose owner is dead, the action taken, and the reason. `intent` is None if it cannot be read."""
 
     id: str
     intent: Intent | None
@@ -94,55 +95,57 @@ class _Left:
     def operations(self) -> tuple[str, ...]:
         return () if self.intent is None else (self.intent.operation,)
 
-    def writes(self, state: Snapshot) -> Mapping[str, TableWrite]:
-        """What it has staged for the branch of a state, by table."""
+    def writes(self, snapshot: Snapshot) -> Mapping[str, TableWrite]:
+        """Return the staged tables if the operation belongs to the branch of a snapshot."""
         plan = self.plan
-        return {} if plan is None or plan.incarnation != state.commit.incarnation else plan.writes
+        return {} if plan is None or plan.incarnation != snapshot.commit.incarnation else plan.writes
 
 
 def repair(repository: Repository, *, confirm: bool = False, force: bool = False) -> RepairReport:
-    """Report interrupted bulk writes by type. With `confirm` settle them.
+    """Report interrupted bulk writes by type. With `confirm` recover them.
 
-    `force` also discards writes whose intent cannot be read.
-    A complete write is rolled forward and an incomplete one discarded; both are recorded. A repository that was
-    opened with recovery has nothing left to report.
+    A complete write is rolled forward and an incomplete one discarded, each with a recovery record. `force` also
+    discards writes whose intent cannot be read. A repository that was opened with recovery has nothing left to
+    report.
     """
-    state = repository.snapshot()
+    snapshot = repository.snapshot()
     pending = repository.intents.pending()
     if confirm:
         repository.intents.remove_strays(pending)
-    left = list(_left(repository, pending.ids, confirm, force))
-    rows = [_row(state, key, left) for key in state.catalog.tables]
-    tables = {str(table.id) for table in state.catalog.tables.values()}
-    others = [item for item in left if tables.isdisjoint(item.writes(state))]
+    interrupted = list(_interrupted_writes(repository, pending.ids, confirm, force))
+    rows = [_row(snapshot, key, interrupted) for key in snapshot.catalog.tables]
+    tables = {str(table.id) for table in snapshot.catalog.tables.values()}
+    others = [item for item in interrupted if tables.isdisjoint(item.writes(snapshot))]
     rows += [
-        Repaired(
+        TypeRepair(
             f"{PREFIX}{item.id}", None, None, item.classification, item.action, item.operations, item.error
         )
         for item in others
     ]
-    settled = tuple(item.record for item in left if item.record is not None)
+    settled = tuple(item.record for item in interrupted if item.record is not None)
     version = repository.snapshot().commit.sequence
     return RepairReport(len(pending.ids), settled, version, tuple(rows))
 
 
-def _left(repository: Repository, ids: Iterable[str], confirm: bool, force: bool) -> Iterator[_Left]:
+def _interrupted_writes(
+    repository: Repository, ids: Iterable[str], confirm: bool, force: bool
+) -> Iterator[_InterruptedWrite]:
     for id_ in ids:
-        intent, unread = None, None
+        intent, unreadable = None, None
         try:
             intent = repository.intents.read(id_)
         except RecoveryRequired as error:
-            unread = error.message
-        if unread is None and (intent is None or not repository.intents.is_abandoned(intent)):
+            unreadable = error.message
+        if unreadable is None and (intent is None or not repository.intents.is_abandoned(intent)):
             continue
         if not confirm:
-            yield _Left(id_, intent, "preview", unread)
+            yield _InterruptedWrite(id_, intent, "preview", unreadable)
             continue
-        action, reason, record = _settle(repository, id_, force)
-        yield _Left(id_, intent, action, reason or unread, record)
+        action, reason, record = _recover(repository, id_, force)
+        yield _InterruptedWrite(id_, intent, action, reason or unreadable, record)
 
 
-def _settle(
+def _recover(
     repository: Repository, id_: str, force: bool
 ) -> tuple[Action, str | None, RecoveryRecord | None]:
     try:
@@ -150,18 +153,20 @@ def _settle(
     except RecoveryRequired:
         return "refused", None, None
     if record is None:
-        left = id_ in repository.intents.pending().ids
-        return ("refused", ALIVE, None) if left else ("healed", None, None)
+        pending = id_ in repository.intents.pending().ids
+        return ("refused", MAY_BE_ALIVE, None) if pending else ("healed", None, None)
     if record.outcome == "rolled_forward":
         return "healed", None, record
     return ("forced" if record.operation == UNKNOWN_OPERATION else "discarded"), record.reason, record
 
 
-def _row(state: Snapshot, key: str, left: Sequence[_Left]) -> Repaired:
-    version, table = state.pin(key).version, str(state.catalog.tables[key].id)
-    mine = [(item, item.writes(state)[table]) for item in left if table in item.writes(state)]
-    if not mine:
-        return Repaired(key, version, version, "no_drift", "no_op")
-    last, write = mine[-1]
-    operations = tuple(name for item, _ in mine for name in item.operations)
-    return Repaired(key, version, write.version, last.classification, last.action, operations, last.error)
+def _row(snapshot: Snapshot, key: str, interrupted: Sequence[_InterruptedWrite]) -> TypeRepair:
+    version, table = snapshot.pin(key).version, str(snapshot.catalog.tables[key].id)
+    matching = [
+        (item, item.writes(snapshot)[table]) for item in interrupted if table in item.writes(snapshot)
+    ]
+    if not matching:
+        return TypeRepair(key, version, version, "no_drift", "no_op")
+    last, write = matching[-1]
+    operations = tuple(name for item, _ in matching for name in item.operations)
+    return TypeRepair(key, version, write.version, last.classification, last.action, operations, last.error)

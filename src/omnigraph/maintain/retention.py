@@ -1,7 +1,7 @@
-"""Which commits keep their data: so many of each branch, so long after they were replaced, and every head.
+"""Retention: which commits keep their data during garbage collection.
 
-The commits where live branches part keep theirs too, whatever their age: without it a branch could be read, but no
-longer merged.
+The newest commits of each branch, commits that were a head recently, and all heads are retained. Merge bases of
+branches are retained whatever their age, because a branch could not be merged without them.
 """
 
 from __future__ import annotations
@@ -24,123 +24,123 @@ _DURATION = re.compile(r"([0-9]+)\s*([smhdw]?)")
 _UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _MICROSECOND = timedelta(microseconds=1)
 
-# Among so many branches any two can be merged; the pairs of more would be too many to look at.
-ALL_PAIRS = 64
+# With at most this many branches, the merge bases of all pairs are retained. More pairs would take too long.
+MAX_BRANCHES_FOR_ALL_PAIRS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much history keeps its data; with both limits a commit has to be beyond both to lose it."""
+    """The retention policy. With both limits a commit is retained if either limit retains it."""
 
     keep: int | None = None
     older_than: timedelta | None = None
 
     @classmethod
     def of(cls, keep: int | None, older_than: timedelta | str | None) -> Retention:
-        """The checked policy, or `InvalidInput`."""
+        """Return a checked policy; `InvalidInput` if a value is invalid or both are missing."""
         if keep is None and older_than is None:
             raise InvalidInput("cleanup requires at least one of --keep or --older-than")
         if keep is not None and type(keep) is not int:
-            raise InvalidInput(f"keep is a whole number, not {keep!r}")
+            raise InvalidInput(f"keep: expected a whole number, got {keep!r}")
         if keep is not None and keep < 1:
-            raise InvalidInput(f"keep is {keep}, but a branch keeps at least its newest commit")
+            raise InvalidInput(f"keep: expected at least 1, got {keep}; the head of a branch is always kept")
         return cls(keep, None if older_than is None else parse_duration(older_than))
 
 
-def parse_duration(given: timedelta | str) -> timedelta:
-    """A length of time: a whole number and one of `s m h d w`, without a unit in seconds.
+def parse_duration(value: timedelta | str) -> timedelta:
+    """Parse a duration: a whole number and one of the units `s m h d w`; without a unit it is in seconds.
 
     >>> parse_duration("7d"), parse_duration("90")
     (datetime.timedelta(days=7), datetime.timedelta(seconds=90))
     """
-    if isinstance(given, timedelta):
-        if given < timedelta(0):
-            raise InvalidInput(f"{given} is not a duration: it is negative")
-        return given
-    match = _DURATION.fullmatch(str(given).strip())
+    if isinstance(value, timedelta):
+        if value < timedelta(0):
+            raise InvalidInput(f"{value} is not a duration: it is negative")
+        return value
+    match = _DURATION.fullmatch(str(value).strip())
     if match is None:
         raise InvalidInput(
-            f"'{given}' is not a duration",
+            f"'{value}' is not a duration",
             hint="write a whole number and a unit, such as 45s, 30m, 12h, 7d or 2w; without a unit it is seconds",
         )
     try:
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
     except (OverflowError, ValueError) as error:
-        raise InvalidInput(f"'{given}' is too long a duration") from error
+        raise InvalidInput(f"'{value}' is too long a duration") from error
 
 
-def micros(length: timedelta) -> int:
-    """A length of time in microseconds.
+def micros(duration: timedelta) -> int:
+    """Return a duration in microseconds.
 
     >>> micros(timedelta(seconds=2))
     2000000
     """
-    return length // _MICROSECOND
+    return duration // _MICROSECOND
 
 
 def retained_commits(
     manifest: Manifest, view: ManifestView, heads: Iterable[CommitRecord], *, keep: int, since: int
 ) -> list[CommitRecord]:
-    """Every commit fewer than `keep` steps below a head, or current on its branch at `since` or later.
+    """Return the commits less than `keep` steps below a head, and those that were a head at `since` or later.
 
-    Steps go over both parents, so that what was merged counts as near as what it was merged into. A commit was
-    current until its successor was made. `since` is in epoch microseconds; heads always belong.
+    A step follows either parent, so merged commits count like those of the target branch. A commit was a head until
+    its successor was created. `since` is in microseconds since the epoch. Heads are always included.
     """
-    found = {commit.id: commit for commit in heads}
-    queue = deque((0, commit) for commit in found.values())
+    retained = {commit.id: commit for commit in heads}
+    queue = deque((0, commit) for commit in retained.values())
     while queue:
         distance, commit = queue.popleft()
         if distance + 1 >= keep and commit.created_at <= since:
             continue
         for parent in (commit.parent, commit.merged_parent):
-            if parent is not None and parent not in found:
-                found[parent] = get_commit(manifest, view, parent)
-                queue.append((distance + 1, found[parent]))
-    return list(found.values())
+            if parent is not None and parent not in retained:
+                retained[parent] = get_commit(manifest, view, parent)
+                queue.append((distance + 1, retained[parent]))
+    return list(retained.values())
 
 
-class Lineage:
-    """Commits, each read from the manifest once, however often and from wherever it is met."""
+class MergeBases:
+    """The merge bases of branches, with a cache of commits and of merge bases."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
         self._commits: dict[str, CommitRecord] = {}
         self._bases: dict[tuple[str, str], CommitRecord | None] = {}
 
-    def merge_bases(self, view: ManifestView, heads: Sequence[HeadRecord]) -> list[CommitRecord]:
-        """The merge bases of every two branches; among many only of those that are likely to be merged.
+    def of(self, view: ManifestView, heads: Sequence[HeadRecord]) -> list[CommitRecord]:
+        """Return the merge bases of all pairs of branches.
 
-        Likely are a branch and main, and a branch and the one that it was made from.
+        With many branches only likely merges are considered: a branch with main, and a branch with its source.
         """
-        standing = {head.branch: head.commit for head in heads}
+        commits = {head.branch: head.commit for head in heads}
         get = partial(self._get, view)
-        found: dict[str, CommitRecord] = {}
+        bases: dict[str, CommitRecord] = {}
         for branch, other in self._pairs(get, heads):
-            ours, theirs = standing[branch], standing[other]
+            ours, theirs = commits[branch], commits[other]
             if (ours.id, theirs.id) not in self._bases:
                 self._bases[ours.id, theirs.id] = merge_base(get, ours, theirs)
             base = self._bases[ours.id, theirs.id]
             if base is not None:
-                found[base.id] = base
-        return list(found.values())
+                bases[base.id] = base
+        return list(bases.values())
 
     def _get(self, view: ManifestView, id_: str) -> CommitRecord:
-        found = self._commits.get(id_)
-        if found is None:
-            found = self._commits[id_] = get_commit(self._manifest, view, id_)
-        return found
+        commit = self._commits.get(id_)
+        if commit is None:
+            commit = self._commits[id_] = get_commit(self._manifest, view, id_)
+        return commit
 
     def _pairs(self, get: GetCommit, heads: Sequence[HeadRecord]) -> Iterable[tuple[str, str]]:
-        if len(heads) <= ALL_PAIRS:
+        if len(heads) <= MAX_BRANCHES_FOR_ALL_PAIRS:
             return combinations(sorted(head.branch for head in heads), 2)
         names = {head.incarnation: head.branch for head in heads}
         others = [head for head in heads if head.branch != MAIN]
-        origins = {head.branch: names.get(_origin(get, head), MAIN) for head in others}
-        return {*((head.branch, MAIN) for head in others), *origins.items()}
+        sources = {head.branch: names.get(_source_branch(get, head), MAIN) for head in others}
+        return {*((head.branch, MAIN) for head in others), *sources.items()}
 
 
-def _origin(get: GetCommit, head: HeadRecord) -> str:
-    """The incarnation of the branch at whose commit a branch began."""
+def _source_branch(get: GetCommit, head: HeadRecord) -> str:
+    """Return the incarnation of the branch that a branch was created from."""
     commit = head.commit
     while commit.incarnation == head.incarnation and commit.parent is not None:
         commit = get(commit.parent)

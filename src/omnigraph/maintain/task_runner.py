@@ -1,4 +1,4 @@
-"""Where the pieces of an optimize are done: in this process, or by Spark's tasks."""
+"""Execution of the tasks of an optimize, in this process or on Spark."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from omnigraph.graph.progress import Progress
 from omnigraph.graph.repository import Repository
 from omnigraph.store.lance.lance_root import LanceRoot
 
-# From here on work is one for Spark, unless told otherwise: Lance uses all cores of this machine by itself, so that
-# only more machines are faster, and those only when the ten seconds that a session takes to start do not matter.
+# The engine `auto` uses Spark for at least this much data. Lance uses all cores of this machine, so Spark is faster
+# only with more machines, and only if the ten seconds to start a session do not matter.
 SPARK_BYTES = 4 << 30
 
 
-class Piece(Protocol):
-    """A piece of work. A value that can be pickled, as what it gives."""
+class Task(Protocol):
+    """A task. The task and its result can be pickled."""
 
     @property
     def rows(self) -> int:
-        """The rows that it goes through."""
+        """The number of rows that it processes."""
         ...
 
     def run(self, root: LanceRoot) -> Any:
-        """Do it."""
+        """Execute the task and return its result."""
         ...
 
 
-P = TypeVar("P", bound=Piece)
+P = TypeVar("P", bound=Task)
 
 
 class TaskRunner:
-    """Does pieces of work on a graph's tables. `spark` is a session, the address of one, or None."""
+    """Runs tasks on the tables of a graph. `run_on_spark` is None if there is no Spark session."""
 
     def __init__(
         self,
@@ -44,40 +44,38 @@ class TaskRunner:
     ) -> None:
         self._repository = repository
         self._engine: Engine = engine
-        # Asked for in vain, it is refused before anything is planned.
+        # Raises InvalidInput for an impossible choice of engine before anything is planned.
         self._wants_spark(0)
         self._run_on_spark = run_on_spark
         self._progress = progress
 
-    def run(self, stage: str, pieces: Sequence[P], nbytes: int) -> list[Any | OmnigraphError]:
-        """What each piece gives, or the error that it ended in, in their order."""
-        if not pieces:
+    def run(self, stage: str, tasks: Sequence[P], nbytes: int) -> list[Any | OmnigraphError]:
+        """Run tasks and return the result or the error of each, in their order."""
+        if not tasks:
             return []
         self._report(stage, 0)
         if self._wants_spark(nbytes):
-            found = self._distribute(pieces)
-            self._report(stage, sum(item.rows for item in pieces))
-            return found
-        found, rows = [], 0
-        for piece in pieces:
-            found.append(_attempt(piece, self._repository.tables.root))
-            rows += piece.rows
+            results = self._distribute(tasks)
+            self._report(stage, sum(item.rows for item in tasks))
+            return results
+        results, rows = [], 0
+        for task in tasks:
+            results.append(_attempt(task, self._repository.tables.root))
+            rows += task.rows
             self._report(stage, rows)
-        return found
+        return results
 
-    def _distribute(self, pieces: Sequence[P]) -> list[Any | OmnigraphError]:
-        place = (
-            self._repository.location.uri,
-            dict(self._repository.objects.options),
-            self._repository.durability,
-        )
+    def _distribute(self, tasks: Sequence[P]) -> list[Any | OmnigraphError]:
+        uri = self._repository.location.uri
+        options = dict(self._repository.objects.options)
+        durability = self._repository.durability
 
-        def work(piece: P) -> Any | OmnigraphError:
-            return _attempt(piece, LanceRoot.from_uri(*place))
+        def work(task: P) -> Any | OmnigraphError:
+            return _attempt(task, LanceRoot.from_uri(uri, options, durability))
 
         if self._run_on_spark is None:
-            raise InvalidInput("no Spark session was given", hint="use engine='local'")
-        return self._run_on_spark(pieces, work)
+            raise InvalidInput("optimize on Spark requires a Spark session", hint="use engine='local'")
+        return self._run_on_spark(tasks, work)
 
     def _wants_spark(self, nbytes: int) -> bool:
         in_memory = self._repository.location.scheme == "memory"
@@ -88,9 +86,9 @@ class TaskRunner:
             self._progress(stage, rows)
 
 
-def _attempt(piece: Piece, root: LanceRoot) -> Any | OmnigraphError:
-    """An error is what came of one piece, and does not stop the others."""
+def _attempt(task: Task, root: LanceRoot) -> Any | OmnigraphError:
+    """Run a task and return its result or its error, so that one failure does not stop the other tasks."""
     try:
-        return piece.run(root)
+        return task.run(root)
     except OmnigraphError as error:
         return error
