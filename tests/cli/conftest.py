@@ -1,4 +1,4 @@
-"""Each test works in an empty directory of its own, with a schema and a query file in it."""
+"""Each test runs in a temporary directory with a schema and a query file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of the operator's own, and nothing in the environment that would say more."""
+    """An empty settings folder, and an environment without variables of omnigraph."""
     for name in [name for name in os.environ if name.startswith("OMNIGRAPH_")]:
         monkeypatch.delenv(name)
     found = folder / "home"
@@ -32,7 +32,7 @@ def home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server with a graph `team`, of which Ann may do everything, also list the graphs; Bob reads and invokes."""
+    """A server with a graph `team`. Ann may do everything, including listing graphs; Bob may read and invoke."""
     queries = tmp_path_factory.mktemp("queries")
     write(queries / "people.gq", STORED)
     with running(host(POLICY, tokens=TOKENS, server_policy=LISTING, queries=queries)) as found:

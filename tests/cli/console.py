@@ -1,4 +1,4 @@
-"""Pages whose ``console`` blocks are run: a line that begins with ``$ `` is a command, what follows is its output.
+"""Run the ``console`` blocks of a page: a line ``$ ...`` is a command, the next lines are its output.
 
 Output means errors too, in the order in which a terminal shows them. ``echo $?`` prints the exit code of the
 command before. What differs from run to run, such as ids and times, is compared by where it occurs: a page that
@@ -16,11 +16,11 @@ from pathlib import Path
 
 from tests.cli.running import run, serving
 
-# Where pages say that a server listens.
+# The address of the server on the pages.
 SHOWN_ADDRESS = "127.0.0.1:8080"
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
-# What a page can only give an example of.
+# Values that differ in every run.
 EXAMPLE = re.compile(
     r"(?P<cursor>(?<![\w-])[\w-]{120,}(?![\w-]))"
     r"|(?P<id>\b[0-9A-HJKMNP-TV-Z]{26}\b)"
@@ -32,14 +32,14 @@ EXAMPLE = re.compile(
 
 @dataclass(frozen=True)
 class Exchange:
-    """A command and what it prints."""
+    """A command and its output."""
 
     command: str
     output: str
 
 
 def exchanges(text: str) -> list[Exchange]:
-    """Every exchange of a page, in order."""
+    """Return every exchange of a page, in order."""
     found: list[Exchange] = []
     for block in BLOCK.findall(text):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -49,17 +49,17 @@ def exchanges(text: str) -> list[Exchange]:
 
 
 class Names:
-    """What examples are called: ``<id 1>``, ``<version 2>`` in order of appearance; ``<time>`` and ``<size>``."""
+    """Placeholders of values: ``<id 1>``, ``<version 2>`` in order of appearance; ``<time>`` and ``<size>``."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def settle(self, text: str) -> str:
-        """The text with every example replaced by its name."""
+        """Return the text with every varying value replaced by its placeholder."""
         return EXAMPLE.sub(self._name, text)
 
     def value(self, name: str) -> str:
-        """The example that was given a name."""
+        """Return the value of a placeholder."""
         return next(value for value, known in self._names.items() if known == name)
 
     def _name(self, match: re.Match[str]) -> str:
@@ -71,7 +71,7 @@ class Names:
 
 
 class Console:
-    """As much of a shell as pages need; anything else in them is refused."""
+    """A minimal shell: only the syntax that the pages use is supported."""
 
     def __init__(self) -> None:
         self._code = 0
@@ -85,7 +85,7 @@ class Console:
         self._servers.close()
 
     def run(self, command: str) -> str:
-        """What a command prints."""
+        """Run a command and return its output."""
         printed = self._run(command.replace(SHOWN_ADDRESS, self._address))
         return printed.replace(self._address, SHOWN_ADDRESS)
 
@@ -113,7 +113,7 @@ class Console:
 
 
 def replay(text: str) -> tuple[list[Exchange], list[Exchange]]:
-    """The exchanges of a page, as it shows them and as they really are, with examples replaced by their names."""
+    """Return the outputs that a page shows and the actual outputs, with placeholders for varying values."""
     on_page, in_fact = Names(), Names()
     shown, real = [], []
     with Console() as console:

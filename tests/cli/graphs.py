@@ -1,4 +1,4 @@
-"""Graphs for commands to look at, written through the library: people, with names, and nothing else."""
+"""Test graphs, written with the library: people with names."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PERSON = "node:Person"
 
 
 def make_graph(uri: str, *, actor: str | None = None) -> str:
-    """A new graph with the schema of the tests; gives its first commit."""
+    """Create a graph with the schema of the tests. Return its first commit."""
     catalog = accept(load_schema(PEOPLE), PEOPLE)
     with closing(Repository.init(uri, catalog, durability="os", actor=actor)) as graph:
         return graph.head().commit.id
 
 
 def add_people(uri: str, *names: str, branch: str = "main", actor: str | None = None) -> str:
-    """Add people in one commit; gives its id."""
+    """Insert people in one commit. Return its id."""
 
     def prepare(transaction: Transaction) -> Prepared[None]:
         transaction.stage(PERSON, insert=_rows(transaction, names))
@@ -47,7 +47,7 @@ def add_people(uri: str, *names: str, branch: str = "main", actor: str | None = 
 
 
 def remove_people(uri: str, *names: str) -> str:
-    """Remove people in one commit; gives its id."""
+    """Delete people in one commit. Return its id."""
 
     def prepare(transaction: Transaction) -> Prepared[None]:
         transaction.stage(PERSON, delete_ids=names)
@@ -62,7 +62,7 @@ def remove_people(uri: str, *names: str) -> str:
 def abandon_load(
     uri: str, *names: str, complete: bool, branch: str = "main", actor: str | None = None
 ) -> str:
-    """Leave what a bulk writer leaves that dies before it publishes; gives the operation's id."""
+    """Leave the files of a bulk write that was killed before it published. Return the id of the operation."""
     with closing(Repository.open(uri, durability="os")) as graph:
         transaction = graph.begin(branch)
         head = transaction.head
@@ -84,7 +84,7 @@ def heal(uri: str) -> None:
 
 @contextmanager
 def some_days_ago(folder: Path, monkeypatch: pytest.MonkeyPatch, days: int = 2) -> Iterator[None]:
-    """What is written meanwhile, commits and files, was written days ago."""
+    """Give all commits and files written in the block a date some days ago."""
     shift = days * 86_400
     clock = time.time_ns
     with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""A graph whose two branches can be made to disagree, and the commands that bring them together."""
+"""A graph with two branches that can be made to conflict, and the commands that merge them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TO = ("--uri", "g.omni")
 
 
 def make_two_branches() -> og.Graph:
-    """A graph with three people, and a branch `review` that has done nothing yet."""
+    """Create a graph with three people, and a branch `review` without commits."""
     made = og.init("g.omni", schema=SCHEMA, durability="os")
     made.load({"Person": [{"name": name, "age": 30} for name in ("Ann", "Bob", "Cid")]})
     made.branches.create("review")
@@ -29,14 +29,14 @@ def make_two_branches() -> og.Graph:
 
 
 def put(graph: og.Graph, branch: str, **row: Any) -> str:
-    """Write one person, whole; gives the commit."""
+    """Write all properties of one person. Return the commit."""
     done = graph.load({"Person": [{"age": 30, **row}]}, mode="merge", branch=branch)
     assert done.commit is not None
     return done.commit.id
 
 
 def disagree(graph: og.Graph) -> dict[str, str]:
-    """Let both branches change Ann's age and date of birth; gives the ids of the conflicts by property."""
+    """Change Ann's age and date of birth on both branches. Return the ids of the conflicts by property."""
     put(graph, "review", name="Ann", age=31, born="1995-05-01")
     put(graph, "main", name="Ann", age=32, born="1994-04-01")
     found = graph.branches.merge("review", dry_run=True).conflicts
@@ -49,17 +49,17 @@ def merge(*args: str, stdin: str = "") -> Outcome:
 
 
 def person(graph: og.Graph, name: str) -> dict[str, Any] | None:
-    """A person on `main`."""
+    """Return a person on `main`."""
     return graph.get("Person", name)
 
 
 def heads(graph: og.Graph) -> list[str]:
-    """Where the branches stand."""
+    """Return the heads of the branches."""
     return [graph.snapshot(name).commit_id for name in graph.branches.list()]
 
 
 def table(text: str) -> list[dict[str, str]]:
-    """The rows of the table in a text."""
+    """Return the rows of the table in a text."""
     lines = text.splitlines()
     start = next(place for place, line in enumerate(lines) if set(line) == {"-", "+"})
     names = [part.strip() for part in lines[start - 1].split(" | ")]

@@ -1,4 +1,4 @@
-"""Two equal graphs, one in its storage and one behind a real server, and commands that are run on both."""
+"""Two equal graphs, one in storage and one on a real server, and commands that are run on both."""
 
 from __future__ import annotations
 
@@ -44,30 +44,30 @@ query grown($least: I32) { match { $p: Person  $p.age >= $least } return { $p.na
 query hire($name: String) { insert Person { name: $name } }
 """
 
-# Commands that say on whose behalf they write; a server knows that by the token. Nobody waits for the disk.
+# Writing commands, which take --as; on a server the token identifies the actor. Without sync, to be faster.
 _WRITES = re.compile(r"(mutate|change|load|ingest|branch (create|delete|merge)|revert|schema apply)\b")
 _WRITING = ("--as", ACTOR, "--durability", "os")
-# Where the target stands in the line that names it; how long the stages of a load took.
+# The target in the announcement line, and the times of the stages of a load.
 _TARGET = re.compile(r"\((direct, local|served)\)")
 _SECONDS = re.compile(r"\d+\.\d+ s\b|(?<=: )\d+\.\d+(?=,?$)", flags=re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A graph to make pairs of, and the ids of its commits by what they did."""
+    """The graph that is copied, and the ids of its commits by name."""
 
     path: Path
     commits: dict[str, str]
 
     def named(self, args: list[str]) -> list[str]:
-        """Words in which ``{load}`` stands for the id of the commit `load`."""
+        """Replace ``{load}`` in words by the id of the commit `load`."""
         for name, id_ in self.commits.items():
             args = [arg.replace(f"{{{name}}}", id_) for arg in args]
         return args
 
 
 def make_origin(folder: Path) -> Origin:
-    """Three people on `main`, a branch `dev` that disagrees about one of them, and `plain` that does not."""
+    """Create three people on `main`, a branch `dev` that conflicts in one, and `plain` without conflicts."""
     path = folder / "origin.omni"
     commits: dict[str, str] = {}
 
@@ -91,7 +91,7 @@ def make_origin(folder: Path) -> Origin:
         )
         nobody = graph.acting_as(None)
         keep("plain", nobody.mutate('query q() { insert Person { name: "Dan" } }', branch="plain").commit)
-    # What a writer that died has left is on record in both.
+    # Both copies have a record of an interrupted write.
     abandon_load(str(path), "Eve", complete=False, actor="bob")
     heal(str(path))
     return Origin(path, commits)
@@ -99,7 +99,7 @@ def make_origin(folder: Path) -> Origin:
 
 @dataclass(frozen=True)
 class Pair:
-    """One graph twice: at `path`, and as `graph` of the server at `url`."""
+    """Two copies of one graph: at `path`, and as `graph` of the server at `url`."""
 
     path: Path
     url: str
@@ -107,7 +107,7 @@ class Pair:
     served: og.Graph
 
     def both(self, *args: str, stdin: str = "") -> Outcome:
-        """How a command ended on both, which is the same but for ids, times and where the graph is."""
+        """Run a command on both copies and compare the outcomes, except for ids, times and addresses."""
         direct, served = self.direct(*args, stdin=stdin), self.remote(*args, stdin=stdin)
         theirs, ours = self._settled(served), self._settled(direct)
         assert theirs == ours, f"served: {theirs}\ndirect: {ours}"
@@ -124,7 +124,7 @@ class Pair:
         return run(*args, "--server", self.url, "--graph", self.graph, stdin=stdin, env=env)
 
     def check_equal(self) -> None:
-        """Assert that both graphs hold the same on every branch."""
+        """Assert that both graphs have equal contents on every branch."""
         with og.open(str(self.path), mode="r") as direct:
             branches = direct.branches.list()
             assert self.served.branches.list() == branches
@@ -147,7 +147,7 @@ class Pair:
 
 @contextmanager
 def hosted_pair(origin: Origin, server: Running, folder: Path, queries: Path) -> Iterator[Pair]:
-    """Two copies of a graph, of which the server has one for as long as the context lasts."""
+    """Create two copies of a graph, one of them served while the context is active."""
     here, there, id_ = folder / "direct.omni", folder / "served.omni", uuid4().hex
     for path in (here, there):
         shutil.copytree(origin.path, path)
@@ -167,7 +167,7 @@ def hosted_pair(origin: Origin, server: Running, folder: Path, queries: Path) ->
 def _records(graph: og.Graph, branch: str) -> list[str]:
     text = StringIO()
     graph.export(text, branch=branch)
-    # Edges that were given no id have one of their own on each side.
+    # Edges that were written without an id have different ids in the two copies.
     return sorted(
         re.sub(r'"id":"[0-9A-HJKMNP-TV-Z]{26}"', '"id":"<id>"', line) for line in text.getvalue().splitlines()
     )

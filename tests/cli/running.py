@@ -1,4 +1,4 @@
-"""Running the command line: in this process for its answers, as a process for streams and exit codes."""
+"""Run the command line: in this process for its output, as a child process for streams and exit codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.waiting import HANG
 ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).with_name("omnigraph")
 
-# What decides over colour and width must not come from whoever runs the tests.
+# Variables that affect colour and width are removed from the environment.
 SETTLED: dict[str, str | None] = {"NO_COLOR": "1", "FORCE_COLOR": None, "COLUMNS": "100"}
 
 PEOPLE = """\
@@ -48,7 +48,7 @@ query everybody() {
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended."""
+    """The outcome of a command."""
 
     code: int
     stdout: str
@@ -81,7 +81,7 @@ def run(
 
 
 def run_without(stream: Literal["stdin", "stdout"], *args: str) -> tuple[int, str]:
-    """Run the command line in this process as one that was started without a stream; gives its code and stderr."""
+    """Run the command line in this process without one of its streams. Return the exit code and stderr."""
     with CliRunner(env=SETTLED).isolation() as (_, stderr, _):
         setattr(sys, stream, None)
         with pytest.raises(SystemExit) as ended:
@@ -92,12 +92,12 @@ def run_without(stream: Literal["stdin", "stdout"], *args: str) -> tuple[int, st
 
 @cache
 def _command_line() -> Any:
-    """The commands as the program has them; to put them together takes longer than to run most of them."""
+    """Return the Click command, cached: building it takes longer than running most commands."""
     return get_command(app)
 
 
 def run_process(*args: str | bytes, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run the installed command as a process of its own."""
+    """Run the installed command as a child process."""
     return subprocess.run(
         [os.fsencode(COMMAND), *args], input=stdin, capture_output=True, timeout=HANG, check=False
     )
@@ -105,7 +105,7 @@ def run_process(*args: str | bytes, stdin: bytes = b"") -> subprocess.CompletedP
 
 @contextmanager
 def serving(*args: str) -> Iterator[str]:
-    """A server that is a process of its own, as long as the context lasts; gives its host and port."""
+    """Run a server process while the context is active. Yield its host and port."""
     command = [str(COMMAND), "serve", *args, "--bind", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
@@ -118,7 +118,7 @@ def serving(*args: str) -> Iterator[str]:
 
 
 def access(bucket: Bucket) -> dict[str, str]:
-    """What the environment says to whoever may use a bucket."""
+    """Return the environment variables with the credentials of a bucket."""
     return {
         "AWS_ENDPOINT_URL": bucket.options["endpoint"],
         "AWS_ACCESS_KEY_ID": bucket.options["access_key_id"],
@@ -128,7 +128,7 @@ def access(bucket: Bucket) -> dict[str, str]:
 
 
 def write(path: Path, text: str) -> Path:
-    """Put a source where a command will look for it."""
+    """Write a source file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path

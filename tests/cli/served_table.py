@@ -1,4 +1,4 @@
-"""Commands that change nothing, each to be run on a graph in its storage and on the same one behind a server.
+"""Read-only commands, each run on a graph in storage and on the same graph on a server.
 
 ``{load}`` stands for the id of the commit `load` of `pairs.make_origin`.
 """

@@ -1,4 +1,4 @@
-"""Aliases: stored reads of a server under names of the operator's own."""
+"""`omnigraph alias`: stored reads by their aliases in the settings."""
 
 from __future__ import annotations
 

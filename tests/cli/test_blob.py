@@ -1,4 +1,4 @@
-"""Single values of bytes, from storage and from a server: the same commands, answers and refusals."""
+"""`omnigraph blob`, in storage and on a server: equal output and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`omnigraph branch`: what it prints, what it refuses, and where a branch begins."""
+"""`omnigraph branch`: output, errors, and the start of a branch."""
 
 from __future__ import annotations
 

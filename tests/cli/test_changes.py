@@ -1,4 +1,4 @@
-"""`omnigraph diff`, `commit changes` and `changes`: what they print, for people and for programs."""
+"""`omnigraph diff`, `commit changes` and `changes`: text and JSON output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`omnigraph cleanup`: nothing without a policy, nothing without being asked twice, and never too much."""
+"""`omnigraph cleanup`: required policy, confirmation, and the removed versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guide shows what the commands really print.
+"""The output in the guides is the actual output of the commands.
 
 The commands of a page run in order in a copy of the examples, so they may change files and make graphs.
 """

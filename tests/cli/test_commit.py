@@ -1,4 +1,4 @@
-"""`omnigraph commit`: the history of a branch, one commit, and what recovery did."""
+"""`omnigraph commit`: the history of a branch, one commit, and the records of recovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shell can complete: commands, the values of options, and the branches of the graph that is addressed."""
+"""Shell completion of commands, option values, and the branches of the addressed graph."""
 
 from __future__ import annotations
 

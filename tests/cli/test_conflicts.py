@@ -1,4 +1,4 @@
-"""Merge conflicts on the command line: what is shown of them, and what is taken as an answer."""
+"""Merge conflicts on the command line: the table, and the formats of `--resolve`."""
 
 from __future__ import annotations
 

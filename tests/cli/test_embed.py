@@ -1,4 +1,4 @@
-"""`omnigraph embed`: which records get vectors, what stays as it stands, and what is refused."""
+"""`omnigraph embed`: the records that get vectors, unchanged records, and errors."""
 
 from __future__ import annotations
 

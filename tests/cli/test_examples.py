@@ -1,4 +1,4 @@
-"""The examples are what they claim to be: clean where they teach, wrong where they show mistakes."""
+"""The examples are valid, except those that show errors."""
 
 from __future__ import annotations
 

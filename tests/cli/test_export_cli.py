@@ -1,4 +1,4 @@
-"""`omnigraph export`: records on stdout or in a file, of the state and the types that are asked for."""
+"""`omnigraph export`: records of a state and of types, on stdout or in a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`omnigraph fmt`: what it writes, what it leaves alone, and how it writes."""
+"""`omnigraph fmt`: formatted files, unchanged files, and atomic replacement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats of reads: each as it is defined, and none that loses what a program has to read."""
+"""The output formats of queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`omnigraph get` and `schema show`: one entity, and the schema that it follows."""
+"""`omnigraph get` and `schema show`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graph commands as processes: streams, exit codes, a remote store, and consent on a real terminal."""
+"""Graph commands as processes: streams, exit codes, a remote store, and confirmation on a real terminal."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class TestOnARemoteStore:
     def test_json_is_for_programs_which_are_not_asked(self, s3: Bucket, remote: str) -> None:
         refused = run_on_terminal(s3, "y", "branch", "delete", "old", "--uri", remote, "--json", "--quiet")
         assert refused.returncode == 1
-        assert refused.stderr.endswith("hint: pass --yes\n")
+        assert refused.stderr.endswith("hint: pass --yes to confirm\n")
 
     def test_wrong_credentials_are_one_readable_error(self, s3: Bucket, remote: str) -> None:
         refused = subprocess.run(

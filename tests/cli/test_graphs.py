@@ -1,4 +1,4 @@
-"""What a server serves, and which of its graphs a command means."""
+"""`omnigraph graphs`, and the selection of a graph on a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`omnigraph init`: a graph where there was none, and never in place of one."""
+"""`omnigraph init`: creates a graph and never replaces one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`omnigraph lint`: the human lines, the JSON document, and when it fails."""
+"""`omnigraph lint`: text output, JSON output and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`omnigraph load` and `ingest`: what they take, what they print, what they refuse, and how far they have come."""
+"""`omnigraph load` and `ingest`: inputs, output, errors and progress."""
 
 from __future__ import annotations
 

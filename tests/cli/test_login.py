@@ -1,4 +1,4 @@
-"""Tokens are kept where nobody else can read them, and each server gets its own and no other."""
+"""`omnigraph login` and `logout`: the credentials file, and the token for each server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`omnigraph branch merge` and `omnigraph revert`: what they do, print and refuse."""
+"""`omnigraph branch merge` and `omnigraph revert`: effects, output and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`omnigraph mutate`: what it prints, what it refuses, and the code of a lost precondition."""
+"""`omnigraph mutate`: output, errors, and the exit code of a failed precondition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`omnigraph optimize`: what it did type by type, for people and for programs."""
+"""`omnigraph optimize`: text and JSON output by type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`omnigraph policy`: bundles are checked, tested and questioned as files."""
+"""`omnigraph policy`: validate, test and explain bundles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operator's settings may say, and the profiles among them."""
+"""The settings file and its profiles."""
 
 from __future__ import annotations
 

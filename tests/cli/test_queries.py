@@ -1,4 +1,4 @@
-"""The stored queries and policies of a configuration, looked at before anything is served from it."""
+"""The stored queries and policies of a server configuration."""
 
 from __future__ import annotations
 

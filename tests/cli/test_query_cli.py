@@ -1,4 +1,4 @@
-"""`omnigraph query` and `explain`: what they print, which state they read, what the operator settled before."""
+"""`omnigraph query` and `explain`: output, the state that is read, and defaults from the settings."""
 
 from __future__ import annotations
 

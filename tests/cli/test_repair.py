@@ -1,4 +1,4 @@
-"""`omnigraph repair`: what dead bulk writers left is told, settled, and given up where nobody can read it."""
+"""`omnigraph repair`: list, roll forward and discard interrupted bulk writes; unreadable intents need --force."""
 
 from __future__ import annotations
 

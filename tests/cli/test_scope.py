@@ -1,4 +1,4 @@
-"""Which graph a command works on: one address, in one of the ways there are, and nothing by guessing."""
+"""The address of the graph: options, profiles, defaults, and conflicting addresses."""
 
 from __future__ import annotations
 

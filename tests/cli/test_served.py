@@ -1,4 +1,4 @@
-"""Commands on a graph that a server has: whose they are, what they announce, and what they need consent for.
+"""Commands on a served graph: actor, announcement and confirmation.
 
 What each command prints is the same as on storage, and is compared elsewhere; here is what differs.
 """

@@ -1,4 +1,4 @@
-"""Every command on a graph does the same through a server as on the storage: output, exit code, errors, effect."""
+"""Every command behaves the same on a server as in storage: output, exit code, errors, effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every command: global options, streams, exit codes, and never a Python trace unasked."""
+"""All commands: global options, streams, exit codes, and no Python traceback without --debug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`omnigraph snapshot`: what a state of a branch consists of."""
+"""`omnigraph snapshot`: the types of a state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`omnigraph repair`: settle what interrupted bulk writes left behind."""
+"""`omnigraph repair`: roll forward or discard interrupted bulk writes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def repair(
     ctx: typer.Context,
     uri: UriArgument = None,
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Do it, instead of saying what is there.")
+        bool, typer.Option("--confirm", help="Perform the repair. Without it, only print what would be done.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Give up what cannot be read, too; needs --confirm.")
+        bool, typer.Option("--force", help="Also discard intents that cannot be read; requires --confirm.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show what interrupted bulk writes left behind, and with --confirm settle it.
+    """Roll forward or discard interrupted bulk writes. Without --confirm, only list them.
 
-    What was complete is published, the rest discarded. Opening a graph for writing and every write do the same,
-    so there is nearly always nothing to do. Fails when something has to be left: an intent that cannot be read is
-    given up only by --force.
+    A complete write is published; an incomplete write is discarded. Opening a graph for writing does the same, so
+    there is usually nothing to do. An intent that cannot be read is refused, with exit code 1, unless --force is
+    given.
     """
     if force and not confirm:
         raise typer.BadParameter("--force requires --confirm", param_hint="'--force'")
