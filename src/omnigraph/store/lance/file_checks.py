@@ -98,16 +98,19 @@ def bitmap_size(data: bytes) -> int | None:
 
 
 def _bitmap_size(data: bytes) -> int:
+    place: int
     (cookie,) = struct.unpack_from("<I", data)
     has_runs = cookie & 0xFFFF == _COOKIE_WITH_RUNS
     if has_runs:
-        count, place = (cookie >> 16) + 1, 4
+        count, place = (int(cookie) >> 16) + 1, 4
         runs = data[place : place + (count + 7) // 8]
         place += len(runs)
     else:
         (count,) = struct.unpack_from("<I", data, 4)
         runs, place = b"", 8
-    described = [struct.unpack_from("<HH", data, place + 4 * item) for item in range(count)]
+    described: list[tuple[int, int]] = [
+        struct.unpack_from("<HH", data, place + 4 * item) for item in range(count)
+    ]
     place += 4 * count
     if not has_runs or count >= _OFFSETS_FROM:
         place += 4 * count
