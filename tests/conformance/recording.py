@@ -1,4 +1,4 @@
-"""What a graph answered, in a form in which two graphs that did the same are equal."""
+"""Normalized results of calls, which are equal for two graphs with the same history."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from omnigraph.catalog.migration.steps import MigrationPlan
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang.diagnostics import LanguageError
 
-# Ids of commits and of entities without a key, wherever they stand in a text; and versions of tables.
+# Ids of commits and of entities without a key, and table versions, anywhere in a text.
 _ID = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b")
 _VERSION = re.compile(r"(?<![\w.])\d{15,20}(?![\w.])")
-# What differs by nature: how long things took, when they happened, and opaque texts that hold ids.
+# Members that always differ: durations, times, and opaque tokens that contain ids.
 _OWN = frozenset({"seconds", "created_at", "authored_at", "version"})
 _OPAQUE = frozenset({"cursor", "next_page_token", "resume_cursor"})
 
 
 class Recorder:
-    """Does things with a graph and keeps what came of each, answers and refusals alike."""
+    """Runs calls of a graph and records their normalized results and errors."""
 
     def __init__(self, folder: Path) -> None:
         self.record: list[tuple[str, Any]] = []
@@ -35,7 +35,7 @@ class Recorder:
         self._names: dict[str, str] = {}
 
     def do(self, name: str, work: Callable[[], Any]) -> Any:
-        """Run a call and record its outcome; the answer is given back, None for a refusal."""
+        """Run a call, record its outcome, and return its result, or None if it raises."""
         try:
             found = work()
         except og.OmnigraphError as error:
@@ -45,7 +45,7 @@ class Recorder:
         return found
 
     def normal(self, value: Any) -> Any:
-        """A value without what is a graph's own: ids are numbered in the order in which they turn up."""
+        """Return a value with ids replaced by numbers in the order of their first occurrence."""
         match value:
             case str():
                 text = value.replace(self._folder, "<folder>")

@@ -1,4 +1,4 @@
-"""Everything that one can do with a graph, told once; it is done to a graph in this process and to a served one."""
+"""Scenarios of calls that run against a local graph and a served one."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ NEAR = """query near($v: Vector(3)) { match { $p: Person } return { $p.name as n
 
 
 def fill(g: og.Graph) -> None:
-    """What every scenario begins with."""
+    """Load the initial data of every scenario."""
     g.load({"Person": PEOPLE, "Knows": KNOWS}, message="begin")
 
 

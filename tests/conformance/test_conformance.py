@@ -1,4 +1,4 @@
-"""A served graph is a graph: whatever is done to one in this process and to one over HTTP has the same outcomes."""
+"""A graph over HTTP has the same results and errors as a local graph."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.conformance.scenarios import SCENARIOS, SCHEMA, fill
 from tests.server.running import Running, bundle, everything, running
 
 TOKENS = {"ann": "token-of-ann"}
-# Refusals and answers that each scenario must at least have had, or it would agree about nothing.
+# The minimum number of errors and results of each scenario, so that the comparison is not empty.
 LEAST = {"refusals": 3, "answers": 7}
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server with tokens and a policy, and a graph for each scenario."""
+    """Return a server with tokens, a policy, and a graph for each scenario."""
     policy = bundle(everything("ann"))
     sources = []
     for name in SCENARIOS:
@@ -36,7 +36,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def perform(name: str, graph: og.Graph, folder: Path) -> list[tuple[str, Any]]:
-    """Do a scenario and give what came of it."""
+    """Run a scenario and return its record."""
     folder.mkdir()
     fill(graph)
     recorder = Recorder(folder)
@@ -45,9 +45,7 @@ def perform(name: str, graph: og.Graph, folder: Path) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
-def test_a_served_graph_answers_and_refuses_like_one_in_this_process(
-    name: str, served: Running, tmp_path: Path
-) -> None:
+def test_served_graph_behaves_like_local_graph(name: str, served: Running, tmp_path: Path) -> None:
     with og.init(str(tmp_path / "here.omni"), SCHEMA, actor="ann") as graph:
         here = perform(name, graph, tmp_path / "here")
     with og.connect(served.url, name, token=TOKENS["ann"]) as graph:
@@ -59,7 +57,7 @@ def test_a_served_graph_answers_and_refuses_like_one_in_this_process(
         assert theirs == ours
 
 
-def test_the_async_twin_is_served_as_well(served: Running) -> None:
+def test_async_client_behaves_like_local_graph(served: Running) -> None:
     import asyncio
 
     async def ask() -> list[str]:

@@ -1,4 +1,4 @@
-"""What travels between a server and its client arrives as what it was."""
+"""The exact encoding of results, errors, rows and snapshots."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def graph() -> og.Graph:
 
 
 def travel(value: Any) -> Any:
-    """There and back, through text."""
+    """Encode and decode a value through JSON text."""
     return decode(type(value), json.loads(json.dumps(encode(value))))
 
 
 class TestObjects:
-    def test_receipts_arrive_as_they_were(self, graph: og.Graph) -> None:
+    def test_receipts_round_trip(self, graph: og.Graph) -> None:
         added = graph.mutate('query add() { insert City { name: "Oslo" } }', message="north")
         assert added.commit is not None
         assert travel(added) == added
@@ -76,7 +76,7 @@ class TestObjects:
         for value in (*graph.indexes(), graph.repair(), *graph.commits()):
             assert travel(value) == value
 
-    def test_changes_arrive_with_their_images(self, graph: og.Graph) -> None:
+    def test_changes_round_trip_with_images(self, graph: og.Graph) -> None:
         done = graph.load({"City": [{**BERN, "size": 7}]}, mode="merge").commit
         assert done is not None
         page = graph.changes(done.id)
@@ -86,7 +86,7 @@ class TestObjects:
         poll = graph.feed(start="beginning")
         assert (travel(poll), len(poll) > 1, isinstance(poll, FeedPage)) == (poll, True, True)
 
-    def test_what_is_no_answer_of_ours_is_told_readably(self) -> None:
+    def test_decode_other_shape_raises_storage_error(self) -> None:
         with pytest.raises(errors.StorageError, match="not a valid Commit"):
             decode(og.Commit, {"id": 1})
 
@@ -102,11 +102,11 @@ class TestValues:
             (float("inf"), "inf"),
         ],
     )
-    def test_values_of_python_become_json(self, value: Any, sent: Any) -> None:
+    def test_python_values_become_json(self, value: Any, sent: Any) -> None:
         assert to_json_value(value) == sent
         json.dumps(to_json_value(value), allow_nan=False)
 
-    def test_what_has_no_json_is_refused_by_name(self) -> None:
+    def test_value_without_json_form_raises_invalid_input(self) -> None:
         with pytest.raises(errors.InvalidInput, match="a object cannot be sent"):
             to_json_value({"x": object()})
 
@@ -122,19 +122,19 @@ class TestErrors:
             errors.PreconditionFailed("moved", details={"expected": "a", "actual": "b"}),
         ],
     )
-    def test_an_error_keeps_its_class_and_all_it_says(self, error: og.OmnigraphError) -> None:
+    def test_error_round_trips_with_class_and_details(self, error: og.OmnigraphError) -> None:
         found = decode_error(json.loads(json.dumps(encode_error(error))))
         assert type(found) is type(error)
         assert vars(found) == vars(error)
 
-    def test_an_error_of_a_text_keeps_its_marked_place(self, graph: og.Graph) -> None:
+    def test_language_error_round_trips_with_position(self, graph: og.Graph) -> None:
         with pytest.raises(LanguageError) as caught:
             graph.query("query q() { match { $c: Town } return { $c.name } }")
         found = decode_error(json.loads(json.dumps(encode_error(caught.value))))
         assert isinstance(found, LanguageError)
         assert (found.line, found.column, str(found)) == (1, caught.value.column, str(caught.value))
 
-    def test_every_class_of_errors_has_its_way_back(self) -> None:
+    def test_every_error_class_round_trips(self) -> None:
         public = [getattr(errors, name) for name in errors.__all__]
         for kind in (
             item for item in public if isinstance(item, type) and issubclass(item, og.OmnigraphError)
@@ -152,11 +152,11 @@ class TestErrors:
             {**encode_error(errors.ConstraintViolation("x")), "violations": 7},
         ],
     )
-    def test_what_was_never_encoded_is_no_error_of_ours(self, found: Any) -> None:
+    def test_decode_error_of_other_data_raises_storage_error(self, found: Any) -> None:
         with pytest.raises(errors.StorageError, match="the server's response"):
             decode_error(found)
 
-    def test_details_that_have_no_json_do_not_keep_an_error_back(self) -> None:
+    def test_details_without_json_form_become_strings(self) -> None:
         found = decode_error(
             encode_error(errors.Conflict("x", details={"at": datetime(2024, 1, 1, tzinfo=UTC)}))
         )
@@ -168,7 +168,7 @@ class TestRows:
         $c.founded as founded, $c.seen as seen, $c.tags as tags, $c.shape as shape,
         $c.kind as kind, count($c) as n } order { name asc } }"""
 
-    def test_a_result_arrives_with_its_types_and_its_rows(self, graph: og.Graph) -> None:
+    def test_result_round_trips_with_types(self, graph: og.Graph) -> None:
         result = graph.query(self.QUERY)
         found = read_result(write_result(result))
         assert found.table.equals(result.table, check_metadata=True)
@@ -176,25 +176,25 @@ class TestRows:
         assert found.rows()[0]["size"] is not None
         assert found.types == tuple(result.types)
 
-    def test_it_is_an_arrow_stream_for_everybody(self, graph: og.Graph) -> None:
+    def test_result_is_a_plain_arrow_stream(self, graph: og.Graph) -> None:
         with pa.ipc.open_stream(write_result(graph.query(self.QUERY))) as stream:
             assert stream.read_all().num_rows == len(graph.query(self.QUERY))
 
-    def test_no_rows_keep_their_columns(self, graph: og.Graph) -> None:
+    def test_empty_result_keeps_columns(self, graph: og.Graph) -> None:
         result = graph.query('query q() { match { $c: City  $c.name = "-" } return { $c.size as s } }')
         found = read_result(write_result(result))
         assert (len(found), found.columns, found.table.schema) == (0, ["s"], result.table.schema)
 
 
 class TestStates:
-    def test_a_state_can_be_looked_at_and_named(self, graph: og.Graph) -> None:
+    def test_snapshot_round_trips(self, graph: og.Graph) -> None:
         before = graph.snapshot()
         found = decode_snapshot(json.loads(json.dumps(encode_snapshot(before))))
         assert (found.commit, found.catalog, found.schema) == (before.commit, before.catalog, SCHEMA)
         assert found.types == before.types
         assert graph.get("City", "Rome", at=found.commit_id) is not None
 
-    def test_its_rows_are_refused_with_the_way_to_read_them(self, graph: og.Graph) -> None:
+    def test_decoded_snapshot_rows_raise_with_hint(self, graph: og.Graph) -> None:
         found = decode_snapshot(encode_snapshot(graph.snapshot()))
         with pytest.raises(errors.InvalidInput, match="cannot be scanned"):
             found.scan("node:City")

@@ -1,4 +1,4 @@
-"""Python values that travel as lines of JSON and arrive as they were."""
+"""Rows of Python values as lines of JSON."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def sent(*rows: Any) -> list[Any]:
 # The first drawn character builds a table of Unicode, which takes seconds on a busy machine.
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(VALUES, max_size=4))
-def test_what_is_sent_arrives(rows: list[Any]) -> None:
+def test_rows_round_trip(rows: list[Any]) -> None:
     assert sent(*rows) == rows
 
 
-def test_values_of_numpy_keep_their_types_and_shapes() -> None:
+def test_numpy_values_keep_type_and_shape() -> None:
     values = [np.float32(0.1), np.int8(-1), np.bool_(True), np.datetime64("2024-01-31", "ns"), np.str_("ä")]
     for found, value in zip(sent(*values), values, strict=True):
         assert found == value
@@ -56,25 +56,25 @@ def test_values_of_numpy_keep_their_types_and_shapes() -> None:
     assert sent(np.array(["a", "ä"])) == [["a", "ä"]]
 
 
-def test_bytes_that_are_no_text_are_refused_before_anybody_looks_at_them() -> None:
+def test_numpy_unicode_array_is_rejected() -> None:
     line = b'{"tag": "numpy", "t": "<U1", "s": [1], "v": "////fw=="}'
     with pytest.raises(InvalidInput, match="row 1"):
         list(read_lines([b'"tag"\n', line]))
 
 
-def test_mappings_of_any_class_are_dicts_and_half_a_character_is_kept() -> None:
+def test_mappings_become_dicts_and_lone_surrogates_are_kept() -> None:
     assert sent(MappingProxyType({"a": OrderedDict(b=1)}), {"\ud800": "\udfff"}) == [
         {"a": {"b": 1}},
         {"\ud800": "\udfff"},
     ]
 
 
-def test_a_value_that_no_property_takes_arrives_as_what_a_refusal_says_of_it() -> None:
+def test_unsupported_value_becomes_placeholder() -> None:
     (found,) = sent({"id": uuid.UUID(int=7)})
     assert (type(found["id"]).__name__, str(found["id"])) == ("UUID", str(uuid.UUID(int=7)))
 
 
-def test_what_stands_for_a_value_cannot_be_given_by_a_caller() -> None:
+def test_caller_cannot_forge_marker() -> None:
     head, line = write_lines([date(2024, 1, 1)])
     tag = next(read_lines([b'""\n', line]))
     assert sent(tag) == [tag]
@@ -83,12 +83,12 @@ def test_what_stands_for_a_value_cannot_be_given_by_a_caller() -> None:
 
 
 @pytest.mark.parametrize("row", [{("a", 1): 2}, {"a": [{1, 2}, {frozenset(): 1}]}])
-def test_a_row_without_json_is_refused(row: Any) -> None:
+def test_row_without_json_form_raises_invalid_input(row: Any) -> None:
     with pytest.raises(InvalidInput, match="cannot be sent"):
         sent(row)
 
 
-def test_a_row_that_contains_itself_is_refused() -> None:
+def test_recursive_row_raises_invalid_input() -> None:
     row: dict[str, Any] = {}
     row["self"] = row
     with pytest.raises(InvalidInput, match="cannot be sent"):
@@ -108,12 +108,12 @@ def test_a_row_that_contains_itself_is_refused() -> None:
         b"[" * 100_000,
     ],
 )
-def test_lines_of_somebody_else_are_refused(line: bytes) -> None:
+def test_foreign_lines_raise_invalid_input(line: bytes) -> None:
     with pytest.raises(InvalidInput, match="row 1"):
         list(read_lines([b'"t"\n', line]))
 
 
-def test_no_line_is_held_that_is_too_long() -> None:
+def test_line_over_limit_raises_resource_limit() -> None:
     assert list(bounded_lines(io.BytesIO(b"abc\nde"), 4)) == [b"abc\n", b"de"]
     with pytest.raises(ResourceLimit):
         list(bounded_lines(io.BytesIO(b"abc\ndefgh\n"), 4))

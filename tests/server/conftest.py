@@ -1,4 +1,4 @@
-"""Servers that tests share, and graphs of their own."""
+"""Shared servers, and clients of a new graph for each test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.server.running import LISTING, POLICY, STORED, TOKENS, Running, host,
 
 @pytest.fixture(scope="session")
 def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of stored queries."""
+    """Return a folder with stored queries."""
     folder = tmp_path_factory.mktemp("queries")
     (folder / "people.gq").write_text(STORED, encoding="utf-8")
     return folder
@@ -23,7 +23,7 @@ def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def guarded(queries: Path) -> Iterator[Running]:
-    """A server with tokens and policies; tests that share it leave the graph as it is."""
+    """Return a shared server with tokens and policies. Tests must not change its graph."""
     hosted = host(POLICY, tokens=TOKENS, server_policy=LISTING, queries=queries)
     with running(hosted) as found:
         yield found
@@ -31,14 +31,14 @@ def guarded(queries: Path) -> Iterator[Running]:
 
 @pytest.fixture(scope="session")
 def open_server(queries: Path) -> Iterator[Running]:
-    """A server without tokens."""
+    """Return a shared server without tokens."""
     with running(host(queries=queries)) as found:
         yield found
 
 
 @pytest.fixture
 def client(open_server: Running, queries: Path) -> Iterator[httpx.Client]:
-    """A client of a graph that nobody else uses, on a server that is open to all."""
+    """Return a client of a new graph on the server without tokens."""
     id_ = uuid4().hex
     graphs = open_server.hosted.graphs
     assert isinstance(graphs, dict)

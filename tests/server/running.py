@@ -1,4 +1,4 @@
-"""Servers for tests: real ones, on a port of their own, over graphs in memory."""
+"""HTTP servers for tests, each on a free port, with graphs in memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TOKENS = {"ann": "token-of-ann", "bob": "token-of-bob", "eve": "token-of-eve", "
 
 
 def everything(*actors: str, actions: list[str] | None = None) -> dict[str, Any]:
-    """A policy that allows some actors all that one can do with a graph."""
+    """Return a policy that allows actors all actions, or the given ones and all branch actions."""
     allowed = actions or ["read", "export", "change", "invoke_query", "admin"]
     branches = ["schema_apply", "branch_create", "branch_delete", "branch_merge"]
     return {
@@ -55,7 +55,7 @@ def everything(*actors: str, actions: list[str] | None = None) -> dict[str, Any]
     }
 
 
-# Ann may do everything; Bob reads and invokes, and writes beside main; Eve is in no group of the graph.
+# Ann may do everything. Bob may read, invoke queries, and write to branches other than main. Eve is in no group.
 POLICY = {
     "version": 1,
     "groups": {"admins": ["ann"], "team": ["ann", "bob"], "writers": ["bob"]},
@@ -85,21 +85,21 @@ LISTING = {
 
 @dataclass(frozen=True)
 class Running:
-    """A server that is running, and clients of it."""
+    """A running server."""
 
     url: str
     hosted: ServerResources
     app: FastAPI
 
     def client(self, actor: str | None = None, prefix: str = "/graphs/team") -> httpx.Client:
-        """A client with the token of an actor."""
+        """Return a client with the token of an actor."""
         headers = {} if actor is None else {"Authorization": f"Bearer {TOKENS[actor]}"}
         return httpx.Client(base_url=self.url + prefix, headers=headers, timeout=HANG)
 
 
 @contextmanager
 def running(hosted: ServerResources, *, is_local: bool = False) -> Iterator[Running]:
-    """Serve what is hosted for as long as the context lasts."""
+    """Run a server while the context is open."""
     app = create_app(hosted, is_local=is_local)
     server = create_server(app)
     with listening("127.0.0.1", 0) as bound:
@@ -117,7 +117,7 @@ def running(hosted: ServerResources, *, is_local: bool = False) -> Iterator[Runn
 
 
 def bundle(document: Mapping[str, Any] | None) -> PolicyBundle | None:
-    """A policy as it is hosted."""
+    """Return the policy bundle of a document."""
     return None if document is None else read_bundle(document)
 
 
@@ -129,7 +129,7 @@ def host(
     queries: Path | None = None,
     limits: ServerLimits | None = None,
 ) -> ServerResources:
-    """One graph of people, called `team`, in memory."""
+    """Return the resources of a server with one graph `team` in memory."""
     registry = TokenRegistry.of(tokens or {})
     hosting = Hosting((people_graph("team", policy, queries),), bundle(server_policy))
     return open_graphs(hosting, registry, limits=limits)
@@ -138,12 +138,12 @@ def host(
 def host_graph(
     id_: str, policy: Mapping[str, Any] | None, registry: TokenRegistry, queries: Path | None = None
 ) -> HostedGraph:
-    """One more graph of people."""
+    """Return a further hosted graph."""
     return open_graphs(Hosting((people_graph(id_, policy, queries),)), registry).graphs[id_]
 
 
 def people_graph(id_: str, policy: Mapping[str, Any] | None, queries: Path | None = None) -> GraphSource:
-    """A new graph with two people."""
+    """Return the source of a new graph with two people."""
     uri = f"memory://server-{uuid4().hex}"
     with og.init(uri, SCHEMA) as graph:
         graph.load([json.loads(line) for line in PEOPLE.splitlines()])
@@ -152,7 +152,7 @@ def people_graph(id_: str, policy: Mapping[str, Any] | None, queries: Path | Non
 
 
 def rows(client: httpx.Client, **body: Any) -> list[dict[str, Any]]:
-    """Everybody, on a branch or at a commit."""
+    """Return all people on a branch or at a commit."""
     response = client.post("/query", json={"query": ALL, **body})
     assert response.status_code == 200, response.text
     found: list[dict[str, Any]] = response.json()["rows"]
@@ -160,20 +160,20 @@ def rows(client: httpx.Client, **body: Any) -> list[dict[str, Any]]:
 
 
 def names(client: httpx.Client, **body: Any) -> list[str]:
-    """The names of everybody."""
+    """Return the names of all people on a branch or at a commit."""
     return [row["name"] for row in rows(client, **body)]
 
 
-def answer(response: httpx.Response, model: type[BaseModel]) -> dict[str, Any]:
-    """The body of a success, which has the members of a model and no others."""
+def success_body(response: httpx.Response, model: type[BaseModel]) -> dict[str, Any]:
+    """Return the body of a successful response, checked against a model."""
     assert response.status_code == 200, response.text
     model.model_validate(response.json())
     found: dict[str, Any] = response.json()
     return found
 
 
-def refusal(response: httpx.Response, status: int) -> dict[str, Any]:
-    """The body of a refusal, which has the one shape."""
+def error_body(response: httpx.Response, status: int) -> dict[str, Any]:
+    """Return the body of an error response, checked against the status and the error model."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
     ErrorOutput.model_validate(response.json())

@@ -1,4 +1,4 @@
-"""Connections to a server as bytes: what no well-behaved client would send, and answers as they come."""
+"""Raw connections to a server, for requests that an HTTP library would not send."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.waiting import HANG
 
 @dataclass(frozen=True)
 class Raw:
-    """An answer as it was sent; without a status the connection ended with nothing said."""
+    """A raw response. `status` is None if the connection was closed without a response."""
 
     status: int | None
     headers: list[tuple[str, str]]
     body: bytes
 
-    def refusal(self, status: int) -> dict[str, Any]:
-        """The body of a refusal, which has the one shape."""
+    def error_body(self, status: int) -> dict[str, Any]:
+        """Return the body of an error response, checked against the status and the error model."""
         assert self.status == status, self
         assert ("content-type", "application/json") in self.headers
         found: dict[str, Any] = json.loads(self.body)
@@ -33,7 +33,7 @@ class Raw:
 
 @contextmanager
 def connected(url: str, receive_buffer: int | None = None) -> Iterator[socket.socket]:
-    """A connection; a small buffer makes the system take little of what nobody reads."""
+    """Open a connection. A small buffer makes the kernel accept little data that is not read."""
     place = urlsplit(url)
     with socket.socket() as found:
         if receive_buffer is not None:
@@ -44,13 +44,13 @@ def connected(url: str, receive_buffer: int | None = None) -> Iterator[socket.so
 
 
 def head(method: str, path: str, *headers: str, length: int | None = None) -> bytes:
-    """The head of a request with these header lines."""
+    """Return the request line and the headers of a request."""
     sized = [] if length is None else [f"Content-Length: {length}", "Content-Type: application/json"]
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: x", *sized, *headers, "", ""]).encode()
 
 
 def exchange(url: str, *parts: bytes) -> Raw:
-    """Send bytes and read what comes until the server ends the connection, which it is asked to."""
+    """Send bytes, and return the response when the server has closed the connection."""
     with connected(url) as found:
         for part in parts:
             found.sendall(part)
@@ -58,7 +58,7 @@ def exchange(url: str, *parts: bytes) -> Raw:
 
 
 def rest(connection: socket.socket) -> Raw:
-    """Everything that still comes, as one answer. Nothing, when the connection ends without one."""
+    """Read until the server closes the connection, and return the response."""
     data = everything(connection)
     first, _, body = data.partition(b"\r\n\r\n")
     if not first:
@@ -69,19 +69,19 @@ def rest(connection: socket.socket) -> Raw:
 
 
 def everything(connection: socket.socket) -> bytes:
-    """All bytes that still come until the server ends the connection."""
+    """Read all bytes until the server closes the connection."""
     found = []
     try:
         while more := connection.recv(1 << 20):
             found.append(more)
     except ConnectionError:
-        # What was sent too late makes the system reset a connection that was ended in good order.
+        # Data that arrives after the close makes the kernel reset the connection.
         pass
     return b"".join(found)
 
 
 def is_open(connection: socket.socket) -> bool:
-    """Whether the server has not ended a connection, of which nothing was answered yet."""
+    """Return whether a connection without a response is still open."""
     connection.setblocking(False)
     try:
         return bool(connection.recv(1, socket.MSG_PEEK))

@@ -1,4 +1,4 @@
-"""Single values of bytes over HTTP."""
+"""Blob values over HTTP: ranges, conditional requests and caching."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from omnigraph.read.blob_values import BlobsInUse
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
 from omnigraph.server.http.byte_ranges import ByteRange, RangeNotSatisfiable, parse_range
-from tests.server.running import Running, refusal, running
+from tests.server.running import Running, error_body, running
 
 SCHEMA = "node Doc { name: String @key  body: Blob?  size: I32? }\nedge Cites: Doc -> Doc { note: Blob? }\n"
 RECORDS = [
@@ -56,7 +56,7 @@ def ask(client: httpx.Client, id_: str = "a/b?", method: str = "GET", **given: s
     return client.request(method, "/blob", params=params, headers=headers)
 
 
-def test_a_state_is_named_whatever_its_branch_is_called(client: httpx.Client) -> None:
+def test_blob_snapshot_header_encodes_any_branch_name(client: httpx.Client) -> None:
     name = "日本 100%"
     client.post("/branches", json={"name": name})
     params = {"entity": "node", "type": "Doc", "id": "a/b?", "property": "body", "branch": name}
@@ -67,7 +67,7 @@ def test_a_state_is_named_whatever_its_branch_is_called(client: httpx.Client) ->
     client.delete(f"/branches/{quote(name)}")
 
 
-def test_the_whole_value_comes_with_what_caches_need(client: httpx.Client) -> None:
+def test_get_blob_returns_value_with_cache_headers(client: httpx.Client) -> None:
     found = ask(client)
     assert (found.status_code, found.content) == (200, TEN)
     assert found.headers["content-type"] == "application/octet-stream"
@@ -89,7 +89,7 @@ def test_the_whole_value_comes_with_what_caches_need(client: httpx.Client) -> No
         ("bytes=8-99", b"89", "8-9"),
     ],
 )
-def test_one_range_is_answered_with_those_bytes(
+def test_get_blob_single_range_returns_206(
     client: httpx.Client, asked: str, content: bytes, range_: str
 ) -> None:
     found = ask(client, Range=asked)
@@ -98,7 +98,7 @@ def test_one_range_is_answered_with_those_bytes(
 
 
 @pytest.mark.parametrize("asked", ["bytes=0-1,4-5", "items=0-1", "bytes=x-y", "bytes=5-2", "bytes=-", "0-1"])
-def test_what_is_no_single_range_is_ignored(client: httpx.Client, asked: str) -> None:
+def test_get_blob_malformed_or_multiple_ranges_returns_200(client: httpx.Client, asked: str) -> None:
     found = ask(client, Range=asked)
     assert (found.status_code, found.content) == (200, TEN)
 
@@ -106,18 +106,18 @@ def test_what_is_no_single_range_is_ignored(client: httpx.Client, asked: str) ->
 @pytest.mark.parametrize(
     ("id_", "asked"), [("a/b?", "bytes=10-"), ("a/b?", "bytes=-0"), ("empty", "bytes=0-")]
 )
-def test_a_range_behind_the_end_cannot_be_satisfied(client: httpx.Client, id_: str, asked: str) -> None:
+def test_get_blob_range_after_end_returns_416(client: httpx.Client, id_: str, asked: str) -> None:
     found = ask(client, id_, Range=asked)
     length = 0 if id_ == "empty" else 10
-    assert refusal(found, 416)["blob_range"]["length"] == length
+    assert error_body(found, 416)["blob_range"]["length"] == length
     assert found.headers["content-range"] == f"bytes */{length}"
 
 
-def test_conditions_are_looked_at_in_their_order(client: httpx.Client) -> None:
+def test_get_blob_evaluates_preconditions_in_order(client: httpx.Client) -> None:
     etag = ask(client).headers["etag"]
-    assert refusal(ask(client, If_Match='"other"'), 412)["code"] == "conflict"
-    refusal(ask(client, If_Match=f"W/{etag}"), 412)
-    refusal(ask(client, If_Match='"other"', If_None_Match=etag), 412)
+    assert error_body(ask(client, If_Match='"other"'), 412)["code"] == "conflict"
+    error_body(ask(client, If_Match=f"W/{etag}"), 412)
+    error_body(ask(client, If_Match='"other"', If_None_Match=etag), 412)
     for matching in (etag, "*", f'"other", {etag}'):
         assert ask(client, If_Match=matching).status_code == 200
     for known in (etag, f"W/{etag}", "*", f'"other",{etag}'):
@@ -129,13 +129,13 @@ def test_conditions_are_looked_at_in_their_order(client: httpx.Client) -> None:
         assert ask(client, If_Range=stale, Range="bytes=0-1").status_code == 200
 
 
-def test_a_head_request_has_the_headers_alone(client: httpx.Client) -> None:
+def test_head_blob_returns_headers_without_body(client: httpx.Client) -> None:
     found = ask(client, method="HEAD", Range="bytes=0-1")
     assert (found.status_code, found.content, found.headers["content-length"]) == (200, b"", "10")
     assert found.headers["etag"] == ask(client).headers["etag"]
 
 
-def test_what_is_kept_elsewhere_is_pointed_at_and_never_fetched(client: httpx.Client) -> None:
+def test_get_external_blob_redirects_without_fetching(client: httpx.Client) -> None:
     found = ask(client, "far")
     assert (found.status_code, found.headers["location"]) == (302, "s3://bucket/a%20b.bin")
     assert found.headers["cache-control"] == "no-store"
@@ -160,16 +160,14 @@ def test_what_is_kept_elsewhere_is_pointed_at_and_never_fetched(client: httpx.Cl
         ({"snapshot": "nothing"}, 404),
     ],
 )
-def test_a_value_that_is_not_there_is_refused(
+def test_get_blob_missing_or_invalid_target_returns_error(
     client: httpx.Client, change: dict[str, str], status: int
 ) -> None:
     params = {"entity": "node", "type": "Doc", "id": "a/b?", "property": "body", **change}
-    refusal(client.get("/blob", params=params), status)
+    error_body(client.get("/blob", params=params), status)
 
 
-def test_the_tag_of_a_value_stays_while_others_are_written_and_changes_with_its_own(
-    server: Running, client: httpx.Client
-) -> None:
+def test_blob_etag_changes_only_with_its_value(server: Running, client: httpx.Client) -> None:
     graph = server.hosted.graphs["team"].graph
     graph.load([{"type": "Doc", "data": {"name": "mine", "body": "base64:AAAA"}}])
     first = ask(client, "mine").headers["etag"]
@@ -177,10 +175,10 @@ def test_the_tag_of_a_value_stays_while_others_are_written_and_changes_with_its_
     assert ask(client, "mine").headers["etag"] == first != ask(client, "other").headers["etag"]
     graph.load([{"type": "Doc", "data": {"name": "mine", "body": "base64:AAAB"}}], "merge")
     assert ask(client, "mine").headers["etag"] != first
-    refusal(ask(client, "mine", If_Match=first), 412)
+    error_body(ask(client, "mine", If_Match=first), 412)
 
 
-def test_whoever_has_the_value_is_told_so_without_its_being_read(
+def test_get_blob_matching_etag_returns_304_without_reading_value(
     server: Running, client: httpx.Client
 ) -> None:
     item = server.hosted.graphs["team"]
@@ -191,12 +189,10 @@ def test_whoever_has_the_value_is_told_so_without_its_being_read(
     assert ask(client, "known", If_None_Match=etag).status_code == 304
     assert server.hosted.blobs.nbytes < 3_000
     assert ask(client, "known", If_None_Match="*").status_code == 304
-    refusal(ask(client, "none", If_None_Match="*"), 404)
+    error_body(ask(client, "none", If_None_Match="*"), 404)
 
 
-def test_a_value_is_read_alone_and_shared_by_all_who_take_it_at_the_same_time(
-    server: Running, client: httpx.Client
-) -> None:
+def test_concurrent_readers_of_one_blob_share_its_bytes(server: Running, client: httpx.Client) -> None:
     item = server.hosted.graphs["team"]
     large = [random.Random(number).randbytes(LARGE) for number in range(3)]
     rows = [{"name": f"large{number}", "body": data} for number, data in enumerate(large)]
@@ -208,7 +204,7 @@ def test_a_value_is_read_alone_and_shared_by_all_who_take_it_at_the_same_time(
     with ExitStack() as open_:
         answers = [open_.enter_context(client.stream("GET", "/blob", params=params)) for _ in range(4)]
         assert {answer.headers["content-length"] for answer in answers} == {str(LARGE)}
-        # The readers have taken little yet, and what is kept for all of them is one value.
+        # The clients have received little, and share one copy of the value.
         assert LARGE <= server.hosted.blobs.nbytes < 2 * LARGE
         item.reader.cache.clear()
         assert ask(client, "large1", Range="bytes=5-9").content == large[1][5:10]
@@ -218,7 +214,7 @@ def test_a_value_is_read_alone_and_shared_by_all_who_take_it_at_the_same_time(
     assert item.reader.stats().nbytes < 3 * LARGE
 
 
-def test_beyond_a_limit_no_further_value_is_read() -> None:
+def test_blobs_in_use_beyond_limit_raises_resource_limit() -> None:
     in_use = BlobsInUse(3)
     first = in_use.share("a", lambda: pa.py_buffer(b"abcd"))
     assert in_use.share("a", lambda: None) is first
@@ -229,7 +225,7 @@ def test_beyond_a_limit_no_further_value_is_read() -> None:
     assert in_use.share("b", lambda: pa.py_buffer(b"x")) is not None
 
 
-def test_an_entity_without_its_bytes_is_found_without_the_bytes_of_the_others(server: Running) -> None:
+def test_get_entity_reads_no_other_blob_values(server: Running) -> None:
     item = server.hosted.graphs["team"]
     item.graph.load({"Doc": [{"name": "heavy", "body": bytes(LARGE)}]})
     item.reader.cache.clear()
@@ -241,7 +237,7 @@ def test_an_entity_without_its_bytes_is_found_without_the_bytes_of_the_others(se
 
 @given(st.integers(0, 30), st.integers(0, 40), st.none() | st.integers(0, 40))
 @settings(max_examples=200, deadline=None)
-def test_a_range_is_what_slicing_gives(length: int, start: int, end: int | None) -> None:
+def test_parse_range_agrees_with_slicing(length: int, start: int, end: int | None) -> None:
     data = bytes(range(length))
     text = f"bytes={start}-{'' if end is None else end}"
     if end is not None and end < start:
@@ -258,7 +254,7 @@ def test_a_range_is_what_slicing_gives(length: int, start: int, end: int | None)
 
 
 @pytest.mark.parametrize("digits", [19, 20, 10_000])
-def test_a_number_of_any_length_is_only_very_large(digits: int) -> None:
+def test_parse_range_accepts_numbers_of_any_length(digits: int) -> None:
     many = "9" * digits
     assert parse_range([f"bytes=3-{many}"], 10) == ByteRange(3, 9)
     assert parse_range([f"bytes=-{many}"], 10) == ByteRange(0, 9)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from omnigraph.protocol import responses
-from tests.server.running import ADD, POLICY, SCHEMA, Running, answer, host_graph, names, refusal
+from tests.server.running import ADD, POLICY, SCHEMA, Running, error_body, host_graph, names, success_body
 
 
 def add(client: httpx.Client, name: str, age: int | None = None, branch: str = "main") -> None:
@@ -16,11 +16,13 @@ def add(client: httpx.Client, name: str, age: int | None = None, branch: str = "
     assert client.post("/mutate", json=body).status_code == 200
 
 
-def test_a_branch_is_made_listed_and_deleted(client: httpx.Client) -> None:
-    found = answer(client.post("/branches", json={"name": " review/x "}), responses.BranchCreateOutput)
+def test_branch_is_created_listed_and_deleted(client: httpx.Client) -> None:
+    found = success_body(client.post("/branches", json={"name": " review/x "}), responses.BranchCreateOutput)
     assert (found["from"], found["name"], found["actor_id"]) == ("main", "review/x", None)
-    assert answer(client.get("/branches"), responses.BranchListOutput) == {"branches": ["main", "review/x"]}
-    gone = answer(client.delete("/branches/review%2Fx"), responses.BranchDeleteOutput)
+    assert success_body(client.get("/branches"), responses.BranchListOutput) == {
+        "branches": ["main", "review/x"]
+    }
+    gone = success_body(client.delete("/branches/review%2Fx"), responses.BranchDeleteOutput)
     assert gone["name"] == "review/x"
     assert client.get("/branches").json() == {"branches": ["main"]}
 
@@ -28,57 +30,58 @@ def test_a_branch_is_made_listed_and_deleted(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     "name", ["a/b", "ünï", "100%", "a%2Fb", "a?b#c", "a b", "...", "merge", "a+b", "a//"]
 )
-def test_any_name_travels_in_a_path_when_it_is_encoded(client: httpx.Client, name: str) -> None:
+def test_encoded_branch_name_in_path_is_one_segment(client: httpx.Client, name: str) -> None:
     made = client.post("/branches", json={"name": name})
     if made.status_code == 400:
         assert name == "a//"
         return
-    answer(made, responses.BranchCreateOutput)
+    success_body(made, responses.BranchCreateOutput)
     raw = quote(name, safe="").replace(".", "%2E")
-    assert answer(client.delete(f"/branches/{raw}"), responses.BranchDeleteOutput)["name"] == name
+    assert success_body(client.delete(f"/branches/{raw}"), responses.BranchDeleteOutput)["name"] == name
     assert client.get("/branches").json() == {"branches": ["main"]}
 
 
-def test_a_name_that_is_not_encoded_reaches_nothing(client: httpx.Client) -> None:
+def test_unencoded_branch_name_in_path_returns_404(client: httpx.Client) -> None:
     client.post("/branches", json={"name": "a/b"})
-    refusal(client.delete("/branches/a/b"), 404)
-    assert "codec" not in refusal(client.delete("/branches/%FF"), 400)["error"]
+    error_body(client.delete("/branches/a/b"), 404)
+    assert "codec" not in error_body(client.delete("/branches/%FF"), 400)["error"]
     assert client.get("/branches").json() == {"branches": ["a/b", "main"]}
 
 
-def test_refusals_of_branches_have_their_statuses(client: httpx.Client) -> None:
+def test_branch_errors_have_documented_statuses(client: httpx.Client) -> None:
     client.post("/branches", json={"name": "dev"})
     assert (
-        refusal(client.post("/branches", json={"name": "dev"}), 409)["error"] == "branch 'dev' already exists"
+        error_body(client.post("/branches", json={"name": "dev"}), 409)["error"]
+        == "branch 'dev' already exists"
     )
-    refusal(client.post("/branches", json={"name": "x", "from": "nowhere"}), 404)
-    refusal(client.post("/branches", json={"name": " "}), 400)
-    refusal(client.post("/branches", json={"name": "main"}), 400)
-    refusal(client.post("/branches", json={"name": "__schema_apply_lock__"}), 400)
-    assert refusal(client.delete("/branches/main"), 400)["error"] == "cannot delete branch 'main'"
-    refusal(client.delete("/branches/nowhere"), 404)
-    refusal(client.post("/branches/merge", json={"source": "nowhere"}), 404)
-    refusal(client.post("/branches/merge", json={"source": "main"}), 400)
+    error_body(client.post("/branches", json={"name": "x", "from": "nowhere"}), 404)
+    error_body(client.post("/branches", json={"name": " "}), 400)
+    error_body(client.post("/branches", json={"name": "main"}), 400)
+    error_body(client.post("/branches", json={"name": "__schema_apply_lock__"}), 400)
+    assert error_body(client.delete("/branches/main"), 400)["error"] == "cannot delete branch 'main'"
+    error_body(client.delete("/branches/nowhere"), 404)
+    error_body(client.post("/branches/merge", json={"source": "nowhere"}), 404)
+    error_body(client.post("/branches/merge", json={"source": "main"}), 400)
 
 
-def test_a_merge_brings_a_branch_in_and_may_delete_it(client: httpx.Client) -> None:
+def test_merge_branch_and_delete_source(client: httpx.Client) -> None:
     client.post("/branches", json={"name": "dev"})
     add(client, "Cid", branch="dev")
-    found = answer(client.post("/branches/merge", json={"source": "dev"}), responses.BranchMergeOutput)
+    found = success_body(client.post("/branches/merge", json={"source": "dev"}), responses.BranchMergeOutput)
     assert found == {"source": "dev", "target": "main", "outcome": "fast_forward", "actor_id": None}
     assert names(client) == ["Ann", "Bob", "Cid"]
     body = {"source": "dev", "delete_branch": True}
-    again = answer(client.post("/branches/merge", json=body), responses.BranchMergeOutput)
+    again = success_body(client.post("/branches/merge", json=body), responses.BranchMergeOutput)
     assert (again["outcome"], again["branch_deleted"]) == ("already_up_to_date", True)
     assert client.get("/branches").json() == {"branches": ["main"]}
 
 
-def test_every_conflict_of_a_merge_is_told(client: httpx.Client) -> None:
+def test_merge_conflict_returns_409_with_all_conflicts(client: httpx.Client) -> None:
     client.post("/branches", json={"name": "dev"})
     for number, branch in enumerate(("main", "dev")):
         for name in ("Cid", "Dan", "Eve", "Fay"):
             add(client, name, number, branch)
-    body = refusal(client.post("/branches/merge", json={"source": "dev"}), 409)
+    body = error_body(client.post("/branches/merge", json={"source": "dev"}), 409)
     assert body["code"] == "conflict"
     assert [item["entity_id"] for item in body["merge_conflicts"]] == ["Cid", "Dan", "Eve", "Fay"]
     assert {item["kind"] for item in body["merge_conflicts"]} == {"divergent_insert"}
@@ -86,62 +89,62 @@ def test_every_conflict_of_a_merge_is_told(client: httpx.Client) -> None:
     assert body["error"].endswith("; and 1 more")
 
 
-def test_a_branch_begins_at_a_commit_or_a_moment(client: httpx.Client) -> None:
+def test_branch_starts_at_commit_or_timestamp(client: httpx.Client) -> None:
     then = client.get("/commits").json()["commits"][0]
     add(client, "Cid")
     made = {"name": "old", "snapshot": then["graph_commit_id"]}
-    assert answer(client.post("/branches", json=made), responses.BranchCreateOutput)["from"] == "main"
+    assert success_body(client.post("/branches", json=made), responses.BranchCreateOutput)["from"] == "main"
     assert names(client, branch="old") == ["Ann", "Bob"]
-    refusal(client.post("/branches", json={**made, "name": "x", "at": "2026-05-04T12:00:00Z"}), 400)
-    refusal(client.post("/branches", json={"name": "x", "snapshot": "nope"}), 404)
-    refusal(client.post("/branches", json={"name": "x", "at": "1971-01-01T00:00:00Z"}), 404)
+    error_body(client.post("/branches", json={**made, "name": "x", "at": "2026-05-04T12:00:00Z"}), 400)
+    error_body(client.post("/branches", json={"name": "x", "snapshot": "nope"}), 404)
+    error_body(client.post("/branches", json={"name": "x", "at": "1971-01-01T00:00:00Z"}), 404)
 
 
-def test_a_merge_is_tried_and_settled(client: httpx.Client) -> None:
+def test_merge_dry_run_then_resolution_succeeds(client: httpx.Client) -> None:
     client.post("/branches", json={"name": "dev"})
     add(client, "Cid", 1)
     add(client, "Cid", 2, "dev")
     head = client.get("/commits").json()["commits"][0]["graph_commit_id"]
     body = {"source": "dev", "dry_run": True}
-    tried = answer(client.post("/branches/merge", json=body), responses.BranchMergeOutput)
+    tried = success_body(client.post("/branches/merge", json=body), responses.BranchMergeOutput)
     assert tried["dry_run"] is True
     assert [item["entity_id"] for item in tried["conflicts"]] == ["Cid"]
     assert client.get("/commits").json()["commits"][0]["graph_commit_id"] == head
-    refusal(client.post("/branches/merge", json={"source": "dev", "resolve": "mine"}), 400)
-    refusal(client.post("/branches/merge", json={"source": "dev", "if_commit": "other"}), 412)
+    error_body(client.post("/branches/merge", json={"source": "dev", "resolve": "mine"}), 400)
+    error_body(client.post("/branches/merge", json={"source": "dev", "if_commit": "other"}), 412)
     chosen = {tried["conflicts"][0]["id"]: "theirs"}
     settled = {"source": "dev", "resolve": chosen, "message": "settled", "if_commit": head}
-    found = answer(client.post("/branches/merge", json=settled), responses.BranchMergeOutput)
+    found = success_body(client.post("/branches/merge", json=settled), responses.BranchMergeOutput)
     assert found == {"source": "dev", "target": "main", "outcome": "merged", "actor_id": None}
     assert client.get("/entity?type=Person&id=Cid").json()["entity"]["age"] == 2
 
 
-def test_a_commit_is_undone_by_a_new_one(client: httpx.Client) -> None:
+def test_revert_commit_creates_new_commit(client: httpx.Client) -> None:
     add(client, "Cid")
     made = client.get("/commits").json()["commits"][0]["graph_commit_id"]
     add(client, "Dan")
     path = f"/commits/{made}/revert"
-    tried = answer(client.post(path, json={"dry_run": True}), responses.CommitRevertOutput)
+    tried = success_body(client.post(path, json={"dry_run": True}), responses.CommitRevertOutput)
     assert (tried["commit"], tried["dry_run"], tried["conflicts"]) == (None, True, [])
     assert names(client) == ["Ann", "Bob", "Cid", "Dan"]
-    found = answer(client.post(path), responses.CommitRevertOutput)
+    found = success_body(client.post(path), responses.CommitRevertOutput)
     assert list(found) == ["outcome", "branch", "actor_id", "commit"]
     assert found["commit"] == client.get("/commits").json()["commits"][0]
     assert names(client) == ["Ann", "Bob", "Dan"]
-    refusal(client.post("/commits/nope/revert"), 404)
+    error_body(client.post("/commits/nope/revert"), 404)
     genesis = client.get("/commits").json()["commits"][-1]["graph_commit_id"]
-    refusal(client.post(f"/commits/{genesis}/revert"), 409)
-    refusal(client.post(path, json={"if_commit": made}), 412)
-    refusal(client.post(path, json={"branch": "nowhere"}), 404)
+    error_body(client.post(f"/commits/{genesis}/revert"), 409)
+    error_body(client.post(path, json={"if_commit": made}), 412)
+    error_body(client.post(path, json={"branch": "nowhere"}), 404)
 
 
-def test_undoing_a_commit_takes_the_right_to_change_the_branch(guarded: Running) -> None:
+def test_revert_requires_change_permission(guarded: Running) -> None:
     with guarded.client("bob") as client:
         made = client.get("/commits").json()["commits"][0]["graph_commit_id"]
-        refusal(client.post(f"/commits/{made}/revert", json={"dry_run": True}), 403)
+        error_body(client.post(f"/commits/{made}/revert", json={"dry_run": True}), 403)
 
 
-def test_undoing_a_change_of_the_schema_takes_the_right_to_change_that(guarded: Running) -> None:
+def test_revert_of_schema_change_requires_schema_permission(guarded: Running) -> None:
     graphs = guarded.hosted.graphs
     assert isinstance(graphs, dict)
     graphs["evolving"] = host_graph("evolving", POLICY, guarded.hosted.tokens)
@@ -155,8 +158,8 @@ def test_undoing_a_change_of_the_schema_takes_the_right_to_change_that(guarded: 
         applied = ann.get("/commits?branch=dev").json()["commits"][0]["graph_commit_id"]
         add(bob, "Cid", branch="dev")
         path, body = f"/commits/{applied}/revert", {"branch": "dev"}
-        assert "'schema_apply'" in refusal(bob.post(path, json=body), 403)["error"]
+        assert "'schema_apply'" in error_body(bob.post(path, json=body), 403)["error"]
         assert "City" in ann.get("/schema?branch=dev").text
-        answer(ann.post(path, json=body), responses.CommitRevertOutput)
+        success_body(ann.post(path, json=body), responses.CommitRevertOutput)
         assert "City" not in ann.get("/schema?branch=dev").text
     del graphs["evolving"]

@@ -1,4 +1,4 @@
-"""Files that say with which schema a graph begins, which queries it has, and what a cluster consists of."""
+"""Cluster configuration files: graphs, schemas, stored queries and providers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def host(folder: Path, document: Any, name: str = "serve.yaml") -> ServerResourc
     return open_graphs(read_hosting(folder / name), KNOWN)
 
 
-def test_a_graph_that_is_not_there_is_made_with_its_schema_and_kept_from_then_on(folder: Path) -> None:
+def test_missing_graph_is_created_once_with_configured_schema(folder: Path) -> None:
     document = {"graphs": {"team": {"uri": "team.omni", "schema": "team.pg", "policy": "team.policy.yaml"}}}
     hosted = host(folder, document)
     with running(hosted) as server, server.client("ann") as client:
@@ -71,9 +71,7 @@ def test_a_graph_that_is_not_there_is_made_with_its_schema_and_kept_from_then_on
     ],
     ids=str,
 )
-def test_stored_queries_stand_in_a_folder_in_files_or_under_their_names(
-    folder: Path, queries: Any, found: list[str]
-) -> None:
+def test_stored_queries_from_folder_files_or_names(folder: Path, queries: Any, found: list[str]) -> None:
     hosted = host(folder, {"graphs": {"team": {"uri": "t.omni", "schema": "team.pg", "queries": queries}}})
     assert list(hosted.graphs["team"].queries) == found
 
@@ -88,12 +86,12 @@ def test_stored_queries_stand_in_a_folder_in_files_or_under_their_names(
     ],
     ids=str,
 )
-def test_queries_that_are_named_otherwise_are_refused(folder: Path, queries: Any, text: str) -> None:
+def test_invalid_queries_member_raises_invalid_input(folder: Path, queries: Any, text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         host(folder, {"graphs": {"team": {"uri": "t.omni", "queries": queries}}})
 
 
-def test_a_name_without_its_query_keeps_the_graph_from_being_served(folder: Path) -> None:
+def test_configured_query_name_not_in_file_quarantines_graph(folder: Path) -> None:
     queries = {"fire": {"file": "queries/people.gq"}}
     graphs = {
         "team": {"uri": "t.omni", "schema": "team.pg"},
@@ -103,7 +101,7 @@ def test_a_name_without_its_query_keeps_the_graph_from_being_served(folder: Path
     assert hosted.quarantined == {"odd": "there is no query 'fire' in the file that it is registered from"}
 
 
-def test_a_cluster_is_served_from_its_folder(folder: Path) -> None:
+def test_cluster_folder_is_served(folder: Path) -> None:
     (folder / "cluster.yaml").write_text(yaml.safe_dump(CLUSTER))
     hosted = open_graphs(read_hosting(folder), KNOWN)
     assert (folder / "graphs" / "team.omni").is_dir()
@@ -117,7 +115,7 @@ def test_a_cluster_is_served_from_its_folder(folder: Path) -> None:
             assert [item["graph_id"] for item in client.get("/graphs").json()["graphs"]] == ["team"]
 
 
-def test_a_graph_of_a_cluster_has_the_provider_that_is_named_for_it(folder: Path) -> None:
+def test_cluster_graph_uses_configured_embedding_provider(folder: Path) -> None:
     (folder / "team.pg").write_text("node Doc { slug: String @key  v: Vector(3)? }")
     graphs = {"docs": {"schema": "team.pg", "embedding_provider": "provider.embedding.default"}}
     hosted = host(folder, {"version": 1, "graphs": graphs, "providers": CLUSTER["providers"]}, "cluster.yaml")
@@ -158,9 +156,7 @@ def changed(**members: Any) -> dict[str, Any]:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_cluster_that_makes_no_sense_is_refused_with_its_place(
-    folder: Path, document: dict[str, Any], text: str
-) -> None:
+def test_invalid_cluster_file_reports_position(folder: Path, document: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidInput, match=text) as caught:
         host(folder, document, "cluster.yaml")
     assert "s3cret" not in str(caught.value)

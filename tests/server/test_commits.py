@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from omnigraph.protocol import change_responses, maintenance_responses, responses
-from tests.server.running import ADD, Running, answer, refusal
+from tests.server.running import ADD, Running, error_body, success_body
 
 
 def add(client: httpx.Client, name: str) -> str:
@@ -17,89 +17,93 @@ def add(client: httpx.Client, name: str) -> str:
     return found
 
 
-def test_the_history_of_a_branch_is_newest_first(client: httpx.Client) -> None:
+def test_list_commits_returns_newest_first(client: httpx.Client) -> None:
     made = add(client, "Cid")
-    found = answer(client.get("/commits"), responses.CommitListOutput)["commits"]
+    found = success_body(client.get("/commits"), responses.CommitListOutput)["commits"]
     assert found[0]["graph_commit_id"] == made
     assert [item["graph_manifest_version"] for item in found] == [3, 2, 1]
     assert found[-1]["parent_commit_id"] is None
-    assert answer(client.get(f"/commits/{made}"), responses.CommitOutput) == found[0]
-    refusal(client.get("/commits?branch=nowhere"), 404)
-    assert refusal(client.get("/commits/nope"), 404)["error"] == "commit 'nope' not found"
+    assert success_body(client.get(f"/commits/{made}"), responses.CommitOutput) == found[0]
+    error_body(client.get("/commits?branch=nowhere"), 404)
+    assert error_body(client.get("/commits/nope"), 404)["error"] == "commit 'nope' not found"
 
 
-def test_a_commit_has_its_message_and_none_that_it_has_not(client: httpx.Client) -> None:
+def test_commit_without_message_omits_member(client: httpx.Client) -> None:
     asked = {"query": ADD, "params": {"n": "Cid"}, "message": "first"}
-    made = answer(client.post("/mutate", json=asked), responses.ChangeOutput)["commit"]
-    found = answer(client.get("/commits"), responses.CommitListOutput)["commits"]
+    made = success_body(client.post("/mutate", json=asked), responses.ChangeOutput)["commit"]
+    found = success_body(client.get("/commits"), responses.CommitListOutput)["commits"]
     assert [item.get("message", "none") for item in found] == ["first", "none", "none"]
     assert found[0] == made
 
 
-def test_a_history_is_cut_off_or_of_one_actor(client: httpx.Client) -> None:
+def test_list_commits_with_limit_and_actor(client: httpx.Client) -> None:
     made = add(client, "Cid")
-    found = answer(client.get("/commits?limit=1"), responses.CommitListOutput)["commits"]
+    found = success_body(client.get("/commits?limit=1"), responses.CommitListOutput)["commits"]
     assert [item["graph_commit_id"] for item in found] == [made]
-    assert answer(client.get("/commits?limit=0"), responses.CommitListOutput) == {"commits": []}
-    assert answer(client.get("/commits?actor=nobody"), responses.CommitListOutput) == {"commits": []}
-    refusal(client.get("/commits?limit=-1"), 400)
-    refusal(client.get(f"/commits?limit={2**70}"), 400)
+    assert success_body(client.get("/commits?limit=0"), responses.CommitListOutput) == {"commits": []}
+    assert success_body(client.get("/commits?actor=nobody"), responses.CommitListOutput) == {"commits": []}
+    error_body(client.get("/commits?limit=-1"), 400)
+    error_body(client.get(f"/commits?limit={2**70}"), 400)
 
 
-def test_nothing_was_recovered_where_nothing_was_interrupted(client: httpx.Client) -> None:
-    assert answer(client.get("/recoveries"), maintenance_responses.RecoveryListOutput) == {"recoveries": []}
+def test_list_recoveries_without_interrupted_write_is_empty(client: httpx.Client) -> None:
+    assert success_body(client.get("/recoveries"), maintenance_responses.RecoveryListOutput) == {
+        "recoveries": []
+    }
 
 
-def test_the_changes_of_a_commit_come_in_pages(client: httpx.Client) -> None:
+def test_commit_changes_are_paginated(client: httpx.Client) -> None:
     loaded = client.get("/commits").json()["commits"][0]["graph_commit_id"]
-    first = answer(client.get(f"/commits/{loaded}/changes?limit=1"), change_responses.CommitChangesOutput)
+    first = success_body(
+        client.get(f"/commits/{loaded}/changes?limit=1"), change_responses.CommitChangesOutput
+    )
     assert [item["id"] for item in first["changes"]] == ["Ann"]
     token = first["next_page_token"]
-    last = answer(
+    last = success_body(
         client.get(f"/commits/{loaded}/changes", params={"page_token": token}),
         change_responses.CommitChangesOutput,
     )
     assert [item["id"] for item in last["changes"]] == ["Bob"]
     assert "next_page_token" not in last
     none = client.get(f"/commits/{loaded}/changes?kind=edge&kind=edge&op=delete")
-    assert answer(none, change_responses.CommitChangesOutput)["changes"] == []
+    assert success_body(none, change_responses.CommitChangesOutput)["changes"] == []
 
 
-def test_the_first_commit_has_no_changes_to_tell(client: httpx.Client) -> None:
+def test_commit_changes_of_first_commit_returns_409(client: httpx.Client) -> None:
     genesis = client.get("/commits").json()["commits"][-1]["graph_commit_id"]
-    body = refusal(client.get(f"/commits/{genesis}/changes"), 409)
+    body = error_body(client.get(f"/commits/{genesis}/changes"), 409)
     assert body["change_diff_refusal"] == {"reason": "parentless_commit", "graph_commit_id": genesis}
 
 
-def test_a_feed_goes_on_from_its_cursor(client: httpx.Client) -> None:
-    start = answer(client.get("/changes"), change_responses.ChangeFeedOutput)
+def test_change_feed_continues_from_cursor(client: httpx.Client) -> None:
+    start = success_body(client.get("/changes"), change_responses.ChangeFeedOutput)
     assert (start["blocks"], start["caught_up"]) == ([], True)
     made = add(client, "Cid")
-    page = answer(
+    page = success_body(
         client.get("/changes", params={"cursor": start["cursor"]}), change_responses.ChangeFeedOutput
     )
     assert [block["cause"]["graph_commit_id"] for block in page["blocks"]] == [made]
     assert [item["id"] for item in page["blocks"][0]["changes"]] == ["Cid"]
 
 
-def test_a_poll_tells_so_many_commits_at_most(client: httpx.Client) -> None:
+def test_change_feed_limits_commits_per_poll(client: httpx.Client) -> None:
     start = client.get("/changes").json()["cursor"]
     made = [add(client, name) for name in ("Cid", "Dan")]
-    page = answer(
+    page = success_body(
         client.get("/changes", params={"cursor": start, "max_commits": 1}), change_responses.ChangeFeedOutput
     )
     assert [block["cause"]["graph_commit_id"] for block in page["blocks"]] == made[:1]
     assert page["caught_up"] is False
 
 
-def test_a_baseline_ends_with_the_cursor_from_which_changes_go_on(client: httpx.Client) -> None:
+def test_baseline_last_record_has_resume_cursor(client: httpx.Client) -> None:
     response = client.post("/changes/baseline", json={"kind": ["node"]})
     assert response.headers["content-type"] == "application/x-ndjson; charset=utf-8"
     *records, last = map(json.loads, response.text.splitlines())
     assert [record["data"]["id"] for record in records] == ["Ann", "Bob"]
     made = add(client, "Cid")
     cursor = last["baseline"]["resume_cursor"]
-    page = answer(
+    page = success_body(
         client.get("/changes", params={"cursor": cursor, "kind": "node"}), change_responses.ChangeFeedOutput
     )
     assert [block["cause"]["graph_commit_id"] for block in page["blocks"]] == [made]
@@ -111,7 +115,7 @@ def test_a_baseline_ends_with_the_cursor_from_which_changes_go_on(client: httpx.
         ("/changes?limit=0", 400, "change page limit must be greater than zero"),
         ("/changes?limit=x", 400, "limit"),
         ("/changes?limit=999999", 413, "at most"),
-        ("/changes?max_commits=0", 400, "at least one commit"),
+        ("/changes?max_commits=0", 400, "must be at least 1"),
         ("/changes?max_commits=513", 413, "at most"),
         ("/changes?start=yesterday", 400, "start"),
         ("/changes?start=now&cursor=x", 400, "mutually exclusive"),
@@ -124,11 +128,9 @@ def test_a_baseline_ends_with_the_cursor_from_which_changes_go_on(client: httpx.
         ("/commits/x/changes", 404, "commit 'x' not found"),
     ],
 )
-def test_a_request_for_changes_that_makes_no_sense_is_refused(
-    guarded: Running, path: str, status: int, text: str
-) -> None:
+def test_invalid_change_request_returns_error(guarded: Running, path: str, status: int, text: str) -> None:
     with guarded.client("bob") as client:
-        body = refusal(client.get(path), status)
+        body = error_body(client.get(path), status)
     assert text in body["error"]
     if status == 413:
         what = "change_feed_commits_per_poll" if "max_commits" in path else "commit_changes_page_changes"

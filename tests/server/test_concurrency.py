@@ -1,4 +1,4 @@
-"""Many at a time: nobody waits for a slow one, reads have an end, and writers that meet or die are told so."""
+"""Concurrent requests: isolation of slow reads, read deadlines, write conflicts and recovery."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.server.hosted_graphs import ServerResources, open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
 from omnigraph.server.limits import ServerLimits
-from tests.server.running import ADD, PEOPLE, SCHEMA, host, names, refusal, rows, running
+from tests.server.running import ADD, PEOPLE, SCHEMA, error_body, host, names, rows, running
 from tests.support.abandoned import outcome_of, swap_of
 from tests.support.crash import copy_graph, run_traced
 from tests.support.s3 import Bucket
@@ -33,7 +33,7 @@ AGE = 'query age($a: I32) { update Person set { age: $a } where name = "Ann" }'
 
 @dataclass
 class SlowStorage:
-    """Storage whose first answer is held back until it is let go."""
+    """Storage that delays its first response until it is released."""
 
     bucket: Bucket
     asked: threading.Event = field(default_factory=threading.Event)
@@ -41,7 +41,7 @@ class SlowStorage:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Hold an answer back for as long as the context lasts."""
+        """Delay a response while the context is open."""
         with self.bucket.seam.cut(self._wait, nth=1, applied=True):
             try:
                 yield
@@ -55,14 +55,14 @@ class SlowStorage:
 
 @pytest.fixture
 def distant(s3: Bucket) -> ServerResources:
-    """A graph in a bucket, of which nothing has been read yet, and one in memory."""
+    """Return resources with an unread graph in a bucket and a graph in memory."""
     og.init(f"{s3.uri}/far", SCHEMA, storage_options=s3.options).load(BytesIO(PEOPLE.encode()))
     far = open_graphs(Hosting((GraphSource("far", f"{s3.uri}/far"),)), TokenRegistry(), options=s3.options)
     near = host(limits=ServerLimits(read_seconds=1.0))
     return ServerResources({**far.graphs, **near.graphs}, limits=near.limits)
 
 
-def test_a_load_does_not_wait_for_reads(distant: ServerResources, s3: Bucket) -> None:
+def test_load_does_not_wait_for_blocked_reads(distant: ServerResources, s3: Bucket) -> None:
     storage = SlowStorage(s3)
     with (
         running(replace(distant, limits=ServerLimits(read_threads=1))) as server,
@@ -81,9 +81,7 @@ def test_a_load_does_not_wait_for_reads(distant: ServerResources, s3: Bucket) ->
         assert slow.result() == ["Ann", "Bob"]
 
 
-def test_a_read_that_waits_for_storage_keeps_nobody_waiting_and_has_an_end(
-    distant: ServerResources, s3: Bucket
-) -> None:
+def test_blocked_read_does_not_delay_others_and_times_out(distant: ServerResources, s3: Bucket) -> None:
     storage = SlowStorage(s3)
     with (
         running(distant) as server,
@@ -96,7 +94,7 @@ def test_a_read_that_waits_for_storage_keeps_nobody_waiting_and_has_an_end(
         assert storage.asked.wait(HANG)
         assert httpx.get(f"{server.url}/healthz", timeout=HANG).status_code == 200
         assert names(near) == ["Ann", "Bob"]
-        # It is answered although the storage is not, and its thread counts until it is done.
+        # The client gets a response although storage does not respond. The request counts until its thread is done.
         with pytest.raises(AssertionError, match="read_seconds"):
             slow.result(HANG)
         assert server.app.state.capacity.requests == 1
@@ -104,7 +102,7 @@ def test_a_read_that_waits_for_storage_keeps_nobody_waiting_and_has_an_end(
         assert near.post("/mutate", json={"query": ADD, "params": {"n": "Cid"}}).status_code == 200
 
 
-def test_a_write_has_no_end_but_its_own(distant: ServerResources, s3: Bucket) -> None:
+def test_write_has_no_read_deadline(distant: ServerResources, s3: Bucket) -> None:
     storage = SlowStorage(s3)
     with (
         running(distant) as server,
@@ -120,17 +118,17 @@ def test_a_write_has_no_end_but_its_own(distant: ServerResources, s3: Bucket) ->
         assert slow.result(HANG).status_code == 200
 
 
-def test_a_read_that_looks_at_the_clock_says_how_long_it_took() -> None:
+def test_read_over_time_limit_reports_limit_and_duration() -> None:
     with running(host(limits=ServerLimits(read_seconds=0.001))) as server, server.client() as client:
         wide = "query wide() { match { $a: Person $b: Person $c: Person } return { $a.name as name } }"
         found = client.post("/query", json={"query": wide}).json()["resource_limit"]
         assert client.post("/mutate", json={"query": ADD, "params": {"n": "Cid"}}).status_code == 200
-    # The document has whole numbers, so both are rounded up.
+    # The document has integers, so both numbers are rounded up.
     assert (found["resource"], found["limit"]) == ("read_seconds", 1)
     assert found["actual"] >= 1
 
 
-def test_of_writers_that_meet_each_is_done_or_told_of_the_other(client: httpx.Client) -> None:
+def test_concurrent_writers_succeed_or_get_conflict(client: httpx.Client) -> None:
     before = len(client.get("/commits").json()["commits"])
     meeting = threading.Barrier(6)
 
@@ -145,7 +143,7 @@ def test_of_writers_that_meet_each_is_done_or_told_of_the_other(client: httpx.Cl
     assert set(statuses) <= {200, 409}
     for response in found:
         if response.status_code == 409:
-            body = refusal(response, 409)
+            body = error_body(response, 409)
             assert body["code"] == "conflict"
             assert body["manifest_conflict"]["table_key"] == "node:Person"
             assert body["manifest_conflict"]["expected"] != body["manifest_conflict"]["actual"]
@@ -155,7 +153,7 @@ def test_of_writers_that_meet_each_is_done_or_told_of_the_other(client: httpx.Cl
 
 
 @pytest.mark.faults
-def test_what_a_dead_loader_left_is_settled_by_the_next_write_without_a_restart(tmp_path: Path) -> None:
+def test_next_write_recovers_killed_load_without_restart(tmp_path: Path) -> None:
     template = tmp_path / "template"
     prepare_setting("small", str(template))
     uris = {id_: copy_graph(template, tmp_path / id_) for id_ in ("whole", "confirmed", "begun")}
@@ -170,7 +168,7 @@ def test_what_a_dead_loader_left_is_settled_by_the_next_write_without_a_restart(
                 assert run_traced(Task("bulk", uris[id_]), at).killed
                 assert set(names(client)) == before != whole
                 assert client.post("/mutate", json={"query": ADD, "params": {"n": "zoe"}}).status_code == 200
-                # Work that was whole is published first; work that was not is nowhere.
+                # A confirmed write is rolled forward, any other is discarded.
                 is_whole = id_ == "confirmed"
                 assert set(names(client)) == {"zoe", *(whole if is_whole else before)}
                 commits = client.get("/commits").json()["commits"]

@@ -1,4 +1,4 @@
-"""States and their differences over HTTP."""
+"""Diffs and the resolution of references over HTTP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph.protocol import change_responses, responses
 from omnigraph.protocol.codec import EXACT
-from tests.server.running import ADD, TOKENS, Running, answer, everything, host, refusal, running
+from tests.server.running import ADD, TOKENS, Running, error_body, everything, host, running, success_body
 
 SIDES = {"before": "main", "after": "dev"}
 
@@ -32,23 +32,23 @@ def lines(client: httpx.Client, **params: Any) -> list[dict[str, Any]]:
 
 
 def state(client: httpx.Client, name: str) -> dict[str, Any]:
-    return answer(client.get("/state", params={"name": name}), responses.StateOutput)
+    return success_body(client.get("/state", params={"name": name}), responses.StateOutput)
 
 
-def test_a_state_is_a_branch_a_commit_or_a_moment(client: httpx.Client) -> None:
+def test_resolve_state_of_branch_commit_or_timestamp(client: httpx.Client) -> None:
     made = add(client, "Cid")
     assert state(client, " main ") == {"branch": "main", "graph_commit_id": made}
     assert state(client, made) == {"branch": None, "graph_commit_id": made}
-    # No name could mean both.
-    refusal(client.post("/branches", json={"name": made}), 400)
+    # A timestamp is not a name.
+    error_body(client.post("/branches", json={"name": made}), 400)
     moment = client.get("/state", params={"at": "2999-01-01T00:00:00Z"})
-    assert answer(moment, responses.StateOutput) == {"branch": None, "graph_commit_id": made}
-    refusal(client.get("/state", params={"name": "nowhere"}), 404)
-    refusal(client.get("/state"), 400)
-    refusal(client.get("/state", params={"name": "main", "at": "2999-01-01T00:00:00Z"}), 400)
+    assert success_body(moment, responses.StateOutput) == {"branch": None, "graph_commit_id": made}
+    error_body(client.get("/state", params={"name": "nowhere"}), 404)
+    error_body(client.get("/state"), 400)
+    error_body(client.get("/state", params={"name": "main", "at": "2999-01-01T00:00:00Z"}), 400)
 
 
-def test_a_difference_is_a_line_for_each_change(client: httpx.Client) -> None:
+def test_diff_streams_one_line_per_change(client: httpx.Client) -> None:
     client.post("/branches", json={"name": "dev"})
     assert lines(client, **SIDES) == []
     made = add(client, "Cid", "dev")
@@ -57,24 +57,24 @@ def test_a_difference_is_a_line_for_each_change(client: httpx.Client) -> None:
     assert [(item["op"], item["id"], item["type"]["name"]) for item in found] == [("insert", "Cid", "Person")]
     assert [item["op"] for item in lines(client, before="dev", after=base)] == ["delete"]
     assert lines(client, **SIDES, op=["update", "delete"]) == lines(client, **SIDES, kind="edge") == []
-    stats = answer(client.get("/diff/stats", params=SIDES), responses.DiffStatsOutput)
+    stats = success_body(client.get("/diff/stats", params=SIDES), responses.DiffStatsOutput)
     assert (stats["before"], stats["after"], stats["branch"]) == (base, made, "dev")
     assert stats["stats"] == {"Person": {"insert": 1, "update": 0, "delete": 0}}
 
 
-def test_a_state_that_was_found_stays_that_commit(client: httpx.Client) -> None:
+def test_diff_uses_resolved_commit_after_branch_moved(client: httpx.Client) -> None:
     client.post("/branches", json={"name": "dev"})
     then = add(client, "Cid", "dev")
     found = {**SIDES, "after_commit": then}
-    assert answer(client.get("/diff/stats", params=found), responses.DiffStatsOutput)["branch"] == "dev"
+    assert success_body(client.get("/diff/stats", params=found), responses.DiffStatsOutput)["branch"] == "dev"
     add(client, "Dan", "dev")
     assert [item["id"] for item in lines(client, **found)] == ["Cid"]
-    stats = answer(client.get("/diff/stats", params=found), responses.DiffStatsOutput)
+    stats = success_body(client.get("/diff/stats", params=found), responses.DiffStatsOutput)
     assert (stats["after"], stats["branch"]) == (then, None)
     assert client.delete("/branches/dev").status_code == 200
     assert [item["id"] for item in lines(client, **found)] == ["Cid"]
-    refusal(client.get("/diff", params=SIDES), 404)
-    refusal(client.get("/diff", params={**SIDES, "after_commit": "nope"}), 404)
+    error_body(client.get("/diff", params=SIDES), 404)
+    error_body(client.get("/diff", params={**SIDES, "after_commit": "nope"}), 404)
 
 
 @pytest.mark.parametrize("path", ["/diff", "/diff/stats"])
@@ -90,14 +90,12 @@ def test_a_state_that_was_found_stays_that_commit(client: httpx.Client) -> None:
         ("before=main&after=", 404),
     ],
 )
-def test_a_difference_that_makes_no_sense_is_refused(
-    guarded: Running, path: str, query: str, status: int
-) -> None:
+def test_invalid_diff_request_returns_error(guarded: Running, path: str, query: str, status: int) -> None:
     with guarded.client("bob") as client:
-        refusal(client.get(f"{path}?{query}"), status)
+        error_body(client.get(f"{path}?{query}"), status)
 
 
-def test_a_state_is_told_to_those_who_may_read_it_however_it_is_named() -> None:
+def test_resolve_state_requires_read_permission_for_every_reference() -> None:
     policy = everything("ann")
     policy["protected_branches"] = ["main"]
     policy["groups"]["guests"] = ["bob"]
@@ -113,18 +111,18 @@ def test_a_state_is_told_to_those_who_may_read_it_however_it_is_named() -> None:
         made, secret = add(owner, "Cid", "dev"), add(owner, "Dan")
         assert state(guest, "dev")["graph_commit_id"] == made
         for hidden in ("main", secret):
-            refusal(guest.get("/state", params={"name": hidden}), 403)
+            error_body(guest.get("/state", params={"name": hidden}), 403)
             for path in ("/diff", "/diff/stats"):
-                refusal(guest.get(path, params={"before": "dev", "after": hidden}), 403)
-                refusal(guest.get(path, params={"before": hidden, "after": "dev"}), 403)
-        # That a name may be read says nothing of a commit that it does not stand at.
+                error_body(guest.get(path, params={"before": "dev", "after": hidden}), 403)
+                error_body(guest.get(path, params={"before": hidden, "after": "dev"}), 403)
+        # Permission to read a branch does not extend to a commit that is not on it.
         sides = {"before": "dev", "after": "dev", "after_commit": secret}
-        refusal(guest.get("/diff", params=sides), 403)
-        refusal(stranger.get("/state", params={"name": "nowhere"}), 403)
-        refusal(stranger.get("/diff", params={"before": "dev", "after": "dev"}), 403)
+        error_body(guest.get("/diff", params=sides), 403)
+        error_body(stranger.get("/state", params={"name": "nowhere"}), 403)
+        error_body(stranger.get("/diff", params={"before": "dev", "after": "dev"}), 403)
 
 
-def test_who_may_not_read_a_state_does_not_learn_that_it_is_there() -> None:
+def test_resolve_state_without_permission_hides_existence() -> None:
     rules = everything("ann")
     rules["groups"]["some"] = ["bob"]
     rules["protected_branches"] = ["secret"]
@@ -141,13 +139,13 @@ def test_who_may_not_read_a_state_does_not_learn_that_it_is_there() -> None:
                 for path in ("/state", "/snapshot", "/indexes", "/entity", "/blob"):
                     name = "name" if path == "/state" else "snapshot"
                     told = [
-                        refusal(bob.get(path, params={name: item, **more}, headers={"Accept": EXACT}), 403)
+                        error_body(bob.get(path, params={name: item, **more}, headers={"Accept": EXACT}), 403)
                         for item in (kept, missing)
                     ]
                     assert told[0] == told[1]
                 for path in ("/diff", "/diff/stats"):
                     params = [{"before": "main", "after": item} for item in (kept, missing)]
-                    told = [refusal(bob.get(path, params=item), 403) for item in params]
+                    told = [error_body(bob.get(path, params=item), 403) for item in params]
                     assert told[0] == told[1]
                 exported = [bob.post("/export", json={"snapshot": item}) for item in (kept, missing)]
-                assert refusal(exported[0], 403) == refusal(exported[1], 403)
+                assert error_body(exported[0], 403) == error_body(exported[1], 403)

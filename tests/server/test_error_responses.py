@@ -1,4 +1,4 @@
-"""Every error has a status and the one shape; what nobody foresaw tells nothing."""
+"""Statuses and bodies of errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from omnigraph import errors
 from omnigraph.protocol.error_output import ErrorOutput
 from omnigraph.server.hosted_graphs import HostedGraph
 from omnigraph.server.http.error_responses import render_error
-from tests.server.running import Running, refusal
+from tests.server.running import Running, error_body
 
 CASES: list[tuple[errors.OmnigraphError, int, dict[str, Any]]] = [
     (errors.InvalidInput("no"), 400, {"code": "bad_request"}),
@@ -77,7 +77,7 @@ CASES: list[tuple[errors.OmnigraphError, int, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("error", "status", "members"), CASES)
-def test_an_error_has_its_status_and_its_members(
+def test_error_has_documented_status_and_members(
     error: errors.OmnigraphError, status: int, members: dict[str, Any]
 ) -> None:
     assert render_error(error) == (status, {"error": "no", **members})
@@ -85,22 +85,22 @@ def test_an_error_has_its_status_and_its_members(
 
 
 @pytest.mark.parametrize("kind", [errors.StorageError, errors.UnsupportedFormat])
-def test_what_storage_says_is_for_the_log(kind: type[errors.OmnigraphError]) -> None:
+def test_storage_error_body_has_no_details(kind: type[errors.OmnigraphError]) -> None:
     status, body = render_error(kind("bucket of ours: key secret"))
     assert (status, body["code"]) == (500, "internal")
     assert "secret" not in str(body)
 
 
-def test_every_class_of_errors_is_thought_of() -> None:
+def test_every_error_class_has_a_case() -> None:
     classes = {item for _, item in inspect.getmembers(errors, inspect.isclass)}
     wanted = {item for item in classes if issubclass(item, errors.OmnigraphError)} - {errors.OmnigraphError}
     assert wanted == {type(error) for error, _, _ in CASES} | {errors.StorageError, errors.UnsupportedFormat}
 
 
-def test_a_defect_becomes_a_500_that_tells_its_request_and_nothing_else(
+def test_unexpected_exception_returns_500_with_request_id_only(
     open_server: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # No request can bring one about, so something is hosted that is no graph at all.
+    # No request causes an unexpected exception, so host an object that is not a graph.
     graphs = open_server.hosted.graphs
     assert isinstance(graphs, dict)
     graphs["broken"] = HostedGraph("broken", cast(og.LocalGraph, object()))
@@ -112,9 +112,9 @@ def test_a_defect_becomes_a_500_that_tells_its_request_and_nothing_else(
             response = client.get("/snapshot", headers={"X-Request-Id": "mine-1"})
     finally:
         del graphs["broken"]
-    body = refusal(response, 500)
+    body = error_body(response, 500)
     assert body == {"error": "internal error", "code": "internal", "request_id": "mine-1"}
-    assert "acting_as" in caplog.text
+    assert "AttributeError" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -131,12 +131,12 @@ def test_a_defect_becomes_a_500_that_tells_its_request_and_nothing_else(
         ("POST", "/queries/..%2F..%2Fpeople.gq", 404),
     ],
 )
-def test_paths_that_lead_nowhere_have_the_one_shape(
+def test_unknown_path_or_method_returns_error_body(
     guarded: Running, method: str, path: str, status: int
 ) -> None:
     with guarded.client("ann") as client:
         response = client.request(method, path)
-    body = refusal(response, status)
+    body = error_body(response, status)
     assert body["code"] == ("not_found" if status == 404 else "method_not_allowed")
     assert status == 404 or response.headers["allow"]
 
@@ -150,7 +150,7 @@ def test_paths_that_lead_nowhere_have_the_one_shape(
         ("/query", "POST"),
     ],
 )
-def test_a_wrong_method_is_told_all_right_ones(guarded: Running, path: str, allowed: str) -> None:
+def test_wrong_method_lists_allowed_methods(guarded: Running, path: str, allowed: str) -> None:
     with guarded.client("ann") as client:
         assert client.put(path).headers["Allow"] == allowed
 
@@ -158,7 +158,7 @@ def test_a_wrong_method_is_told_all_right_ones(guarded: Running, path: str, allo
 @pytest.mark.parametrize(
     ("path", "successor"), [("/read", "query"), ("/change", "mutate"), ("/ingest", "load")]
 )
-def test_a_route_of_old_says_so_also_when_it_refuses(guarded: Running, path: str, successor: str) -> None:
+def test_deprecated_route_sends_headers_with_errors(guarded: Running, path: str, successor: str) -> None:
     query = {"query_source": "nonsense", "query": "nonsense", "data": "x", "branch": "nowhere"}
     with guarded.client("ann") as client, guarded.client() as nobody:
         for response in (
@@ -166,31 +166,31 @@ def test_a_route_of_old_says_so_also_when_it_refuses(guarded: Running, path: str
             client.post(path, json=1),
             nobody.post(path, json=query),
         ):
-            refusal(response, response.status_code)
+            error_body(response, response.status_code)
             assert response.headers["Deprecation"] == "true"
             assert response.headers["Link"] == f'<{successor}>; rel="successor-version"'
 
 
-def test_a_head_request_has_no_body(guarded: Running) -> None:
+def test_head_request_returns_no_body(guarded: Running) -> None:
     with guarded.client("ann") as client:
         response = client.head("/branches")
     assert (response.status_code, response.content) == (405, b"")
 
 
-def test_what_is_wrong_with_a_text_is_told_with_its_place_and_what_to_try(client: httpx.Client) -> None:
+def test_language_error_returns_diagnostics_and_hint(client: httpx.Client) -> None:
     text = "query q() {\n  match { $p: Person  $p.naem = 1  $p.aeg > 1 }\n  return { $p.name }\n}"
-    body = refusal(client.post("/query", json={"query": text}), 400)
+    body = error_body(client.post("/query", json={"query": text}), 400)
     assert [(item["line"], item["column"]) for item in body["diagnostics"]] == [(2, 26), (2, 39)]
     assert body["error"] == f"{body['diagnostics'][0]['message']} (and 1 more)"
     for path in ("/schema/plan", "/schema/apply"):
-        body = refusal(client.post(path, json={"schema_source": "node Person {\n  name: Strin }"}), 400)
+        body = error_body(client.post(path, json={"schema_source": "node Person {\n  name: Strin }"}), 400)
         first = body["diagnostics"][0]
         assert (first["line"], first["hint"], body["hint"]) == (2, body["hint"], "did you mean `String`?")
 
 
-def test_a_hint_is_told_and_none_is_no_member(client: httpx.Client) -> None:
-    assert "expected one of" in refusal(client.get("/changes?odd=1"), 400)["hint"]
-    assert refusal(client.get("/commits/nothing"), 404) == {
+def test_error_without_hint_omits_member(client: httpx.Client) -> None:
+    assert "expected one of" in error_body(client.get("/changes?odd=1"), 400)["hint"]
+    assert error_body(client.get("/commits/nothing"), 404) == {
         "error": "commit 'nothing' not found",
         "code": "not_found",
     }

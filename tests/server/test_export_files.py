@@ -1,4 +1,4 @@
-"""Exports as archives of files."""
+"""Exports of files in a tar archive."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
-from tests.server.running import Running, refusal
+from tests.server.running import Running, error_body
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
 def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the server keeps files until they are sent, which is this process."""
+    """Return the folder in which the server, which is this process, keeps temporary files."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
@@ -37,9 +37,7 @@ def unpacked(response: httpx.Response) -> dict[str, bytes]:
     return found
 
 
-def test_the_files_of_an_export_come_in_one_archive_with_its_mark_last(
-    client: httpx.Client, spool: Path
-) -> None:
+def test_export_files_returns_archive_with_success_marker_last(client: httpx.Client, spool: Path) -> None:
     found = unpacked(client.post("/export/files"))
     assert list(found) == ["edge-Knows-00000.ndjson", "node-Person-00000.ndjson", "_SUCCESS"]
     assert len(found["node-Person-00000.ndjson"].splitlines()) == 2
@@ -47,7 +45,7 @@ def test_the_files_of_an_export_come_in_one_archive_with_its_mark_last(
     wait_until(lambda: not any(spool.iterdir()), "the spooled files to go")
 
 
-def test_parquet_of_some_types_at_a_commit(client: httpx.Client) -> None:
+def test_export_files_parquet_of_types_at_commit(client: httpx.Client) -> None:
     before = client.get("/commits").json()["commits"][0]["graph_commit_id"]
     client.post("/load", json={"data": '{"type":"Person","data":{"name":"Cid"}}'}).raise_for_status()
     for body, count in (({}, 3), ({"snapshot": before}, 2)):
@@ -70,18 +68,18 @@ def test_parquet_of_some_types_at_a_commit(client: httpx.Client) -> None:
         ({"at": "1990-01-01T00:00:00Z"}, 404),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_sent(
+def test_export_files_error_has_error_status(
     client: httpx.Client, route: str, body: dict[str, Any], status: int, spool: Path
 ) -> None:
-    refusal(client.post(route, json=body), status)
+    error_body(client.post(route, json=body), status)
     assert list(spool.iterdir()) == []
 
 
-def test_who_may_read_may_not_export_files_of_any_state(guarded: Running) -> None:
+def test_export_files_requires_export_permission(guarded: Running) -> None:
     with guarded.client("bob") as client:
         commit = client.get("/commits").json()["commits"][0]["graph_commit_id"]
         for body in ({}, {"snapshot": commit}, {"at": "2099-01-01T00:00:00Z"}):
-            refusal(client.post("/export/files", json=body), 403)
-            refusal(client.post("/export", json=body), 403)
+            error_body(client.post("/export/files", json=body), 403)
+            error_body(client.post("/export", json=body), 403)
     with guarded.client("ann") as client:
         assert len(unpacked(client.post("/export/files", json={"snapshot": commit}))) == 3

@@ -1,4 +1,4 @@
-"""Exports: streams that wait for whoever reads them."""
+"""Streaming exports with back-pressure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 
 from omnigraph.errors import ResourceLimit, StorageError
 from omnigraph.server.http.streaming import PipeResponse, StreamPool
-from tests.server.running import Running, refusal
+from tests.server.running import Running, error_body
 from tests.support.waiting import HANG, wait_until
 
 LINE = "x" * 1023 + "\n"
 
 
-def test_an_export_is_every_record(client: httpx.Client) -> None:
+def test_export_streams_every_record(client: httpx.Client) -> None:
     response = client.post("/export", json={"type_names": ["Person"]})
     assert response.headers["content-type"] == "application/x-ndjson; charset=utf-8"
     assert response.headers["transfer-encoding"] == "chunked"
@@ -36,16 +36,14 @@ def test_an_export_is_every_record(client: httpx.Client) -> None:
         ({"type_names": "Person"}, 400),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_streamed(
-    client: httpx.Client, body: dict[str, object], status: int
-) -> None:
-    refusal(client.post("/export", json=body), status)
+def test_export_error_has_error_status(client: httpx.Client, body: dict[str, object], status: int) -> None:
+    error_body(client.post("/export", json=body), status)
 
 
-def test_who_may_read_may_not_export(guarded: Running) -> None:
+def test_export_requires_export_permission(guarded: Running) -> None:
     with guarded.client("bob") as client:
-        refusal(client.post("/export"), 403)
-        refusal(client.post("/changes/baseline"), 403)
+        error_body(client.post("/export"), 403)
+        error_body(client.post("/changes/baseline"), 403)
     with guarded.client("ann") as client:
         assert client.post("/export").status_code == 200
 
@@ -61,7 +59,7 @@ def run(test: Callable[[StreamPool], object]) -> None:
     asyncio.run(body())
 
 
-def test_a_writer_waits_for_its_reader() -> None:
+def test_stream_writer_waits_for_reader() -> None:
     written = 0
 
     def produce(file: IO[str]) -> None:
@@ -73,7 +71,7 @@ def test_a_writer_waits_for_its_reader() -> None:
     async def test(streams: StreamPool) -> None:
         response = await streams.start(produce, "text/plain")
         await asyncio.to_thread(wait_until, lambda: written)
-        # A writer that did not wait would be done in this time.
+        # A writer without back-pressure would finish in this time.
         await asyncio.sleep(0.2)
         assert 0 < written < 1_000
         size = sum([len(chunk) async for chunk in response.body_iterator])
@@ -82,7 +80,7 @@ def test_a_writer_waits_for_its_reader() -> None:
     run(test)
 
 
-def test_a_writer_stops_when_its_reader_leaves_and_its_place_is_free() -> None:
+def test_stream_writer_stops_when_reader_disconnects() -> None:
     ended = threading.Event()
 
     def produce(file: IO[str]) -> None:
@@ -121,7 +119,7 @@ def test_a_writer_stops_when_its_reader_leaves_and_its_place_is_free() -> None:
     run(test)
 
 
-def test_a_failure_in_the_middle_breaks_the_stream() -> None:
+def test_error_during_stream_breaks_connection() -> None:
     def produce(file: IO[str]) -> None:
         for _ in range(200):
             file.write(LINE)

@@ -1,4 +1,4 @@
-"""Which graphs are served: configuration, quarantine, and the rules of starting."""
+"""Hosted graphs: configuration, quarantine and startup checks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
 from omnigraph.server.limits import read_limits
 from omnigraph.server.run import check_authentication, parse_bind
-from tests.server.running import LISTING, POLICY, SCHEMA, STORED, TOKENS, names, refusal, running
+from tests.server.running import LISTING, POLICY, SCHEMA, STORED, TOKENS, error_body, names, running
 
 KNOWN = TokenRegistry.of(TOKENS)
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """A configuration of one healthy graph and some that cannot be served."""
+    """Return a configuration with one healthy graph and some that cannot be opened."""
     og.init(str(tmp_path / "data" / "team.omni"), SCHEMA).close()
     og.init(str(tmp_path / "data" / "odd.omni"), "node Other { name: String @key }").close()
     (tmp_path / "queries").mkdir()
@@ -50,7 +50,7 @@ def write(folder: Path, document: Any) -> Path:
     return path
 
 
-def test_a_graph_that_cannot_be_served_is_left_out_and_the_rest_is_served(config: Path) -> None:
+def test_unopenable_graph_is_quarantined_and_others_are_served(config: Path) -> None:
     hosted = open_graphs(read_hosting(config), KNOWN)
     assert set(hosted.graphs) == {"team"}
     assert set(hosted.quarantined) == {"odd", "gone"}
@@ -59,7 +59,7 @@ def test_a_graph_that_cannot_be_served_is_left_out_and_the_rest_is_served(config
             assert names(client) == []
         for id_ in ("odd", "gone"):
             with server.client("ann", prefix=f"/graphs/{id_}") as client:
-                assert refusal(client.get("/snapshot"), 404)["error"] == f"graph '{id_}' not found"
+                assert error_body(client.get("/snapshot"), 404)["error"] == f"graph '{id_}' not found"
         with server.client("ann", prefix="") as client:
             assert [item["graph_id"] for item in client.get("/graphs").json()["graphs"]] == ["team"]
             counts = client.get("/metrics").text
@@ -67,7 +67,7 @@ def test_a_graph_that_cannot_be_served_is_left_out_and_the_rest_is_served(config
     hosted.close()
 
 
-def test_a_name_in_a_folder_that_cannot_be_served_keeps_no_other_graph_from_it(tmp_path: Path) -> None:
+def test_invalid_graph_name_in_folder_is_quarantined(tmp_path: Path) -> None:
     og.init(str(tmp_path / "good.omni"), SCHEMA).close()
     for name in ("my_graph.omni", "sp ace.omni", ".omni"):
         (tmp_path / name).mkdir()
@@ -85,14 +85,14 @@ def test_a_name_in_a_folder_that_cannot_be_served_keeps_no_other_graph_from_it(t
 
 
 @pytest.mark.parametrize("policy", ["nowhere.yaml", "bad.yaml", "server.policy.yaml"])
-def test_a_graph_whose_policy_is_not_acceptable_is_not_served_at_all(config: Path, policy: str) -> None:
+def test_graph_with_invalid_policy_is_quarantined(config: Path, policy: str) -> None:
     (config.parent / "bad.yaml").write_text("version: 2", encoding="utf-8")
     graphs = {
         "closed": {"uri": "data/team.omni", "policy": policy},
         "team": {"uri": "data/team.omni"},
     }
     hosting = read_hosting(write(config.parent, {"graphs": graphs}))
-    # It has a policy, so that a server without tokens does not start, and nobody may do anything.
+    # The graph counts as one with a policy, so the server needs tokens, and the policy allows nothing.
     assert hosting.has_policy
     assert hosting.graphs[0].policy == PolicyBundle()
     hosted = open_graphs(hosting, KNOWN)
@@ -103,7 +103,7 @@ def test_a_graph_whose_policy_is_not_acceptable_is_not_served_at_all(config: Pat
         open_graphs(hosting, KNOWN, require_all=True)
 
 
-def test_what_decides_is_made_when_a_graph_is_opened(config: Path) -> None:
+def test_policy_is_prepared_when_graph_is_opened(config: Path) -> None:
     hosted = open_graphs(read_hosting(config), KNOWN)
     hosted.close()
     served = hosted.graphs["team"]
@@ -114,21 +114,21 @@ def test_what_decides_is_made_when_a_graph_is_opened(config: Path) -> None:
         assert {"_policies", "_groups"} <= gate.__dict__.keys()
 
 
-def test_when_all_graphs_are_required_one_is_enough_to_stop(config: Path) -> None:
+def test_require_all_graphs_fails_with_one_quarantined(config: Path) -> None:
     with pytest.raises(InvalidInput) as caught:
         open_graphs(read_hosting(config), KNOWN, require_all=True)
     assert "odd" in str(caught.value)
     assert "gone" in str(caught.value)
 
 
-def test_without_a_graph_that_can_be_served_there_is_no_server(tmp_path: Path) -> None:
+def test_start_without_servable_graph_raises_invalid_input(tmp_path: Path) -> None:
     documents: list[Any] = [{"graphs": {"gone": {"uri": "gone.omni"}}}, {"graphs": {}}]
     for document in documents:
         with pytest.raises(InvalidInput, match="no graph"):
             open_graphs(read_hosting(write(tmp_path, document)), KNOWN)
 
 
-def test_a_folder_serves_the_graphs_in_it(tmp_path: Path) -> None:
+def test_folder_serves_its_graphs(tmp_path: Path) -> None:
     for name in ("one", "two"):
         og.init(str(tmp_path / f"{name}.omni"), SCHEMA).close()
     (tmp_path / "other").mkdir()
@@ -153,14 +153,14 @@ def test_a_folder_serves_the_graphs_in_it(tmp_path: Path) -> None:
         {"graphs": {}, "policy": "nowhere.yaml"},
     ],
 )
-def test_a_configuration_that_is_not_understood_is_refused(tmp_path: Path, document: Any) -> None:
+def test_invalid_configuration_raises_invalid_input(tmp_path: Path, document: Any) -> None:
     (tmp_path / "server.yaml").write_text(yaml.safe_dump(LISTING), encoding="utf-8")
     (tmp_path / "graph.yaml").write_text(yaml.safe_dump(POLICY), encoding="utf-8")
     with pytest.raises(OmnigraphError):
         read_hosting(write(tmp_path, document))
 
 
-def test_a_mistake_in_a_configuration_is_told_with_its_line_and_what_is_known(tmp_path: Path) -> None:
+def test_configuration_error_reports_line_and_known_members(tmp_path: Path) -> None:
     path = tmp_path / "serve.yaml"
     path.write_text("graphs:\n  a:\n    uri: x\n    model: y\n", encoding="utf-8")
     with pytest.raises(InvalidInput) as caught:
@@ -170,19 +170,19 @@ def test_a_mistake_in_a_configuration_is_told_with_its_line_and_what_is_known(tm
 
 
 @pytest.mark.parametrize("id_", ["yes", "~", "12:30", "01", "2026-01-01"])
-def test_an_id_that_yaml_reads_as_something_else_needs_quotes(tmp_path: Path, id_: str) -> None:
+def test_graph_id_of_other_yaml_type_needs_quotes(tmp_path: Path, id_: str) -> None:
     path = tmp_path / "serve.yaml"
     path.write_text(f"graphs:\n  {id_}: {{uri: x}}\n", encoding="utf-8")
     with pytest.raises(InvalidInput, match="put it in quotes"):
         read_hosting(path)
 
 
-def test_a_folder_may_be_named_by_its_address(tmp_path: Path) -> None:
+def test_folder_is_accepted_as_file_url(tmp_path: Path) -> None:
     og.init(str(tmp_path / "one.omni"), SCHEMA).close()
     assert [item.id for item in read_hosting(tmp_path.as_uri()).graphs] == ["one"]
 
 
-def test_a_name_that_two_stored_queries_have_is_told_with_both_places(config: Path) -> None:
+def test_duplicate_stored_query_reports_both_positions(config: Path) -> None:
     queries = config.parent / "queries"
     (queries / "more.gq").write_text("// again\nquery " + STORED.partition("query ")[2], encoding="utf-8")
     with pytest.raises(InvalidInput) as caught:
@@ -191,7 +191,7 @@ def test_a_name_that_two_stored_queries_have_is_told_with_both_places(config: Pa
     assert f"is there twice: {queries / 'more.gq'}:2:7 and {queries / 'people.gq'}:" in caught.value.hint
 
 
-def test_why_a_stored_query_keeps_its_graph_from_being_served_is_told_with_its_place(config: Path) -> None:
+def test_invalid_stored_query_reports_position(config: Path) -> None:
     hosted = open_graphs(read_hosting(config), KNOWN)
     hosted.close()
     reason = hosted.quarantined["odd"]
@@ -212,7 +212,7 @@ def test_why_a_stored_query_keeps_its_graph_from_being_served_is_told_with_its_p
         (True, True, True, True),
     ],
 )
-def test_nothing_is_open_by_accident(
+def test_start_without_tokens_requires_unauthenticated_option(
     config: Path, tokens: bool, policy: bool, unauthenticated: bool, starts: bool
 ) -> None:
     hosting = read_hosting(config if policy else config.parent / "data")
@@ -225,12 +225,12 @@ def test_nothing_is_open_by_accident(
 
 
 @pytest.mark.parametrize("text", ["", "8080", ":8080", "host:", "host:x", "host:70000", "host:-1"])
-def test_an_address_is_a_host_and_a_port(text: str) -> None:
+def test_parse_bind_rejects_invalid_address(text: str) -> None:
     with pytest.raises(InvalidInput):
         parse_bind(text)
 
 
-def test_caps_come_from_the_environment() -> None:
+def test_actor_limits_come_from_environment() -> None:
     found = read_limits({"OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "3", "OMNIGRAPH_PER_ACTOR_BYTES_MAX": ""})
     assert (found.actor_requests, found.actor_bytes) == (3, 4 << 30)
     with pytest.raises(InvalidInput):

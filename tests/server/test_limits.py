@@ -1,4 +1,4 @@
-"""Bodies that are too large or malformed, and clients that ask for too much at a time."""
+"""Limits: body sizes, requests in flight, memory and connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from omnigraph.server.http.admission import Admission
 from omnigraph.server.http.error_responses import HttpError
 from omnigraph.server.http.request_body import BATCH_BYTES, BODY_BYTES
 from omnigraph.server.limits import VARIABLE, ServerLimits, read_limits
-from tests.server.running import ADD, ALL, TOKENS, Running, everything, host, names, refusal, running
+from tests.server.running import ADD, ALL, TOKENS, Running, error_body, everything, host, names, running
 from tests.server.sockets import connected, exchange, head, is_open, rest
 from tests.support.waiting import HANG, wait_until
 
@@ -44,42 +44,42 @@ LINES = {"Content-Type": "application/x-ndjson"}
     ids=range(11),
 )
 @pytest.mark.parametrize("route", ["/query", "/mutate", "/load", "/branches"])
-def test_a_malformed_body_is_a_bad_request(guarded: Running, route: str, content: bytes) -> None:
+def test_malformed_body_returns_400(guarded: Running, route: str, content: bytes) -> None:
     with guarded.client("ann") as client:
-        assert refusal(client.post(route, content=content, headers=JSON), 400)["code"] == "bad_request"
+        assert error_body(client.post(route, content=content, headers=JSON), 400)["code"] == "bad_request"
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
-def test_a_body_of_another_kind_is_refused(guarded: Running, kind: str) -> None:
+def test_wrong_media_type_returns_415(guarded: Running, kind: str) -> None:
     with guarded.client("ann") as client:
         content = json.dumps({"query": ALL}).encode()
-        refusal(client.post("/query", content=content, headers={"Content-Type": kind}), 415)
+        error_body(client.post("/query", content=content, headers={"Content-Type": kind}), 415)
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_that_is_too_large_is_refused(guarded: Running, chunked: bool) -> None:
+def test_large_body_returns_413(guarded: Running, chunked: bool) -> None:
     content = b'{"query": "' + b" " * BODY_BYTES + b'"}'
     with guarded.client("ann") as client:
         sent = iter([content]) if chunked else content
-        body = refusal(client.post("/query", content=sent, headers=JSON), 413)
+        body = error_body(client.post("/query", content=sent, headers=JSON), 413)
     assert body["code"] == "bad_request"
     assert body["resource_limit"]["resource"] == "request_body_bytes"
     assert body["resource_limit"]["limit"] == BODY_BYTES
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_load_may_be_larger_and_has_a_limit_too(client: httpx.Client, chunked: bool) -> None:
+def test_load_body_has_larger_limit(client: httpx.Client, chunked: bool) -> None:
     line = b'{"type":"Person","data":{"name":"Cid"}}\n'
     padding = b" " * (BODY_BYTES // 2) + b"\n"
     assert client.post("/load/ndjson", content=line + padding * 4, headers=LINES).status_code == 200
     content = line.replace(b"Cid", b"Dan") + padding * (BATCH_BYTES // len(padding) + 2)
     sent = iter([content]) if chunked else content
-    body = refusal(client.post("/load/ndjson", content=sent, headers=LINES), 413)
+    body = error_body(client.post("/load/ndjson", content=sent, headers=LINES), 413)
     assert body["resource_limit"]["resource"] == "graph_batch_request_bytes"
     assert names(client) == ["Ann", "Bob", "Cid"]
 
 
-def test_one_actor_may_have_so_many_writes_in_flight() -> None:
+def test_writes_in_flight_of_actor_are_limited_after_policy() -> None:
     hosted = host(
         everything("ann", "bob"), tokens=TOKENS, limits=ServerLimits(actor_requests=1, actor_bytes=1000)
     )
@@ -89,7 +89,7 @@ def test_one_actor_may_have_so_many_writes_in_flight() -> None:
         admission = _admission(server)
         with admission.admit("ann", 1):
             response = ann.post("/mutate", json=write)
-            assert refusal(response, 429) == {
+            assert error_body(response, 429) == {
                 "error": "actor in-flight count cap 1 exceeded",
                 "code": "too_many_requests",
             }
@@ -102,19 +102,19 @@ def test_one_actor_may_have_so_many_writes_in_flight() -> None:
                 ann.post("/branches/merge", json={"source": "x"}),
                 ann.post("/schema/apply", json={"schema_source": "x"}),
             ):
-                refusal(busy, 429)
+                error_body(busy, 429)
             assert names(ann) == ["Ann", "Bob"]
             assert bob.post("/mutate", json=write).status_code == 200
             with server.client("eve") as eve, admission.admit("eve", 1):
-                # What they may not do at all is said first.
-                refusal(eve.post("/mutate", json=write), 403)
-                refusal(eve.post("/load", json={"data": ""}), 403)
-                refusal(eve.delete("/branches/x"), 403)
+                # The policy check precedes admission.
+                error_body(eve.post("/mutate", json=write), 403)
+                error_body(eve.post("/load", json={"data": ""}), 403)
+                error_body(eve.delete("/branches/x"), 403)
         assert ann.post("/mutate", json=write).status_code == 200
-        refusal(ann.post("/load", json={"data": " " * 1000}), 429)
+        error_body(ann.post("/load", json={"data": " " * 1000}), 429)
 
 
-def test_places_are_given_back_and_counted_by_actor() -> None:
+def test_admission_counts_by_actor_and_releases() -> None:
     admission = Admission(ServerLimits(actor_requests=2, actor_bytes=10))
     with admission.admit("ann", 4), admission.admit("ann", 6):
         with pytest.raises(HttpError, match="count cap 2"), admission.admit("ann", 0):
@@ -127,15 +127,15 @@ def test_places_are_given_back_and_counted_by_actor() -> None:
     assert admission.in_flight == 0
 
 
-# --- what the whole server takes on ------------------------------------------------------------------------
+# --- server-wide limits ------------------------------------------------------------------------------------
 
 
-def test_requests_that_are_too_many_are_refused_and_the_others_answered() -> None:
+def test_requests_over_limit_return_503_and_others_succeed() -> None:
     with running(host(limits=ServerLimits(requests=2))) as server, server.client() as client:
         with half_a_request(server), half_a_request(server) as second:
             wait_until(lambda: server.app.state.capacity.requests == 2)
             response = client.post("/query", json={"query": ALL})
-            assert refusal(response, 503) == {"error": "server overloaded: limit of 2 requests in flight"}
+            assert error_body(response, 503) == {"error": "server overloaded: limit of 2 requests in flight"}
             assert (response.headers["retry-after"], response.headers["connection"]) == ("5", "close")
             for path in ("/healthz", "/readyz", "/metrics"):
                 assert httpx.get(server.url + path, timeout=HANG).status_code == 200
@@ -145,25 +145,25 @@ def test_requests_that_are_too_many_are_refused_and_the_others_answered() -> Non
         wait_until(lambda: server.app.state.capacity.requests == 0)
 
 
-def test_bodies_that_would_not_fit_in_memory_together_are_refused() -> None:
+def test_bodies_over_memory_limit_return_503() -> None:
     with running(host(limits=ServerLimits(body_bytes=HALF + 500))) as server, server.client() as client:
         with half_a_request(server):
             wait_until(lambda: server.app.state.capacity.bytes == HALF)
             assert names(client) == ["Ann", "Bob"]
             large = {"query": ALL, "padding": " " * 500}
-            refusal(client.post("/query", json=large), 503)
+            error_body(client.post("/query", json=large), 503)
         wait_until(lambda: server.app.state.capacity.bytes == 0)
         assert client.post("/query", json=large).status_code == 200
 
 
-def test_a_body_counts_as_the_memory_that_its_values_take() -> None:
+def test_body_counts_memory_of_parsed_values() -> None:
     with running(host(limits=ServerLimits(body_bytes=8 << 20))) as server, server.client() as client:
-        refusal(client.post("/query", json={"query": ALL, "padding": [[]] * 200_000}), 503)
+        error_body(client.post("/query", json={"query": ALL, "padding": [[]] * 200_000}), 503)
         assert client.post("/query", json={"query": ALL, "padding": " " * 800_000}).status_code == 200
         wait_until(lambda: server.app.state.capacity.bytes == 0)
 
 
-def test_a_connection_that_is_one_too_many_takes_the_place_of_an_idle_one() -> None:
+def test_connection_over_limit_replaces_idle_one() -> None:
     with (
         running(host(limits=ServerLimits(connections=2))) as server,
         connected(server.url) as oldest,
@@ -173,18 +173,18 @@ def test_a_connection_that_is_one_too_many_takes_the_place_of_an_idle_one() -> N
         assert (rest(oldest).status, is_open(newer)) == (None, True)
 
 
-def test_when_all_connections_are_in_use_one_more_is_refused_and_many_more_are_ended() -> None:
+def test_connections_over_limit_without_idle_one_return_503_or_close() -> None:
     with running(host(limits=ServerLimits(connections=2))) as server, ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(half_a_request(server))
         wait_until(lambda: server.app.state.capacity.requests == 2)
         found = exchange(server.url, head("GET", "/healthz"))
-        assert found.refusal(503) == {"error": "server overloaded: too many connections"}
+        assert found.error_body(503) == {"error": "server overloaded: too many connections"}
         assert ("retry-after", "5") in found.headers
         busy = [stack.enter_context(connected(server.url)) for _ in range(40)]
         wait_until(lambda: not is_open(busy[-1]))
         busy[0].sendall(head("GET", "/healthz"))
-        rest(busy[0]).refusal(503)
+        rest(busy[0]).error_body(503)
 
 
 HALF = 4_000
@@ -193,17 +193,17 @@ QUERY = json.dumps({"query": ALL}).encode()
 
 @contextmanager
 def half_a_request(server: Running) -> Iterator[socket.socket]:
-    """A request that is being answered for as long as the rest of it does not come."""
+    """Open a request whose body is incomplete."""
     with connected(server.url) as found:
         found.sendall(head("POST", "/graphs/team/query", "Connection: close", length=2 * HALF))
         found.sendall(b" " * HALF)
         yield found
 
 
-# --- where limits come from --------------------------------------------------------------------------------
+# --- configuration -----------------------------------------------------------------------------------------
 
 
-def test_every_limit_can_be_set_and_is_described() -> None:
+def test_every_limit_is_configurable_and_documented() -> None:
     guide = (Path(__file__).parents[2] / "docs/guide/server.md").read_text(encoding="utf-8")
     for name, default in VARIABLES.items():
         assert f"| `{name}` | {default} |" in guide, name
@@ -214,13 +214,13 @@ def test_every_limit_can_be_set_and_is_described() -> None:
 
 @pytest.mark.parametrize("name", VARIABLES)
 @pytest.mark.parametrize("text", ["-1", "x", "1_0", "nan", "inf", "１", "1e999", "0x1"])
-def test_a_limit_that_is_none_is_refused(name: str, text: str) -> None:
+def test_invalid_limit_raises_invalid_input(name: str, text: str) -> None:
     with pytest.raises(InvalidInput, match=name):
         read_limits({name: text})
 
 
 @pytest.mark.parametrize("name", [name for name, default in VARIABLES.items() if default])
-def test_nothing_is_no_limit(name: str) -> None:
+def test_zero_limit_raises_invalid_input(name: str) -> None:
     with pytest.raises(InvalidInput, match=name):
         read_limits({name: "0"})
 

@@ -1,4 +1,4 @@
-"""Loads of files over HTTP, as any client of HTTP sends them."""
+"""Loads of files over HTTP with multipart bodies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from omnigraph.protocol import responses
 from omnigraph.server.limits import ServerLimits
-from tests.server.running import PEOPLE, TOKENS, Running, answer, host, names, refusal, rows, running
+from tests.server.running import PEOPLE, TOKENS, Running, error_body, host, names, rows, running, success_body
 from tests.support.waiting import HANG, wait_until
 
 CSV = b"name,age\nCid,7\nDee,\n"
@@ -26,7 +26,7 @@ FORM = {"Content-Type": "multipart/form-data; boundary=b"}
 
 @pytest.fixture
 def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the server keeps what arrives, which is this process."""
+    """Return the folder in which the server, which is this process, keeps uploads."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
@@ -36,7 +36,7 @@ def load(client: httpx.Client, *parts: tuple[str, Any], **params: Any) -> httpx.
 
 
 def beginning(server: Running, path: str, size: int, headers: dict[str, str]) -> socket.socket:
-    """A connection on which nothing but the head of a request has been sent."""
+    """Open a connection and send only the headers of a load."""
     host_, _, port = server.url.removeprefix("http://").partition(":")
     fields = {"Host": "x", **FORM, "Content-Length": str(size), **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
@@ -45,12 +45,12 @@ def beginning(server: Running, path: str, size: int, headers: dict[str, str]) ->
     return connection
 
 
-def test_files_of_several_types_are_one_commit(client: httpx.Client, spool: Path) -> None:
+def test_load_files_of_several_types_is_one_commit(client: httpx.Client, spool: Path) -> None:
     knows = b'{"from": "Cid", "to": "Ann"}\n'
     response = load(
         client, ("Person", ("people.csv", CSV)), ("edge:Knows", ("knows.jsonl.gz", gzip.compress(knows)))
     )
-    found = answer(response, responses.GraphBatchLoadOutput)
+    found = success_body(response, responses.GraphBatchLoadOutput)
     assert found["nodes"] == [{"name": "Person", "entities_loaded": 2}]
     assert found["edges"] == [{"name": "Knows", "entities_loaded": 1}]
     assert (found["mode"], found["commit"]) == ("merge", client.get("/commits").json()["commits"][0])
@@ -58,34 +58,34 @@ def test_files_of_several_types_are_one_commit(client: httpx.Client, spool: Path
     assert list(spool.iterdir()) == []
 
 
-def test_records_may_come_in_many_files(client: httpx.Client) -> None:
+def test_load_records_from_many_files(client: httpx.Client) -> None:
     files = [
         ("records", (f"{n}.ndjson", json.dumps({"type": "Person", "data": {"name": f"P{n:03}"}})))
         for n in range(30)
     ]
-    found = answer(load(client, *files, mode="append", message="many"), responses.GraphBatchLoadOutput)
+    found = success_body(load(client, *files, mode="append", message="many"), responses.GraphBatchLoadOutput)
     assert found["total_entities"] == 30
     assert names(client)[2:] == [f"P{n:03}" for n in range(30)]
 
 
-def test_a_mapping_says_what_columns_mean(client: httpx.Client) -> None:
+def test_load_files_with_mapping(client: httpx.Client) -> None:
     mapping = ("mapping", (None, json.dumps({"Person": {"columns": {"name": "who"}}})))
-    answer(load(client, mapping, ("Person", ("x.csv", b"who\nCid\n"))), responses.GraphBatchLoadOutput)
+    success_body(load(client, mapping, ("Person", ("x.csv", b"who\nCid\n"))), responses.GraphBatchLoadOutput)
     assert names(client) == ["Ann", "Bob", "Cid"]
     wrong = ("mapping", ("my map.yaml", b"Person:\n  colums: {}\n"))
-    found = refusal(load(client, wrong, ("Person", ("x.csv", b"who\nCid\n"))), 400)
+    found = error_body(load(client, wrong, ("Person", ("x.csv", b"who\nCid\n"))), 400)
     assert found["error"].startswith("my map.yaml, line 2: Person.colums: no field")
 
 
 @pytest.mark.parametrize("source", ["/etc/passwd", "people.csv", "file:///etc/passwd", "s3://bucket/x.csv"])
-def test_a_mapping_does_not_lead_to_files_of_the_server(
+def test_mapping_cannot_read_server_files(
     client: httpx.Client, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "people.csv").write_bytes(CSV)
     monkeypatch.chdir(tmp_path)
     mapping = {"Person": {"source": source, "format": "csv", "ignore": True}}
     response = load(client, ("mapping", (None, json.dumps(mapping))))
-    assert answer(response, responses.GraphBatchLoadOutput)["total_entities"] == 0
+    assert success_body(response, responses.GraphBatchLoadOutput)["total_entities"] == 0
     assert names(client) == ["Ann", "Bob"]
 
 
@@ -106,30 +106,28 @@ def test_a_mapping_does_not_lead_to_files_of_the_server(
     ],
     ids=["grows", "holds itself", "is deep"],
 )
-def test_a_mapping_that_would_not_end_is_refused(client: httpx.Client, mapping: str) -> None:
+def test_mapping_that_is_recursive_or_too_deep_returns_400(client: httpx.Client, mapping: str) -> None:
     response = load(client, ("mapping", ("m.yaml", mapping)), ("Person", ("people.csv", CSV)))
-    assert refusal(response, 400)["error"].startswith("m.yaml")
+    assert error_body(response, 400)["error"].startswith("m.yaml")
 
 
-def test_a_mapping_is_read_whole_and_may_not_be_long(client: httpx.Client) -> None:
+def test_mapping_over_size_limit_returns_413(client: httpx.Client) -> None:
     for name in ("m.yaml", None):
         kind = "text/plain" if name else "application/vnd.omnigraph.rows"
         long = ("mapping", (name, b" " * (1 << 20) + b"\n{}", kind))
-        found = refusal(load(client, long, ("Person", ("people.csv", CSV))), 413)
+        found = error_body(load(client, long, ("Person", ("people.csv", CSV))), 413)
         assert found["resource_limit"]["resource"] == "load_mapping_bytes"
 
 
-def test_names_of_files_are_kept_in_memory_and_may_not_be_long_together(
-    client: httpx.Client, spool: Path
-) -> None:
+def test_file_names_over_total_size_return_413(client: httpx.Client, spool: Path) -> None:
     name = "a" * 12_000 + ".ndjson"
     parts = [("records", (name, b"\n")) for _ in range(700)]
-    found = refusal(load(client, *parts), 413)
+    found = error_body(load(client, *parts), 413)
     assert found["resource_limit"]["resource"] == "load_name_bytes"
     assert list(spool.iterdir()) == []
 
 
-def test_no_name_of_a_file_leads_out_of_its_folder(client: httpx.Client, spool: Path) -> None:
+def test_file_name_cannot_leave_upload_folder(client: httpx.Client, spool: Path) -> None:
     for name in (
         "../../out.csv",
         "/out.csv",
@@ -137,25 +135,25 @@ def test_no_name_of_a_file_leads_out_of_its_folder(client: httpx.Client, spool: 
         "a" * 3000 + ".csv",
         "sch\u00f6n\u2028*[x]?.csv",
     ):
-        answer(load(client, ("Person", (name, CSV))), responses.GraphBatchLoadOutput)
+        success_body(load(client, ("Person", (name, CSV))), responses.GraphBatchLoadOutput)
     assert list(spool.iterdir()) == []
     assert not (spool.parent / "out.csv").exists()
 
 
-def test_what_is_wrong_names_the_file_of_the_client(client: httpx.Client, spool: Path) -> None:
-    found = refusal(load(client, ("Person", ("data/people.csv", b"name,age\nAnn,old\n"))), 400)
+def test_load_error_names_client_file(client: httpx.Client, spool: Path) -> None:
+    found = error_body(load(client, ("Person", ("data/people.csv", b"name,age\nAnn,old\n"))), 400)
     assert "old" in found["error"]
     assert str(spool) not in json.dumps(found)
-    found = refusal(load(client, ("records", ("people.csv", CSV))), 400)
+    found = error_body(load(client, ("records", ("people.csv", CSV))), 400)
     assert found["error"] == "`people.csv` does not say what type its rows have"
-    found = refusal(load(client, ("Person", ("people.csv.gz", b"not packed"))), 400)
+    found = error_body(load(client, ("Person", ("people.csv.gz", b"not packed"))), 400)
     assert found["error"].startswith("`people.csv.gz` cannot be read")
-    refusal(load(client, ("Nobody", ("people.csv", CSV))), 404)
+    error_body(load(client, ("Nobody", ("people.csv", CSV))), 404)
     assert names(client) == ["Ann", "Bob"]
     assert list(spool.iterdir()) == []
 
 
-def test_rejects_come_as_lines_and_the_receipt_last(client: httpx.Client, spool: Path) -> None:
+def test_load_files_with_rejects_returns_lines_and_receipt(client: httpx.Client, spool: Path) -> None:
     response = load(client, ("Person", ("people.csv", b"name,age\nCid,x\nDee,1\n")), rejects="true")
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("application/x-ndjson")
@@ -164,7 +162,7 @@ def test_rejects_come_as_lines_and_the_receipt_last(client: httpx.Client, spool:
     responses.GraphBatchLoadOutput.model_validate(last["receipt"])
     assert names(client) == ["Ann", "Bob", "Dee"]
     wrong = ("Knows", ("knows.csv", b"from,to\nAnn,Zoe\n,Ann\n"))
-    refusal(load(client, wrong, rejects="true"), 400)
+    error_body(load(client, wrong, rejects="true"), 400)
     assert list(spool.iterdir()) == []
 
 
@@ -188,8 +186,8 @@ def test_rejects_come_as_lines_and_the_receipt_last(client: httpx.Client, spool:
         [("records", (None, b"{", "application/vnd.omnigraph.stream"))],
     ],
 )
-def test_parts_that_make_no_load_are_refused(client: httpx.Client, parts: list[Any]) -> None:
-    refusal(load(client, *parts), 400)
+def test_invalid_upload_parts_return_400(client: httpx.Client, parts: list[Any]) -> None:
+    error_body(load(client, *parts), 400)
     assert names(client) == ["Ann", "Bob"]
 
 
@@ -205,8 +203,8 @@ def test_parts_that_make_no_load_are_refused(client: httpx.Client, parts: list[A
         b"--b\r\n" + b"X-Long: " + b"a" * 20_000 + b"\r\n\r\nx\r\n--b--\r\n",
     ],
 )
-def test_a_body_that_is_not_whole_is_refused(client: httpx.Client, body: bytes, spool: Path) -> None:
-    refusal(client.post("/load/files", content=body, headers=FORM), 400)
+def test_incomplete_multipart_body_returns_400(client: httpx.Client, body: bytes, spool: Path) -> None:
+    error_body(client.post("/load/files", content=body, headers=FORM), 400)
     assert names(client) == ["Ann", "Bob"]
     assert list(spool.iterdir()) == []
 
@@ -221,11 +219,11 @@ def test_a_body_that_is_not_whole_is_refused(client: httpx.Client, body: bytes, 
         "",
     ],
 )
-def test_files_come_in_a_form(client: httpx.Client, kind: str) -> None:
-    refusal(client.post("/load/files", content=b"--b--\r\n", headers={"Content-Type": kind}), 415)
+def test_load_files_requires_multipart_media_type(client: httpx.Client, kind: str) -> None:
+    error_body(client.post("/load/files", content=b"--b--\r\n", headers={"Content-Type": kind}), 415)
 
 
-def test_batches_that_point_beyond_their_bytes_are_refused(client: httpx.Client) -> None:
+def test_arrow_batches_with_invalid_offsets_return_400(client: httpx.Client) -> None:
     offsets, data = pa.array([0, 1 << 20, 3], pa.int32()).buffers()[1], pa.py_buffer(b"Cid")
     column = pa.Array.from_buffers(pa.string(), 2, [None, offsets, data])
     sink = pa.BufferOutputStream()
@@ -234,7 +232,7 @@ def test_batches_that_point_beyond_their_bytes_are_refused(client: httpx.Client)
         stream.write_batch(batch)
     content = sink.getvalue().to_pybytes()
     for part in ((None, content, "application/vnd.apache.arrow.stream"), ("people.arrow", content)):
-        refusal(load(client, ("Person", part)), 400)
+        error_body(load(client, ("Person", part)), 400)
     assert names(client) == ["Ann", "Bob"]
 
 
@@ -248,7 +246,7 @@ def test_batches_that_point_beyond_their_bytes_are_refused(client: httpx.Client)
         ("ann", "/graphs/nowhere/load/files", 404),
     ],
 )
-def test_who_may_not_load_is_refused_before_anything_is_read(
+def test_load_files_without_permission_does_not_read_body(
     guarded: Running, actor: str | None, path: str, status: int
 ) -> None:
     token = {} if actor is None else {"Authorization": f"Bearer {TOKENS[actor]}"}
@@ -256,7 +254,7 @@ def test_who_may_not_load_is_refused_before_anything_is_read(
         assert connection.recv(64).startswith(f"HTTP/1.1 {status} ".encode())
 
 
-def test_a_client_that_leaves_in_the_middle_leaves_nothing(
+def test_disconnect_during_upload_removes_files(
     open_server: Running, client: httpx.Client, spool: Path
 ) -> None:
     def endless() -> Iterator[bytes]:
@@ -273,26 +271,26 @@ def test_a_client_that_leaves_in_the_middle_leaves_nothing(
     assert names(client) == ["Ann", "Bob"]
 
 
-def test_a_load_has_a_ceiling_and_a_place_among_the_requests_of_its_actor(spool: Path) -> None:
+def test_load_files_size_limit_and_actor_limit(spool: Path) -> None:
     with (
         running(host(limits=ServerLimits(load_bytes=10_000, actor_requests=1))) as server,
         server.client() as client,
     ):
-        found = refusal(load(client, ("Person", ("a.csv", CSV * 1000))), 413)
+        found = error_body(load(client, ("Person", ("a.csv", CSV * 1000))), 413)
         assert (found["resource_limit"]["resource"], found["resource_limit"]["limit"]) == (
             "load_bytes",
             10_000,
         )
         big = iter([BROKEN, *(b" " * 1000 for _ in range(20))])
-        refusal(client.post("/load/files", content=big, headers=FORM), 413)
+        error_body(client.post("/load/files", content=big, headers=FORM), 413)
         assert list(spool.iterdir()) == []
         with server.app.state.admission.admit(None, 1):
-            refusal(load(client, ("Person", ("a.csv", CSV))), 429)
-        answer(load(client, ("Person", ("a.csv", CSV))), responses.GraphBatchLoadOutput)
+            error_body(load(client, ("Person", ("a.csv", CSV))), 429)
+        success_body(load(client, ("Person", ("a.csv", CSV))), responses.GraphBatchLoadOutput)
         assert len(rows(client)) == 4
 
 
-def test_a_ceiling_beyond_memory_does_not_count_as_memory(open_server: Running, client: httpx.Client) -> None:
+def test_load_files_counts_at_most_a_large_body(open_server: Running, client: httpx.Client) -> None:
     path = client.base_url.path.rstrip("/") + "/load/files"
     with beginning(open_server, path, 40 << 30, {}) as connection:
         connection.sendall(b"--b--\r\n")

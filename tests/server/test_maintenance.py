@@ -1,4 +1,4 @@
-"""Indexes, optimize, cleanup and repair over HTTP."""
+"""Maintenance over HTTP: indexes, compaction, garbage collection and recovery."""
 
 from __future__ import annotations
 
@@ -13,45 +13,50 @@ from omnigraph.protocol import maintenance_responses as answers
 from omnigraph.protocol.codec import EXACT
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
-from tests.server.running import ADD, SCHEMA, Running, answer, refusal, running
+from tests.server.running import ADD, SCHEMA, Running, error_body, running, success_body
 
 
 def add(client: httpx.Client, name: str) -> None:
     assert client.post("/mutate", json={"query": ADD, "params": {"n": name}}).status_code == 200
 
 
-def test_optimize_is_one_commit_and_then_nothing(client: httpx.Client) -> None:
-    assert answer(client.get("/indexes"), answers.IndexListOutput) == {"indexes": []}
+def test_optimize_commits_once(client: httpx.Client) -> None:
+    assert success_body(client.get("/indexes"), answers.IndexListOutput) == {"indexes": []}
     add(client, "Cid")
-    done = answer(client.post("/optimize", json={"message": "tidy"}), answers.OptimizeOutput)
+    done = success_body(client.post("/optimize", json={"message": "tidy"}), answers.OptimizeOutput)
     assert done["branch"] == "main"
     assert done["commit"] == client.get("/commits").json()["commits"][0]
     person = next(item for item in done["datasets"] if item["type_key"] == "node:Person")
     assert (person["fragments_removed"], person["committed"], person["error"]) == (2, True, None)
-    indexes = answer(client.get("/indexes"), answers.IndexListOutput)["indexes"]
+    indexes = success_body(client.get("/indexes"), answers.IndexListOutput)["indexes"]
     assert {(item["type"], item["property"]) for item in indexes} >= {("Person", "id"), ("Person", "name")}
     assert all(item["covered"] == item["rows"] for item in indexes)
     before = done["commit"]["parent_commit_id"]
     assert client.get("/indexes", params={"snapshot": before}).json() == {"indexes": []}
-    assert answer(client.post("/optimize"), answers.OptimizeOutput)["commit"] is None
-    refusal(client.post("/optimize", json={"branch": "nowhere"}), 404)
+    assert success_body(client.post("/optimize"), answers.OptimizeOutput)["commit"] is None
+    error_body(client.post("/optimize", json={"branch": "nowhere"}), 404)
 
 
-def test_cleanup_tells_what_would_go_and_repair_that_nothing_is_left(client: httpx.Client) -> None:
+def test_cleanup_and_repair_dry_run_and_confirm(client: httpx.Client) -> None:
     add(client, "Cid")
-    told = answer(client.post("/cleanup", json={"keep": 1}), answers.CleanupOutput)
+    told = success_body(client.post("/cleanup", json={"keep": 1}), answers.CleanupOutput)
     assert told["confirmed"] is False
     assert {item["type_key"] for item in told["datasets"]} >= {"node:Person"}
-    done = answer(client.post("/cleanup", json={"older_than": "7d", "confirm": True}), answers.CleanupOutput)
+    done = success_body(
+        client.post("/cleanup", json={"older_than": "7d", "confirm": True}), answers.CleanupOutput
+    )
     assert done["confirmed"] is True
-    report = answer(client.post("/repair"), answers.RepairOutput)
+    report = success_body(client.post("/repair"), answers.RepairOutput)
     assert (report["confirmed"], report["pending"], report["settled"]) == (False, 0, [])
     assert {item["action"] for item in report["datasets"]} == {"no_op"}
     assert (told["objects_removed"], told["objects_error"]) == (0, None)
-    assert answer(client.post("/repair", json={"confirm": True}), answers.RepairOutput)["confirmed"] is True
+    assert (
+        success_body(client.post("/repair", json={"confirm": True}), answers.RepairOutput)["confirmed"]
+        is True
+    )
 
 
-def test_what_storage_says_is_not_told(tmp_path: Path) -> None:
+def test_maintenance_storage_error_is_redacted(tmp_path: Path) -> None:
     uri = str(tmp_path / "broken.omni")
     with og.init(uri, SCHEMA) as graph:
         graph.load({"Person": [{"name": "Ann"}]})
@@ -70,16 +75,16 @@ def test_what_storage_says_is_not_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [None, {}, {"keep": 0}, {"keep": "1"}, {"older_than": "soon"}])
-def test_a_cleanup_that_makes_no_sense_is_refused(client: httpx.Client, body: object) -> None:
-    refusal(client.post("/cleanup", json=body), 400)
+def test_invalid_cleanup_request_returns_400(client: httpx.Client, body: object) -> None:
+    error_body(client.post("/cleanup", json=body), 400)
 
 
 @pytest.mark.parametrize(
     ("path", "body"), [("/optimize", {}), ("/cleanup", {"keep": 1, "confirm": True}), ("/repair", {})]
 )
-def test_maintenance_takes_the_right_to_change_main(guarded: Running, path: str, body: object) -> None:
+def test_maintenance_requires_change_permission_on_main(guarded: Running, path: str, body: object) -> None:
     with guarded.client("bob") as client:
-        refusal(client.post(path, json=body), 403)
+        error_body(client.post(path, json=body), 403)
         assert client.get("/indexes").status_code == 200
     with guarded.client("eve") as client:
-        refusal(client.get("/indexes"), 403)
+        error_body(client.get("/indexes"), 403)

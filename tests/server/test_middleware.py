@@ -1,4 +1,4 @@
-"""Request ids, the log and the counts."""
+"""Request ids, the access log and metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.server.running import ALL, TOKENS, Running
 from tests.support.waiting import wait_until
 
 
-def test_every_answer_has_an_id_which_a_client_may_choose(guarded: Running) -> None:
+def test_response_has_request_id_of_client_or_server(guarded: Running) -> None:
     with guarded.client("bob") as client:
         given = client.get("/schema", headers={"X-Request-Id": "mine-7"})
         odd = client.get("/schema", headers={"X-Request-Id": "a b\t{x}"})
@@ -23,7 +23,7 @@ def test_every_answer_has_an_id_which_a_client_may_choose(guarded: Running) -> N
 
 
 def lines_of(request_id: str, caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """What the log says of a request; its line comes when the client has its answer already."""
+    """Return the log records of a request. They are written after the client has the response."""
 
     def look() -> list[logging.LogRecord]:
         told = [item for item in caplog.records if item.message == "request"]
@@ -32,7 +32,7 @@ def lines_of(request_id: str, caplog: pytest.LogCaptureFixture) -> list[logging.
     return wait_until(look, f"the log line of request {request_id}")
 
 
-def test_a_request_is_one_line_of_json_without_secrets(
+def test_access_log_is_one_json_line_without_secrets(
     guarded: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "omnigraph.server"), guarded.client("bob") as client:
@@ -54,7 +54,7 @@ def test_a_request_is_one_line_of_json_without_secrets(
     assert not any(secret in line for secret in (TOKENS["bob"], "sEcReT", "private", "value"))
 
 
-def test_requests_are_counted_by_route_and_status(guarded: Running) -> None:
+def test_metrics_count_requests_by_route_and_status(guarded: Running) -> None:
     with guarded.client("bob") as client:
         client.get("/commits/nothing-1")
         client.get("/commits/nothing-2")

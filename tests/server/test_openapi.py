@@ -1,4 +1,4 @@
-"""The document of the API is generated from the types, and the one in the repository is that one."""
+"""The OpenAPI document, which is generated from the routes and models."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def document() -> dict[str, Any]:
     return create_app(ServerResources(tokens=TokenRegistry.of(TOKENS))).openapi()
 
 
-def test_the_document_in_the_repository_is_the_one_that_is_served(document: dict[str, Any]) -> None:
+def test_openapi_file_equals_served_document(document: dict[str, Any]) -> None:
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     assert PAGE.read_text(encoding="utf-8") == text, (
         "run: python -m omnigraph.server.openapi docs/openapi.json"
     )
 
 
-def test_the_document_is_one_that_other_tools_can_read(document: dict[str, Any]) -> None:
+def test_openapi_document_is_valid(document: dict[str, Any]) -> None:
     validate(document)
 
 
-def test_a_graph_is_named_in_the_path_of_its_routes_as_graphs_are_called(document: dict[str, Any]) -> None:
+def test_path_parameters_are_documented(document: dict[str, Any]) -> None:
     for path, item in document["paths"].items():
         for operation in item.values():
             named = {
@@ -47,7 +47,7 @@ def test_a_graph_is_named_in_the_path_of_its_routes_as_graphs_are_called(documen
                 assert named["graph_id"]["schema"]["pattern"] == "^[a-zA-Z0-9-]{1,64}$"
 
 
-def test_every_route_is_described(document: dict[str, Any]) -> None:
+def test_every_route_is_documented(document: dict[str, Any]) -> None:
     routes = {
         (method, path.removeprefix("/graphs/{graph_id}"))
         for path, item in document["paths"].items()
@@ -57,7 +57,7 @@ def test_every_route_is_described(document: dict[str, Any]) -> None:
     assert {("post", "/load/ndjson"), ("delete", "/branches/{branch}"), ("get", "/changes")} <= routes
 
 
-def test_refusals_have_one_shape_and_each_status_is_named(document: dict[str, Any]) -> None:
+def test_error_responses_are_documented_with_error_model(document: dict[str, Any]) -> None:
     for item in document["paths"].values():
         for method, operation in item.items():
             statuses = set(operation["responses"])
@@ -85,7 +85,7 @@ def test_refusals_have_one_shape_and_each_status_is_named(document: dict[str, An
         ("get", "", {"400", "401", "403", "404"}, {"413"}),
     ],
 )
-def test_a_route_documents_the_statuses_that_it_can_give(
+def test_route_documents_its_statuses(
     document: dict[str, Any], method: str, path: str, there: set[str], absent: set[str]
 ) -> None:
     statuses = set(document["paths"][f"/graphs/{{graph_id}}{path}"][method]["responses"])
@@ -93,7 +93,7 @@ def test_a_route_documents_the_statuses_that_it_can_give(
     assert statuses.isdisjoint(absent)
 
 
-def test_the_other_forms_of_answers_are_documented_where_they_exist(document: dict[str, Any]) -> None:
+def test_alternative_media_types_are_documented(document: dict[str, Any]) -> None:
     def forms(method: str, path: str) -> set[str]:
         found = document["paths"][f"/graphs/{{graph_id}}{path}"][method]["responses"]["200"]["content"]
         return set(found)
@@ -103,7 +103,7 @@ def test_the_other_forms_of_answers_are_documented_where_they_exist(document: di
     assert forms("get", "/diff") == {"application/x-ndjson"}
 
 
-def test_the_condition_of_a_write_is_a_header_that_has_to_be_given(document: dict[str, Any]) -> None:
+def test_if_commit_header_is_documented_as_required(document: dict[str, Any]) -> None:
     for path in ("/mutate/if-graph-commit", "/queries/{name}/if-graph-commit"):
         operation = document["paths"][f"/graphs/{{graph_id}}{path}"]["post"]
         assert {"name": IF_COMMIT, "in": "header", "required": True}.items() <= operation["parameters"][
@@ -111,7 +111,7 @@ def test_the_condition_of_a_write_is_a_header_that_has_to_be_given(document: dic
         ].items()
 
 
-def test_tokens_are_part_of_it_only_where_they_are_asked_for(document: dict[str, Any]) -> None:
+def test_security_is_documented_only_with_tokens(document: dict[str, Any]) -> None:
     assert document["components"]["securitySchemes"] == {"bearer": {"type": "http", "scheme": "bearer"}}
     assert document["paths"]["/healthz"]["get"]["security"] == []
     assert document["paths"]["/graphs"]["get"]["security"] == [{"bearer": []}]

@@ -23,7 +23,7 @@ SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 # Every route answers a wrong method with 405, so it is not documented for each of them. The server never reads an
 # external blob, so it never answers 424.
 UNDOCUMENTED = frozenset({405, 424})
-# Routes that the public document gives a 409, which ours never answer.
+# Routes that have a 409 in the contract and never answer it here.
 WITHOUT_CONFLICTS = frozenset({"cluster_export"})
 # Versions of Lance datasets use all 64 bits, and JSON readers round such numbers. The contract has int64.
 STRINGS = frozenset(

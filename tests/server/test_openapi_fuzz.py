@@ -1,7 +1,7 @@
-"""Requests made up from the OpenAPI document: no defect answers, and no answer that the document does not have.
+"""Requests generated from the OpenAPI document: responses conform to it, and none is a server error.
 
-For each operation requests are drawn that fit the document and requests that break it. Half of those that fit are
-seasoned with names and texts that mean something to the graph, or they would all end at the first check.
+For each operation, valid and invalid requests are generated. Valid ones often get known names and query texts,
+because random ones would all fail the first check.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BOUNDED = settings(
     suppress_health_check=list(HealthCheck),
 )
 
-# What is known by each name, in bodies, query strings and paths.
+# Known values of members of bodies, query strings and paths.
 SEASONING: dict[str, list[Any]] = {
     "graph_id": ["team"],
     "query": [ALL, ADD, 'query gone() { delete Person where name = "Ann" }', STORED],
@@ -72,7 +72,7 @@ SEASONING: dict[str, list[Any]] = {
 
 @schemathesis.serializer("application/x-ndjson")
 def write_lines(_: Any, value: Any) -> bytes:
-    """A body of lines, as it was drawn."""
+    """Serialize a body of lines."""
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
 
 
@@ -110,12 +110,12 @@ def send(case: Case[Any], served: Running, caller: requests.Session, actor: str 
     case.validate_response(response, checks=CONFORMS)
 
 
-def test_the_document_has_every_operation() -> None:
+def test_openapi_document_has_all_operations() -> None:
     assert len(OPERATIONS) >= 30
 
 
 @pytest.mark.parametrize("label", sorted(OPERATIONS))
-def test_requests_that_fit_get_an_answer_of_the_document(
+def test_valid_requests_get_documented_responses(
     label: str, served: Running, caller: requests.Session
 ) -> None:
     @BOUNDED
@@ -127,13 +127,13 @@ def test_requests_that_fit_get_an_answer_of_the_document(
 
 
 @pytest.mark.parametrize("label", sorted(OPERATIONS))
-def test_requests_that_break_the_document_get_one_too(
+def test_invalid_requests_get_documented_responses(
     label: str, served: Running, caller: requests.Session
 ) -> None:
     @BOUNDED
     @given(OPERATIONS[label].as_strategy(GenerationMode.NEGATIVE))
     def call(case: Case[Any]) -> None:
-        # At a graph that is not there nobody would look at what else is wrong.
+        # A request to an unknown graph fails before anything else is checked.
         if case.path_parameters.get("graph_id", "").isalnum():
             case.path_parameters["graph_id"] = "team"
         send(case, served, caller)

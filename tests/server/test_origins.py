@@ -1,4 +1,4 @@
-"""An open server answers those on its machine, and not the pages of others that are open in a browser there."""
+"""An unauthenticated server accepts local requests and rejects cross-site requests of a browser."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.server.running import ADD, Running, host, refusal, running
+from tests.server.running import ADD, Running, error_body, host, running
 from tests.support.waiting import HANG
 
 BODY = {"query": ADD, "params": {"n": "Cy"}}
@@ -43,14 +43,14 @@ def open_server() -> Iterator[Running]:
         ("GET", "/metrics"),
     ],
 )
-def test_a_page_of_another_site_is_refused(
+def test_unauthenticated_server_rejects_cross_site_requests(
     open_server: Running, method: str, path: str, headers: dict[str, str]
 ) -> None:
     with open_server.client(prefix="") as client:
         before = client.get("/graphs/team/snapshot").json()
         body = BODY if method == "POST" else None
         found = client.request(method, path, json=body, headers=headers)
-        assert refusal(found, 403)["code"] == "forbidden"
+        assert error_body(found, 403)["code"] == "forbidden"
         assert client.get("/graphs/team/snapshot").json() == before
 
 
@@ -65,14 +65,12 @@ def test_a_page_of_another_site_is_refused(
     ],
     ids=str,
 )
-def test_who_is_on_the_machine_is_answered_by_any_of_its_names(
-    open_server: Running, headers: dict[str, str]
-) -> None:
+def test_unauthenticated_server_accepts_loopback_names(open_server: Running, headers: dict[str, str]) -> None:
     with open_server.client() as client:
         assert client.get("/branches", headers=headers).json() == {"branches": ["main"]}
 
 
-def test_a_server_with_other_names_asks_for_none(open_server: Running) -> None:
+def test_forced_server_accepts_any_host(open_server: Running) -> None:
     with running(open_server.hosted) as forced:
         headers = {"Host": "graph.example.org", "Origin": "https://graph.example.org"}
         found = httpx.get(f"{forced.url}/graphs/team/branches", headers=headers, timeout=HANG)

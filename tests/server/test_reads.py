@@ -16,7 +16,7 @@ from omnigraph.protocol import responses
 from omnigraph.protocol.codec import ARROW
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
-from tests.server.running import ADD, ALL, SCHEMA, Running, answer, names, refusal, running
+from tests.server.running import ADD, ALL, SCHEMA, Running, error_body, names, running, success_body
 from tests.support.places import fresh_memory
 
 MOCK = {"OMNIGRAPH_EMBEDDINGS_MOCK": "1"}
@@ -29,8 +29,8 @@ def reader(guarded: Running) -> Iterator[httpx.Client]:
         yield found
 
 
-def test_a_query_gives_rows_and_the_commit_that_they_were_read_from(reader: httpx.Client) -> None:
-    found = answer(reader.post("/query", json={"query": ALL}), responses.ReadOutput)
+def test_query_returns_rows_and_commit(reader: httpx.Client) -> None:
+    found = success_body(reader.post("/query", json={"query": ALL}), responses.ReadOutput)
     head = reader.get("/commits").json()["commits"][0]["graph_commit_id"]
     assert list(found) == ["query_name", "target", "row_count", "columns", "rows", "graph_commit_id"]
     assert found["rows"] == [{"name": "Ann", "age": 30}, {"name": "Bob", "age": 25}]
@@ -38,48 +38,48 @@ def test_a_query_gives_rows_and_the_commit_that_they_were_read_from(reader: http
     assert found["graph_commit_id"] == head
 
 
-def test_the_old_route_of_reads_names_its_successor_and_tells_no_commit(reader: httpx.Client) -> None:
+def test_read_route_sends_deprecation_headers_without_commit(reader: httpx.Client) -> None:
     response = reader.post("/read", json={"query_source": ALL, "query_name": "all"})
-    assert "graph_commit_id" not in answer(response, responses.ReadOutput)
+    assert "graph_commit_id" not in success_body(response, responses.ReadOutput)
     assert response.headers["deprecation"] == "true"
     assert response.headers["link"] == '<query>; rel="successor-version"'
 
 
-def test_a_query_by_a_commit_reads_that_state(client: httpx.Client) -> None:
+def test_query_snapshot_reads_commit(client: httpx.Client) -> None:
     before = client.post("/query", json={"query": ALL}).json()["graph_commit_id"]
     client.post("/mutate", json={"query": ADD, "params": {"n": "Cid"}})
     assert names(client) == ["Ann", "Bob", "Cid"]
-    found = answer(client.post("/query", json={"query": ALL, "snapshot": before}), responses.ReadOutput)
+    found = success_body(client.post("/query", json={"query": ALL, "snapshot": before}), responses.ReadOutput)
     assert [row["name"] for row in found["rows"]] == ["Ann", "Bob"]
     assert found["target"] == {"branch": None, "snapshot": before}
 
 
-def test_a_branch_is_read_as_it_was_at_a_moment(client: httpx.Client) -> None:
+def test_query_at_timestamp_reads_past_state(client: httpx.Client) -> None:
     made = client.get("/commits").json()["commits"][0]
     moment = EPOCH_TIME + timedelta(microseconds=made["created_at"])
     later = client.post("/mutate", json={"query": ADD, "params": {"n": "Cid"}}).json()["commit"]
-    # Moments count whole milliseconds.
+    # Timestamps have millisecond precision.
     assert later["created_at"] // 1000 > made["created_at"] // 1000
     state = {"branch": "main", "at": moment.isoformat()}
     assert names(client, **state) == ["Ann", "Bob"]
     assert client.get("/entity", params={"type": "Person", "id": "Cid", **state}).json() == {"entity": None}
-    counts = answer(client.get("/snapshot", params=state), responses.SnapshotOutput)["datasets"]
+    counts = success_body(client.get("/snapshot", params=state), responses.SnapshotOutput)["datasets"]
     assert [item["entity_count"] for item in counts if item["type_name"] == "Person"] == [2]
     early = {"query": ALL, "at": datetime(1, 1, 1, tzinfo=EPOCH_TIME.tzinfo).isoformat()}
-    refusal(client.post("/query", json=early), 404)
+    error_body(client.post("/query", json=early), 404)
 
 
 @pytest.mark.parametrize("at", ["2026-05-04T12:00:00", "yesterday", "", "2026-13-01T00:00:00Z", 7, None])
-def test_a_moment_is_a_time_with_its_zone(reader: httpx.Client, at: object) -> None:
+def test_timestamp_without_time_zone_returns_400(reader: httpx.Client, at: object) -> None:
     response = reader.post("/query", json={"query": ALL, "at": at})
     if at is None:
-        answer(response, responses.ReadOutput)
+        success_body(response, responses.ReadOutput)
     else:
-        assert "timestamp" in refusal(response, 400)["error"]
-        refusal(reader.get("/snapshot", params={"at": str(at)}), 400)
+        assert "timestamp" in error_body(response, 400)["error"]
+        error_body(reader.get("/snapshot", params={"at": str(at)}), 400)
 
 
-def test_rows_come_as_arrow_to_those_who_accept_it(reader: httpx.Client) -> None:
+def test_query_returns_arrow_if_accepted(reader: httpx.Client) -> None:
     response = reader.post("/query", json={"query": ALL}, headers={"Accept": f"text/html, {ARROW};q=0.9"})
     assert response.headers["content-type"] == ARROW
     table = pa.ipc.open_stream(response.content).read_all()
@@ -89,30 +89,32 @@ def test_rows_come_as_arrow_to_those_who_accept_it(reader: httpx.Client) -> None
     assert refused.headers["content-type"] == "application/json"
 
 
-def test_a_plan_tells_how_a_read_would_be_run(reader: httpx.Client) -> None:
-    found = answer(reader.post("/explain", json={"query": ALL}), responses.ExplainOutput)
+def test_explain_returns_plan(reader: httpx.Client) -> None:
+    found = success_body(reader.post("/explain", json={"query": ALL}), responses.ExplainOutput)
     assert "Person" in found["plan"]
-    refusal(reader.post("/explain", json={"query": ADD, "params": {"n": "x"}}), 400)
+    error_body(reader.post("/explain", json={"query": ADD, "params": {"n": "x"}}), 400)
 
 
-def test_one_entity_is_found_by_its_id_or_is_null(reader: httpx.Client) -> None:
-    found = answer(reader.get("/entity?type=Person&id=Ann"), responses.EntityOutput)
+def test_get_entity_returns_entity_or_null(reader: httpx.Client) -> None:
+    found = success_body(reader.get("/entity?type=Person&id=Ann"), responses.EntityOutput)
     assert found == {"entity": {"id": "Ann", "age": 30, "name": "Ann"}}
-    assert answer(reader.get("/entity?type=Person&id=Nobody"), responses.EntityOutput) == {"entity": None}
-    refusal(reader.get("/entity?type=Nothing&id=Ann"), 404)
-    refusal(reader.get("/entity?type=Person"), 400)
-    refusal(reader.get("/entity?type=Person&id=Ann&branch=main&snapshot=x"), 400)
+    assert success_body(reader.get("/entity?type=Person&id=Nobody"), responses.EntityOutput) == {
+        "entity": None
+    }
+    error_body(reader.get("/entity?type=Nothing&id=Ann"), 404)
+    error_body(reader.get("/entity?type=Person"), 400)
+    error_body(reader.get("/entity?type=Person&id=Ann&branch=main&snapshot=x"), 400)
 
 
-def test_a_token_alone_learns_the_graph_and_whom_it_is_taken_for(guarded: Running) -> None:
+def test_get_graph_returns_id_and_actor(guarded: Running) -> None:
     graph = f"{guarded.url}/graphs/team"
     with guarded.client("eve") as client:
-        found = answer(client.get(graph), responses.GraphOutput)
+        found = success_body(client.get(graph), responses.GraphOutput)
         assert (found["graph_id"], found["actor_id"]) == ("team", "eve")
-        refusal(client.get("/schema"), 403)
-        refusal(client.get(f"{guarded.url}/graphs/other"), 404)
+        error_body(client.get("/schema"), 403)
+        error_body(client.get(f"{guarded.url}/graphs/other"), 404)
     with guarded.client() as nobody:
-        refusal(nobody.get(graph), 401)
+        error_body(nobody.get(graph), 401)
 
 
 @pytest.mark.parametrize(
@@ -142,36 +144,38 @@ def test_a_token_alone_learns_the_graph_and_whom_it_is_taken_for(guarded: Runnin
         ),
     ],
 )
-def test_a_query_that_cannot_be_run_is_refused(
+def test_invalid_query_returns_error(
     reader: httpx.Client, body: dict[str, object], status: int, text: str
 ) -> None:
-    assert text in refusal(reader.post("/query", json=body), status)["error"]
+    assert text in error_body(reader.post("/query", json=body), status)["error"]
 
 
-def test_one_of_several_queries_is_chosen_by_name(reader: httpx.Client) -> None:
+def test_query_name_selects_query(reader: httpx.Client) -> None:
     assert (
-        answer(reader.post("/query", json={"query": TWO, "name": "other"}), responses.ReadOutput)["row_count"]
+        success_body(reader.post("/query", json={"query": TWO, "name": "other"}), responses.ReadOutput)[
+            "row_count"
+        ]
         == 2
     )
 
 
-def test_members_that_are_not_known_are_ignored(reader: httpx.Client) -> None:
-    answer(reader.post("/query", json={"query": ALL, "whatever": {"deep": [1]}}), responses.ReadOutput)
+def test_unknown_request_members_are_ignored(reader: httpx.Client) -> None:
+    success_body(reader.post("/query", json={"query": ALL, "whatever": {"deep": [1]}}), responses.ReadOutput)
 
 
-def test_a_snapshot_lists_every_type(reader: httpx.Client) -> None:
-    found = answer(reader.get("/snapshot"), responses.SnapshotOutput)
+def test_snapshot_lists_every_type(reader: httpx.Client) -> None:
+    found = success_body(reader.get("/snapshot"), responses.SnapshotOutput)
     counts = {item["type_name"]: item["entity_count"] for item in found["datasets"]}
     assert counts == {"Person": 2, "Knows": 0}
     assert (found["graph_branch"], found["internal_schema_version"]) == ("main", 6)
-    assert refusal(reader.get("/snapshot?branch=nowhere"), 404)["code"] == "not_found"
+    assert error_body(reader.get("/snapshot?branch=nowhere"), 404)["code"] == "not_found"
 
 
-def test_the_schema_is_the_text_that_was_accepted(reader: httpx.Client) -> None:
-    assert answer(reader.get("/schema"), responses.SchemaOutput) == {"schema_source": SCHEMA}
+def test_get_schema_returns_accepted_text(reader: httpx.Client) -> None:
+    assert success_body(reader.get("/schema"), responses.SchemaOutput) == {"schema_source": SCHEMA}
 
 
-def test_a_branch_has_its_own_schema_and_so_has_a_commit(client: httpx.Client) -> None:
+def test_get_schema_of_branch_and_commit(client: httpx.Client) -> None:
     before = client.get("/commits").json()["commits"][0]["graph_commit_id"]
     client.post("/branches", json={"name": "dev"})
     text = f"{SCHEMA}node City {{ name: String @key }}\n"
@@ -183,7 +187,7 @@ def test_a_branch_has_its_own_schema_and_so_has_a_commit(client: httpx.Client) -
     assert client.get(f"/snapshot?snapshot={head}").json()["graph_branch"] == "dev"
 
 
-def test_a_text_is_ranked_by_with_the_provider_of_the_server() -> None:
+def test_query_embeds_text_with_configured_provider() -> None:
     schema = "node Doc { slug: String @key  v: Vector(3)? }"
     near = og.embedder_of(MOCK).embed(["hello"], 3, None)[0].tolist()
     rows = [{"slug": "far", "v": [0.0, 0.0, 1.0]}, {"slug": "near", "v": near}]
@@ -197,4 +201,4 @@ def test_a_text_is_ranked_by_with_the_provider_of_the_server() -> None:
     ):
         assert client.post("/query", json=body).json()["rows"] == [{"s": "near"}]
     with running(open_graphs(source, TokenRegistry.of({}))) as server, server.client() as client:
-        assert "needs a key" in refusal(client.post("/query", json=body), 400)["error"]
+        assert "needs a key" in error_body(client.post("/query", json=body), 400)["error"]

@@ -1,4 +1,4 @@
-"""The server as a process: it says where it listens, logs to stderr, and ends when told to."""
+"""The server process: start, log and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 import omnigraph as og
 from omnigraph.server.run import listening
 from tests.cli.running import run
-from tests.server.running import ADD, SCHEMA, TOKENS, names, refusal
+from tests.server.running import ADD, SCHEMA, TOKENS, error_body, names
 from tests.support.s3 import Bucket
 from tests.support.s3_seam import Fault
 from tests.support.waiting import HANG, wait_until
@@ -56,14 +56,14 @@ def process(*args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def address(server: subprocess.Popen[str]) -> str:
-    """Where a server listens, as it says itself."""
+    """Return the address that a server prints."""
     assert server.stdout is not None
     line = server.stdout.readline()
     assert line.startswith("OMNIGRAPH_LISTEN_ADDR=127.0.0.1:"), line
     return f"http://{line.strip().partition('=')[2]}"
 
 
-def test_a_server_says_where_it_listens_and_ends_when_told_to(graphs: Path) -> None:
+def test_server_prints_address_and_exits_on_signal(graphs: Path) -> None:
     tokens = json.dumps({"ann": TOKENS["ann"]})
     args = (str(graphs), "--bind", "127.0.0.1:0")
     temporary = graphs / "temporary"
@@ -91,7 +91,7 @@ def test_a_server_says_where_it_listens_and_ends_when_told_to(graphs: Path) -> N
     assert TOKENS["ann"] not in err
 
 
-def test_small_answers_are_not_held_back() -> None:
+def test_responses_are_sent_with_tcp_nodelay() -> None:
     with listening("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
         connection, _ = bound.accept()
         with connection:
@@ -109,7 +109,7 @@ def test_small_answers_are_not_held_back() -> None:
         (("--unauthenticated",), {"OMNIGRAPH_READ_SECONDS_MAX": "soon"}, "OMNIGRAPH_READ_SECONDS_MAX"),
     ],
 )
-def test_a_server_that_would_be_unsafe_does_not_start(
+def test_unsafe_or_invalid_configuration_prevents_start(
     graphs: Path, args: tuple[str, ...], env: dict[str, str], text: str
 ) -> None:
     found = run("serve", str(graphs), *args, env={**dict.fromkeys(VARIABLES), **env})
@@ -118,12 +118,12 @@ def test_a_server_that_would_be_unsafe_does_not_start(
     assert "sEcReT" not in found.output
 
 
-# --- the end -----------------------------------------------------------------------------------------------
+# --- shutdown ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def far(s3: Bucket, tmp_path: Path) -> Path:
-    """A configuration of one graph in a bucket, whose writes take as long as the bucket does."""
+    """Return a configuration of one graph in a bucket, so that a test can delay its writes."""
     og.init(f"{s3.uri}/team", SCHEMA, storage_options=s3.options).close()
     path = tmp_path / "serve.yaml"
     path.write_text(f"graphs: {{team: {{uri: '{s3.uri}/team'}}}}\n", encoding="utf-8")
@@ -153,42 +153,40 @@ def add(url: str, name: str) -> httpx.Response:
 
 @dataclass(frozen=True)
 class Write:
-    """A write that is under way until it is let go."""
+    """A write that is blocked in storage."""
 
     response: Future[httpx.Response]
     storage: Fault
 
     def finish(self) -> httpx.Response:
-        """Let it go on, and return its response."""
+        """Release the write and return its response."""
         self.storage.released.set()
         return self.response.result(HANG)
 
 
 @contextmanager
 def writing(url: str, s3: Bucket) -> Iterator[Write]:
-    """A write of which storage holds a request back."""
+    """Start a write whose storage request is delayed."""
     with ThreadPoolExecutor(1) as pool, s3.seam.hold(method="PUT") as storage:
         response = pool.submit(add, url, "Ann")
         wait_until(lambda: storage.hits == 1)
         yield Write(response, storage)
 
 
-def test_a_server_that_is_told_to_stop_says_so_and_finishes_what_it_has_in_hand(
-    far: Path, s3: Bucket
-) -> None:
+def test_graceful_shutdown_finishes_running_requests(far: Path, s3: Bucket) -> None:
     with serving(far, s3) as server:
         url = address(server)
         assert httpx.get(f"{url}/readyz", timeout=HANG).status_code == 200
         with writing(url, s3) as write:
             server.send_signal(signal.SIGTERM)
             wait_until(lambda: httpx.get(f"{url}/readyz", timeout=HANG).status_code == 503)
-            assert refusal(httpx.get(f"{url}/readyz", timeout=HANG), 503) == {
+            assert error_body(httpx.get(f"{url}/readyz", timeout=HANG), 503) == {
                 "error": "the server is shutting down"
             }
             assert httpx.get(f"{url}/healthz", timeout=HANG).status_code == 200
             wait_until(lambda: httpx.get(f"{url}/graphs/team/branches", timeout=HANG).status_code == 503)
             late = add(url, "Bob")
-            assert (refusal(late, 503)["error"], late.headers["retry-after"]) == (
+            assert (error_body(late, 503)["error"], late.headers["retry-after"]) == (
                 "the server is shutting down",
                 "5",
             )
@@ -199,7 +197,7 @@ def test_a_server_that_is_told_to_stop_says_so_and_finishes_what_it_has_in_hand(
 
 
 @pytest.mark.parametrize(("again", "code"), [(False, 1), (True, 128 + signal.SIGTERM)])
-def test_a_write_that_takes_too_long_is_cut_off_and_leaves_nothing_half_done(
+def test_shutdown_aborts_slow_write_without_partial_commit(
     far: Path, s3: Bucket, again: bool, code: int
 ) -> None:
     patience = str(HANG) if again else "0.3"
@@ -211,14 +209,14 @@ def test_a_write_that_takes_too_long_is_cut_off_and_leaves_nothing_half_done(
                 wait_until(lambda: httpx.get(f"{url}/readyz", timeout=HANG).status_code == 503)
                 server.send_signal(signal.SIGTERM)
             assert server.wait(HANG) == code
-            # It is not told of a failure, because it may be none.
+            # The client gets no error response, because the outcome is unknown.
             assert isinstance(write.response.exception(HANG), httpx.TransportError)
     with og.open(f"{s3.uri}/team", storage_options=s3.options) as graph:
         assert [row["name"] for row in graph.query(NAMES)] in ([], ["Ann"])
         graph.mutate(ADD, {"n": "Bob"})
 
 
-def test_a_server_that_is_killed_has_kept_every_write_that_it_answered(graphs: Path) -> None:
+def test_killed_server_keeps_acknowledged_writes(graphs: Path) -> None:
     done: list[str] = []
 
     def write(url: str, worker: int) -> None:
@@ -242,7 +240,7 @@ def test_a_server_that_is_killed_has_kept_every_write_that_it_answered(graphs: P
     ):
         found = names(client)
         assert set(done) <= set(found)
-        # Each of the three may have had one more under way.
+        # Each of the three writers may have had one more request in flight.
         assert len(found) == len(set(found)) <= len(done) + 3
         server.send_signal(signal.SIGTERM)
         assert server.wait(HANG) == 0

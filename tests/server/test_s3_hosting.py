@@ -1,4 +1,4 @@
-"""What is served may be named, and stand, in an object store: the file, the graphs, the queries, the policies."""
+"""Configuration, graphs, stored queries and policies in an object store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def put(bucket: Bucket, key: str, text: str) -> str:
 
 @pytest.fixture
 def config(s3: Bucket) -> str:
-    """The address of a file beside which everything stands."""
+    """Return the URI of a configuration file with all files beside it."""
     og.init(f"{s3.uri}/live/graphs/team", SCHEMA, storage_options=s3.options).close()
     put(s3, "live/queries/team/people.gq", STORED)
     put(s3, "live/queries/team/deeper/broken.gq", "query")
@@ -42,7 +42,7 @@ def config(s3: Bucket) -> str:
     return put(s3, "live/served.yaml", CONFIG % f"{s3.uri}/live")
 
 
-def test_everything_that_a_file_in_a_bucket_names_is_served(config: str, s3: Bucket) -> None:
+def test_configuration_in_bucket_is_served(config: str, s3: Bucket) -> None:
     hosting = read_hosting(config, s3.options)
     assert [item.uri for item in hosting.graphs] == [f"{s3.uri}/live/graphs/team"] * 2
     hosted = open_graphs(hosting, TokenRegistry.of(TOKENS), options=s3.options)
@@ -55,7 +55,7 @@ def test_everything_that_a_file_in_a_bucket_names_is_served(config: str, s3: Buc
     hosted.close()
 
 
-def test_queries_that_are_not_there_or_no_text_keep_their_graph_from_being_served(s3: Bucket) -> None:
+def test_missing_or_binary_query_file_in_bucket_quarantines_graph(s3: Bucket) -> None:
     og.init(f"{s3.uri}/g", SCHEMA, storage_options=s3.options).close()
     s3.server.objects.put(s3.name, "odd/a.gq", b"\xff\xfe")
     graphs = {
@@ -71,7 +71,7 @@ def test_queries_that_are_not_there_or_no_text_keep_their_graph_from_being_serve
     hosted.close()
 
 
-def test_paths_of_a_file_in_a_bucket_may_go_up_and_never_out_of_it(s3: Bucket) -> None:
+def test_configuration_paths_stay_within_bucket(s3: Bucket) -> None:
     put(s3, "policies/server.json", json.dumps(LISTING))
     graphs = {"a": {"uri": "./g", "queries": "../queries/./team/"}, "b": {"uri": "../../live/eu/g"}}
     document = {"graphs": graphs, "policy": "../../policies/server.json"}
@@ -85,7 +85,7 @@ def test_paths_of_a_file_in_a_bucket_may_go_up_and_never_out_of_it(s3: Bucket) -
             read_hosting(outside, s3.options)
 
 
-def test_a_folder_of_a_bucket_is_not_served_without_a_file(config: str, s3: Bucket) -> None:
+def test_bucket_folder_needs_configuration_file(config: str, s3: Bucket) -> None:
     folder = config.rpartition("/")[0]
     for given in (s3.uri, f"{s3.uri}/", folder, f"{folder}/"):
         with pytest.raises(OmnigraphError) as caught:
@@ -97,7 +97,7 @@ def test_a_folder_of_a_bucket_is_not_served_without_a_file(config: str, s3: Buck
     assert "SECRET" not in str(refused.value)
 
 
-def test_a_file_that_is_not_there_or_says_something_else_is_refused(s3: Bucket) -> None:
+def test_missing_or_invalid_configuration_in_bucket_raises(s3: Bucket) -> None:
     with pytest.raises(NotFound):
         read_hosting(f"{s3.uri}/nothing.yaml", s3.options)
     with pytest.raises(InvalidInput, match="unknown member 'graph'"):

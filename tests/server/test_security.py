@@ -1,4 +1,4 @@
-"""What hostile clients send over a socket: none of it changes who they are, where they are, or what is said."""
+"""Hostile requests: request smuggling, path tricks, forged identities, injection and hostile bodies."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.server.running import (
     ALL,
     TOKENS,
     Running,
+    error_body,
     everything,
     host,
     host_graph,
     names,
-    refusal,
     running,
 )
 from tests.server.sockets import exchange, head
@@ -31,7 +31,7 @@ ANN = f"Authorization: Bearer {TOKENS['ann']}"
 BODY = json.dumps({"query": ALL}).encode()
 QUERY = "/graphs/team/query"
 MALFORMED = {"error": "the request is not valid HTTP", "code": "bad_request"}
-# Names that would be something else wherever a name is pasted into a text.
+# Names that would have a meaning if they were inserted into a path, a policy or a command.
 ODD = [
     "a/.../main",
     "main'; DROP TABLE commits; --",
@@ -56,7 +56,7 @@ NO_NAMES = [
 ]
 
 
-# --- requests that two parsers would read differently -------------------------------------------------------
+# --- request smuggling --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -76,46 +76,44 @@ NO_NAMES = [
     ],
     ids=range(11),
 )
-def test_a_head_that_is_not_http_is_refused_and_the_connection_ends(
-    guarded: Running, lines: list[str]
-) -> None:
-    # What follows would be a request of its own to whoever took it for one.
+def test_malformed_headers_return_400_and_close_connection(guarded: Running, lines: list[str]) -> None:
+    # The rest would be a second request for a parser that accepts the headers.
     second = head("GET", "/healthz")
     found = exchange(guarded.url, head("POST", QUERY, ANN, "Content-Type: application/json", *lines) + second)
     if lines[0].startswith("Transfer-Encoding: "):
         assert found.status in (400, 501)
     else:
-        assert found.refusal(400) == MALFORMED
+        assert found.error_body(400) == MALFORMED
     assert b"200 OK" not in found.body
 
 
-def test_a_head_that_never_ends_is_refused(guarded: Running) -> None:
+def test_oversized_headers_return_431(guarded: Running) -> None:
     lines = [f"X-Huge-{number}: {'a' * 10_000}" for number in range(100)]
-    # What was sent beyond the limit may make the system drop the answer.
+    # Unread data can make the kernel discard the response.
     assert exchange(guarded.url, head("GET", "/healthz", *lines)).status in (431, None)
     long = exchange(guarded.url, f"GET /{'a' * 70_000}".encode())
-    assert long.refusal(431) == {"error": "the request headers are too large", "code": "bad_request"}
+    assert long.error_body(431) == {"error": "the request headers are too large", "code": "bad_request"}
 
 
-def test_a_folded_line_is_no_header_of_its_own(guarded: Running) -> None:
+def test_folded_header_line_is_not_a_separate_header(guarded: Running) -> None:
     folded = head("GET", "/graphs/team/snapshot", "Connection: close", "X-Folded: a", f" {ANN}")
-    assert exchange(guarded.url, folded).refusal(401)["error"] == "missing bearer token"
+    assert exchange(guarded.url, folded).error_body(401)["error"] == "missing bearer token"
 
 
-def test_a_length_beside_chunks_does_not_hide_a_second_request(guarded: Running) -> None:
+def test_content_length_with_chunked_encoding_is_rejected(guarded: Running) -> None:
     hidden = head("GET", "/healthz")
     lines = (ANN, "Content-Type: application/json", "Transfer-Encoding: chunked", "Content-Length: 4")
     chunks = f"{len(BODY):x}\r\n".encode() + BODY + b"\r\n0\r\n\r\n"
     found = exchange(guarded.url, head("POST", QUERY, *lines) + chunks + hidden)
-    # Whoever stands before the server may have gone by the other of the two.
-    assert "Transfer-Encoding" in found.refusal(400)["error"]
+    # A proxy could use the other body length.
+    assert "Transfer-Encoding" in found.error_body(400)["error"]
     assert found.body.count(b"HTTP/1.1 ") == 0
 
 
 @pytest.mark.parametrize("chunk", [b"x\r\n", b"-1\r\n"])
-def test_chunks_that_are_none_are_refused(guarded: Running, chunk: bytes) -> None:
+def test_malformed_chunks_return_400(guarded: Running, chunk: bytes) -> None:
     lines = (ANN, "Content-Type: application/json", "Transfer-Encoding: chunked")
-    assert exchange(guarded.url, head("POST", QUERY, *lines) + chunk).refusal(400) == MALFORMED
+    assert exchange(guarded.url, head("POST", QUERY, *lines) + chunk).error_body(400) == MALFORMED
 
 
 @pytest.mark.parametrize(
@@ -138,16 +136,14 @@ def test_chunks_that_are_none_are_refused(guarded: Running, chunk: bytes) -> Non
         "/graphs/team%0d%0aX-Injected:%201/snapshot",
     ],
 )
-def test_a_path_is_taken_as_it_is_sent(guarded: Running, target: str) -> None:
+def test_path_is_not_normalized(guarded: Running, target: str) -> None:
     found = exchange(guarded.url, head("GET", target, ANN, "Connection: close"))
     assert found.status in (400, 404)
-    found.refusal(found.status)
+    found.error_body(found.status)
     assert "x-injected" not in dict(found.headers)
 
 
-def test_a_target_may_be_the_whole_address_and_its_host_is_the_one_that_counts(
-    guarded: Running, open_server: Running
-) -> None:
+def test_absolute_form_target_overrides_host_header(guarded: Running, open_server: Running) -> None:
     target = "http://elsewhere/graphs/team/branches?x=1"
     found = exchange(guarded.url, head("GET", target, ANN, "Connection: close"))
     assert (found.status, json.loads(found.body)) == (200, {"branches": ["main"]})
@@ -160,17 +156,17 @@ def test_a_target_may_be_the_whole_address_and_its_host_is_the_one_that_counts(
     assert answers == {"localhost:8080": 200, "elsewhere": 403}
 
 
-# --- who calls ----------------------------------------------------------------------------------------------
+# --- identity -----------------------------------------------------------------------------------------------
 
 
-def test_a_token_in_the_address_is_none_and_is_not_logged(
+def test_token_in_query_string_is_ignored_and_not_logged(
     guarded: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     names_ = ("token", "access_token", "api_key", "authorization", "bearer")
     with caplog.at_level(logging.DEBUG), guarded.client(prefix="") as client:
         for name in names_:
             response = client.get("/graphs/team/snapshot", params={name: TOKENS["ann"]})
-            assert refusal(response, 401)["error"] == "missing bearer token"
+            assert error_body(response, 401)["error"] == "missing bearer token"
         client.get(f"/graphs/team/{TOKENS['ann']}", headers={"Cookie": f"token={TOKENS['ann']}"})
         client.get("/graphs/team/snapshot", headers={"Authorization": "Bearer wrong-token"})
     shown = "\n".join(
@@ -183,7 +179,7 @@ def test_a_token_in_the_address_is_none_and_is_not_logged(
         assert not any(token in client.get("/metrics").text for token in TOKENS.values())
 
 
-def test_a_token_opens_what_the_policy_of_each_graph_says_and_no_more() -> None:
+def test_token_grants_access_by_policy_of_each_graph() -> None:
     hosted = host(everything("ann"), tokens=TOKENS)
     other = host_graph("other", everything("bob"), TokenRegistry.of(TOKENS))
     graphs = hosted.graphs
@@ -196,14 +192,14 @@ def test_a_token_opens_what_the_policy_of_each_graph_says_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("name", ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"])
-def test_a_method_is_the_one_that_was_sent(guarded: Running, name: str) -> None:
+def test_method_override_headers_are_ignored(guarded: Running, name: str) -> None:
     with guarded.client("ann") as client:
         response = client.post("/branches/main", headers={name: "DELETE"}, params={"_method": "DELETE"})
-        refusal(response, 405)
+        error_body(response, 405)
         assert client.get("/branches", headers={name: "POST"}).json() == {"branches": ["main"]}
 
 
-def test_who_writes_is_whom_the_token_names(guarded: Running) -> None:
+def test_commit_actor_comes_from_token(guarded: Running) -> None:
     forged = {"actor": "bob", "actor_id": "bob", "user": "bob"}
     with guarded.client("ann") as client:
         client.post("/branches", json={"name": "forged", **forged})
@@ -214,24 +210,24 @@ def test_who_writes_is_whom_the_token_names(guarded: Running) -> None:
         client.delete("/branches/forged")
 
 
-def test_a_stored_query_that_may_not_be_called_is_as_one_that_is_not_there(guarded: Running) -> None:
+def test_denied_stored_query_is_indistinguishable_from_missing(guarded: Running) -> None:
     found = []
     with guarded.client("eve") as client:
         for name in ("everybody", "hire", "nothing", "..%2Fpeople", "%27%20or%201%3D1"):
             for body in ({}, {"params": {"a": 1}}, {"expect_mutation": True}):
                 response = client.post(f"/queries/{name}", json=body)
-                # Only the id and the time are of the one request.
+                # Only the request id and the date differ.
                 kept = {k: v for k, v in response.headers.items() if k not in ("x-request-id", "date")}
                 found.append((response.status_code, response.content, kept))
     assert all(item == found[0] for item in found)
     assert found[0][0] == 404
 
 
-# --- names and texts ----------------------------------------------------------------------------------------
+# --- names and bodies ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_a_name_of_a_branch_is_only_a_name_wherever_it_goes(client: httpx.Client, name: str) -> None:
+def test_branch_name_with_special_characters_is_plain_text(client: httpx.Client, name: str) -> None:
     assert client.post("/branches", json={"name": name}).json()["name"] == name
     assert client.get("/branches").json() == {"branches": sorted(["main", name])}
     write = {"query": ADD, "params": {"n": "Cid"}, "branch": name}
@@ -242,30 +238,30 @@ def test_a_name_of_a_branch_is_only_a_name_wherever_it_goes(client: httpx.Client
 
 
 @pytest.mark.parametrize("name", NO_NAMES, ids=range(len(NO_NAMES)))
-def test_what_cannot_be_shown_or_addressed_is_no_name(guarded: Running, name: str) -> None:
+def test_invalid_branch_name_returns_400(guarded: Running, name: str) -> None:
     with guarded.client("ann") as client:
-        refusal(client.post("/branches", json={"name": name}), 400)
+        error_body(client.post("/branches", json={"name": name}), 400)
         response = client.delete(f"/branches/{quote(name, safe='')}")
         assert response.status_code in (400, 404)
         assert "x-injected" not in response.headers
 
 
 @pytest.mark.parametrize("name", [*ODD, *NO_NAMES], ids=range(len(ODD) + len(NO_NAMES)))
-def test_no_spelling_of_a_branch_gets_around_its_policy(guarded: Running, name: str) -> None:
+def test_branch_name_variants_do_not_bypass_policy(guarded: Running, name: str) -> None:
     with guarded.client("bob") as client:
         response = client.post("/mutate", json={"query": ADD, "params": {"n": "Cid"}, "branch": name})
         assert response.status_code in (400, 403, 404)
-        refusal(response, response.status_code)
+        error_body(response, response.status_code)
         assert names(client) == ["Ann", "Bob"]
 
 
 @pytest.mark.parametrize("given", ["a\rb", "a\nb", "a: b", "é", "a" * 65, "<script>", ""])
-def test_an_id_that_could_break_a_header_is_not_given_back(guarded: Running, given: str) -> None:
+def test_unsafe_request_id_is_replaced(guarded: Running, given: str) -> None:
     line = f"X-Request-Id: {given}".encode()
     sent = head("GET", "/healthz", "Connection: close").replace(b"\r\n\r\n", b"\r\n" + line + b"\r\n\r\n")
     found = exchange(guarded.url, sent)
     if found.status == 400:
-        assert found.refusal(400) == MALFORMED
+        assert found.error_body(400) == MALFORMED
     else:
         assert len(dict(found.headers)["x-request-id"]) == 26
 
@@ -282,40 +278,38 @@ def test_an_id_that_could_break_a_header_is_not_given_back(guarded: Running, giv
         ),
         (b"\xef\xbb\xbf" + BODY, 400),
         (BODY.decode().encode("utf-16"), 400),
-        # A check of the bytes alone would not see the half of a character in it.
+        # In UTF-16 a search for escape sequences would not find the lone surrogate.
         (json.dumps({"query": ALL, "params": {"n": "\ud800"}}).encode("utf-16-le"), 400),
         (BODY + b"\x00", 400),
     ],
     ids=range(8),
 )
-def test_a_body_that_is_not_what_it_seems_breaks_nothing(
-    guarded: Running, content: bytes, status: int
-) -> None:
+def test_hostile_json_body_returns_400(guarded: Running, content: bytes, status: int) -> None:
     with guarded.client("ann") as client:
         response = client.post("/query", content=content, headers={"Content-Type": "application/json"})
         assert response.status_code == status, response.text
         if status != 200:
-            refusal(response, status)
+            error_body(response, status)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
-def test_a_body_is_never_unpacked(guarded: Running, encoding: str) -> None:
+def test_compressed_body_returns_415(guarded: Running, encoding: str) -> None:
     packed = gzip.compress(b" " * 5_000_000 + BODY)
     with guarded.client("ann") as client:
         headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
-        refused = refusal(client.post("/query", content=packed, headers=headers), 415)
+        refused = error_body(client.post("/query", content=packed, headers=headers), 415)
         assert "Content-Encoding" in refused["error"]
         lines = {"Content-Type": "application/x-ndjson", "Content-Encoding": encoding}
-        refusal(client.post("/load/ndjson", content=packed, headers=lines), 415)
+        error_body(client.post("/load/ndjson", content=packed, headers=lines), 415)
         plain = {**headers, "Content-Encoding": "identity"}
         assert client.post("/query", content=BODY, headers=plain).is_success
 
 
-def test_an_open_server_believes_no_name_either(open_server: Running) -> None:
+def test_unauthenticated_server_ignores_identity_headers(open_server: Running) -> None:
     headers = {
         "Authorization": f"Bearer {TOKENS['ann']}",
         "X-Forwarded-User": "ann",
         "X-Forwarded-For": "1.2.3.4",
     }
     response = httpx.get(f"{open_server.url}/graphs", headers=headers, timeout=HANG)
-    assert refusal(response, 403)["error"].endswith("for no actor")
+    assert error_body(response, 403)["error"].endswith("for no actor")

@@ -1,4 +1,4 @@
-"""Clients that dribble, stall or fall silent are left, and nobody else notices."""
+"""Slow and stalled clients are disconnected without delaying others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from omnigraph.server.limits import ServerLimits
-from tests.server.running import ALL, Running, host, names, refusal, running
+from tests.server.running import ALL, Running, error_body, host, names, running
 from tests.server.sockets import connected, everything, head, is_open, rest
 from tests.support.waiting import HANG, wait_until
 
@@ -23,7 +23,7 @@ LARGE = 100_000
 
 @contextmanager
 def waiting_for(seconds: float) -> Iterator[Running]:
-    """A server that waits so long for a slow client, with a graph whose export no buffer holds."""
+    """Run a server with a timeout for slow clients and a graph whose export is larger than all buffers."""
     limits = ServerLimits(
         header_seconds=seconds, stall_seconds=seconds, idle_seconds=seconds, byte_rate=2_000, streams=1
     )
@@ -36,26 +36,26 @@ def waiting_for(seconds: float) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def hasty() -> Iterator[Running]:
-    """A server for clients that are too slow. No other client can be sure to be in time."""
+    """Return a server with a short timeout, for clients that must be disconnected."""
     with waiting_for(0.4) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def steady() -> Iterator[Running]:
-    """A server for clients that take longer than its limit in all and keep its pace."""
+    """Return a server for clients that take longer than its timeout but keep the minimum rate."""
     with waiting_for(2.0) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def patient() -> Iterator[Running]:
-    """A server that waits for every client, also on a busy machine."""
+    """Return a server whose timeout no client reaches."""
     with waiting_for(HANG) as found:
         yield found
 
 
-def test_unfinished_heads_on_many_connections_do_not_delay_other_clients(patient: Running) -> None:
+def test_unfinished_headers_do_not_delay_other_clients(patient: Running) -> None:
     with ExitStack() as stack:
         slow = [stack.enter_context(connected(patient.url)) for _ in range(200)]
         for connection in slow:
@@ -65,29 +65,29 @@ def test_unfinished_heads_on_many_connections_do_not_delay_other_clients(patient
         assert all(is_open(connection) for connection in slow)
 
 
-def test_unfinished_heads_on_many_connections_are_refused_as_late(hasty: Running) -> None:
+def test_unfinished_headers_time_out(hasty: Running) -> None:
     with ExitStack() as stack:
         slow = [stack.enter_context(connected(hasty.url)) for _ in range(200)]
         for connection in slow:
-            # A connection that was opened early may be refused already.
+            # A connection that was opened early can already be closed.
             with suppress(ConnectionError):
                 connection.sendall(b"GET /healthz HTTP/1.1\r\nHost:")
         for connection in slow:
-            assert rest(connection).refusal(400) == LATE
+            assert rest(connection).error_body(400) == LATE
 
 
-def test_a_head_that_comes_in_pieces_has_to_come_in_time(hasty: Running) -> None:
+def test_slow_headers_time_out(hasty: Running) -> None:
     with connected(hasty.url) as connection:
         assert dribble(connection, b"X") == LATE
 
 
-def test_a_body_that_comes_in_pieces_has_to_keep_its_pace(hasty: Running) -> None:
+def test_body_below_minimum_rate_times_out(hasty: Running) -> None:
     with connected(hasty.url) as connection:
         connection.sendall(head("POST", QUERY, length=100_000))
         assert dribble(connection, b" ") == LATE
 
 
-def test_a_body_that_keeps_its_pace_may_take_long(steady: Running) -> None:
+def test_body_above_minimum_rate_may_take_long(steady: Running) -> None:
     content = json.dumps({"query": ALL}).encode()
     padding = b" " * 1_000
     with connected(steady.url) as connection:
@@ -109,13 +109,13 @@ def test_a_body_that_keeps_its_pace_may_take_long(steady: Running) -> None:
     ],
     ids=["silent", "idle", "blank line", "body that nobody wants"],
 )
-def test_a_connection_that_nobody_uses_is_ended(hasty: Running, sent: bytes) -> None:
+def test_idle_connection_is_closed(hasty: Running, sent: bytes) -> None:
     with connected(hasty.url) as connection:
         connection.sendall(sent)
         assert rest(connection).status == (200 if sent else None)
 
 
-def test_blank_lines_do_not_keep_a_connection(hasty: Running) -> None:
+def test_blank_lines_do_not_keep_connection_alive(hasty: Running) -> None:
     with connected(hasty.url) as connection:
         connection.sendall(head("GET", "/healthz"))
         assert b"200 OK" in connection.recv(65_536)
@@ -123,23 +123,23 @@ def test_blank_lines_do_not_keep_a_connection(hasty: Running) -> None:
 
 
 def stalled_export(connection: socket.socket) -> None:
-    """Begin an export that no buffer holds, and take nothing but the beginning of it."""
+    """Start a large export and read only its beginning."""
     body = b'{"branch": "large"}'
     connection.sendall(head("POST", "/graphs/team/export", length=len(body)) + body)
     assert b"200 OK" in connection.recv(1_000)
 
 
-def test_an_export_that_its_client_does_not_read_holds_its_slot(patient: Running) -> None:
+def test_unread_export_holds_its_slot(patient: Running) -> None:
     with patient.client() as client, connected(patient.url, 4_096) as connection:
         stalled_export(connection)
         refused = client.post("/export")
-        assert refusal(refused, 413)["resource_limit"]["resource"] == "stream_export_slots"
+        assert error_body(refused, 413)["resource_limit"]["resource"] == "stream_export_slots"
         assert refused.headers["Retry-After"] == "5"
 
 
-def test_an_export_that_its_client_does_not_read_is_ended_and_its_slot_is_free(hasty: Running) -> None:
+def test_stalled_export_is_closed_and_releases_slot(hasty: Running) -> None:
     def export() -> httpx.Response | None:
-        # On a busy machine this client may be too slow for the server as well.
+        # On a busy machine this client can be too slow as well.
         with suppress(httpx.TransportError), hasty.client() as client:
             found = client.post("/export")
             return None if found.status_code in (400, 413) else found
@@ -151,7 +151,7 @@ def test_an_export_that_its_client_does_not_read_is_ended_and_its_slot_is_free(h
         assert len(everything(connection)) < 200 * LARGE
 
 
-def test_who_takes_a_stream_slowly_gets_all_that_there_is(steady: Running) -> None:
+def test_slow_reader_gets_whole_stream(steady: Running) -> None:
     with connected(steady.url, 1 << 18) as connection:
         body = b'{"branch": "large"}'
         connection.sendall(head("POST", "/graphs/team/export", "Connection: close", length=len(body)) + body)
@@ -161,9 +161,7 @@ def test_who_takes_a_stream_slowly_gets_all_that_there_is(steady: Running) -> No
         assert len(everything(connection)) > 199 * LARGE
 
 
-def test_a_client_that_leaves_in_the_middle_is_no_failure(
-    patient: Running, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_client_disconnect_is_not_logged_as_error(patient: Running, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "omnigraph.server"):
         with connected(patient.url) as connection:
             path = "/graphs/team/load/ndjson"
@@ -175,7 +173,7 @@ def test_a_client_that_leaves_in_the_middle_is_no_failure(
 
 
 def dribble(connection: socket.socket, piece: bytes) -> object:
-    """Send pieces until the server has had enough; what it said."""
+    """Send pieces until the server closes the connection, and return its response."""
     while is_open(connection):
         try:
             connection.sendall(piece)

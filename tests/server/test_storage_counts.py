@@ -1,4 +1,4 @@
-"""How many requests to storage a call made: what the log and the metrics tell, against what storage saw."""
+"""Storage requests by call: the log and the metrics, compared with the requests that storage received."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def client(server: Running) -> Iterator[httpx.Client]:
 
 
 def seen(log: Log) -> dict[str, int]:
-    """What storage saw, by the kinds that are counted."""
+    """Return the number of requests that storage received, by kind."""
     writes = sum(item.method in WRITES for item in log.requests)
     return {"read": len(log.requests) - writes, "write": writes}
 
 
 def told(caplog: pytest.LogCaptureFixture, wanted: int = 1) -> list[dict[str, int]]:
-    """What the log says of each request; its line comes when the client has its answer already."""
+    """Return the logged storage requests. Log records are written after the client has the response."""
 
     def look() -> list[dict[str, int]] | None:
         records = [item for item in caplog.records if item.message == "request"]
@@ -83,7 +83,7 @@ def add(client: httpx.Client, name: str, branch: str = "main") -> None:
     post(client, "/mutate", {"query": ADD, "params": {"n": name, "a": 1}, "branch": branch})
 
 
-def test_a_call_tells_exactly_the_requests_that_storage_saw(
+def test_logged_storage_requests_equal_those_of_storage(
     client: httpx.Client, bucket: Bucket, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = json.dumps({"type": "Person", "data": {"name": uuid4().hex}})
@@ -108,20 +108,18 @@ def test_a_call_tells_exactly_the_requests_that_storage_saw(
         assert seen(log)["read"] > 0
 
 
-def test_a_call_that_asks_nothing_of_storage_says_so(
-    server: Running, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_request_without_storage_access_logs_zero(server: Running, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "omnigraph.server")
     httpx.get(f"{server.url}/healthz", timeout=HANG)
     assert told(caplog) == [{"read": 0, "write": 0}]
 
 
-def test_calls_at_the_same_time_add_up_to_what_storage_saw(
+def test_concurrent_storage_requests_add_up(
     server: Running, bucket: Bucket, caplog: pytest.LogCaptureFixture
 ) -> None:
     clients = [server.client(prefix=f"/graphs/{id_}") for id_ in ("team", "club", "team", "club")]
     caplog.set_level(logging.INFO, "omnigraph.server")
-    # Writers of one branch take turns.
+    # Writes to one branch run one after the other.
     for client in clients[:2]:
         post(client, "/branches", {"name": "beside"})
     told(caplog, 2)
@@ -137,7 +135,7 @@ def test_calls_at_the_same_time_add_up_to_what_storage_saw(
     assert any(item.get("shared") for item in counts), "nothing overlapped"
 
 
-def test_metrics_have_the_requests_by_route_and_kind(
+def test_metrics_count_storage_requests_by_route_and_kind(
     server: Running, client: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     def count(kind: str) -> int:
@@ -152,7 +150,7 @@ def test_metrics_have_the_requests_by_route_and_kind(
     add(client, uuid4().hex)
     told(caplog)
     before = count("read"), count("write")
-    # The lines of these requests too, or they come later and are taken for others.
+    # Wait for the records of these requests too, so that they are not mistaken for later ones.
     told(caplog, 3)
     caplog.clear()
     add(client, uuid4().hex)
@@ -160,7 +158,7 @@ def test_metrics_have_the_requests_by_route_and_kind(
     assert (count("read") - before[0], count("write") - before[1]) == (3, 7)
 
 
-def test_what_a_graph_did_while_nobody_counted_is_nobodys() -> None:
+def test_uncounted_storage_requests_are_not_attributed() -> None:
     stats = Stats()
     counter = LanceRequestCounter()
     counter.add_source("opened", lambda: stats)
@@ -179,7 +177,7 @@ def test_what_a_graph_did_while_nobody_counted_is_nobodys() -> None:
     assert (call.to_json(), other.to_json()) == ({"read": 3, "write": 1}, {"read": 0, "write": 0})
 
 
-def test_what_calls_did_at_the_same_time_is_dealt_out_between_them() -> None:
+def test_concurrent_storage_requests_are_shared_between_calls() -> None:
     stats = Stats()
     counter = LanceRequestCounter()
     counter.add_source("opened", lambda: stats)
@@ -195,7 +193,7 @@ def test_what_calls_did_at_the_same_time_is_dealt_out_between_them() -> None:
     assert other.to_json() == {"read": 1, "write": 0, "shared": 1}
 
 
-def test_threads_that_carry_a_call_on_count_for_it() -> None:
+def test_propagated_context_counts_for_its_call() -> None:
     with track_requests() as call:
         works = [propagate_context(partial(count_requests, reads=1)) for _ in range(4)]
         together(works)
@@ -205,7 +203,7 @@ def test_threads_that_carry_a_call_on_count_for_it() -> None:
 
 
 class Stats:
-    """What a dataset says that it has done."""
+    """The I/O statistics of a dataset."""
 
     read_iops = 0
     write_iops = 0

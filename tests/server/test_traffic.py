@@ -1,4 +1,4 @@
-"""Many clients of other processes at one server: what they were told is what the graph says afterwards."""
+"""Many client processes at one server: every acknowledged result is in the graph afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bench.traffic_check import (
 from bench.traffic_journal import UNANSWERED, UNSENT, Entry, Journal, Story, read_stories
 from omnigraph.store.manifest.records import CommitRecord
 
-# Fewer write to main than read it: the run is to be short, and all of it is to happen.
+# Few clients write to main, so that the run is short and every kind of request occurs.
 SHORT = Plan(seconds=5.0, writers=12)
 EVERY_REQUEST = {
     *("point", "hops", "owned", "stored", "snapshot", "commits", "feed", "value"),
@@ -31,7 +31,7 @@ EVERY_REQUEST = {
 
 
 def check_run(plan: Plan, outcome: Outcome) -> Counter[int]:
-    """What holds of every run; how often each status was answered."""
+    """Check a run, and return the number of responses by status."""
     assert outcome.wrong == []
     assert len(outcome.stories) == plan.clients
     assert all(story.entries for story in outcome.stories)
@@ -40,9 +40,9 @@ def check_run(plan: Plan, outcome: Outcome) -> Counter[int]:
     return Counter(entry.status for entry in outcome.entries())
 
 
-# Starting a server is what takes long on a busy machine.
+# Starting a server takes long on a busy machine.
 @pytest.mark.slow
-def test_what_many_clients_at_once_are_told_is_so(tmp_path: Path) -> None:
+def test_concurrent_clients_see_consistent_history(tmp_path: Path) -> None:
     outcome = run_traffic(SHORT, tmp_path)
     statuses = check_run(SHORT, outcome)
     assert statuses.keys() <= {200, *REFUSALS}
@@ -50,7 +50,7 @@ def test_what_many_clients_at_once_are_told_is_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_again_and_again_keeps_what_it_acknowledged(tmp_path: Path) -> None:
+def test_repeatedly_killed_server_keeps_acknowledged_writes(tmp_path: Path) -> None:
     plan = replace(SHORT, kills=2)
     outcome = run_traffic(plan, tmp_path)
     statuses = check_run(plan, outcome)
@@ -59,11 +59,11 @@ def test_a_server_that_is_killed_again_and_again_keeps_what_it_acknowledged(tmp_
     assert statuses.keys() <= {200, *REFUSALS, UNANSWERED, UNSENT}
 
 
-# --- the proof itself ---------------------------------------------------------------------------------------
+# --- the check of the journal -------------------------------------------------------------------------------
 
 
 def commit(number: int, **members: object) -> CommitRecord:
-    """The commit of that number on main, by client 0's actor."""
+    """Return the commit with that number on main, by the actor of client 0."""
     common: dict[str, object] = {"branch": "main", "incarnation": "i", "actor": "ann", "operation": "mutate"}
     rest = {"merged_parent": None, "message": None, "created_at": number, "schema": "s", **common, **members}
     return CommitRecord(id=f"c{number}", sequence=number, parent=f"c{number - 1}", **rest)  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ HISTORY = History({item.id: item for item in CHAIN}, {"main": CHAIN})
 
 
 def sent(op: str, status: int = 200, at: str | None = None, *pairs: str, **what: object) -> Entry:
-    """A request about a pair, or several."""
+    """Return a request about one or several pairs."""
     return Entry(0, 1, op, {"branch": "main", "pairs": pairs or ("p",), **what}, status, commit=at)
 
 
@@ -93,9 +93,7 @@ def sent(op: str, status: int = 200, at: str | None = None, *pairs: str, **what:
         ([sent("insert", UNANSWERED, key="k"), sent("insert", 200, "c3", key="k")], [Event("insert", "c3")]),
     ],
 )
-def test_what_a_journal_allows_is_not_complained_of(
-    entries: Sequence[Entry], timeline: Sequence[Event]
-) -> None:
+def test_journal_check_accepts_valid_history(entries: Sequence[Entry], timeline: Sequence[Event]) -> None:
     story = Story(0, tuple(entries), ())
     assert list(check_timelines([story], {"p": timeline} if timeline else {}, HISTORY)) == []
 
@@ -117,12 +115,12 @@ def test_what_a_journal_allows_is_not_complained_of(
         pytest.param([sent("merge", 200), sent("insert", 200, "c9", branch="work/p")], [], id="not merged"),
     ],
 )
-def test_what_a_journal_does_not_allow_is_found(entries: Sequence[Entry], timeline: Sequence[Event]) -> None:
+def test_journal_check_reports_invalid_history(entries: Sequence[Entry], timeline: Sequence[Event]) -> None:
     story = Story(0, tuple(entries), ())
     assert list(check_timelines([story], {"p": timeline} if timeline else {}, HISTORY))
 
 
-def test_half_a_load_is_found() -> None:
+def test_journal_check_reports_partial_load() -> None:
     story = Story(0, (sent("load", UNANSWERED, None, "p", "q"),), ())
     assert list(check_timelines([story], {"p": [Event("insert", "c3")]}, HISTORY))
 
@@ -135,17 +133,17 @@ def test_half_a_load_is_found() -> None:
         replace(sent("insert", 200, "c3"), client=1),
     ],
 )
-def test_a_commit_that_is_not_as_it_was_told_is_found(entry: Entry) -> None:
+def test_journal_check_reports_different_commit(entry: Entry) -> None:
     assert check_acknowledged([Story(entry.client, (entry,), ())], HISTORY)
 
 
-def test_a_commit_that_two_were_told_of_is_found() -> None:
+def test_journal_check_reports_commit_acknowledged_twice() -> None:
     entry = sent("insert", 200, "c3")
     assert check_acknowledged([Story(0, (entry,), ())], HISTORY) == []
     assert check_acknowledged([Story(0, (entry, entry), ())], HISTORY)
 
 
-def test_a_branch_that_goes_back_and_a_feed_with_a_hole_are_found() -> None:
+def test_journal_check_reports_moved_back_branch_and_feed_gap() -> None:
     looks = [replace(sent("point"), seen=(("main", id_),)) for id_ in ("c2", "c4", "c4", "c3")]
     assert list(check_sight(Story(0, tuple(looks[:3]), ()), HISTORY)) == []
     assert len(list(check_sight(Story(0, tuple(looks), ()), HISTORY))) == 1
@@ -155,11 +153,11 @@ def test_a_branch_that_goes_back_and_a_feed_with_a_hole_are_found() -> None:
 
 
 @pytest.mark.parametrize("status", [500, 503, 404, UNANSWERED])
-def test_an_answer_that_is_no_conflict_is_found(status: int) -> None:
+def test_journal_check_reports_unexpected_status(status: int) -> None:
     assert list(check_answers(Story(0, (sent("point", status),), ()), killed=False))
 
 
-def test_a_journal_tells_what_was_begun_and_never_ended(tmp_path: Path) -> None:
+def test_journal_lists_unfinished_requests(tmp_path: Path) -> None:
     with Journal(tmp_path, 3) as journal:
         done = journal.begin("insert", {"pairs": ["p"]})
         journal.begin("delete", {"pairs": ["p"]})

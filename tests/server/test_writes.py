@@ -15,12 +15,12 @@ from tests.server.running import (
     ALL,
     SCHEMA,
     TOKENS,
-    answer,
+    error_body,
     everything,
     host,
     names,
-    refusal,
     running,
+    success_body,
 )
 
 DEL = "query gone($n: String) { delete Person where name = $n }"
@@ -35,72 +35,72 @@ def head(client: httpx.Client, branch: str = "main") -> str:
     return found
 
 
-def test_a_mutation_is_one_commit_of_its_actor() -> None:
+def test_mutate_makes_one_commit_of_the_actor() -> None:
     with running(host(everything("ann"), tokens=TOKENS)) as server, server.client("ann") as client:
-        found = answer(client.post("/mutate", json=add("Cid")), responses.ChangeOutput)
+        found = success_body(client.post("/mutate", json=add("Cid")), responses.ChangeOutput)
         assert (found["branch"], found["query_name"], found["affected_nodes"]) == ("main", "add", 1)
         assert (found["actor_id"], found["commit"]["actor_id"]) == ("ann", "ann")
         assert found["commit"]["graph_branch"] is None
         assert found["commit"] == client.get("/commits").json()["commits"][0]
 
 
-def test_a_mutation_that_matches_nothing_makes_no_commit(client: httpx.Client) -> None:
+def test_mutate_without_matches_makes_no_commit(client: httpx.Client) -> None:
     before = head(client)
-    found = answer(
+    found = success_body(
         client.post("/mutate", json={"query": DEL, "params": {"n": "Zoe"}}), responses.ChangeOutput
     )
     assert found["commit"] is None
     assert head(client) == before
 
 
-def test_the_old_route_and_the_old_members_still_work(client: httpx.Client) -> None:
+def test_change_route_accepts_old_members(client: httpx.Client) -> None:
     body = {"query_source": ADD, "query_name": "add", "params": {"n": "Cid"}}
     response = client.post("/change", json=body)
-    answer(response, responses.ChangeOutput)
+    success_body(response, responses.ChangeOutput)
     assert response.headers["deprecation"] == "true"
     assert response.headers["link"] == '<mutate>; rel="successor-version"'
     assert "Cid" in names(client)
 
 
-def test_a_write_that_is_sent_again_with_its_key_happens_once(client: httpx.Client) -> None:
+def test_mutate_with_idempotency_key_is_applied_once(client: httpx.Client) -> None:
     body = add("Cid", idempotency_key="k-1", message="hello")
-    first = answer(client.post("/mutate", json=body), responses.ChangeOutput)
-    again = answer(client.post("/mutate", json=body), responses.ChangeOutput)
+    first = success_body(client.post("/mutate", json=body), responses.ChangeOutput)
+    again = success_body(client.post("/mutate", json=body), responses.ChangeOutput)
     assert (again["commit"], again["query_name"]) == (first["commit"], "add")
     assert (first["affected_nodes"], again["affected_nodes"]) == (1, 0)
     assert head(client) == first["commit"]["graph_commit_id"]
-    refusal(client.post("/mutate", json=add("Dan", idempotency_key="k-1")), 409)
+    error_body(client.post("/mutate", json=add("Dan", idempotency_key="k-1")), 409)
 
 
-def test_a_read_is_no_mutation(client: httpx.Client) -> None:
-    error = refusal(client.post("/mutate", json={"query": ALL}), 400)["error"]
+def test_mutate_with_read_query_returns_400(client: httpx.Client) -> None:
+    error = error_body(client.post("/mutate", json={"query": ALL}), 400)["error"]
     assert error == "mutation execution called on a read query; use query instead"
 
 
-def test_a_conditional_write_needs_the_head_that_it_names(client: httpx.Client) -> None:
+def test_conditional_mutate_with_old_head_returns_412(client: httpx.Client) -> None:
     before = head(client)
     found = client.post("/mutate/if-graph-commit", json=add("Cid"), headers={IF_COMMIT: before})
-    now = answer(found, responses.ChangeOutput)["commit"]["graph_commit_id"]
+    now = success_body(found, responses.ChangeOutput)["commit"]["graph_commit_id"]
     lost = client.post("/mutate/if-graph-commit", json=add("Dan"), headers={IF_COMMIT: before})
-    body = refusal(lost, 412)
+    body = error_body(lost, 412)
     assert "code" not in body
     assert body["precondition_failure"] == {"expected": before, "actual": now}
     assert names(client) == ["Ann", "Bob", "Cid"]
 
 
 @pytest.mark.parametrize("value", ["*", '"abc"', 'W/"abc"', "a,b", "", "a b"])
-def test_a_condition_is_one_plain_commit_id(client: httpx.Client, value: str) -> None:
-    refusal(client.post("/mutate/if-graph-commit", json=add("Cid"), headers={IF_COMMIT: value}), 400)
+def test_if_commit_header_with_invalid_value_returns_400(client: httpx.Client, value: str) -> None:
+    error_body(client.post("/mutate/if-graph-commit", json=add("Cid"), headers={IF_COMMIT: value}), 400)
     assert names(client) == ["Ann", "Bob"]
 
 
-def test_a_condition_is_given_once_where_it_counts_and_nowhere_else(client: httpx.Client) -> None:
+def test_if_commit_header_is_required_once_or_rejected(client: httpx.Client) -> None:
     now = head(client)
     route = "/mutate/if-graph-commit"
-    refusal(client.post(route, json=add("Cid")), 400)
-    refusal(client.post(route, json=add("Cid"), headers=[(IF_COMMIT, now), (IF_COMMIT, now)]), 400)
+    error_body(client.post(route, json=add("Cid")), 400)
+    error_body(client.post(route, json=add("Cid"), headers=[(IF_COMMIT, now), (IF_COMMIT, now)]), 400)
     for plain in ("/mutate", "/change", "/queries/hire"):
-        refusal(client.post(plain, json=add("Cid"), headers={IF_COMMIT: now}), 400)
+        error_body(client.post(plain, json=add("Cid"), headers={IF_COMMIT: now}), 400)
     assert names(client) == ["Ann", "Bob"]
 
 
@@ -120,13 +120,13 @@ UNCONDITIONAL = (
 )
 
 
-def test_a_condition_that_nobody_would_look_at_is_refused(client: httpx.Client) -> None:
+def test_if_commit_header_on_other_routes_returns_400(client: httpx.Client) -> None:
     body = {"name": "new", "source": "main", "target": "dev", "schema_source": "", "data": "", "keep": 1}
     headers, now = {IF_COMMIT: "01M7F68NRJJYA661PHN2PSXM9J"}, head(client)
     for method, path in UNCONDITIONAL:
         sent = None if method == "DELETE" or path in ("/load/ndjson", "/load/files") else body
         response = client.request(method, path.format(head=now), headers=headers, json=sent)
-        assert IF_COMMIT in refusal(response, 400)["error"], path
+        assert IF_COMMIT in error_body(response, 400)["error"], path
     assert head(client) == now
 
 
@@ -148,7 +148,7 @@ MAY_BE_LEFT_OUT: list[tuple[str, dict[str, Any], list[str]]] = [
 ]
 
 
-def test_null_is_as_good_as_nothing_for_what_may_be_left_out(client: httpx.Client) -> None:
+def test_null_for_optional_member_means_absent(client: httpx.Client) -> None:
     client.post("/branches", json={"name": "dev"})
     for path, needed, optional in MAY_BE_LEFT_OUT:
         body = {**needed, **dict.fromkeys(optional)}
@@ -156,31 +156,35 @@ def test_null_is_as_good_as_nothing_for_what_may_be_left_out(client: httpx.Clien
         assert response.status_code == 200, (path, response.text)
 
 
-def test_null_is_nothing_for_what_is_needed(client: httpx.Client) -> None:
-    refusal(client.post("/query", json={"query": None}), 400)
-    refusal(client.post("/branches/merge", json={"source": None}), 400)
-    refusal(client.post("/export", json={"odd": None}), 400)
+def test_null_for_required_member_returns_400(client: httpx.Client) -> None:
+    error_body(client.post("/query", json={"query": None}), 400)
+    error_body(client.post("/branches/merge", json={"source": None}), 400)
+    error_body(client.post("/export", json={"odd": None}), 400)
 
 
-def test_an_id_that_is_taken_is_a_conflict_with_what_is_there(client: httpx.Client) -> None:
+def test_insert_of_existing_id_returns_key_conflict(client: httpx.Client) -> None:
     line = '{"type":"Person","data":{"name":"Ann"}}'
-    body = refusal(client.post("/load", json={"data": line, "mode": "append"}), 409)
+    body = error_body(client.post("/load", json={"data": line, "mode": "append"}), 409)
     assert body["error"] == "node type 'Person' already has id 'Ann'"
     assert body["code"] == "conflict"
     assert body["key_conflict"] == {"entity_kind": "node", "type_name": "Person", "entity_id": "Ann"}
 
 
-def test_a_constraint_that_data_breaks_is_a_bad_request(client: httpx.Client) -> None:
+def test_constraint_violation_returns_400(client: httpx.Client) -> None:
     link = 'query link() { insert Knows { from: "Ann", to: "Nobody" } }'
-    assert "key_conflict" not in refusal(client.post("/mutate", json={"query": link}), 400)
+    assert "key_conflict" not in error_body(client.post("/mutate", json={"query": link}), 400)
 
 
-def test_a_schema_is_applied_as_one_commit(client: httpx.Client) -> None:
+def test_schema_apply_makes_one_commit(client: httpx.Client) -> None:
     text = "node Person { name: String @key  age: I32?  city: String? }\nedge Knows: Person -> Person\n"
-    found = answer(client.post("/schema/apply", json={"schema_source": text}), responses.SchemaApplyOutput)
+    found = success_body(
+        client.post("/schema/apply", json={"schema_source": text}), responses.SchemaApplyOutput
+    )
     assert (found["applied"], found["supported"], found["step_count"]) == (True, True, 1)
     assert client.get("/schema").json() == {"schema_source": text}
-    again = answer(client.post("/schema/apply", json={"schema_source": text}), responses.SchemaApplyOutput)
+    again = success_body(
+        client.post("/schema/apply", json={"schema_source": text}), responses.SchemaApplyOutput
+    )
     assert again["applied"] is False
 
 
@@ -190,26 +194,28 @@ WITH_CITY = (
 FILLED = [{"property": "Person.city", "expr": "$this.name"}, {"property": "Person.rank", "value": 7}]
 
 
-def test_a_schema_is_planned_and_changes_nothing(client: httpx.Client) -> None:
+def test_schema_plan_changes_nothing(client: httpx.Client) -> None:
     body: dict[str, Any] = {"schema_source": WITH_CITY}
-    found = answer(client.post("/schema/plan", json=body), responses.SchemaPlanOutput)
+    found = success_body(client.post("/schema/plan", json=body), responses.SchemaPlanOutput)
     assert (found["supported"], len(found["steps"])) == (False, 2)
-    found = answer(client.post("/schema/plan", json={**body, "backfill": FILLED}), responses.SchemaPlanOutput)
+    found = success_body(
+        client.post("/schema/plan", json={**body, "backfill": FILLED}), responses.SchemaPlanOutput
+    )
     assert found["supported"] is True
     assert "city" not in client.get("/schema").text
-    refusal(client.post("/schema/plan", json={**body, "branch": "nowhere"}), 404)
+    error_body(client.post("/schema/plan", json={**body, "branch": "nowhere"}), 404)
 
 
-def test_a_schema_is_applied_to_a_branch_with_values_for_what_is_new(client: httpx.Client) -> None:
+def test_schema_apply_to_branch_with_backfill(client: httpx.Client) -> None:
     client.post("/branches", json={"name": "dev"})
     now = head(client, "dev")
     body = {"schema_source": WITH_CITY, "branch": "dev", "backfill": FILLED, "if_commit": now}
-    found = answer(client.post("/schema/apply", json=body), responses.SchemaApplyOutput)
+    found = success_body(client.post("/schema/apply", json=body), responses.SchemaApplyOutput)
     assert (found["applied"], found["step_count"]) == (True, 2)
     entity = client.get("/entity?type=Person&id=Ann&branch=dev").json()["entity"]
     assert entity == {"id": "Ann", "age": 30, "city": "Ann", "name": "Ann", "rank": 7}
     assert "city" not in client.get("/schema").text
-    refusal(client.post("/schema/apply", json={**body, "allow_data_loss": True}), 412)
+    error_body(client.post("/schema/apply", json={**body, "allow_data_loss": True}), 412)
 
 
 @pytest.mark.parametrize(
@@ -222,12 +228,12 @@ def test_a_schema_is_applied_to_a_branch_with_values_for_what_is_new(client: htt
         [{"property": "Person.city", "value": "x"}, {"property": "Person.city", "value": "y"}],
     ],
 )
-def test_a_backfill_has_one_value_or_one_expression(client: httpx.Client, backfill: object) -> None:
-    refusal(client.post("/schema/apply", json={"schema_source": WITH_CITY, "backfill": backfill}), 400)
+def test_invalid_backfill_returns_400(client: httpx.Client, backfill: object) -> None:
+    error_body(client.post("/schema/apply", json={"schema_source": WITH_CITY, "backfill": backfill}), 400)
 
 
-def test_the_text_of_a_schema_is_never_taken_for_a_path(client: httpx.Client, tmp_path: Path) -> None:
+def test_schema_text_is_never_read_as_path(client: httpx.Client, tmp_path: Path) -> None:
     path = tmp_path / "secret.pg"
     path.write_text("node Secret { name: String @key }\n", encoding="utf-8")
-    refusal(client.post("/schema/apply", json={"schema_source": str(path)}), 400)
+    error_body(client.post("/schema/apply", json={"schema_source": str(path)}), 400)
     assert "Secret" not in client.get("/schema").text

@@ -7,12 +7,12 @@ import pytest
 
 from omnigraph.protocol import responses
 from omnigraph.protocol.codec import IF_COMMIT
-from tests.server.running import TOKENS, Running, answer, everything, host, names, refusal, running
+from tests.server.running import TOKENS, Running, error_body, everything, host, names, running, success_body
 
 
-def test_the_catalogue_tells_every_query_and_its_parameters(guarded: Running) -> None:
+def test_list_queries_returns_parameters(guarded: Running) -> None:
     with guarded.client("bob") as client:
-        found = answer(client.get("/queries"), responses.QueriesCatalogOutput)["queries"]
+        found = success_body(client.get("/queries"), responses.QueriesCatalogOutput)["queries"]
     assert [item["name"] for item in found] == ["everybody", "hire", "older"]
     assert found[0] == {
         "name": "everybody",
@@ -29,32 +29,32 @@ def test_the_catalogue_tells_every_query_and_its_parameters(guarded: Running) ->
 
 
 @pytest.mark.parametrize("content", [None, b"", b"null", b"{}"])
-def test_a_stored_read_needs_no_body(guarded: Running, content: bytes | None) -> None:
+def test_invoke_stored_read_without_body(guarded: Running, content: bytes | None) -> None:
     with guarded.client("bob") as client:
         headers = {"Content-Type": "application/json"}
         response = client.post("/queries/everybody", content=content, headers=headers)
-    assert [row["name"] for row in answer(response, responses.ReadOutput)["rows"]] == ["Ann", "Bob"]
+    assert [row["name"] for row in success_body(response, responses.ReadOutput)["rows"]] == ["Ann", "Bob"]
 
 
-def test_a_stored_query_takes_parameters(guarded: Running) -> None:
+def test_invoke_stored_query_with_parameters(guarded: Running) -> None:
     with guarded.client("bob") as client:
         body = {"params": {"a": 26, "big": "9007199254740993"}}
-        found = answer(client.post("/queries/older", json=body), responses.ReadOutput)
+        found = success_body(client.post("/queries/older", json=body), responses.ReadOutput)
         assert found["rows"] == [{"name": "Ann"}]
-        refusal(client.post("/queries/older", json={"params": {"a": "x"}}), 400)
+        error_body(client.post("/queries/older", json={"params": {"a": "x"}}), 400)
 
 
-def test_a_stored_mutation_writes(client: httpx.Client) -> None:
-    found = answer(client.post("/queries/hire", json={"params": {"n": "Cid"}}), responses.ChangeOutput)
+def test_invoke_stored_mutation_commits(client: httpx.Client) -> None:
+    found = success_body(client.post("/queries/hire", json={"params": {"n": "Cid"}}), responses.ChangeOutput)
     assert found["query_name"] == "hire"
     assert names(client) == ["Ann", "Bob", "Cid"]
     body = {"params": {"n": "Dan"}}
     then = found["commit"]["graph_commit_id"]
-    answer(
+    success_body(
         client.post("/queries/hire/if-graph-commit", json=body, headers={IF_COMMIT: then}),
         responses.ChangeOutput,
     )
-    refusal(client.post("/queries/hire/if-graph-commit", json=body, headers={IF_COMMIT: then}), 412)
+    error_body(client.post("/queries/hire/if-graph-commit", json=body, headers={IF_COMMIT: then}), 412)
 
 
 @pytest.mark.parametrize(
@@ -66,27 +66,27 @@ def test_a_stored_mutation_writes(client: httpx.Client) -> None:
         ("everybody/if-graph-commit", {}, "read"),
     ],
 )
-def test_a_stored_query_is_used_for_what_it_is(
+def test_invoke_stored_query_with_wrong_kind_returns_400(
     client: httpx.Client, path: str, body: dict[str, object], text: str
 ) -> None:
     headers = {IF_COMMIT: "01M7F68NRJJYA661PHN2PSXM9J"} if "if-" in path else {}
-    assert text in refusal(client.post(f"/queries/{path}", json=body, headers=headers), 400)["error"]
+    assert text in error_body(client.post(f"/queries/{path}", json=body, headers=headers), 400)["error"]
 
 
-def test_a_schema_that_stored_queries_do_not_fit_is_not_applied(client: httpx.Client) -> None:
-    # At the next start the graph would not be served at all.
+def test_schema_apply_that_breaks_stored_query_returns_409(client: httpx.Client) -> None:
+    # The graph would be quarantined at the next start.
     narrow = {"schema_source": "node Person { name: String @key }\nedge Knows: Person -> Person\n"}
-    body = refusal(client.post("/schema/apply", json=narrow), 409)
+    body = error_body(client.post("/schema/apply", json=narrow), 409)
     assert body["code"] == "conflict"
     assert body["error"] == "the schema breaks stored queries of the graph: older"
     assert "`age`" in body["hint"]
     assert "age" in client.get("/schema").text
     client.post("/branches", json={"name": "dev"})
     applied = client.post("/schema/apply", json={**narrow, "branch": "dev"})
-    assert answer(applied, responses.SchemaApplyOutput)["applied"] is True
+    assert success_body(applied, responses.SchemaApplyOutput)["applied"] is True
 
 
-def test_who_may_not_invoke_cannot_tell_a_query_from_none(guarded: Running) -> None:
+def test_invoke_without_permission_returns_404_for_every_name(guarded: Running) -> None:
     with guarded.client("eve") as client:
         found = [client.post(f"/queries/{name}") for name in ("everybody", "hire", "nothing")]
     assert {(item.status_code, item.text) for item in found} == {
@@ -96,13 +96,13 @@ def test_who_may_not_invoke_cannot_tell_a_query_from_none(guarded: Running) -> N
         assert client.post("/queries/nothing").text == found[0].text
 
 
-def test_who_may_invoke_and_not_write_is_told_so(guarded: Running) -> None:
+def test_invoke_mutation_without_change_permission_returns_403(guarded: Running) -> None:
     with guarded.client("bob") as client:
-        body = refusal(client.post("/queries/hire", json={"params": {"n": "x"}}), 403)
+        body = error_body(client.post("/queries/hire", json={"params": {"n": "x"}}), 403)
     assert body["error"] == "policy denied action 'change' on branch 'main' for actor 'bob'"
 
 
-def test_who_may_invoke_and_not_read_is_told_so() -> None:
+def test_invoke_read_without_read_permission_returns_403() -> None:
     policy = everything("ann", actions=["invoke_query"])
     with running(host(policy, tokens=TOKENS)) as server, server.client("ann") as client:
-        refusal(client.get("/queries"), 403)
+        error_body(client.get("/queries"), 403)

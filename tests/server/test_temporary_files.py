@@ -1,4 +1,4 @@
-"""Temporary files of a server: they are in one folder, and go with it or after it."""
+"""The private folder of temporary files, and the removal of stale ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def hold(parent: Path) -> tuple[subprocess.Popen[str], Path]:
-    """A process with a folder of its own and a file in it."""
+    """Start a process with a private folder and a file in it."""
     found = subprocess.Popen(
         [sys.executable, "-c", HOLD],
         env={**os.environ, "TMPDIR": str(parent)},
@@ -45,7 +45,7 @@ def hold(parent: Path) -> tuple[subprocess.Popen[str], Path]:
     return found, Path(found.stdout.readline().strip())
 
 
-def test_temporary_files_are_in_a_folder_that_goes_in_the_end(parent: Path) -> None:
+def test_private_temporary_folder_is_removed_at_exit(parent: Path) -> None:
     with private_temporary_folder() as home:
         assert Path(tempfile.mkdtemp()).parent == home
         assert home.stat().st_mode & 0o077 == 0
@@ -56,7 +56,7 @@ def test_temporary_files_are_in_a_folder_that_goes_in_the_end(parent: Path) -> N
     assert tempfile.gettempdir() == str(parent)
 
 
-def test_what_a_killed_server_left_goes_when_the_next_one_begins(parent: Path) -> None:
+def test_temporary_folder_of_killed_server_is_removed(parent: Path) -> None:
     alive, kept = hold(parent)
     killed, left = hold(parent)
     with alive, killed:
@@ -70,7 +70,7 @@ def test_what_a_killed_server_left_goes_when_the_next_one_begins(parent: Path) -
     assert list(parent.iterdir()) == []
 
 
-def test_what_looks_like_a_leftover_and_is_none_is_left_alone(parent: Path) -> None:
+def test_unrelated_files_in_temporary_directory_are_kept(parent: Path) -> None:
     (parent / "elsewhere").mkdir()
     (parent / "elsewhere" / "kept").touch()
     (parent / "omnigraph-server-a").symlink_to(parent / "elsewhere")

@@ -1,4 +1,4 @@
-"""Who asks for it gets what the library gives and raises, whole; who does not gets what everybody gets."""
+"""The exact encoding: content negotiation, results and errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from omnigraph.protocol.codec import (
 )
 from omnigraph.server.hosted_graphs import HostedGraph
 from omnigraph.server.http.error_responses import STORAGE_FAILURE, redact, render_error
-from tests.server.running import ADD, ALL, SCHEMA, Running, refusal
+from tests.server.running import ADD, ALL, SCHEMA, Running, error_body
 from tests.support.waiting import HANG
 
 TWO = f"{ALL}\nquery other() {{ match {{ $p: Person }} return {{ $p.name }} }}"
@@ -44,25 +44,25 @@ TWO = f"{ALL}\nquery other() {{ match {{ $p: Person }} return {{ $p.name }} }}"
 
 @dataclass(frozen=True)
 class Both:
-    """A graph, and a client of the server that serves it."""
+    """A graph and a client of its server."""
 
     graph: og.Graph
     client: httpx.Client
 
     def ask(self, method: str, path: str, **request: Any) -> Any:
-        """The exact answer."""
+        """Return the body of a successful response in the exact encoding."""
         response = self.client.request(method, path, headers={"Accept": EXACT}, **request)
         assert response.status_code == 200, response.text
         assert response.headers["content-type"] == EXACT
         return response.json()
 
     def fail(self, method: str, path: str, **request: Any) -> errors.OmnigraphError:
-        """The exact render_error, which is otherwise the plain one."""
+        """Return the encoded library error, after comparing the rest of the body with the plain one."""
         plain = self.client.request(method, path, **request)
         exact = self.client.request(method, path, headers={"Accept": EXACT}, **request)
-        body = refusal(exact, plain.status_code)
+        body = error_body(exact, plain.status_code)
         found = decode_error(body.pop("exception"))
-        # Where the texts differ, the hint of the other would not fit.
+        # The HTTP API has a message of its own without a hint.
         assert set(body) - {"hint"} == set(plain.json()) - {"hint"}
         return found
 
@@ -73,7 +73,7 @@ def both(open_server: Running, client: httpx.Client) -> Both:
     return Both(open_server.hosted.graphs[id_].graph, client)
 
 
-def test_reads_give_the_objects_of_the_library(both: Both) -> None:
+def test_reads_return_library_objects(both: Both) -> None:
     graph, head = both.graph, both.graph.commits()[0].id
     assert [decode(Commit, item) for item in both.ask("GET", "/commits")] == graph.commits()
     assert decode(Commit, both.ask("GET", f"/commits/{head}")) == graph.commit(head)
@@ -94,7 +94,7 @@ def test_reads_give_the_objects_of_the_library(both: Both) -> None:
     assert changes == list(graph.diff(graph.commits()[-1].id, head))
 
 
-def test_answers_without_an_object_are_the_same_documents(both: Both) -> None:
+def test_results_without_library_object_are_identical(both: Both) -> None:
     for path in (
         "/branches",
         "/schema",
@@ -108,7 +108,7 @@ def test_answers_without_an_object_are_the_same_documents(both: Both) -> None:
     assert both.ask("POST", "/query", json=body) == both.client.post("/query", json=body).json()
 
 
-def test_writes_give_the_objects_of_the_library(both: Both) -> None:
+def test_writes_return_library_objects(both: Both) -> None:
     graph = both.graph
     body = {"query": ADD, "params": {"n": "Cid"}, "message": "hello", "idempotency_key": "k"}
     receipt = decode(Receipt, both.ask("POST", "/mutate", json=body))
@@ -132,7 +132,7 @@ def test_writes_give_the_objects_of_the_library(both: Both) -> None:
     assert undone.affected == {"Person": {"inserted": 0, "updated": 0, "deleted": 1}}
 
 
-def test_a_schema_change_tells_the_schema_that_it_began_from(both: Both) -> None:
+def test_schema_apply_returns_previous_schema(both: Both) -> None:
     text = f"{SCHEMA}node City {{ name: String @key }}\n"
     before = both.graph.snapshot().catalog
     found = both.ask("POST", "/schema/apply", json={"schema_source": text})
@@ -145,7 +145,7 @@ def test_a_schema_change_tells_the_schema_that_it_began_from(both: Both) -> None
     assert Catalog.from_json(again["before"]) == both.graph.snapshot().catalog
 
 
-def test_maintenance_gives_the_objects_of_the_library(both: Both) -> None:
+def test_maintenance_returns_library_objects(both: Both) -> None:
     graph = both.graph
     done = decode(Optimized, both.ask("POST", "/optimize", json={"message": "tidy"}))
     assert done.commit == graph.commits()[0]
@@ -156,7 +156,7 @@ def test_maintenance_gives_the_objects_of_the_library(both: Both) -> None:
     assert both.ask("GET", "/recoveries") == []
 
 
-def test_rows_come_as_arrow_with_all_that_a_result_knows(both: Both) -> None:
+def test_rows_as_arrow_include_result_metadata(both: Both) -> None:
     accept = {"Accept": f"{ARROW}, {EXACT}"}
     response = both.client.post("/query", json={"query": ALL}, headers=accept)
     found, wanted = read_result(response.content), both.graph.query(ALL)
@@ -167,7 +167,7 @@ def test_rows_come_as_arrow_with_all_that_a_result_knows(both: Both) -> None:
     hired = both.client.post("/queries/hire", json={"params": {"n": "Cid"}}, headers=accept)
     assert decode(Receipt, hired.json()).commit == both.graph.commits()[0]
     refused = both.client.post("/query", json={"query": "query x("}, headers=accept)
-    assert isinstance(decode_error(refusal(refused, 400)["exception"]), errors.InvalidInput)
+    assert isinstance(decode_error(error_body(refused, 400)["exception"]), errors.InvalidInput)
 
 
 FAILURES: list[tuple[str, str, dict[str, Any], Callable[[og.Graph], object]]] = [
@@ -196,7 +196,7 @@ FAILURES: list[tuple[str, str, dict[str, Any], Callable[[og.Graph], object]]] = 
 
 
 @pytest.mark.parametrize(("method", "path", "body", "same"), FAILURES)
-def test_a_failure_is_the_error_of_the_library(
+def test_error_is_the_library_error(
     both: Both, method: str, path: str, body: dict[str, Any], same: Callable[[og.Graph], object]
 ) -> None:
     both.graph.branches.create("dev")
@@ -210,7 +210,7 @@ def test_a_failure_is_the_error_of_the_library(
 
 
 def facts(error: errors.OmnigraphError) -> dict[str, Any]:
-    """Everything that an error says, without the ids of entities that never came to be."""
+    """Return an encoded error without the ids of entities that were not committed."""
     found = dict(vars(error))
     if "violations" in found:
         found["violations"] = [{**item, "id": None} for item in found["violations"]]
@@ -226,7 +226,7 @@ def facts(error: errors.OmnigraphError) -> dict[str, Any]:
         errors.OutcomeUnknown("no", details={"commit_id": "x", "cause": "secret"}, hint="secret"),
     ],
 )
-def test_of_storage_no_more_is_told_than_in_the_plain_body(error: errors.OmnigraphError) -> None:
+def test_redacted_storage_error_has_no_details(error: errors.OmnigraphError) -> None:
     body = encode_error(redact(error))
     found = decode_error(body)
     assert type(found) is type(error)
@@ -236,7 +236,7 @@ def test_of_storage_no_more_is_told_than_in_the_plain_body(error: errors.Omnigra
     assert set(found.details.values()) <= {"x"}
 
 
-def test_storage_that_fails_is_told_and_not_where_it_is(
+def test_storage_failure_is_logged_and_not_disclosed(
     open_server: Running, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with og.init(str(tmp_path / "kept.omni"), SCHEMA) as graph:
@@ -252,24 +252,24 @@ def test_storage_that_fails_is_told_and_not_where_it_is(
                 response = client.post("/query", json={"query": ALL}, headers={"Accept": EXACT})
         finally:
             del graphs["rubbish"]
-    body = refusal(response, 500)
+    body = error_body(response, 500)
     assert isinstance(decode_error(body["exception"]), errors.StorageError)
     assert body["error"] == body["exception"]["message"] == STORAGE_FAILURE
     assert "kept.omni" not in response.text
     assert "could not open" not in response.text
-    # That is for those who keep the server.
+    # The details are only in the log.
     assert "could not open nodes/" in caplog.text
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", f"{EXACT};q=0", "application/*", ""])
-def test_who_does_not_ask_for_it_by_name_gets_the_plain_body(both: Both, accept: str) -> None:
+def test_accept_wildcard_returns_plain_body(both: Both, accept: str) -> None:
     response = both.client.get("/commits", headers={"Accept": accept})
     assert response.headers["content-type"] == "application/json"
     assert list(response.json()) == ["commits"]
-    assert "exception" not in refusal(both.client.get("/commits/nope", headers={"Accept": accept}), 404)
+    assert "exception" not in error_body(both.client.get("/commits/nope", headers={"Accept": accept}), 404)
 
 
-def test_what_only_http_refuses_has_no_error_of_the_library(guarded: Running) -> None:
+def test_http_error_has_no_library_error(guarded: Running) -> None:
     with guarded.client("bob") as client:
         headers = {"Accept": EXACT}
         for response, status in (
@@ -278,12 +278,12 @@ def test_what_only_http_refuses_has_no_error_of_the_library(guarded: Running) ->
             (client.post("/query", json={}, headers=headers), 400),
             (httpx.get(f"{guarded.url}/graphs/team", headers=headers, timeout=HANG), 401),
         ):
-            assert "exception" not in refusal(response, status)
-        denied = refusal(client.post("/optimize", headers=headers), 403)
+            assert "exception" not in error_body(response, status)
+        denied = error_body(client.post("/optimize", headers=headers), 403)
         assert decode_error(denied["exception"]).code == "permission_denied"
 
 
-def test_a_moment_names_the_state_that_it_names_in_the_library(both: Both) -> None:
+def test_timestamp_resolves_as_in_the_library(both: Both) -> None:
     moment = datetime(2999, 1, 1, tzinfo=UTC)
     found = both.client.post(
         "/query", json={"query": ALL, "at": moment.isoformat()}, headers={"Accept": ARROW}
