@@ -1,4 +1,4 @@
-"""A process that commits to a Lance dataset against others; see `tests.support.workers`."""
+"""A process that competes for commits to a Lance dataset; see `tests.support.workers`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.workers import report, wait_for_start
 
 
 def swap_head(dataset: lance.LanceDataset, text: str) -> bool:
-    """Replace the dataset's only fragment by one with another row; whether this swap won."""
+    """Replace the only fragment of a dataset; return whether this swap won."""
     fragments = write_fragments(pa.table({"writer": [text]}), dataset)
     (head,) = dataset.get_fragments()
     operation = LanceOperation.Update(

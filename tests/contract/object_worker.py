@@ -1,4 +1,4 @@
-"""A process that races others for objects; see `tests.support.workers`."""
+"""A process that competes for objects; see `tests.support.workers`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MIB = 1024 * 1024
 
 
 def create(store: ObjectStore, keys: list[str]) -> list[str]:
-    """The keys that this process created."""
+    """Return the keys that this process created."""
     return [key for key in keys if store.create_if_absent(key, b"everyone sends the same")]
 
 
 def count_up(store: ObjectStore, key: str, times: int) -> int:
-    """Add one to a counter `times` times, by compare and swap; how often a swap was lost."""
+    """Increment a counter `times` times by compare-and-swap; return the number of lost swaps."""
     lost = 0
     for _ in range(times):
         for _attempt in range(1000):
@@ -34,14 +34,14 @@ def count_up(store: ObjectStore, key: str, times: int) -> int:
 
 
 def replace(store: ObjectStore, key: str, letter: str, times: int) -> int:
-    """Replace a large object by one letter repeated."""
+    """Replace a large object by a repeated letter."""
     for _ in range(times):
         store.put(key, letter.encode() * MIB)
     return times
 
 
 def watch(store: ObjectStore, key: str, times: int) -> list[str]:
-    """Read an object again and again; a line for everything that is not whole."""
+    """Read an object repeatedly; print a line for every incomplete read."""
     broken = []
     for _ in range(times):
         try:

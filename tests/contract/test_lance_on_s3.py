@@ -1,4 +1,4 @@
-"""What the design relies on in Lance, shown against the test server: compare-and-swap, and what it costs."""
+"""Properties of Lance on S3 that the design relies on: compare-and-swap and its requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def opened(s3: Bucket, version: int | None = None) -> lance.LanceDataset:
 
 
 def requests_of(s3: Bucket, call: Callable[[], object]) -> list[str]:
-    """The requests of a call, without the names that differ each time."""
+    """Return the requests of a call without their random names."""
     with s3.seam.recording(latency=0.005) as log:
         call()
     assert log.serial == len(log.requests)

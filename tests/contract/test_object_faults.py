@@ -1,4 +1,4 @@
-"""What becomes of control objects when requests fail, hang, or succeed without an answer."""
+"""Objects when requests fail, hang, or succeed without a reply."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from tests.support.s3_seam import How
 
 pytest_plugins = ["tests.support.s3_fixtures"]
 
-# The request took effect and the client does not know.
+# The request took effect and its reply was lost.
 UNSEEN: list[How | int] = ["drop", "applied_500", "late"]
-# The request had no effect and may be sent again.
+# The request had no effect and can be repeated.
 UNDONE: list[How | int] = ["reset", "hang", 500, 503, 429]
 
 
 @pytest.fixture
 def store(s3: Bucket) -> ObjectStore:
-    """Patient enough for a slow machine, short enough for requests that never end."""
+    """Timeouts for a slow machine and for requests that hang."""
     return ObjectStore.open(s3.uri, {**s3.options, "timeout": "250ms"})
 
 
 @pytest.fixture
 def impatient(s3: Bucket) -> ObjectStore:
-    """For requests that are meant to fail anyway."""
+    """Short timeouts, for requests that fail."""
     return ObjectStore.open(s3.uri, {**s3.options, "timeout": "50ms", "max_retries": "1"})
 
 
 @pytest.fixture
 def other(s3: Bucket) -> ObjectStore:
-    """Another client, whose requests come in between."""
+    """A concurrent client."""
     return ObjectStore.open(s3.uri, s3.options)
 
 
@@ -44,7 +44,7 @@ def tag_of(store: ObjectStore, key: str) -> str:
 
 
 class TestOneFault:
-    """A single fault is absorbed: the call succeeds, and its effect is there exactly once."""
+    """After a single fault the call succeeds, and takes effect exactly once."""
 
     @pytest.mark.parametrize("how", UNSEEN + UNDONE)
     def test_the_creator_is_the_winner(self, s3: Bucket, store: ObjectStore, how: How | int) -> None:
@@ -84,7 +84,7 @@ class TestOneFault:
         assert s3.keys == []
 
     def test_a_busy_key_is_tried_again(self, s3: Bucket, store: ObjectStore) -> None:
-        # S3 answers 409 when it cannot decide between two writes at once; that is not a lost race.
+        # S3 returns 409 when it cannot order two concurrent writes. This is not a failed condition.
         with s3.seam.fail(409, method="PUT"):
             assert store.create_if_absent("a", b"1")
         with s3.seam.fail(409, method="PUT"):
@@ -93,7 +93,7 @@ class TestOneFault:
 
 
 class TestSomeoneElseMeanwhile:
-    """A reply was lost, and when we come back, another client has been there."""
+    """A reply is lost, and another client writes before the retry."""
 
     def test_a_creation_by_another_is_a_lost_race(
         self, s3: Bucket, store: ObjectStore, other: ObjectStore
@@ -105,7 +105,7 @@ class TestSomeoneElseMeanwhile:
     def test_a_replaced_creation_is_an_unknown_outcome(
         self, s3: Bucket, store: ObjectStore, other: ObjectStore
     ) -> None:
-        # Ours was there and is not any more: neither "won" nor "lost" would be true for certain.
+        # The create took effect and was deleted since, so neither result is certain.
         with (
             s3.seam.cut(lambda: puts(other, "a", b"theirs"), nth=1, applied=True, method="PUT"),
             pytest.raises(OutcomeUnknown) as caught,
@@ -144,7 +144,7 @@ class TestSomeoneElseMeanwhile:
 
 
 class TestStorageGone:
-    """The fault stays: every call ends within its bounds, with the right type of error."""
+    """With a permanent fault every call ends within its limits, with the right error."""
 
     @pytest.mark.parametrize("how", ["drop", "reset", "hang", 500])
     def test_a_write_that_may_have_happened_is_an_unknown_outcome(
@@ -250,12 +250,12 @@ class TestStorageGone:
         store = ObjectStore.open(s3.uri, {**s3.options, **limits})
         with s3.seam.recording() as log, s3.seam.fail("hang", times=None), pytest.raises(OutcomeUnknown):
             store.create_if_absent("a", b"")
-        # 300 ms hold a few attempts of 100 ms each, and far fewer than the thousand that are allowed.
+        # 300 ms allow a few attempts of 100 ms, far fewer than the limit of a thousand.
         assert log.count() < 20
 
 
 class TestEveryCallUnderEveryFault:
-    """Whatever goes wrong at whichever request, the outcome is a defined one and tells the truth."""
+    """Any fault at any request leads to a defined and correct outcome."""
 
     @pytest.mark.parametrize("how", [*UNSEEN, *UNDONE, 403, 404, 409, 412, 501])
     @pytest.mark.parametrize("times", [1, None])
@@ -283,7 +283,7 @@ class TestEveryCallUnderEveryFault:
             case str():
                 assert there == mine + b"2"
             case False:
-                # Refused by a condition that the server, not another client, made up.
+                # The server reported a failed condition without another client.
                 assert how == 412
                 assert there == b""
             case None:

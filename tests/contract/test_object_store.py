@@ -1,4 +1,4 @@
-"""The contract of control objects, the same for every backend."""
+"""The contract of objects, for every backend."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a backend keeps its objects, in a form that other processes understand."""
+    """Return the address of a backend for other processes."""
 
     uri: str
     options: dict[str, str]
@@ -82,13 +82,13 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 @pytest.fixture(params=["local", "memory", "s3"])
 def racy_place(request: pytest.FixtureRequest) -> Place:
-    """Backends that can be raced. moto is left out: its reads break while an object is being replaced."""
+    """Backends for concurrent access. moto is left out, because its reads fail while an object is replaced."""
     return place_of(request.param, request)
 
 
 @pytest.fixture(params=["local", "s3"])
 def shared_place(request: pytest.FixtureRequest) -> Place:
-    """Backends that several processes can share."""
+    """Backends that processes can share."""
     return place_of(request.param, request)
 
 
@@ -98,7 +98,7 @@ def store(place: Place) -> ObjectStore:
 
 
 def at_once(count: int, work: Callable[[int], Result]) -> list[Result]:
-    """Run `work` in as many threads, all starting together."""
+    """Run `work` in threads that start at the same time."""
     barrier = threading.Barrier(count)
 
     def run(number: int) -> Result:
@@ -254,7 +254,7 @@ class TestReplaceIfMatches:
         assert sum(lost) > 0, "the processes never met, so nothing was shown"
 
     def test_a_plain_put_does_not_slip_between_comparing_and_replacing(self, racy_place: Place) -> None:
-        # Each round either the swap comes first and the put stays, or the put comes first and the swap is lost.
+        # In each round the swap is first and the put remains, or the put is first and the swap fails.
         store = racy_place.open()
         for number in range(60):
             tag = store.put("a", f"base {number}".encode())
@@ -272,7 +272,7 @@ class TestReplaceIfMatches:
 
 
 class TestVisibility:
-    """A reader sees one whole version while others replace the object all the time."""
+    """A reader sees one complete version while others replace the object."""
 
     def test_threads_never_see_part_of_an_object(self, racy_place: Place) -> None:
         store = racy_place.open()
@@ -333,7 +333,7 @@ class TestList:
         assert not store.exists_any("c")
 
     def test_it_is_ordered_by_the_bytes_of_the_whole_key(self, store: ObjectStore) -> None:
-        # A dot sorts before the slash and a zero after it, so a folder does not sort by its name alone.
+        # A dot sorts before the slash and a zero after it, so a directory does not sort by its name alone.
         keys = ["a.z", "a/b/c", "a/b.c", "a/b0", "a0", "B", "é", "z", "🙂", "｡"]
         for key in keys:
             store.put(key, b"")

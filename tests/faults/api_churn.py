@@ -1,10 +1,10 @@
-"""A process with one long-lived handle that makes random mutations and loads, one after the other.
+"""A process with one long-lived handle that runs random mutations and loads.
 
     python -m tests.faults.api_churn '{"uri": "…", "worker": 3, "first": 0, …}'
 
 Each step prints ``BEGIN <step>`` and then ``ACK <step> <receipt>``, ``NONE <step>``, or ``LOST <step> <code>``.
-What a step does follows from the seed, the worker, the life and the step; the commit's message repeats it, so that
-a history can be replayed without asking who made it.
+A step is determined by the seed, the worker, the run and the step number. The commit message describes it, so that
+the history can be replayed from the commits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EDGE_IDS: Final = [f"e{number}" for number in range(4)]
 
 @dataclass(frozen=True, slots=True)
 class Churn:
-    """One life of a worker: the steps from `first` up to, but without, `last`, on any of some branches."""
+    """One run of a worker: the steps from `first` up to, but without, `last`, on some branches."""
 
     uri: str
     branches: tuple[str, ...]
@@ -40,7 +40,7 @@ class Churn:
     last: int
 
     def to_argument(self) -> str:
-        """The JSON form that the process takes."""
+        """Return the JSON form, which is the argument of the process."""
         return json.dumps(asdict(self))
 
 
@@ -54,13 +54,13 @@ class Step:
     bulk: bool = False
 
     def to_message(self) -> str:
-        """What a commit says of itself."""
+        """Return the commit message."""
         loaded = None if self.load is None else asdict(self.load)
         return json.dumps({"statements": [asdict(item) for item in self.statements], "load": loaded})
 
 
 def on(state: State, message: str) -> State:
-    """The state after the write that a message tells of."""
+    """Return the state after the write that a message describes."""
     told = json.loads(message)
     if told["load"] is None:
         return model.mutate(state, [Statement(**item) for item in told["statements"]])
@@ -71,7 +71,7 @@ def on(state: State, message: str) -> State:
 
 
 def step_of(churn: Churn, number: int) -> Step:
-    """The step of that number. Every row that it writes differs from every other row."""
+    """Return a step by its number. Every row that it writes is unique."""
     chance = random.Random(f"{churn.seed}/{churn.worker}/{churn.life}/{number}")
     branch = chance.choice(churn.branches)
     serial = (churn.life * 100 + churn.worker + 1) * 10_000 + number * 10
@@ -97,7 +97,7 @@ def _statements(chance: random.Random, serial: int) -> list[Statement]:
         case "put":
             return [put]
         case "link":
-            # Its own ends: a mutation that nothing can refuse.
+            # With its own ends, so that the mutation cannot fail.
             return [put, Statement("put", b, serial + 2), link]
         case "lead":
             return [Statement("Leads", a, serial + 1, b)]
@@ -109,7 +109,7 @@ def _statements(chance: random.Random, serial: int) -> list[Statement]:
 
 
 def act(graph: og.Graph, step: Step) -> Mapping[str, Any] | None:
-    """Do a step; what it was told of its commit, or None when there was nothing to do."""
+    """Run a step; return the receipt, or None if there was nothing to do."""
     message = step.to_message()
     done: og.Receipt | og.LoadReceipt
     if step.load is None:

@@ -1,6 +1,6 @@
-"""How much of the fault tests to run, the graphs they start from, and the count at the end.
+"""The selection of cuts for the fault tests, the graphs they start from, and the summary at the end.
 
-`OMNIGRAPH_CUTS` is `sample` (the default), `all`, or the number of the one cut to repeat.
+`OMNIGRAPH_CUTS` is `sample` (the default), `all`, or the number of one cut to repeat.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VARIABLE = "OMNIGRAPH_CUTS"
 
 @dataclass
 class Cuts:
-    """The cuts of one test: which to run, how many ran, and what they left wrong."""
+    """The cuts of one test: those to run, the number that ran, and the failures."""
 
     test: str
     wanted: str
@@ -32,10 +32,10 @@ class Cuts:
     violations: list[str] = field(default_factory=list)
 
     def chosen(self, changes: Sequence[str], sample: int = 1, *, including: Sequence[int] = ()) -> list[int]:
-        """The numbers of the cuts to run out of a whole run's changes.
+        """Return the numbers of the cuts to run, given the changes of a complete run.
 
-        A sample has those that it must include, the cut before the swap that makes things visible, and others that
-        depend on the test's name.
+        A sample has the required cuts, the cut before the swap that publishes, and others that depend on the
+        name of the test.
         """
         numbers = range(1, len(changes) + 1)
         if self.wanted == "all" or not numbers:
@@ -48,7 +48,7 @@ class Cuts:
 
     @contextmanager
     def watching(self, at: int, cut: str) -> Iterator[None]:
-        """Count a cut, and note what is wrong after it with the command that repeats it."""
+        """Count a cut, and record its failure with the command that repeats it."""
         self.count += 1
         try:
             yield
@@ -57,7 +57,7 @@ class Cuts:
             self.violations.append(f"cut {at}, before {cut}: {error!r}\n    repeat: {repeat}")
 
     def report(self) -> None:
-        """Fail when anything was wrong."""
+        """Fail if any cut failed."""
         self.record("cuts", self.count)
         self.record("violations", len(self.violations))
         assert not self.violations, "\n".join(self.violations)
@@ -65,19 +65,19 @@ class Cuts:
 
 @pytest.fixture(scope="session")
 def every_cut() -> bool:
-    """Whether to leave nothing out."""
+    """Whether to run all cuts."""
     return wanted_cuts() == "all"
 
 
 @pytest.fixture
 def cuts(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Cuts:
-    """The cuts of the test that asks for them."""
+    """Return the cuts of the requesting test."""
     return Cuts(request.node.nodeid, wanted_cuts(), record_property)
 
 
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Setting], Path]:
-    """The prepared graph of a setting, made once; copy it before use."""
+    """Return the prepared graph of a setting. It is shared; copy it before use."""
     made: dict[Setting, Path] = {}
 
     def get(setting: Setting) -> Path:
@@ -93,7 +93,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Setting], Pa
 def changes_of(
     settings: Callable[[Setting], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], list[str]]:
-    """What a kind of write changes on the disk, in order, when nothing disturbs it."""
+    """Return the changes on disk of an undisturbed write, in order."""
     known: dict[str, list[str]] = {}
 
     def get(kind: str) -> list[str]:
@@ -106,7 +106,7 @@ def changes_of(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many cuts ran, how many of them left something wrong, and how many writers died at random."""
+    """Print the number of cuts, of failures, and of writers killed at random."""
     totals = {"cuts": 0, "violations": 0, "kills": 0}
     for reports in terminalreporter.stats.values():
         for report in reports:
@@ -118,5 +118,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def wanted_cuts() -> str:
-    """How much to run: `sample`, `all`, or the number of one cut."""
+    """Return the selection: `sample`, `all`, or the number of one cut."""
     return os.environ.get(VARIABLE, "sample")

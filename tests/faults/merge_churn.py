@@ -1,11 +1,11 @@
-"""A process that writes, branches, merges into main, reverts and changes the schema, one after the other.
+"""A process that writes, creates branches, merges into main, reverts and changes the schema.
 
     python -m tests.faults.merge_churn '{"uri": "…", "worker": 3, "first": 0, …}'
 
-Each step prints ``BEGIN <step>``, one ``ACK <step> <json>`` for everything it was told of, ``LOST <step> <code>``
-when it was refused, and in the end ``END <step>``. What a commit does follows from its message, so that a history
-can be replayed without asking who made it. Every row is a pair, as everywhere in `workload`, and has an id of its
-own, so that no two workers ever want the same row.
+Each step prints ``BEGIN <step>``, one ``ACK <step> <json>`` for every acknowledged commit, ``LOST <step>
+<code>`` if it was rejected, and ``END <step>``. The message of a commit describes it, so that the history can
+be replayed from the commits. Every row is a pair, as in `workload`, and has a unique id, so that no two workers
+write the same row.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tests.support.workload import PAIR, say
 
 Action: TypeAlias = Literal["insert", "work", "shared", "revert", "schema"]
 WEIGHTS: Final[dict[Action, int]] = {"insert": 3, "work": 5, "shared": 4, "revert": 2, "schema": 2}
-# Branches that every worker writes to and merges, and that are made again when they are gone.
+# Branches that every worker writes to and merges. They are created again after their deletion.
 SHARED: Final = ("shared/0", "shared/1")
 
 
 @dataclass(frozen=True, slots=True)
 class Churn:
-    """One life of a worker: the steps from `first` up to, but without, `last`."""
+    """One run of a worker: the steps from `first` up to, but without, `last`."""
 
     uri: str
     seed: int
@@ -39,12 +39,12 @@ class Churn:
     last: int
 
     def to_argument(self) -> str:
-        """The JSON form that the process takes."""
+        """Return the JSON form, which is the argument of the process."""
         return json.dumps(asdict(self))
 
 
 def action_of(churn: Churn, number: int) -> Action:
-    """What the step of that number does."""
+    """Return the action of a step by its number."""
     chance = random.Random(f"{churn.seed}/{churn.worker}/{number}")
     return chance.choices(list(WEIGHTS), weights=list(WEIGHTS.values()))[0]
 
@@ -59,16 +59,16 @@ class Worker:
     made: list[str]
 
     def tell(self, **told: str) -> None:
-        """Say what one was told."""
+        """Print an acknowledgement."""
         say(f"ACK {self.number} {json.dumps(told)}")
 
     @property
     def own(self) -> str:
-        """A name that no other step of any worker has."""
+        """Return a name that no other step of any worker uses."""
         return f"{self.churn.worker}-{self.churn.life}-{self.number}"
 
     def act(self) -> None:
-        """Do the step."""
+        """Run the step."""
         match action_of(self.churn, self.number):
             case "insert":
                 self.made.append(self.insert("main", f"{PAIR}-{self.own}"))
@@ -83,7 +83,7 @@ class Worker:
                 self._evolve()
 
     def insert(self, branch: str, id_: str) -> str:
-        """Add a pair to a branch; the commit."""
+        """Add a pair to a branch; return the commit."""
         rows = {
             "Person": [{"name": id_, "age": self.number}],
             "Knows": [{"id": id_, "from": id_, "to": id_, "since": self.number}],
@@ -96,7 +96,7 @@ class Worker:
         return done.commit.id
 
     def merge(self, source: str, *, delete: bool) -> None:
-        """Bring a branch into main."""
+        """Merge a branch into main."""
         merged = self.graph.branches.merge(
             source, delete_source=delete, message=json.dumps({"merge": source})
         )
@@ -104,7 +104,7 @@ class Worker:
             self.tell(did="merge", branch="main", source=source, commit=merged.commit.id)
 
     def _work(self) -> None:
-        """A branch of one's own, some rows, a merge."""
+        """Create a branch, add rows, and merge it."""
         branch = f"work/{self.own}"
         self.graph.branches.create(branch)
         for row in range(2):
@@ -114,7 +114,7 @@ class Worker:
         self.merge(branch, delete=self.number % 2 == 0)
 
     def _share(self) -> None:
-        """Rows on a branch that others write to, merge and delete at the same time."""
+        """Add rows to a branch that other workers write to, merge and delete."""
         branch = SHARED[self.number % len(SHARED)]
         if branch not in self.graph.branches.list():
             self.graph.branches.create(branch)
@@ -127,7 +127,7 @@ class Worker:
             self.tell(did="revert", branch="main", of=commit, commit=done.commit.id)
 
     def _evolve(self, branch: str = "main") -> None:
-        """A type of one's own, unless the branch moves in between."""
+        """Add a new type, unless the branch moves meanwhile."""
         head = self.graph.commits(branch, limit=1)[0].id
         name = f"T{self.own.replace('-', 'x')}"
         text = self.graph.schema.source(at=head) + f"node {name} {{ name: String @key }}\n"
@@ -148,7 +148,7 @@ def main() -> None:
         except (PreconditionFailed, Conflict) as error:
             say(f"LOST {number} {error.code}")
         except NotFound as error:
-            # A branch that others have deleted is the one thing that may be missing.
+            # Only a branch that another worker deleted may be missing.
             if "branch" not in error.details:
                 raise
             say(f"LOST {number} {error.code}")

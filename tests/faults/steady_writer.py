@@ -1,4 +1,4 @@
-"""A process that adds one city after the other to a branch, until it is killed or the branch is gone.
+"""A process that adds cities to a branch until it is killed or the branch is deleted.
 
     python -m tests.faults.steady_writer '{"uri": "…", "branch": "side"}'
 
@@ -24,7 +24,7 @@ def main() -> None:
         try:
             graph.load({"City": [{"name": id_, "size": number}]}, branch=asked["branch"])
         except NotFound as error:
-            # The branch was deleted, which ends the work; anything else that is missing is a defect.
+            # The deletion of the branch ends the work. Anything else that is missing is a defect.
             if "branch" not in error.details:
                 raise
             return

@@ -1,7 +1,7 @@
-"""Processes with long-lived handles that mutate and load the same few keys at once, some of them killed.
+"""Processes with long-lived handles that mutate and load the same keys concurrently; some are killed.
 
-Afterwards the history is replayed, commit by commit, against a plain model: what is stored at each commit is what
-the writes up to there make of nothing, and every receipt told the truth.
+Afterwards the history is replayed commit by commit with a simple model. The stored rows of each commit must be the
+result of the writes up to it, and every receipt must be correct.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ FOUNDER = "founder"
 
 @dataclass
 class Story:
-    """What is known of a worker: receipts, outcomes by word, and how often it was killed."""
+    """The observed receipts and outcomes of a worker, and how often it was killed."""
 
     receipts: list[dict[str, Any]] = field(default_factory=list)
     words: Counter[str] = field(default_factory=Counter)
-    # Messages of steps during which it was killed: they may have happened or not.
+    # Messages of steps during which it was killed. They may or may not be committed.
     unknown: list[str] = field(default_factory=list)
     deaths: int = 0
 
 
 def live(churn: Churn, fates: dict[int, float]) -> Story:
-    """Run a worker to its last step; kill it at the given steps, each after a while, and start it again."""
+    """Run a worker to its last step; kill it during the given steps and restart it."""
     story = Story()
     while churn.first < churn.last:
         reached = _live_once(churn, fates, story)
@@ -95,7 +95,7 @@ def _live_once(churn: Churn, fates: dict[int, float], story: Story) -> int:
 
 
 def run_all(uri: str, branches: tuple[str, ...], size: tuple[int, int], seed: int) -> list[Story]:
-    """So many workers of so many steps at once; half of them are killed once."""
+    """Run workers concurrently; half of them are killed once."""
     processes, steps = size
     chance = random.Random(seed)
     lives = []
@@ -107,7 +107,7 @@ def run_all(uri: str, branches: tuple[str, ...], size: tuple[int, int], seed: in
 
 
 def check_history(graph: og.Graph, stories: Sequence[Story]) -> None:
-    """Every commit of every branch is what its message makes of its parent; receipts tell no lies."""
+    """Check that every commit is the result of its message on its parent, and that receipts are correct."""
     receipts = {item["commit"]: item["affected"] for story in stories for item in story.receipts}
     assert len(receipts) == sum(len(story.receipts) for story in stories), "two steps had one commit"
     unknown = Counter(message for story in stories for message in story.unknown)
@@ -137,7 +137,7 @@ def check_history(graph: og.Graph, stories: Sequence[Story]) -> None:
 
 
 def check_stored(graph: og.Graph, commit: str, state: State) -> None:
-    """The rows in storage are those of the state, each once, and as many as the commit says."""
+    """Check that storage has the rows of the state, each once, and the row counts of the commit."""
     snapshot = graph.snapshot(at=commit)
     stored = {"Person": snapshot.scan("node:Person").to_pylist()}
     stored |= {name: snapshot.scan(f"edge:{name}").to_pylist() for name in model.EDGES}
@@ -159,7 +159,7 @@ def _number(row: dict[str, Any]) -> int:
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """A new seed every time, printed with a failure; `OMNIGRAPH_SEED` repeats one."""
+    """Return a new seed, which is printed after a failure; `OMNIGRAPH_SEED` sets one."""
     found = int(os.environ.get(SEED_VARIABLE, random.SystemRandom().randrange(10**6)))
     sys.stdout.write(f'repeat: {SEED_VARIABLE}={found} .venv/bin/python -m pytest "{request.node.nodeid}"\n')
     return found
@@ -167,7 +167,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def size(every_cut: bool) -> tuple[int, int]:
-    """How many processes, and how many steps each."""
+    """Return the number of processes and of steps of each."""
     return (6, 30) if every_cut else (4, 15)
 
 
@@ -187,7 +187,7 @@ def test_a_history_of_mutations_and_loads_of_the_same_keys_can_be_replayed(
 ) -> None:
     uri = str(tmp_path / "graph")
     graph = og.init(uri, SCHEMA, durability="os", actor=FOUNDER)
-    # Branches stand on each other, and each begins with a commit of its own.
+    # Each branch starts from the previous one and has its own first commit.
     for number, branch in enumerate(branches):
         if number:
             graph.branches.create(branch, branches[number - 1])

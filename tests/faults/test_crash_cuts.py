@@ -1,4 +1,4 @@
-"""A writer that dies before any of its changes to the disk leaves the state before or the state after."""
+"""Crash cuts: a writer killed before any change on disk leaves the old or the new state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 EVERY = ["init", *(kind for kind in KINDS if kind != "heal")]
-# Kinds that write alike have one of them here.
+# One kind of each group that writes in the same way.
 SAMPLE = [
     "init",
     "append",
@@ -83,7 +83,7 @@ def test_a_healer_that_dies_leaves_its_work_to_the_next_one(
     assert after is not None
     check_healed(plight, check_invariants(uri), intent)
     # Before the swap nothing is on record, so the intent must be there. After the swap the outcome is on record and
-    # the intent is still there: the next healer must not record it again.
+    # the intent is still there: the next recovery must not record it again.
     swaps = [at for at, change in enumerate(healer.changes, start=1) if change.startswith(SWAP)]
     around = [at for last in swaps[-1:] for at in (last, last + 1)]
     for at in cuts.chosen(healer.changes, 2, including=around):
@@ -97,7 +97,7 @@ def test_a_healer_that_dies_leaves_its_work_to_the_next_one(
 
 
 def check_cut(kind: str, uri: str, run: Run, before: State | None, after: State) -> None:
-    """Everything that must hold after a cut."""
+    """Check the state after a cut."""
     now = look(uri)
     made = now is not None
     if before is not None:
@@ -105,11 +105,11 @@ def check_cut(kind: str, uri: str, run: Run, before: State | None, after: State)
     intent = pending_intent(uri) if made else None
     published = intent is not None and is_published(uri, intent)
     if not made:
-        # A root that was left half made is no graph, and the next initialiser makes it one.
+        # An incomplete root is not a graph, and the next `init` completes it.
         assert kind == "init"
         Repository.init(uri, catalog(), actor=WRITER).close()
     if kind == "keyed":
-        # Whatever became of the first request, the same request again settles it.
+        # The same request again has the same result, whatever happened to the first one.
         KINDS[kind].act(Repository.open(uri))
     found = check_invariants(uri, acknowledged=[run.acknowledged] if run.acknowledged else [])
     assert found.state in (before, after), f"{found.state} is neither {before} nor {after}"
@@ -124,7 +124,7 @@ def check_cut(kind: str, uri: str, run: Run, before: State | None, after: State)
 
 
 def check_healed(plight: str, found: Findings, intent: Intent | None) -> None:
-    """An abandoned write was settled once, rightly, and in its owner's name."""
+    """Check that an interrupted write was recovered once, correctly, and with its actor."""
     expected = PLIGHTS[plight]
     if expected.outcome is None:
         assert found.recoveries == []

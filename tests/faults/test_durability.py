@@ -1,4 +1,4 @@
-"""What a write acknowledged would survive a power failure: every file of it, and every name, has been synced."""
+"""Durability: every file and directory entry of an acknowledged write has been synced."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.support.workload import KINDS, Setting, Task, check_invariants, look
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
-# Lance's note to itself about where to begin looking; see the test that shows that nothing depends on it.
+# A hint file of Lance. A test below shows that nothing depends on it.
 HINT = "latest_version_hint.json"
 SAMPLE = ["init", "mixed", "index", "bulk", "create-branch"]
 
 
 def acknowledged_disk(calls: list[Call], root: str) -> Disk:
-    """The disk at the moment at which the program acknowledged its write."""
+    """Return the state of the disk when the write was acknowledged."""
     disk = Disk(root)
     for call in calls:
         if call.name == "write" and '"ACK' in call.text:
@@ -65,7 +65,7 @@ def test_the_operating_system_decides_when_it_is_asked_to(
 def test_a_lost_or_torn_hint_changes_nothing(
     hint: bytes, tmp_path: Path, settings: Callable[[Setting], Path]
 ) -> None:
-    # It is written after a commit and not synced, so any of these may be found after a power failure.
+    # It is written after a commit and not synced, so any of these states may exist after a power failure.
     uri = copy_graph(settings("small"), tmp_path / "graph")
     before = look(uri)
     (Path(uri) / "__manifest" / "_versions" / HINT).write_bytes(hint)

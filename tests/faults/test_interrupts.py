@@ -1,4 +1,4 @@
-"""Ctrl-C is an interrupt wherever it arrives, never an error of the storage."""
+"""Ctrl-C raises KeyboardInterrupt wherever it arrives, never a storage error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.workers import ROOT
 
 pytestmark = pytest.mark.faults
 
-# Reads until it is interrupted; the interrupt comes from outside Python's own code, in the middle of a scan.
+# Reads until it is interrupted. The signal arrives during a scan, outside of Python code.
 READER = """
 import os, signal, sys, threading
 from omnigraph.graph.repository import Repository

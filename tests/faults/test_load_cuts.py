@@ -1,4 +1,4 @@
-"""A mutation or load that dies before any change of its own to the disk happened whole or not at all."""
+"""Crash cuts of mutations and loads: a killed one is committed completely or not at all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SAMPLE = ("mutate-mixed", "load-merge", "bulk-load-merge", "bulk-load-overwrite"
 
 @pytest.fixture
 def spools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the processes of a test keep files that are nobody else's."""
+    """A temporary directory for the processes of a test."""
     folder = tmp_path / "spools"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -73,7 +73,7 @@ def test_every_file_of_a_mutation_or_load_is_synced_before_it_is_acknowledged(
 
 
 def check_again(kind: str, uri: str, before: State, after: State) -> None:
-    """The same write once more does what it does on the state that there is."""
+    """Check that the same write again has its normal effect on the present state."""
     found = _rows(uri)
     write = API_WRITES[kind]
     graph = Repository.open(uri, durability="os")
@@ -101,7 +101,7 @@ def _rows(uri: str) -> list[dict[str, int]]:
 
 
 def _main(state: State) -> list[dict[str, int]]:
-    """The rows of the branch that is written to, whatever its history is."""
+    """Return the rows of the written branch, without its history."""
     return list(state.branches["main"][1].values())
 
 

@@ -1,4 +1,4 @@
-"""Processes that write at once and are killed at random leave one chain per branch and nothing half done."""
+"""Concurrent writers that are killed at random: one commit chain per branch, and no partial write."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ LIFETIME = 300.0
 
 @dataclass
 class Story:
-    """What one worker is known to have done over all its lives."""
+    """The observed work of one worker over all its runs."""
 
     done: list[tuple[Step, str]] = field(default_factory=list)
     lost: list[Step] = field(default_factory=list)
-    # Steps during which it was killed: they may have happened or not.
+    # Steps during which it was killed. They may or may not be committed.
     unknown: list[Step] = field(default_factory=list)
     deaths: int = 0
 
 
 def live(churn: Churn, deaths: Sequence[tuple[int, float]]) -> Story:
-    """Run a worker to its last step; kill it at the given steps, each after a while, and start it again."""
+    """Run a worker to its last step; kill it during the given steps and restart it."""
     story = Story()
     fates = dict(deaths)
     while churn.first < churn.last:
@@ -50,7 +50,7 @@ def live(churn: Churn, deaths: Sequence[tuple[int, float]]) -> Story:
 
 
 def _live_once(churn: Churn, fates: dict[int, float], story: Story) -> tuple[int, bool]:
-    """One life; gives the step to go on with and whether it was killed."""
+    """Run the process once; return the next step and whether it was killed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.lean", "tests.support.churn", churn.to_argument()],
         cwd=ROOT,
@@ -81,7 +81,7 @@ def _live_once(churn: Churn, fates: dict[int, float], story: Story) -> tuple[int
                 story.lost.append(step)
     finally:
         process.kill()
-        # Reaps it, and closes its output.
+        # Collects the process and closes its output.
         process.communicate()
         watchdog.cancel()
     if begun is not None:
@@ -91,7 +91,7 @@ def _live_once(churn: Churn, fates: dict[int, float], story: Story) -> tuple[int
 
 
 def run_all(uri: str, branches: Sequence[str], steps: int, seed: int) -> list[Story]:
-    """One worker per branch name given, all at once; every worker is killed once or twice, at random."""
+    """Run one worker per branch name concurrently; each is killed once or twice at random."""
     chance = random.Random(seed)
     lives = []
     for number, branch in enumerate(branches):
@@ -102,7 +102,7 @@ def run_all(uri: str, branches: Sequence[str], steps: int, seed: int) -> list[St
 
 
 def check_stories(found: Findings, branch: str, stories: Sequence[Story]) -> None:
-    """The rows of a branch are what its workers' stories allow, and no commit is nobody's."""
+    """Check that the rows of a branch agree with the work of its workers, and that every commit has a worker."""
     _, tables = found.state.branches[branch]
     rows = tables[PERSON]
     assert rows == tables[KNOWS]
@@ -127,7 +127,7 @@ def _check_rows(rows: Rows, story: Story) -> None:
     inserted = {step.id for step, _ in story.done if step.action == "insert-once"}
     maybe = {step.id for step in story.unknown}
     for id_ in deleted:
-        # A row is inserted before a later step deletes it, never after.
+        # A row is inserted before a later step deletes it.
         assert id_ not in rows or id_ in maybe or id_ not in inserted, f"{id_} was deleted and is there"
 
 
@@ -139,7 +139,7 @@ def _check_counter(rows: Rows, stories: Sequence[Story]) -> None:
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """A new seed every time, printed with a failure; `OMNIGRAPH_SEED` repeats one."""
+    """Return a new seed, which is printed after a failure; `OMNIGRAPH_SEED` sets one."""
     found = int(os.environ.get(SEED_VARIABLE, random.SystemRandom().randrange(10**6)))
     sys.stdout.write(f'repeat: {SEED_VARIABLE}={found} .venv/bin/python -m pytest "{request.node.nodeid}"\n')
     return found
@@ -147,7 +147,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def size(every_cut: bool) -> tuple[int, int]:
-    """How many processes, and how many steps each."""
+    """Return the number of processes and of steps of each."""
     return (8, 50) if every_cut else (4, 12)
 
 

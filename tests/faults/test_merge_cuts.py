@@ -1,4 +1,4 @@
-"""A merge, revert or schema change that dies happened whole or not at all, and the same again ends in one of it."""
+"""Crash cuts of merges, reverts and schema changes: complete or absent, and a retry applies them once."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def test_a_merge_revert_or_schema_change_that_dies_is_there_whole_or_not_at_all(
 
 
 def _including(kind: str, changes: list[str]) -> list[int]:
-    """Cuts that no sample is without: before a merge is confirmed and after that, before a branch is deleted."""
+    """Return the cuts of every sample: before and after a merge is confirmed, and before a branch is deleted."""
     if MERGE_WRITES[kind].doomed is not None:
         return [position(changes, starts=SWAP, last=True)]
     return [outcome_of(changes) - 1, outcome_of(changes)] if kind == "merge-rows" else []
 
 
 def check_again(kind: str, uri: str, after: State) -> None:
-    """The same once more leads exactly where it led undisturbed: it is done once, whatever became of it before."""
+    """Check that the same operation again leads to the result of an undisturbed run: it is applied once."""
     write = MERGE_WRITES[kind]
     graph = Repository.open(uri, durability="os")
     try:

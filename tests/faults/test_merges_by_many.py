@@ -1,7 +1,7 @@
-"""Processes that write, branch, merge, revert and change the schema at once, some of them killed.
+"""Processes that write, branch, merge, revert and change the schema concurrently; some are killed.
 
-Afterwards the history is replayed commit by commit: what is stored at each is what its message makes of its
-parents, nothing that was acknowledged is missing, and no branch that went took a commit with it.
+Afterwards the history is replayed commit by commit. The stored rows of each commit must be the result of its
+message on its parents, no acknowledged commit may be missing, and no deleted branch may remove a merged commit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Rows: TypeAlias = Mapping[str, int]
 
 @dataclass
 class Story:
-    """What is known of a worker: what it was told, what it lost and how often it was killed."""
+    """The acknowledged and lost steps of a worker, and how often it was killed."""
 
     told: list[dict[str, str]] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
@@ -53,7 +53,7 @@ class Story:
 
 @contextmanager
 def running(module: str, argument: str) -> Iterator[subprocess.Popen[str]]:
-    """A worker process, gone afterwards in any case."""
+    """A worker process that is always ended afterwards."""
     command = [sys.executable, "-m", "tests.support.lean", module, argument]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     watchdog = threading.Timer(LIFETIME, process.kill)
@@ -67,7 +67,7 @@ def running(module: str, argument: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def live(churn: Churn, fates: dict[int, float]) -> Story:
-    """Run a worker to its last step; kill it at the given steps, each after a while, and start it again."""
+    """Run a worker to its last step; kill it during the given steps and restart it."""
     story = Story()
     while churn.first < churn.last:
         reached, killed = churn.first, False
@@ -88,13 +88,13 @@ def live(churn: Churn, fates: dict[int, float]) -> Story:
                         reached = int(number) + 1
         assert killed or reached == churn.last, f"worker {churn.worker} stopped by itself at step {reached}"
         story.deaths += killed
-        # A step that was cut off is not repeated: its commits may be there.
+        # An interrupted step is not repeated, because its commits may exist.
         churn = replace(churn, first=reached + (reached < churn.last), life=churn.life + 1)
     return story
 
 
 def run_all(uri: str, size: tuple[int, int], seed: int) -> list[Story]:
-    """So many workers of so many steps at once; every second one is killed once."""
+    """Run workers concurrently; every second one is killed once."""
     processes, steps = size
     chance = random.Random(seed)
     lives = []
@@ -109,7 +109,7 @@ def run_all(uri: str, size: tuple[int, int], seed: int) -> list[Story]:
 
 
 class Replay:
-    """The rows of every commit, as its message makes them of its parents."""
+    """Return the rows of every commit, replayed from its message and its parents."""
 
     def __init__(self, graph: Repository, commits: Mapping[str, CommitRecord]) -> None:
         self._graph = graph
@@ -119,7 +119,7 @@ class Replay:
             self._rows[commit.id] = self._make(commit)
 
     def check(self) -> None:
-        """What is stored is what was replayed."""
+        """Check that the stored rows equal the replayed ones."""
         for id_, rows in self._rows.items():
             assert self._stored(id_) == rows, f"commit {id_}: {self._commits[id_].message}"
 
@@ -151,13 +151,13 @@ class Replay:
 
 
 def together(base: Rows, ours: Rows, theirs: Rows) -> Rows:
-    """A merge of rows that are only ever inserted and deleted."""
+    """Merge rows that are only inserted and deleted."""
     kept = {id_: value for id_, value in ours.items() if id_ in theirs or id_ not in base}
     return kept | {id_: value for id_, value in theirs.items() if id_ not in base}
 
 
 def ancestors(commits: Mapping[str, CommitRecord], start: str) -> set[str]:
-    """A commit and everything it stands on, over both parents."""
+    """Return a commit and all its ancestors over both parents."""
     found: set[str] = set()
     waiting = [start]
     while waiting:
@@ -169,7 +169,7 @@ def ancestors(commits: Mapping[str, CommitRecord], start: str) -> set[str]:
 
 
 def healed_heads(uri: str) -> dict[str, str]:
-    """Where the branches stand, once what dead workers left is settled."""
+    """Return the heads of the branches after recovery."""
     graph = Repository.open(uri, durability="os")
     try:
         return {name: graph.head(name).commit.id for name in graph.branches()}
@@ -183,7 +183,7 @@ def check_lineage(
     commits: Mapping[str, CommitRecord],
     told: Sequence[Mapping[str, str]],
 ) -> None:
-    """Nothing acknowledged is lost, nothing is merged twice, and every commit is part of a living history."""
+    """Check that no acknowledged commit is lost, none is merged twice, and each is reachable from a branch."""
     reached = set().union(*(ancestors(commits, head) for head in heads.values()))
     assert reached == commits.keys(), f"a branch took along {sorted(commits.keys() - reached)}"
     on_main = ancestors(commits, heads["main"])
@@ -205,7 +205,7 @@ def check_lineage(
 
 
 def check_identities(graph: Repository, commits: Mapping[str, CommitRecord]) -> None:
-    """A number means one type, wherever it occurs."""
+    """Check that an id belongs to one type in all schemas."""
     meanings: dict[int, str] = {}
     for commit in commits.values():
         for key, table in graph.snapshot(at=commit.id).catalog.tables.items():
@@ -217,7 +217,7 @@ def check_identities(graph: Repository, commits: Mapping[str, CommitRecord]) -> 
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """A new seed every time, printed with a failure; `OMNIGRAPH_SEED` repeats one."""
+    """Return a new seed, which is printed after a failure; `OMNIGRAPH_SEED` sets one."""
     found = int(os.environ.get(SEED_VARIABLE, random.SystemRandom().randrange(10**6)))
     sys.stdout.write(f'repeat: {SEED_VARIABLE}={found} .venv/bin/python -m pytest "{request.node.nodeid}"\n')
     return found
@@ -275,7 +275,7 @@ def test_a_writer_of_a_branch_that_is_merged_and_deleted_loses_no_acknowledged_c
     with running("tests.faults.steady_writer", json.dumps({"uri": uri, "branch": "side"})) as rival:
         told = follow(rival, 3)
         while True:
-            # The closer the rival is behind, the more often its next commit keeps the branch alive.
+            # The closer the other writer follows, the more often its next commit keeps the branch.
             merged = graph.branches.merge("side", delete_source=True)
             if merged.branch_deleted:
                 break
@@ -287,7 +287,7 @@ def test_a_writer_of_a_branch_that_is_merged_and_deleted_loses_no_acknowledged_c
 
 
 def follow(process: subprocess.Popen[str], count: int | None) -> set[str]:
-    """The rows that a steady writer was told of: the next so many, or all up to its end."""
+    """Return the next acknowledged rows of a steady writer, or all up to its end."""
     assert process.stdout is not None
     found: set[str] = set()
     while len(found) != count and (line := process.stdout.readline()):

@@ -1,4 +1,4 @@
-"""A writer that pauses and is taken for dead wakes up to what was decided for it, and cannot change that."""
+"""A paused writer that recovery took for dead: it accepts the decided outcome when it resumes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.workload import WRITER, Setting, Task, check_invariants
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(900)]
 
-# How long a healer may take before the paused writer is thought to hold a lock that it waits for.
+# After this time the recovery is assumed to wait for a lock of the paused writer.
 HEALING = 8.0
 
 
@@ -35,11 +35,11 @@ def test_a_writer_that_wakes_up_after_recovery_ends_as_recovery_decided(
     cuts: Cuts,
 ) -> None:
     changes = changes_of("bulk")
-    # While it stages, and when it is about to publish what it confirmed.
+    # During staging, and between confirmation and publishing.
     points = [position(changes, starts="renameat nodes/"), swap_of(changes)]
     for at in cuts.chosen(changes, including=points):
         uri = copy_graph(settings("small"), tmp_path / "graph")
-        # To a healer on this machine the lease of one elsewhere has run out, whenever it was renewed.
+        # For the recovery process the lease of an owner on another machine has expired, whenever it was renewed.
         with (
             frozen(Task("bulk", uri, machine="elsewhere"), at) as writer,
             cuts.watching(at, f"{writer.change}"),
@@ -75,7 +75,7 @@ def test_a_writer_that_was_killed_is_dead_before_its_parent_notices(
         graph.intents.write(intent)
         assert graph.recover() == [], "the owner lives"
         owner.kill()
-        # Wait until it has ended, but leave it unasked for, as a parent that never waits would.
+        # Wait until it has ended without collecting it, as a parent that never waits would.
         os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
         assert [record.outcome for record in graph.recover()] == ["discarded"]
     graph.close()
@@ -84,20 +84,20 @@ def test_a_writer_that_was_killed_is_dead_before_its_parent_notices(
 
 @dataclass(slots=True)
 class Healer:
-    """A process that heals, and to which every lease from elsewhere has run out."""
+    """A recovery process for which every lease of other machines has expired."""
 
     process: subprocess.Popen[str]
     in_time: bool = True
 
     def finish(self) -> None:
-        """Wait for its end."""
+        """Wait for the process to end."""
         output, _ = self.process.communicate(timeout=HANG)
         assert output.startswith("ACK"), output
 
 
 @contextmanager
 def healing(uri: str) -> Iterator[Healer]:
-    """A healer that has finished, or has to wait because the paused writer holds the folder's lock."""
+    """Run a recovery process until it finishes, or until it waits for a directory lock of the paused writer."""
     task = Task("heal", uri, lease_seconds=0.0)
     healer = Healer(subprocess.Popen(worker(task), cwd=ROOT, stdout=subprocess.PIPE, text=True))
     with healer.process:
@@ -123,7 +123,7 @@ def check(uri: str, intent: Intent | None, published: bool, run: Run, *, in_time
     if "rolled_forward" in outcomes:
         assert ours[0].recovered
     if not in_time:
-        # Writer and healer went on at the same moment: either may have won.
+        # Writer and recovery continued at the same time, so either may have won.
         assert len(outcomes) <= 1
     elif intent is None or published:
         assert (outcomes, run.refused) == ([], None)

@@ -1,4 +1,4 @@
-"""A writer that dies at any of its requests to an object store leaves the state before or the state after."""
+"""Crash cuts on an object store: a writer killed at any request leaves the old or the new state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.workload import (
 __all__ = ["s3", "s3_server"]
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(3_600)]
-# The other kinds are cut on a local disk by test_crash_cuts; here they are run by make faults.
+# test_crash_cuts covers the other kinds on a local disk. `make faults` runs them here too.
 SAMPLE = ("append", "bulk", "keyed", "merge-rows")
 EVERY = tuple(name for name in KINDS | MERGE_KINDS if name not in ("heal", "fold-and-trim-the-log"))
 
@@ -49,7 +49,7 @@ def _acknowledged(output: str) -> str | None:
 
 
 def _run_cut(kind: str, uri: str, bucket: Bucket, at: int, *, applied: bool) -> str | None:
-    """Run a writer that is killed at request number `at`; what was acknowledged before that."""
+    """Run a writer that is killed at request number `at`; return what it acknowledged before."""
     process = _start(kind, uri, bucket)
     try:
         with bucket.seam.cut(process.kill, nth=at, applied=applied):
@@ -60,7 +60,7 @@ def _run_cut(kind: str, uri: str, bucket: Bucket, at: int, *, applied: bool) -> 
 
 
 def _chosen(log: Log, cuts: Cuts) -> list[int]:
-    """The cuts to run: all, the one to repeat, or the swap and a request that depends on the test's name."""
+    """Return the cuts to run: all, one to repeat, or the swap and a request chosen by the name of the test."""
     swaps = [
         number
         for number, item in enumerate(log.requests, start=1)

@@ -1,7 +1,7 @@
-"""Every request of every kind of write goes wrong, one at a time, in every way: each outcome is a defined one.
+"""Storage faults: each request of each kind of write fails in every way, and the outcome is always defined.
 
-A write that returned is visible. One that raised is not, unless it said that the outcome is unknown. Whatever
-happened, the graph is whole afterwards and takes the next write.
+A write that returned is visible. A write that raised is not visible, unless the error is `OutcomeUnknown`. In every
+case the graph is consistent afterwards, and the next write succeeds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["s3", "s3_server"]
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_600)]
 
 WAYS: Final[tuple[How | int, ...]] = (503, 403, "reset", "drop", "applied_500", "hang", "late")
-# One attempt at everything, so that a single fault reaches our code instead of a retry below it.
+# No retries, so that a single fault is not hidden by a retry of a lower layer.
 IMPATIENT: Final = {"max_retries": "0", "timeout": "400ms", "retry_timeout": "1s"}
 EVERY: Final = [name for name in KINDS | MERGE_KINDS if name not in ("heal", "fold-and-trim-the-log")]
 SAMPLE: Final = [
@@ -56,7 +56,7 @@ SAMPLE: Final = [
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a write of which one request went wrong."""
+    """The outcome of a write with one failed request."""
 
     struck: bool
     error: OmnigraphError | None
@@ -89,7 +89,7 @@ def _check(outcome: Outcome, uri: str, bucket: Bucket, before: State, after: Sta
 
 
 def _sample(kind: str, requests: int) -> list[tuple[How | int, int]]:
-    """Three faults of a kind: another third of the ways for each kind, at the start, middle and end."""
+    """Return three faults for a kind: at the start, in the middle and at the end."""
     first = list(EVERY_KIND).index(kind) * 3
     return [(WAYS[(first + step) % len(WAYS)], nth) for step, nth in enumerate(spread(requests, 3))]
 

@@ -1,4 +1,4 @@
-"""Work that others get in the way of, at the moment between its staging and its publishing."""
+"""Writes with concurrent commits between staging and publishing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.repositories import Prepare
 
 
 class Interrupted:
-    """A preparation during which something else happens: the first thing at the first try, and so on."""
+    """A preparation during which other actions run: the first action in the first attempt, and so on."""
 
     def __init__(self, prepare: Prepare, *between: Callable[[], object]) -> None:
         self._prepare = prepare
@@ -26,5 +26,5 @@ class Interrupted:
 
     @property
     def times(self) -> int:
-        """How often it was prepared."""
+        """The number of preparations."""
         return len(self.bases)

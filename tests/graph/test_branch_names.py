@@ -1,4 +1,4 @@
-"""Branches: any readable name, made from anything that names a commit, one incarnation at a time."""
+"""Branches: valid names, creation from any commit, incarnations."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_of_many_deleters_of_one_branch_one_wins(uri: str) -> None:
     graph.create_branch("x")
     handles = [handle(graph) for _ in range(5)]
     outcomes = together([partial(item.delete_branch, "x") for item in handles])
-    # One that lost its swap to a rival cannot tell that from a lost answer of its own, and both mean gone.
+    # A delete that lost its swap cannot distinguish this from a lost reply. In both cases the branch is deleted.
     assert all(outcome is None or isinstance(outcome, NotFound) for outcome in outcomes), outcomes
     assert None in outcomes
     assert list(graph.branches()) == ["main"]

@@ -1,4 +1,4 @@
-"""The format stamp: what is refused, what is migrated, and a chain without gaps or dead steps."""
+"""The format version: unsupported versions, migrations, and a complete chain of migrations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def restamp(graph: Repository, stamp: int) -> None:
 
 
 def problems(current: int, floor: int, steps: Iterable[int]) -> list[str]:
-    """What is wrong with a migration chain: every step from the floor up is there, and no other."""
+    """Return the problems of a migration chain, which must have exactly the steps from the oldest version on."""
     found, wanted = set(steps), set(range(floor, current))
     gaps = [f"no migration leads from format {number} on" for number in sorted(wanted - found)]
     dead = [f"the migration from format {number} is dead: delete it" for number in sorted(found - wanted)]
@@ -97,7 +97,7 @@ def _nothing(_number: int, _manifest: Manifest) -> None:
 
 
 class Chain:
-    """Two steps that note what they saw: the stamp in storage, at the time of their work."""
+    """Two migrations that record the version in storage at the time of their work."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, int]] = []
@@ -154,7 +154,7 @@ def test_many_migrators_at_once_end_in_one_current_graph(uri: str) -> None:
     assert together([partial(steps.run, item) for item in handles]) == [None] * 5
     assert stamp_of(graph) == CURRENT + 2
     assert len(graph.manifest.view.of_kind("registry")) == 1
-    # Nobody's stamp went backwards, and nobody stamped before the work below it was done.
+    # The version never decreased, and no version was set before the migrations below it were done.
     assert all(seen >= number for number, seen in steps.seen)
 
 

@@ -1,4 +1,4 @@
-"""Many handles and many threads on one graph: each sees whole commits, and none loses another's."""
+"""Several handles and threads on one graph: each sees complete commits, and no commit is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where two histories meet, against a search of everything, on random graphs of commits."""
+"""Merge bases, compared with an exhaustive search on random commit graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.places import fresh_memory
 
 @dataclass
 class Lineage:
-    """Commits of any shape, all in one manifest."""
+    """A commit graph of any shape in one manifest."""
 
     manifest: Manifest
     commits: list[CommitRecord]
@@ -31,7 +31,7 @@ class Lineage:
         return get_commit(self.manifest, self.manifest.view, id_)
 
     def ancestors(self, start: CommitRecord) -> dict[str, int]:
-        """Every ancestor with its shortest distance, by walking all edges."""
+        """Return every ancestor with its shortest distance, from a walk over all edges."""
         by_id = {commit.id: commit for commit in self.commits}
         found = {start.id: 0}
         level = [start]
@@ -63,7 +63,7 @@ class Lineage:
 
 
 def lineage(parents: list[tuple[int | None, int | None]], times: list[int]) -> Lineage:
-    """Commits whose parents are earlier ones, by number."""
+    """Return commits whose parents are earlier ones, by number."""
     manifest = make_manifest(fresh_memory())
     commits: list[CommitRecord] = []
     for (first, second), created_at in zip(parents, times, strict=True):
@@ -102,7 +102,7 @@ def test_a_merge_moves_the_base_forward() -> None:
 
 
 def test_after_a_criss_cross_the_newer_of_two_equally_near_bases_is_taken() -> None:
-    # 1 and 2 part from 0 and are merged both ways, into 3 and into 4.
+    # 1 and 2 diverge from 0 and are merged in both directions, into 3 and into 4.
     shape: list[tuple[int | None, int | None]] = [(None, None), (0, None), (0, None), (1, 2), (2, 1)]
     newer_second = lineage(shape, [1, 5, 6, 7, 8])
     assert newer_second.base(3, 4) == newer_second.base(4, 3) == newer_second.commits[2].id
@@ -117,7 +117,7 @@ def test_equal_times_still_give_one_answer_in_both_directions() -> None:
 
 
 def test_of_two_bases_the_nearer_wins_over_the_newer() -> None:
-    # 1 and 2 part from 0; one side merges both and goes on from 2, the other merges both at once.
+    # 1 and 2 diverge from 0. One side merges both and continues from 2, the other merges both at once.
     shape: list[tuple[int | None, int | None]] = [
         (None, None),
         (0, None),
@@ -131,7 +131,7 @@ def test_of_two_bases_the_nearer_wins_over_the_newer() -> None:
 
 
 def test_a_short_way_to_an_old_ancestor_does_not_hide_a_newer_one() -> None:
-    # 1 was merged into the trunk by 2, which went on to 5; 6 merges 3, a branch that left 0 long ago.
+    # 2 merged 1 into the main line, which continued to 5. 6 merges 3, a branch that diverged at 0.
     shape: list[tuple[int | None, int | None]] = [
         (None, None),
         (0, None),
@@ -180,7 +180,7 @@ SHAPES = st.integers(1, 14).flatmap(
 def test_on_random_histories_the_base_is_what_a_search_of_everything_finds(
     shape: tuple[tuple[int | None, int | None], ...], data: st.DataObject
 ) -> None:
-    # A commit is younger than its parents, by so little that many are of one age.
+    # A commit is newer than its parents, by so little that many have the same time.
     times: list[int] = []
     for parents in shape:
         youngest = max((times[parent] for parent in parents if parent is not None), default=0)

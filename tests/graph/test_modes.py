@@ -1,4 +1,4 @@
-"""Opening: graphs that are there, half there or not there, and a read-only mode that writes nothing at all."""
+"""Opening: existing, incomplete and missing graphs, and a read-only mode that writes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.repositories import (
 
 
 def everything(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Every file with its time and content, every folder with nothing."""
+    """Return every file with its modification time and content, and every directory."""
     return {
         str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
         for path in folder.rglob("*")

@@ -1,4 +1,4 @@
-"""The one door: what becomes of a write when the branch has moved, and what every commit says."""
+"""Publishing: writes on a branch that has moved, and the content of commits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def graph() -> Repository:
 
 @pytest.fixture
 def other(graph: Repository) -> Repository:
-    """A second writer."""
+    """Return a second handle."""
     return handle(graph)
 
 
@@ -284,7 +284,7 @@ def test_a_strict_write_is_refused_when_a_table_it_only_read_has_changed(
 def test_an_insert_looks_again_when_a_table_it_only_read_has_changed(
     graph: Repository, other: Repository
 ) -> None:
-    """Two writers cannot jointly break what each alone respected."""
+    """Two writers cannot together violate a rule that each one alone satisfies."""
     put(graph, {"c": "1"}, key=CITY)
 
     def prepare(transaction: Transaction) -> Prepared[None]:
@@ -688,7 +688,7 @@ def test_whoever_removes_versions_and_whoever_takes_them_over_see_each_other(
         usual(manifest, plan)
         looked.append(len(looked))
         if len(looked) == 1:
-            # What a remover does between taking versions away and looking at the heads again.
+            # A purge between the removal of versions and the second read of the heads.
             other.reserve_identities(0, 0)
 
     monkeypatch.setattr(publish_module, "_check_adopted_versions", looking)

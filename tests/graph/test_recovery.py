@@ -1,4 +1,4 @@
-"""What dead bulk writers leave: published when it was complete, discarded when not, once and on record."""
+"""Recovery of interrupted bulk writes: complete ones are published, others discarded, each with one record."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_work_on_a_deleted_branch_is_discarded_as_orphaned(uri: str, confirmed: 
         graph.create_branch("x")
     (row,) = handle(graph).recoveries()
     assert (row.id, row.outcome, row.branch, row.actor) == (intent.id, "orphaned", "x", "bulk-actor")
-    # A crash before the intent was removed: what comes next only tidies up.
+    # A crash before the intent was removed. The next recovery only removes it.
     graph.intents.write(intent)
     put(graph, {"m": "1"})
     assert graph.recoveries() == [row]
@@ -256,7 +256,7 @@ def test_of_many_healers_at_once_one_writes_the_record(uri: str, kind: str) -> N
 
 
 def test_of_healers_that_looked_at_the_same_intent_the_late_one_changes_nothing(graph: Repository) -> None:
-    """The late one has read the intent before the other settled and removed everything."""
+    """One recovery reads the intent before another recovers and removes it."""
     for prepare, claim in ((None, "discarded"), (staging({"a": "1"}), "publishing")):
         intent = leave_intent(graph, prepare)
         graph.recover()
@@ -335,14 +335,14 @@ def test_a_lease_that_was_never_written_counts_from_the_beginning(tmp_path: Path
 
 
 def silent_for(root: Path, seconds: float) -> None:
-    """Have the store say that nothing has been written to the intents for so long."""
+    """Set the modification times of the intents to the past."""
     then = time.time() - seconds
     for file in (root / "__recovery").iterdir():
         os.utime(file, (then, then))
 
 
 def say(graph: Repository, id_: str, seconds: float) -> None:
-    """A heartbeat by a clock that is so far ahead of the one here."""
+    """Write a heartbeat with a clock that is ahead of the local one."""
     graph.objects.put(f"__recovery/{id_}.lease", str(time.time() + seconds).encode())
 
 
@@ -400,7 +400,7 @@ def test_looking_for_the_dead_writes_nothing_where_only_reading_is_allowed(tmp_p
 
 
 def presume_dead(id_: str) -> None:
-    """Make healers of this process believe that an operation was left behind."""
+    """Make an operation look abandoned to recovery in this process."""
     intents_module._RUNNING.discard(id_)
 
 
@@ -436,7 +436,7 @@ def test_an_owner_that_wakes_before_its_swap_finds_out_what_became_of_it(uri: st
         owned.confirm(plan)
         presume_dead(owned.intent.id)
         if fate == "discarded":
-            # A healer that read the intent before it was confirmed.
+            # A recovery that read the intent before it was confirmed.
             assert other.intents.claim_outcome(unconfirmed.id, "discarded") == "discarded"
         assert [row.actor for row in other.recover()] == ["ana"]
         if fate == "discarded":

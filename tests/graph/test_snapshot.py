@@ -1,4 +1,4 @@
-"""Snapshots: one commit for as long as somebody reads it, and time travel to any other."""
+"""Snapshots: one commit for as long as it is read, and time travel to any other."""
 
 from __future__ import annotations
 

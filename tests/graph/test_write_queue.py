@@ -1,4 +1,4 @@
-"""Writers of one handle that meet at a branch take turns, and nothing is lost when they do not."""
+"""The write queue: writers of one handle publish to a branch one after another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small graphs with a history, and everything that can be seen of them from outside."""
+"""Small graphs with a history, and their observable state."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def new_graph(uri: str, options: dict[str, str] | None = None) -> Repository:
 
 
 def reopened(graph: Repository, options: dict[str, str] | None = None) -> Repository:
-    """A handle that remembers nothing of what the first one has read."""
+    """Return a new handle without cached state."""
     return Repository.open(graph.location.uri, mode="r", options=options, durability="os")
 
 
@@ -63,7 +63,7 @@ def change(
     branch: str = "main",
     bulk: bool = False,
 ) -> CommitRecord:
-    """One commit that deletes and inserts rows of one type."""
+    """Make a commit that deletes and inserts rows of one type."""
 
     def prepare(transaction: Transaction) -> Prepared[None]:
         rows = rows_of(transaction.base.catalog, key, insert) if insert else None
@@ -76,7 +76,7 @@ def change(
 
 
 def overwrite(graph: Repository, *ids: str, key: str = PERSON, branch: str = "main") -> CommitRecord:
-    """One commit that replaces all rows of one type, so that no file is shared with what was before."""
+    """Make a commit that replaces all rows of one type, so that it shares no files with earlier versions."""
 
     def prepare(transaction: Transaction) -> Prepared[None]:
         rows = rows_of(transaction.base.catalog, key, ids)
@@ -92,7 +92,7 @@ def overwrite(graph: Repository, *ids: str, key: str = PERSON, branch: str = "ma
 def maintain(
     graph: Repository, key: str = PERSON, branch: str = "main", *, index: bool
 ) -> PublishReceipt | None:
-    """One commit that rewrites small fragments or builds an index."""
+    """Make a commit that compacts fragments or builds an index."""
 
     def prepare(transaction: Transaction) -> Prepared[None]:
         pin = transaction.pin(key)
@@ -106,7 +106,7 @@ def maintain(
 
 
 def merge(graph: Repository, source: str, target: str = "main") -> CommitRecord:
-    """A commit with two parents; what it holds does not matter here."""
+    """Make a commit with two parents. Its content does not matter."""
     transaction = graph.begin(target)
     head = graph.head(source).commit
     transaction.stage(CITY, insert=rows_of(transaction.base.catalog, CITY, [f"merge-{head.id}"]))
@@ -115,7 +115,7 @@ def merge(graph: Repository, source: str, target: str = "main") -> CommitRecord:
 
 
 def rows_at(graph: Repository, commit: CommitRecord) -> Rows | str:
-    """Every row of every type at a commit, or `RECLAIMED`; anything else that goes wrong is the test's failure."""
+    """Return every row of every type at a commit, or `RECLAIMED`; any other error fails the test."""
     snapshot = graph.snapshot(at=commit.id)
     try:
         return {
@@ -129,12 +129,12 @@ def rows_at(graph: Repository, commit: CommitRecord) -> Rows | str:
 
 
 def history(graph: Repository) -> dict[str, CommitRecord]:
-    """Every commit that was ever made, by id."""
+    """Return every commit of the graph by id."""
     return {commit.id: commit for commit in graph.manifest.all_commits(graph.manifest.refresh())}
 
 
 def table_files(graph: Repository) -> dict[str, int]:
-    """The size of every file of every table, below a graph on a local disk."""
+    """Return the size of every table file of a graph on a local disk."""
     root = Path(graph.location.path)
     folders = [root / "nodes", root / "edges"]
     found = [path for folder in folders for path in folder.rglob("*") if path.is_file()]

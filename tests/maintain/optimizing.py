@@ -1,4 +1,4 @@
-"""Graphs that want optimizing, and what can be seen of their storage."""
+"""Graphs with many small fragments, and the state of their storage."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def knows(number: int, src: int, dst: int) -> dict[str, Any]:
 
 
 def scattered(uri: str, commits: int = 4) -> og.LocalGraph:
-    """A graph whose rows came in many commits, and of which some are gone again."""
+    """Return a graph with rows of many commits, some of them deleted."""
     graph = og.init(uri, schema=SCHEMA, durability="os", actor="ann")
     for number in range(commits):
         people = [person(10 * number + place) for place in range(4)]
@@ -46,7 +46,7 @@ def scattered(uri: str, commits: int = 4) -> og.LocalGraph:
 
 
 def told(graph: og.Graph, branch: str = "main", at: str | None = None) -> list[Any]:
-    """What the queries say."""
+    """Return the results of the queries."""
     return [graph.query(source, branch=branch, at=at).rows() for source in QUERIES]
 
 
@@ -61,7 +61,7 @@ def segments(graph: og.Graph, key: str, index: str = "id_btree", branch: str = "
 
 
 def covered(graph: og.Graph, branch: str = "main") -> bool:
-    """Whether every index covers every row, each fragment once."""
+    """Return whether every index covers every row, and each fragment once."""
     snapshot = graph.snapshot(branch)
     for key in snapshot.catalog.tables:
         live = {item.id for item in fragments(graph, key, branch)}

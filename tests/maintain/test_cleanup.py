@@ -1,4 +1,4 @@
-"""Cleanup removes what nobody needs, says what it did, and touches nothing else."""
+"""Garbage collection: removes unneeded files, reports them, and keeps all others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def of_type(report: CleanupReport, key: str) -> TypeCleanup:
 
 
 def make_old(graph: Repository, hours: float = 2) -> None:
-    """Let every file of every table look as if it had been written hours ago."""
+    """Set the modification time of every table file to hours ago."""
     then = time.time() - hours * 3600
     for name in table_files(graph):
         os.utime(Path(graph.location.path) / name, (then, then))
@@ -65,7 +65,7 @@ def make_old(graph: Repository, hours: float = 2) -> None:
 def pending_intent(
     graph: Repository, transaction: Transaction, *, confirmed: bool, since: int | None = None
 ) -> Intent:
-    """A bulk write's intent as another process would see it. The next write through `graph` would heal it."""
+    """Write the intent of a bulk write of another process. The next write through `graph` would recover it."""
     head = transaction.head
     intent = Intent(
         id=transaction.commit_id,
@@ -83,7 +83,7 @@ def pending_intent(
 
 
 def drop_plan(transaction: Transaction, key: str, catalog: Catalog) -> WritePlan:
-    """The commit of a schema without one of the types."""
+    """Commit a schema without one of the types."""
     return replace(
         transaction.plan("schema apply", "strict"),
         drops=frozenset({str(transaction.base.table(key).id)}),
@@ -133,7 +133,7 @@ def test_the_files_that_are_left_are_those_of_the_head(graph: Repository) -> Non
         name.removeprefix(person.path + "/") for name in table_files(graph) if name.startswith(person.path)
     }
     kinds = sorted(name.split("/")[0] for name in left)
-    # The head lineage and its transaction, and of the head itself the version, its transaction and one data file.
+    # The HEAD lineage with its transaction, and the head version with its transaction and one data file.
     assert kinds == ["_transactions", "_transactions", "_versions", "_versions", "_versions", "data"]
 
 
@@ -268,7 +268,7 @@ def reopened_for_writing(graph: Repository) -> Repository:
 
 
 def test_a_commit_that_was_current_within_the_grace_stays_however_old_its_files(graph: Repository) -> None:
-    """A reader, or a writer that began on it, may still be at it."""
+    """A reader or a writer may still use a commit that was a head recently."""
     old = overwrite(graph, "a")
     head = overwrite(graph, "b")
     make_old(graph)
@@ -345,7 +345,7 @@ def test_a_running_bulk_write_keeps_its_base_and_all_that_it_stages(graph: Repos
 
 @pytest.fixture
 def confirmed(graph: Repository) -> Iterator[tuple[Transaction, Intent]]:
-    """A plan that is complete and not yet published, with files that no age protects any more."""
+    """Return a complete, unpublished plan with files older than the grace period."""
     overwrite(graph, "a")
     overwrite(graph, "b")
     transaction = graph.begin()

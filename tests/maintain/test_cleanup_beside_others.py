@@ -1,4 +1,4 @@
-"""Cleanup beside writers, readers and other cleanups, most of them in other processes: nobody loses anything."""
+"""Garbage collection concurrent with writers, readers and other garbage collections, in several processes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.support.waiting import wait_until
 from tests.support.workers import release, results, started
 
 WORKER = "tests.maintain.writer_worker"
-# Longer than any write here takes. A round with a slower write proves nothing; the next grace is tried then.
+# Longer than any write takes. A round with a slower write proves nothing, and a longer grace is tried.
 GRACES = [timedelta(seconds=seconds) for seconds in (4, 20, 100)]
 
 
 def clean_until_it_takes(uri: str, grace: timedelta) -> int:
-    """Clean up again and again, keeping as little as can be asked for; how many files that removed."""
+    """Run garbage collection repeatedly with the smallest retention; return the number of removed files."""
     graph = Repository.open(uri, durability="os")
 
     def clean() -> int:
@@ -33,7 +33,7 @@ def clean_until_it_takes(uri: str, grace: timedelta) -> int:
 
 
 def read_until(uri: str, end: Path) -> int:
-    """Read whatever is current, all of it; how often."""
+    """Read the current state repeatedly; return the number of reads."""
     graph = Repository.open(uri, mode="r", durability="os")
     reads = 0
     while not end.exists() or reads < 2:
@@ -46,7 +46,8 @@ def read_until(uri: str, end: Path) -> int:
 
 
 def one_round(graph: Repository, end: Path, grace: timedelta) -> bool:
-    """Clean up beside writers and readers until files are removed; whether every write was within the grace."""
+    """Run garbage collection beside writers and readers until files are removed; return whether every write
+    took less than the grace period."""
     uri = graph.location.uri
     tasks = [
         {"work": work, "name": name, "uri": uri, "until": str(end)}

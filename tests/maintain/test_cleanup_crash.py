@@ -1,4 +1,4 @@
-"""A cleanup that is killed in the middle has only ever removed what nobody needs."""
+"""Garbage collection that is killed: it has removed only unneeded files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rows(original: Repository) -> dict[str, Rows | str]:
 
 
 def kill_cleanup_at(graph_uri: str, unlink: int) -> int:
-    """Clean up in a process that is killed at its n-th unlink; what it ended with."""
+    """Run garbage collection in a process that is killed at its n-th unlink; return its exit code."""
     calls = "unlink,unlinkat"
     command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}"]
     command += ["-e", f"inject={calls}:signal=SIGKILL:when={unlink}"]

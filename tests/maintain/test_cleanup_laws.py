@@ -1,4 +1,4 @@
-"""Whatever the history and the policy, cleanup never takes what is retained and never leaves half of anything."""
+"""Garbage collection on random histories and policies: retained commits stay readable, others are removed whole."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STEPS += ["branch", "branch", "unbranch", "merge", "cleanup"]
 
 
 class History:
-    """A graph that random steps are taken in."""
+    """A graph for random steps."""
 
     def __init__(self, graph: Repository, dice: random.Random) -> None:
         self.graph = graph
@@ -58,7 +58,7 @@ class History:
             case "rewrite" | "index":
                 maintain(graph, key, branch, index=kind == "index")
             case "branch":
-                # A fresh handle: this one may have reclaimed versions open still.
+                # A new handle, because this one may have removed versions in its cache.
                 fresh = reopened(graph)
                 readable = [item for item in history(graph).values() if rows_at(fresh, item) != RECLAIMED]
                 graph.create_branch(f"b{self.ids}", at=dice.choice(readable).id)
@@ -73,7 +73,7 @@ class History:
 
 
 def must_stay(graph: Repository, keep: int | None, older_than: timedelta | None, now: int) -> set[str]:
-    """The retained commits as the guide defines them, found the slow and obvious way."""
+    """Return the retained commits by the definition in the guide, with a simple algorithm."""
     commits = history(graph)
     found: set[str] = set()
     for branch in graph.branches():
@@ -135,7 +135,7 @@ def test_retained_commits_read_the_same_and_others_the_same_or_reclaimed(
 
 
 def _age(commits: list[CommitRecord], share: float) -> timedelta:
-    """An age limit somewhere between the oldest and the newest commit."""
+    """Return an age limit between the oldest and the newest commit."""
     times = [item.created_at for item in commits]
     moment = min(times) + int((max(times) - min(times)) * share)
     return timedelta(microseconds=max(0, now_micros() - moment))

@@ -1,4 +1,4 @@
-"""The same on an object store, where removal is by batches and each request can fail."""
+"""Garbage collection on an object store: removal in batches, and failing requests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_type_whose_removal_fails_does_not_stop_the_others(s3: Bucket) -> None
         report = cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
     failed = [item for item in report.datasets if item.error is not None]
     assert len(failed) == 1
-    # Its versions had gone before: what is left of them is garbage, never half a version.
+    # The version files were removed first, so the remaining files belong to no version.
     assert (failed[0].files_removed, failed[0].old_versions_removed) == (1, 1)
     assert report.old_versions_removed == 3
     again = cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
@@ -77,7 +77,7 @@ def test_whichever_request_fails_nothing_retained_is_lost(s3: Bucket) -> None:
                 failed = report.objects_error is not None or any(item.error for item in report.datasets)
                 outcomes.append("reported" if failed else "done")
             except StorageError:
-                # Nothing could be marked: nothing may have been removed.
+                # Marking failed, so nothing may be removed.
                 outcomes.append("refused")
                 assert tables_in(s3) == before
         assert rows_at(reopened(graph, s3.options), graph.head().commit) != RECLAIMED

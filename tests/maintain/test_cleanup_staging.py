@@ -1,4 +1,4 @@
-"""Cleanup removes what bulk writers that were killed have set down, also what no listing shows, once it is old."""
+"""Garbage collection removes old scratch files of killed bulk writes, including temporary files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def graph(tmp_path: Path) -> Repository:
 
 
 def set_down(graph: Repository, *, age: float) -> Path:
-    """The folder of a writer that was killed while it wrote its second file, so many seconds ago."""
+    """Return the scratch directory of a writer that was killed during its second file, some seconds ago."""
     scratch = ScratchFolder(graph.location.uri)
     with scratch.open_write("keys-1.parquet") as file:
         file.write(b"keys")

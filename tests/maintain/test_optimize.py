@@ -1,4 +1,4 @@
-"""Optimize: fewer pieces, complete indexes, the same answers."""
+"""Optimize: fewer fragments, complete indexes, unchanged query results."""
 
 from __future__ import annotations
 

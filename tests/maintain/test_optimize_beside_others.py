@@ -1,4 +1,4 @@
-"""Optimize beside writers: what either does is there in the end, and neither fails for the other."""
+"""Optimize concurrent with writers: both succeed, and no change is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Act = Callable[[og.Graph], object]
 
 
 class Interruptions:
-    """Others at work: each stage of an optimize finds the graph as the next act of theirs left it."""
+    """Concurrent actions, one before each stage of an optimize."""
 
     def __init__(self, uri: str, stage: str, *acts: Act) -> None:
         self._graph = og.open(uri, durability="os")
@@ -85,7 +85,7 @@ def test_a_commit_in_between_is_taken_in_and_what_was_written_is_used(graph: og.
     assert told(graph) == told(og.open(graph.uri))
     assert by_key(done)[PERSON].fragments_removed == 4
     assert covered(graph)
-    # Rewriting is not begun again; a small index is, with the row that was added.
+    # The rewrite is reused. The small index is built again with the added row.
     assert others.stages == ["compact", "index", "index"]
 
 
@@ -117,7 +117,7 @@ def test_a_row_that_is_deleted_in_between_stays_deleted(graph: og.Graph) -> None
     assert {row["p.name"]: row["p.age"] for row in told(graph)[0]}["p22"] == 77
     assert told(graph) == told(og.open(graph.uri))
     assert covered(graph)
-    # What the deletion touched was rewritten once more.
+    # The fragment with the deletion was rewritten again.
     assert others.stages.count("compact") == 3
 
 
@@ -215,7 +215,7 @@ def test_writers_and_optimizers_at_the_same_time_lose_nothing(graph: og.Graph) -
         writers = [threads.submit(act) for act in (write, found)]
         wait(writers)
         done.set()
-        # Each type has one writer, so that none can fail for anybody but the optimizers.
+        # Each type has one writer, so that writers conflict only with the optimizers.
         for thread in (*writers, *optimizers):
             thread.result()
     expected = {f"p{number}": 88 for number in range(300, 315) if number % 3}

@@ -1,4 +1,4 @@
-"""An optimize that is killed anywhere has happened whole or not at all, and the next one finishes the work."""
+"""Optimize that is killed: it is committed completely or not at all, and the next one finishes the work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPTIMIZE = "import sys, omnigraph as og; og.open(sys.argv[1], durability='os').o
 
 
 def optimize_up_to(uri: str, at: int) -> dict[str, Any]:
-    """Optimize in a process that is killed before its change number `at` on disk, 0 for never; how it ended."""
+    """Run optimize in a process that is killed before its `at`-th change on disk (0: never)."""
     command = [sys.executable, "-B", "-c", OPTIMIZE, uri]
     asked = {"root": uri, "at": at, "action": "kill", "command": command}
     done = subprocess.run(
@@ -50,7 +50,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> og.Graph:
 
 @pytest.fixture(scope="module")
 def cuts(original: og.Graph, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
-    """Where to kill it: what it is about to do, and the number of that change."""
+    """Return the points to kill it: the change and its number."""
     folder = tmp_path_factory.mktemp("whole") / "g"
     shutil.copytree(original.uri, folder)
     changes = optimize_up_to(str(folder), 0)["changes"]
@@ -88,7 +88,7 @@ def test_killed_on_the_way_the_graph_reads_as_before_and_heals(
     again = graph.optimize()
     assert told(graph) == told(og.open(uri, mode="r")) == told(original)
     assert covered(graph)
-    # Complete work is rolled forward in the name of whoever did it, the rest is done again.
+    # Complete work is rolled forward with its actor. Other work is done again.
     assert (again.commit is None) == (doing in ("swap", "end"))
     made = [commit for commit in graph.commits() if commit.operation == "optimize"]
     assert [commit.actor for commit in made] == ["dan" if again.commit is None else None]

@@ -1,4 +1,4 @@
-"""The page about optimize does what it says."""
+"""The examples of the maintenance guide work as described."""
 
 from __future__ import annotations
 

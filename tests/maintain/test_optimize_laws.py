@@ -1,4 +1,4 @@
-"""Whatever was written in whatever order: optimize changes no row, covers every row, and comes to an end."""
+"""Optimize after random writes: rows are unchanged, indexes cover every row, a second run does nothing."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_segments_cover_every_fragment_once_and_for_good(rows: dict[int, int], p
 
 
 class Model:
-    """The graph and, beside it, what should be in it."""
+    """The graph and a model of its content."""
 
     def __init__(self) -> None:
         self.graph = og.init(fresh_memory(), schema=SMALL_SCHEMA, durability="os")

@@ -1,4 +1,4 @@
-"""What a purge takes, what it leaves, and how it stands beside whoever makes a branch or writes meanwhile."""
+"""Purge: what it removes and keeps, and concurrent branch creations and writes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_only_what_no_branch_stands_at_is_taken(graph: og.Graph, repository: Rep
     assert done.bytes > 0
     assert {branch: lines(graph, branch=branch) for branch in ("main", "dev")} == before
     assert count(graph, "Firm", at=second) == 2
-    # Nothing that stays was gone for a moment either.
+    # Versions that are kept were never removed.
     assert {path: Path(path).stat().st_ino for path in stored(graph)}.items() <= files.items()
     with og.open(graph.uri, "r") as other:
         for commit in (first, third):
@@ -73,7 +73,7 @@ def test_a_branch_that_is_made_at_a_version_while_it_goes_gets_it_back(
     advance = Repository.advance_registry
 
     def made_first(self: Repository) -> None:
-        # Whoever looked before the versions went, and swaps after.
+        # A branch is created by a process that read the graph before the versions were removed.
         view = self.manifest.refresh()
         registry, incarnation = self.manifest.registry(view), new_id()
         grown = registry.with_branch("back", BranchEntry(incarnation, now_micros(), None))

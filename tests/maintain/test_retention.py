@@ -1,4 +1,4 @@
-"""Which commits keep their data, and how a length of time is written."""
+"""Retention of commits, and the syntax of durations."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def bases(graph: Repository, lineage: MergeBases | None = None) -> set[str]:
 
 
 def bases_of_pairs(graph: Repository, pairs: list[tuple[str, str]]) -> set[str]:
-    """The same, pair by pair, as a merge finds them."""
+    """Return the merge base of each pair of branches, as a merge finds it."""
     view = graph.manifest.refresh()
     get = partial(get_commit, graph.manifest, view)
     found = (merge_base(get, *(graph.head(name).commit for name in pair)) for pair in pairs)
@@ -166,7 +166,7 @@ def people(graph: Repository, branch: str) -> list[object]:
 
 
 def merge_people(graph: Repository, source: str) -> Merged:
-    """A real merge into main, on a handle that has nothing in memory."""
+    """Merge a branch into main on a new handle."""
     return og.open(graph.location.uri, durability="os").branches.merge(source)
 
 
@@ -218,7 +218,7 @@ def test_a_merge_whose_base_was_reclaimed_says_so(graph: Repository, monkeypatch
     graph.create_branch("side")
     overwrite(graph, "theirs", branch="side")
     head = overwrite(graph, "ours")
-    # As a cleanup did before it knew of bases.
+    # Disable the retention of merge bases.
     monkeypatch.setattr(MergeBases, "of", lambda *_: [])
     cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
     with pytest.raises(NotFound, match=f"the data of commit '{fork.id}' was reclaimed by cleanup") as refused:
@@ -262,7 +262,7 @@ def test_the_bases_are_those_that_merges_find(steps: list[str], seed: int) -> No
             if number % 5 == 0:
                 bases(graph, lineage)
         expected = bases_of_pairs(graph, list(combinations(graph.branches(), 2)))
-        # One that has followed the graph on its way gives what a new one does.
+        # A cache that is used over the whole history returns the same as a new one.
         assert bases(graph) == bases(graph, lineage) == expected
 
 
@@ -277,7 +277,7 @@ def test_among_many_branches_those_with_main_and_with_the_origin_count(
         change(graph, name, branch=name)
         change(graph, f"{origin} again after {name}", branch=origin)
         pairs += [(name, "main"), (name, origin)]
-    # Two that have nothing in common but a branch that is gone.
+    # Two branches whose common source branch is deleted.
     graph.create_branch("gone")
     shared = change(graph, "shared", branch="gone")
     for name in ("x", "y"):

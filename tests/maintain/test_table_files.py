@@ -1,4 +1,4 @@
-"""The files a version needs are those that are on disk, no more and no less."""
+"""The files that versions need are exactly the files on disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATH = "nodes/7-t"
 
 
 class Bench:
-    """One table that is changed step by step."""
+    """A table that is changed in steps."""
 
     def __init__(self, folder: Path) -> None:
         location = Location.parse(str(folder))
@@ -92,7 +92,7 @@ def test_each_version_reads_from_exactly_the_files_it_needs(bench: Bench, tmp_pa
 
 
 def test_without_any_one_of_its_files_a_version_never_reads_wrong_rows(bench: Bench, tmp_path: Path) -> None:
-    """Lance itself must say that a file is missing: silence would make a half removed version look whole."""
+    """Lance must report a missing file. Otherwise a partly removed version would look complete."""
     for pin in bench.pins:
         whole = bench.fresh().scan(pin), bench.fresh().scan(pin, where="id = 'c'")
         for name in sorted(bench.on_disk()):

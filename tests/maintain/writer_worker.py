@@ -1,4 +1,4 @@
-"""A process that writes to a graph or cleans it up while others do; see `tests.support.workers`."""
+"""A process that writes to a graph or runs garbage collection; see `tests.support.workers`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.workers import report, wait_for_start
 
 
 def write(graph: Repository, name: str, branch: str, goes_on: Callable[[], bool]) -> dict[str, Any]:
-    """Insert rows, each commit removing the row before the last; what is there, and the slowest attempt."""
+    """Insert rows; each commit deletes the row before the last. Return the rows and the slowest attempt."""
     alive: list[str] = []
     slowest, number, began = 0.0, 0, 0.0
     while goes_on() or number < 2:
@@ -48,7 +48,7 @@ def write(graph: Repository, name: str, branch: str, goes_on: Callable[[], bool]
 
 
 def branch_off(graph: Repository, name: str, goes_on: Callable[[], bool]) -> dict[str, Any]:
-    """Make branches, write to them, read them back and delete them."""
+    """Create branches, write to them, read them back and delete them."""
     rounds = 0
     while goes_on() or rounds < 2:
         branch = f"{name}-{rounds}"

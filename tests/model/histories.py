@@ -1,9 +1,9 @@
-"""Histories of a small graph, made from a seed: forks, writes, compactions, merges in any direction, reverts.
+"""Random histories of a small graph: branches, writes, compactions, merges in any direction, reverts.
 
-A history is short, and what it costs to run is nearly all in its commits, not in its rows. So histories that take
-the same course are run as one: each in a lane of its own, with ids that no other has, and every step does what it
-does in all lanes at once. Rows of two lanes never meet, so each is merged as it would be alone. Lanes belong
-together when the steps are the same but for the rows, and when the same steps are refused for the same reason.
+A history is short, and its cost depends on the number of commits rather than rows. Histories with the same
+sequence of steps are therefore run as one: each has a lane with its own ids, and every step acts on all lanes
+at once. Rows of two lanes never interact, so each lane is merged as it would be alone. Lanes are combined if
+their steps are equal except for the rows, and if the same steps are rejected for the same reason.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Kind: TypeAlias = Literal[
     "cut",
     "replace",
 ]
-# Those that write any number of lanes at once.
+# Writes that can act on any number of lanes at once.
 _WIDE: Final[Mapping[Kind, int]] = {
     "people": 6,
     "new people": 2,
@@ -69,13 +69,13 @@ _WIDE: Final[Mapping[Kind, int]] = {
     "cull": 4,
     "back": 3,
 }
-# And those that take a statement for each lane.
+# Writes that need one statement for each lane.
 _NARROW: Final[Mapping[Kind, int]] = {**_WIDE, "age": 4, "leave": 5, "cut": 4, "replace": 4}
 
 
 @dataclass(frozen=True)
 class Write:
-    """A write whose rows are still to be chosen."""
+    """A write without its rows."""
 
     branch: str
     kind: Kind
@@ -91,7 +91,7 @@ class _Writes:
 
 
 def plan_course(random: Random, kinds: Mapping[Kind, int]) -> list[Step | Write]:
-    """The steps of a history, but for rows. The first three make what the others start from."""
+    """Return the steps of a history without rows. The first three create the initial state."""
     write = _Writes(random, kinds)
     start: list[Step | Write] = [Fork("a", "main"), Write("a", "mixed"), Fork("b", "a")]
     if random.random() < 0.15:
@@ -99,7 +99,7 @@ def plan_course(random: Random, kinds: Mapping[Kind, int]) -> list[Step | Write]
     branches = ["a", "b"]
     theirs = write.on("b")
     steps: list[Step | Write] = [theirs]
-    # Where both sides do the same kind of thing they are most likely to be in each other's way.
+    # Two sides with the same kind of write conflict most often.
     steps.append(replace(theirs, branch="a") if random.random() < 0.7 else write.on("a"))
     for _ in range(random.randint(0, 5)):
         draw = random.random()
@@ -123,7 +123,7 @@ def plan_course(random: Random, kinds: Mapping[Kind, int]) -> list[Step | Write]
 
 
 def _criss_cross(random: Random, write: _Writes) -> Iterator[Step | Write]:
-    """Each branch merges what the other was, so that two bases are equally near."""
+    """Merge each branch into the other, so that there are two merge bases at the same distance."""
     yield from (write.on("a"), write.on("b"), Fork("c", "a"))
     yield from (Merge("b", "a", "ours"), Merge("c", "b", "theirs"))
     yield write.on(random.choice("ab"))
@@ -140,13 +140,13 @@ def _merge(random: Random, branches: list[str]) -> Merge:
 
 @dataclass(frozen=True)
 class Rower:
-    """Chooses rows for one lane, whose ids all end alike."""
+    """Chooses rows for one lane. All its ids have the same suffix."""
 
     random: Random
     suffix: str
 
     def fill(self, write: Write, state: State, before: State) -> Load | Mutate:
-        """A write that the state allows; one of nothing when none is found soon."""
+        """Return a write that the state allows, or an empty one after some attempts."""
         step = self._try(write, state, before)
         for _ in range(6):
             if not violations(TYPES, after(state, step)):
@@ -160,7 +160,7 @@ class Rower:
             case "age":
                 return Mutate(write.branch, (Age(pick((1, 2, 3)), "name", pick(people)),))
             case "ages":
-                # The same in every lane, as one statement is enough for all of them.
+                # Equal in every lane, because one statement acts on all of them.
                 return Mutate(write.branch, (Age(2, "age", 1), Age(3, "age", 2)))
             case "leave":
                 return Mutate(write.branch, (Delete("Person", "name", pick(people)),))
@@ -204,14 +204,14 @@ class Rower:
             yield ("Leads", f"l{self.random.randint(1, 3)}{self.suffix}"), ends
 
     def _back(self, state: State, before: State) -> Iterator[tuple[tuple[str, str], Row]]:
-        """What the last commit deleted, as it was or not quite; edges only if both ends are there again."""
+        """Return rows that the last commit deleted, unchanged or changed; edges only if both ends exist."""
         for name in before:
             for id_ in sorted(before[name].keys() - state[name].keys()):
                 row = before[name][id_]
                 yield (name, id_), (self._changed(name, row) if self.random.random() < 0.4 else None) or row
 
     def _changed(self, name: str, row: Row | None) -> Row | None:
-        """The row with one other value, most of the time: that is what merges property by property."""
+        """Return the row with one value changed in most cases, which leads to merges by property."""
         if row is None or name in ("Team", "Leads") or self.random.random() < 0.3:
             return None
         new = self._person("") if name == "Person" else {"weight": self.random.choice(WEIGHTS)}
@@ -234,7 +234,7 @@ class Rower:
         return self.random.choice(sorted(rows))
 
     def _name(self, first: bool) -> str:
-        """Any name at first, later mostly one of few, so that both sides have to do with the same people."""
+        """Return any name at first, later one of few, so that both sides change the same people."""
         few = not first and self.random.random() < 0.7
         return self.random.choice(NAMES[:2] if few else NAMES) + self.suffix
 
@@ -244,7 +244,7 @@ class Rower:
 
 @dataclass(frozen=True)
 class Run:
-    """Histories to run as one: which lanes, and the steps of all of them."""
+    """Histories to run as one: their lanes and the steps of all of them."""
 
     seed: int
     lanes: tuple[int, ...]
@@ -255,9 +255,9 @@ class Run:
 
 
 def runs(seed: int, lanes: Sequence[int], wide: bool) -> list[Run]:
-    """The histories of a seed's lanes, those together that take one course.
+    """Return the histories of a seed, with equal ones combined.
 
-    Wide ones do only what many lanes can do at once.
+    Wide histories have only writes that act on many lanes at once.
     """
     course = plan_course(Random(seed), _WIDE if wide else _NARROW)
     made = [(signature, lane, steps) for lane in lanes for signature, steps in [_lane(seed, lane, course)]]
@@ -270,7 +270,7 @@ def runs(seed: int, lanes: Sequence[int], wide: bool) -> list[Run]:
 
 
 def _lane(seed: int, lane: int, course: Sequence[Step | Write]) -> tuple[str, History]:
-    """A history, and which of its steps are refused why."""
+    """A history and the reasons of its rejected steps."""
     rower = Rower(Random(f"{seed}/{lane}"), f".{lane}")
     repository = Repository(TYPES)
     steps: list[Step] = []
@@ -288,7 +288,7 @@ def _lane(seed: int, lane: int, course: Sequence[Step | Write]) -> tuple[str, Hi
 
 
 def _states(repository: Repository, branch: str) -> tuple[State, State]:
-    """The state of a branch, and the one before it; nothing where there is none before."""
+    """Return the state of a branch and its previous state, which is empty for the first commit."""
     head = repository.commits[repository.heads[branch]]
     return head.state, repository.commits[head.parents[0]].state if head.parents else {}
 

@@ -1,4 +1,4 @@
-"""The steps of a history of a small graph, and what the model makes of each."""
+"""The steps of a history of a small graph, and their effect in the model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KEYS: Final = {"Person": "name", "Team": "title"}
 
 @dataclass(frozen=True)
 class Fork:
-    """A new branch where another one stands."""
+    """Create a branch at the head of another."""
 
     name: str
     source: str
@@ -47,7 +47,7 @@ class Fork:
 
 @dataclass(frozen=True)
 class Load:
-    """Rows by type and id: new ones, or whole rows in place of others. None at all is a commit as well."""
+    """Load rows by type and id: new rows, or replacements. An empty load makes a commit too."""
 
     branch: str
     mode: Literal["append", "merge"]
@@ -56,14 +56,14 @@ class Load:
 
 @dataclass(frozen=True)
 class Put:
-    """Insert a person, or replace it."""
+    """Insert or replace a person."""
 
     values: tuple[tuple[str, Value], ...]
 
 
 @dataclass(frozen=True)
 class Age:
-    """Give the people of a name or an age another age."""
+    """Change the age of the people with a name or an age."""
 
     age: int
     where: str
@@ -72,7 +72,7 @@ class Age:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete rows with a value; edges go with the nodes they touch."""
+    """Delete rows with a value, and the edges of deleted nodes."""
 
     type_name: str
     where: str
@@ -84,7 +84,7 @@ Statement: TypeAlias = Put | Age | Delete
 
 @dataclass(frozen=True)
 class Mutate:
-    """A mutation query; no commit when nothing matches."""
+    """A mutation query. It makes no commit if nothing matches."""
 
     branch: str
     statements: tuple[Statement, ...]
@@ -99,7 +99,7 @@ class Compact:
 
 @dataclass(frozen=True)
 class Merge:
-    """Merge a branch into another. ``each`` looks at the conflicts first and settles each by itself."""
+    """Merge a branch into another. ``each`` lists the conflicts first and resolves each separately."""
 
     source: str
     into: str
@@ -108,7 +108,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Revert:
-    """Undo a commit on a branch: the head of a branch, or so many first parents before it."""
+    """Revert a commit on a branch: the head of a branch, or a number of first parents before it."""
 
     branch: str
     of: str
@@ -121,12 +121,12 @@ History: TypeAlias = tuple[Step, ...]
 
 
 def after(state: State, step: Load | Mutate) -> State:
-    """The state after a write that nothing forbids."""
+    """Return the state after a valid write."""
     return mutated(state, step.statements) if isinstance(step, Mutate) else loaded(state, step.rows)
 
 
 def is_refused(step: Load | Mutate, state: State) -> bool:
-    """Whether rows that are to be new are there already."""
+    """Return whether rows to insert exist already."""
     return (
         isinstance(step, Load)
         and step.mode == "append"
@@ -135,7 +135,7 @@ def is_refused(step: Load | Mutate, state: State) -> bool:
 
 
 def loaded(state: State, rows: Mapping[tuple[str, str], Row]) -> State:
-    """The state after a load of rows that may be loaded."""
+    """Return the state after a valid load."""
     after = {name: dict(found) for name, found in state.items()}
     for (name, id_), row in rows.items():
         after[name][id_] = row
@@ -143,7 +143,7 @@ def loaded(state: State, rows: Mapping[tuple[str, str], Row]) -> State:
 
 
 def mutated(state: State, statements: Sequence[Statement]) -> State:
-    """The state after the statements."""
+    """Return the state after the statements."""
     after = {name: dict(found) for name, found in state.items()}
     for item in statements:
         match item:
@@ -160,7 +160,7 @@ def mutated(state: State, statements: Sequence[Statement]) -> State:
 
 
 def _without(state: Mapping[str, Rows], name: str, gone: set[str]) -> dict[str, dict[str, Row]]:
-    """The state without some rows of a type and the edges that touch them."""
+    """Return the state without some rows of a type and without their edges."""
     kept: dict[str, dict[str, Row]] = {}
     for type_ in TYPES.values():
         kept[type_.name] = dict(state[type_.name])
@@ -172,7 +172,7 @@ def _without(state: Mapping[str, Rows], name: str, gone: set[str]) -> dict[str, 
 
 
 def commit_to_revert(repository: Repository, step: Revert) -> int:
-    """The commit that a revert undoes: as far back as it says, but never the first."""
+    """Return the commit that a revert undoes; never the first one."""
     number = repository.heads[step.of]
     for _ in range(step.back):
         parents = repository.commits[number].parents
@@ -183,13 +183,13 @@ def commit_to_revert(repository: Repository, step: Revert) -> int:
 
 
 def place_of(conflict: Conflict) -> Place:
-    """What a conflict of rows is about."""
+    """Return the subject of a row conflict."""
     (id_,) = conflict.ids
     return conflict.type_name, id_, conflict.property
 
 
 def settle(place: Place) -> Choice:
-    """How ``each`` settles a conflict: one side or the other, or another age; always the same."""
+    """Return the resolution of a conflict for ``each``: a side, or another age. It is deterministic."""
     number = crc32("/".join(map(str, place)).encode())
     if place[2] == "age" and number % 3 == 0:
         return To(9)
@@ -197,7 +197,7 @@ def settle(place: Place) -> Choice:
 
 
 def foresee(repository: Repository, step: Step) -> None:
-    """Do a step in the model; where lanes run together every write finds something to do in one of them."""
+    """Apply a step to the model. With combined lanes every write has an effect in at least one lane."""
     match step:
         case Fork(name, source):
             repository.branch(name, source)
@@ -214,7 +214,7 @@ def foresee(repository: Repository, step: Step) -> None:
 
 
 def resolution(repository: Repository, step: Merge) -> Resolve:
-    """How ``each`` settles what is in conflict now; None when nothing of that kind is."""
+    """Return the resolutions of the present conflicts for ``each``, or None if there are none."""
     copy = replace(repository, commits=list(repository.commits), heads=dict(repository.heads))
     try:
         copy.merge(step.source, step.into)
@@ -224,5 +224,5 @@ def resolution(repository: Repository, step: Merge) -> Resolve:
 
 
 def is_of_rows(conflict: Conflict) -> bool:
-    """Whether both sides changed one row, so that somebody may choose between them."""
+    """Return whether both sides changed one row, so that a side can be chosen."""
     return conflict.kind in ("divergent_insert", "divergent_update", "delete_vs_update")

@@ -1,7 +1,7 @@
-"""What branches, merges and reverts are, without storage: every commit holds all its rows, and looking is enough.
+"""A model of branches, merges and reverts in memory. Every commit holds all of its rows.
 
-Written to be obviously right. A row is a mapping from property to value, with ``from`` and ``to`` for an edge;
-commits are numbered in the order they are made.
+It is written for obvious correctness. A row is a mapping from property to value, with ``from`` and ``to`` for an
+edge. Commits are numbered in the order of their creation.
 
 >>> people = Repository({"Person": Type("Person")})
 >>> people.branch("work", "main")
@@ -26,13 +26,13 @@ State: TypeAlias = Mapping[str, Rows]
 Side: TypeAlias = Literal["ours", "theirs"]
 Label: TypeAlias = Literal["already_up_to_date", "fast_forward", "merged"]
 
-# What a conflict is about: type, id, and the property, or None for the whole row.
+# The subject of a conflict: type, id, and property, or None for the whole row.
 Place: TypeAlias = tuple[str, str, str | None]
 
 
 @dataclass(frozen=True)
 class To:
-    """Settle a conflict with a value of its own."""
+    """A resolution of a conflict with a new value."""
 
     value: Value
 
@@ -43,7 +43,7 @@ Resolve: TypeAlias = Side | Mapping[Place, Choice] | None
 
 @dataclass(frozen=True)
 class Type:
-    """A node type, or an edge type where it has ends: which values are unique, how many edges leave one node."""
+    """A node type, or an edge type if it has ends, with its unique properties and maximum out-degree."""
 
     name: str
     ends: tuple[str, str] | None = None
@@ -53,10 +53,10 @@ class Type:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Why two states do not merge.
+    """A conflict between two states.
 
-    `ids` are those that may be blamed, none when nobody is. Where a rule is broken, choosing a side gives all
-    `entities`, each a type and an id, the state that they have there.
+    `ids` are the ids that may be reported, if any. If a rule is violated, the choice of a side sets all `entities`,
+    each a type and an id, to their state on that side.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class Conflict:
 
 
 class Conflicts(Exception):
-    """The merge is refused and nothing moves."""
+    """The merge has conflicts, and no branch moves."""
 
     def __init__(self, found: list[Conflict]) -> None:
         super().__init__(found)
@@ -80,7 +80,7 @@ class Conflicts(Exception):
 
 @dataclass(frozen=True)
 class Change:
-    """What became of one entity from one state to another."""
+    """The change of one entity between two states."""
 
     type_name: str
     id: str
@@ -90,7 +90,7 @@ class Change:
 
     @property
     def changed(self) -> frozenset[str]:
-        """The properties with another value; all of a row that came or went."""
+        """Return the changed properties; all properties of an added or removed row."""
         before, after = self.before or {}, self.after or {}
         if self.op != "update":
             return frozenset(before) | frozenset(after)
@@ -99,7 +99,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Merge:
-    """What came of a merge, and the number of its commit."""
+    """The outcome of a merge and the number of its commit."""
 
     outcome: Label
     commit: int | None
@@ -107,7 +107,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Commit:
-    """A state and where it comes from: first the branch it was made on, then what was merged into it."""
+    """A state and its parents: first the branch, then the merged commit."""
 
     parents: tuple[int, ...]
     state: State
@@ -127,29 +127,29 @@ class Repository:
             self.heads["main"] = 0
 
     def state(self, branch: str) -> State:
-        """The rows of a branch."""
+        """Return the rows of a branch."""
         return self.commits[self.heads[branch]].state
 
     def branch(self, name: str, source: str) -> None:
-        """Make a branch where another one stands."""
+        """Create a branch at the head of another."""
         self.heads[name] = self.heads[source]
 
     def commit(self, branch: str, state: State, merged: int | None = None) -> int:
-        """Put a state on top of a branch."""
+        """Commit a state to a branch."""
         parents = (self.heads[branch],) if merged is None else (self.heads[branch], merged)
         self.commits.append(Commit(parents, state))
         self.heads[branch] = len(self.commits) - 1
         return self.heads[branch]
 
     def base(self, ours: int, theirs: int) -> int:
-        """The common ancestor that no other one descends from; the nearest of several, then the newest."""
+        """Return the merge base: the best common ancestor, the nearest of several, then the newest."""
         near, far = self.distances(ours), self.distances(theirs)
         common = near.keys() & far.keys()
         below = {number for other in common for number in self.distances(other) if number != other}
         return min(common - below, key=lambda number: (near[number] + far[number], -number))
 
     def distances(self, start: int) -> dict[int, int]:
-        """Every ancestor of a commit, itself included, with its shortest distance over all parents."""
+        """Return every ancestor of a commit, including itself, with its shortest distance over all parents."""
         found = {start: 0}
         ring = [start]
         while ring:
@@ -168,9 +168,9 @@ class Repository:
         return Merge("fast_forward" if ours == base else "merged", self.commit(into, merged, theirs))
 
     def revert(self, number: int, branch: str, resolve: Resolve = None) -> int | None:
-        """Undo a commit on a branch, or raise `Conflicts`: merge its first parent as if from the commit itself.
+        """Revert a commit on a branch, or raise `Conflicts`: merge its first parent with the commit as base.
 
-        None, and no commit, where that changes nothing.
+        Returns None, without a commit, if nothing changes.
         """
         merged = self._merged(number, self.heads[branch], self.commits[number].parents[0], resolve)
         return None if merged == self.state(branch) else self.commit(branch, merged)
@@ -193,7 +193,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Sides:
-    """The states of a merge."""
+    """The three states of a merge."""
 
     base: State
     ours: State
@@ -201,7 +201,7 @@ class Sides:
 
 
 def merge_states(sides: Sides, resolve: Resolve) -> tuple[State, list[Conflict]]:
-    """What both sides made of the base, and the conflicts that nothing settles."""
+    """Return the merged changes of both sides, and the unresolved conflicts."""
     found: list[Conflict] = []
     merged: dict[str, dict[str, Row]] = {}
     base, ours, theirs = sides.base, sides.ours, sides.theirs
@@ -263,7 +263,7 @@ def _choice(resolve: Resolve, place: Place) -> Choice | None:
 
 
 def settle_rules(sides: Sides, merged: State, found: list[Conflict], resolve: Resolve) -> State:
-    """The state where everything that breaks a rule is as it is on the side that was chosen, if one was."""
+    """Return the state with all entities that violate a rule taken from the chosen side, if there is one."""
     if not isinstance(resolve, str):
         return merged
     chosen = sides.ours if resolve == "ours" else sides.theirs
@@ -279,9 +279,9 @@ def settle_rules(sides: Sides, merged: State, found: list[Conflict], resolve: Re
 
 
 def violations(types: Mapping[str, Type], state: State, sides: Sides | None = None) -> list[Conflict]:
-    """What is wrong with a state: all findings of the first rule that finds any.
+    """Return the violations of the first violated rule.
 
-    With the sides that it was merged from, they tell which entities are to be settled.
+    With the sides of the merge, they include the entities to resolve.
     """
     for rule in RULES:
         found = [item for type_ in types.values() for item in rule(type_, state, sides)]
@@ -291,7 +291,7 @@ def violations(types: Mapping[str, Type], state: State, sides: Sides | None = No
 
 
 def unique_violations(type_: Type, state: State, _: Sides | None) -> list[Conflict]:
-    """Values that two rows hold."""
+    """Return unique values that two rows have."""
     found = []
     for name in type_.unique:
         values = {row[name] for row in state[type_.name].values()} - {None}
@@ -304,7 +304,7 @@ def unique_violations(type_: Type, state: State, _: Sides | None) -> list[Confli
 
 
 def orphan_edges(type_: Type, state: State, _: Sides | None) -> list[Conflict]:
-    """Ends of edges where no node is."""
+    """Return edges with a missing node."""
     found = []
     for end, node in zip(("from", "to"), type_.ends or (), strict=False):
         for id_, row in state[type_.name].items():
@@ -315,7 +315,7 @@ def orphan_edges(type_: Type, state: State, _: Sides | None) -> list[Conflict]:
 
 
 def cardinality_violations(type_: Type, state: State, sides: Sides | None) -> list[Conflict]:
-    """Nodes that too many edges leave."""
+    """Return nodes with too many outgoing edges."""
     if type_.most is None:
         return []
     found = []
@@ -333,7 +333,7 @@ def cardinality_violations(type_: Type, state: State, sides: Sides | None) -> li
 
 
 def _changed_edges(name: str, source: Value, sides: Sides) -> frozenset[tuple[str, str]]:
-    """The edges that leave a node, or left it, and that a side changed."""
+    """Return the present and former outgoing edges of a node that a side changed."""
     states = (sides.base[name], sides.ours[name], sides.theirs[name])
     found = set()
     for id_ in {id_ for rows in states for id_ in rows}:
@@ -351,7 +351,7 @@ RULES: Final = (unique_violations, orphan_edges, cardinality_violations)
 
 
 def diff(before: State, after: State) -> list[Change]:
-    """What became of every entity that is not the same."""
+    """Return the change of every entity that differs."""
     found = []
     for name in after:
         for id_ in sorted(before[name].keys() | after[name].keys()):

@@ -1,4 +1,4 @@
-"""People who know each other, without storage: what mutations and loads make of them, and when they are refused."""
+"""A model of mutations and loads of people and their relations, in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ edge Leads: Person -> Person @card(0..2) { since: I32? }
 EDGES = ("Knows", "Leads")
 MOST_LED = 2
 
-# Both ends, and a number that no other edge made by a mutation has.
+# Both ends, and a number that is unique among edges of mutations.
 Edge: TypeAlias = tuple[str, str, int]
 Verb: TypeAlias = Literal["put", "update", "delete", "Knows", "Leads", "cut"]
 Mode: TypeAlias = Literal["append", "merge", "overwrite"]
@@ -22,12 +22,12 @@ R = TypeVar("R")
 
 
 class Refused(Exception):
-    """The write breaks a rule, so that nothing of it happens."""
+    """The write violates a rule and has no effect."""
 
 
 @dataclass(frozen=True)
 class State:
-    """The rows of each table. An edge is known by its id where a load gave it one, else by its number."""
+    """The rows of each table. An edge of a load is identified by its id, another edge by its number."""
 
     people: Mapping[str, int] = field(default_factory=dict)
     edges: Mapping[str, Mapping[str, Edge]] = field(default_factory=lambda: {name: {} for name in EDGES})
@@ -47,7 +47,7 @@ class Statement:
     to: str = ""
 
     def text(self) -> str:
-        """The statement in the query language."""
+        """Return the statement in the query language."""
         name = _quoted(self.name)
         match self.verb:
             case "put":
@@ -62,17 +62,17 @@ class Statement:
 
 
 def mutation(statements: Iterable[Statement]) -> str:
-    """A mutation query of these statements."""
+    """Return a mutation query of statements."""
     return "query change() { " + "\n".join(item.text() for item in statements) + " }"
 
 
 def only_inserts(statements: Iterable[Statement]) -> bool:
-    """Whether the mutation may be prepared again on a branch that moved."""
+    """Return whether the mutation can be prepared again on a branch that moved."""
     return all(item.verb in ("put", *EDGES) for item in statements)
 
 
 def mutate(state: State, statements: Iterable[Statement]) -> State:
-    """The state after a mutation."""
+    """Return the state after a mutation."""
     people = dict(state.people)
     edges = {name: dict(found) for name, found in state.edges.items()}
     for item in statements:
@@ -95,14 +95,14 @@ def mutate(state: State, statements: Iterable[Statement]) -> State:
 
 @dataclass(frozen=True)
 class Load:
-    """A load: rows of people, and of edges with ids; None for a type that the input does not name."""
+    """A load: rows of people and of edges with ids; None for a type that is not in the input."""
 
     mode: Mode
     people: Sequence[tuple[str, int]] | None = None
     knows: Sequence[tuple[str, Edge]] | None = None
 
     def source(self) -> dict[str, list[dict[str, object]]]:
-        """The input."""
+        """Return the input."""
         found: dict[str, list[dict[str, object]]] = {}
         if self.people is not None:
             found["Person"] = [{"name": name, "age": age} for name, age in self.people]
@@ -114,7 +114,7 @@ class Load:
 
 
 def load(state: State, load: Load) -> State:
-    """The state after a load."""
+    """Return the state after a load."""
     people = _loaded(load.mode, state.people, load.people)
     knows = _loaded(load.mode, state.edges["Knows"], load.knows)
     return _checked(State(people, {**state.edges, "Knows": knows}))
@@ -132,9 +132,9 @@ def _loaded(mode: Mode, before: Mapping[str, R], rows: Sequence[tuple[str, R]] |
 
 
 def affected(before: State, after: State) -> Affected:
-    """What became of rows, per type; types of which nothing became are left out.
+    """Return the counts of changed rows by type, without types that have none.
 
-    Holds for writes that replace a row by one that differs from it.
+    A write that replaces a row must change it.
     """
     found = {}
     for name, old in before.tables().items():

@@ -1,7 +1,7 @@
-"""What a repository is, without storage: branches that stand at commits, commits that hold rows.
+"""A model of the repository in memory: branches with heads, commits with rows.
 
-Table versions and commit ids are taken from the repository as opaque names; rows, parents, outcomes and refusals
-are predicted.
+Table versions and commit ids are taken from the repository as opaque names. Rows, parents, outcomes and errors are
+predicted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Work:
-    """A change that was prepared on a commit of a branch incarnation and is not published."""
+    """A prepared and unpublished change on a commit of a branch incarnation."""
 
     branch: str
     incarnation: str
@@ -56,7 +56,7 @@ class Work:
 
 @dataclass
 class Model:
-    """All commits, the live branches with incarnation and head, and what dead writers left."""
+    """All commits, the branches with incarnation and head, and the interrupted writes."""
 
     commits: dict[str, ModelCommit] = field(default_factory=dict)
     branches: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Model:
         return self.commits[self.branches[branch][1]]
 
     def history(self, branch: str) -> list[str]:
-        """Ids along first parents, newest first."""
+        """Return the ids of the first-parent history, newest first."""
         found = []
         id_: str | None = self.branches[branch][1]
         while id_ is not None:
@@ -76,7 +76,7 @@ class Model:
         return found
 
     def verdict(self, work: Work) -> Verdict:
-        """What publishing work means now."""
+        """Return the outcome of publishing a change now."""
         live = dict(self.branches.values())
         if work.incarnation not in live:
             return "gone"
@@ -88,7 +88,7 @@ class Model:
         return "again" if same_rows or effect.operation_class != "strict" else "conflict"
 
     def publish(self, branch: str, effect: Effect, record: CommitRecord, version: int) -> None:
-        """Put a commit on top of a branch; the record names it, everything else is predicted."""
+        """Add a commit to a branch. The record provides its id, and everything else is predicted."""
         incarnation, head = self.branches[branch]
         before = self.commits[head]
         changes = effect.operation_class != "maintenance"

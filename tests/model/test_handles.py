@@ -1,7 +1,7 @@
-"""Two long-lived handles and several branches against a plain model.
+"""Two long-lived handles and several branches, compared with a simple model.
 
-What a handle keeps in memory between its own writes and those of others must never change what it finds, nor
-which rows it replaces: every size at which something is kept, sorted anew, folded or given up is made tiny.
+The caches of a handle must not change what it reads or which rows it replaces. All cache and compaction thresholds
+are set to small values.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from tests.support.api_writes import loading_in_bulk
 from tests.support.places import fresh_memory
 from tests.support.rows import compact
 
-# Sorted by bytes, by code points and by UTF-16 these are in different orders.
+# These sort differently by bytes, by code points and by UTF-16.
 NAMES = ["a", "aa", "it's", "é", "ｚ", "𝄞", *(f"n{number}" for number in range(12))]
 EDGE_IDS = [f"e{number}" for number in range(5)]
 HANDLES = st.integers(0, 1)
 OTHERS = st.sampled_from(["b", "c"])
-# Which of the branches that there are, by number.
+# The index of a branch.
 BRANCHES = st.integers(0, 5)
 PEOPLE = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 9)), max_size=8)
 SOME = st.sampled_from(NAMES[:7])
@@ -74,7 +74,7 @@ LOADS = st.builds(
 
 
 class HandlesMachine(RuleBasedStateMachine):
-    """Handles that live through each other's commits."""
+    """Two handles that commit alternately."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class HandlesMachine(RuleBasedStateMachine):
 
     @rule(at=HANDLES, number=BRANCHES, work=statements(inserts=True), rival=statements(inserts=True))
     def be_overtaken(self, at: int, number: int, work: list[Statement], rival: list[Statement]) -> None:
-        """A mutation that is prepared, finds the branch moved by the other handle, and is prepared again."""
+        """Prepare a mutation, move the branch with the other handle, and prepare it again."""
         branch = self._branch(number)
         before = self._state(branch)
         work, rival = self._numbered(work), self._numbered(rival)
@@ -156,7 +156,7 @@ class HandlesMachine(RuleBasedStateMachine):
 
     @rule(at=HANDLES, number=BRANCHES, work=statements())
     def give_up_after_staging(self, at: int, number: int, work: list[Statement]) -> None:
-        """What a handle heard of rows that never became visible changes nothing."""
+        """Rows of a failed write must not affect the caches."""
         graph, branch = self.handles[at], self._branch(number)
         try:
             model.mutate(self._state(branch), work)
@@ -186,7 +186,7 @@ class HandlesMachine(RuleBasedStateMachine):
             del self.heads[name]
             return
         source, commits = self._branch(number), list(self.states)
-        # Half of the branches start at an old commit, of any branch.
+        # Half of the branches start at an old commit of any branch.
         start = self.heads[source] if back % 2 else commits[back % len(commits)]
         made = self.handles[at].branches.create(name, source, at=None if back % 2 else start)
         assert made.commit_id == start
@@ -202,7 +202,7 @@ class HandlesMachine(RuleBasedStateMachine):
     @invariant()
     def a_branch_is_as_the_model_says(self) -> None:
         self.looked += 1
-        # Every second step is left unread, so that what is in memory falls behind.
+        # Read only after every second step, so that the caches become stale.
         if self.heads and self.looked % 2:
             branch = self._branch(self.looked // 4)
             names = [NAMES[(self.looked + step) % len(NAMES)] for step in range(0, len(NAMES), 9)]
@@ -220,7 +220,7 @@ class HandlesMachine(RuleBasedStateMachine):
     # --- parts -------------------------------------------------------------------------------------------
 
     def _numbered(self, work: list[Statement]) -> list[Statement]:
-        """The statements with a number of its own for each edge."""
+        """Return the statements with a unique number for each edge."""
         self.numbered += len(work)
         first = 1_000 + self.numbered - len(work)
         return [
@@ -244,21 +244,21 @@ class HandlesMachine(RuleBasedStateMachine):
             expected, found = predicted.get(name, {}), told.get(name, {})
             assert found.get("inserted", 0) == expected.get("inserted", 0), name
             assert found.get("deleted", 0) == expected.get("deleted", 0), name
-            # A row that is replaced by its equal counts as updated.
+            # A row that is replaced by an equal one counts as updated.
             assert found.get("updated", 0) >= expected.get("updated", 0), name
         self.heads[branch] = done.commit.id
         self.states[done.commit.id] = after
 
 
 def nonzero(affected: Any) -> dict[str, dict[str, int]]:
-    """Counts of the types of which something became."""
+    """Return the counts of types that are not zero."""
     return {name: dict(counts) for name, counts in affected.items() if any(counts.values())}
 
 
 def prepare_on(
     graph: og.LocalGraph, work: list[Statement]
 ) -> Callable[[Transaction], Prepared[MutationResult]]:
-    """The work of a mutation with what a handle has in memory, as `Graph.mutate` runs it."""
+    """Return the preparation of a mutation with the caches of a handle, as `Graph.mutate` runs it."""
 
     def prepare(transaction: Transaction) -> Prepared[MutationResult]:
         query = graph._queries.get(model.mutation(work), None, transaction.base.catalog)
@@ -269,7 +269,7 @@ def prepare_on(
 
 
 def check(graph: og.LocalGraph, state: State, names: Sequence[str], **where: Any) -> None:
-    """What a handle reads is as a state says, whichever way it is read; single rows only of some names."""
+    """Check that a handle reads the expected state in every way; single rows only for some names."""
     people = sorted((row["name"], row["age"]) for row in graph.query(ALL_PEOPLE, None, **where).rows())
     assert people == sorted(state.people.items())
     known = sorted((row["a"], row["b"]) for row in graph.query(ALL_EDGES, None, **where).rows())
@@ -286,7 +286,7 @@ def check(graph: og.LocalGraph, state: State, names: Sequence[str], **where: Any
 
 
 def check_stored(graph: og.LocalGraph, id_: str, state: State) -> None:
-    """The rows in storage are those of a state, each once, and as many as the commit says."""
+    """Check that storage has the rows of a state, each once, and the row counts of the commit."""
     snapshot = graph.snapshot(at=id_)
     people = snapshot.scan("node:Person").to_pylist()
     assert sorted(row["id"] for row in people) == sorted(state.people)
@@ -299,7 +299,7 @@ def check_stored(graph: og.LocalGraph, id_: str, state: State) -> None:
 
 
 def since_of(row: dict[str, Any]) -> int:
-    """The number of an edge, whose column has a name that the schema does not say."""
+    """Return the number of an edge, whose physical column name is not in the schema."""
     return next(int(value) for name, value in row.items() if name not in ("id", "src", "dst"))
 
 

@@ -1,6 +1,6 @@
-"""Thousands of generated histories, each on a graph and in the model at once: merges, conflicts, reverts, diffs.
+"""Thousands of random histories on a graph and in the model: merges, conflicts, reverts, diffs.
 
-`OMNIGRAPH_CUTS=all` runs fifty times as many; `OMNIGRAPH_HISTORY` repeats one, as a failure says.
+`OMNIGRAPH_CUTS=all` runs fifty times as many. `OMNIGRAPH_HISTORY` repeats the one that a failure names.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tests.support.merging import Replay
 from tests.support.places import fresh_memory
 
 VARIABLE: Final = "OMNIGRAPH_HISTORY"
-# Seeds of a chunk by how many lanes they have, 250 histories: narrow ones do more kinds of writes.
+# The seeds of a chunk by their number of lanes, 250 histories. Narrow ones have more kinds of writes.
 SEEDS: Final = {1: 6, 61: 4}
 CHUNKS: Final = 400 if os.environ.get("OMNIGRAPH_CUTS") == "all" else 8
 
 
 @pytest.fixture(autouse=True)
 def early_folding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are folded within a few writes, so that writes move rows that they do not change."""
+    """Compact tables after a few writes, so that writes move rows that they do not change."""
     monkeypatch.setattr(tables_module, "COMPACT_AT", 3)
     monkeypatch.setattr(tables_module, "COMPACTION_TIERS", (2, 4, 8))
 
@@ -37,20 +37,20 @@ def early_folding(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("chosen", [os.environ[VARIABLE]] if VARIABLE in os.environ else range(CHUNKS))
 def test_generated_histories_go_as_in_the_model(chosen: int | str, tmp_path: Path) -> None:
     found = one_of(chosen) if isinstance(chosen, str) else runs_of(chosen)
-    # Memory is quicker, but is not given back before the process ends, so only few have it.
+    # Graphs in memory are faster, but their memory is not released, so only few are used.
     in_memory = isinstance(chosen, int) and chosen < 5
     replay_all(found, fresh_memory() if in_memory else str(tmp_path / "graph"))
 
 
 def one_of(history: str) -> Iterable[Run]:
-    """The one history that a failure named."""
+    """Return the history that a failure named."""
     seed, lanes = history.split(":")
     wanted = [int(lane) for lane in lanes.split(",")]
     return runs(int(seed), wanted, wide=int(seed) % len_of_chunk() >= SEEDS[1])
 
 
 def runs_of(chunk: int) -> Iterator[Run]:
-    """The histories of a chunk; no two chunks have a seed in common."""
+    """Return the histories of a chunk. No two chunks share a seed."""
     seed = chunk * len_of_chunk()
     for lanes, seeds in SEEDS.items():
         for _ in range(seeds):
@@ -59,7 +59,7 @@ def runs_of(chunk: int) -> Iterator[Run]:
 
 
 def len_of_chunk() -> int:
-    """How many seeds a chunk has."""
+    """Return the number of seeds of a chunk."""
     return sum(SEEDS.values())
 
 

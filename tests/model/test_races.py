@@ -1,4 +1,4 @@
-"""Handles that overtake each other, and branches that hold the same keys in different files, one case at a time."""
+"""Races between handles, and branches that have the same keys in different files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REPLACED = {"Person": {"inserted": 0, "updated": 1, "deleted": 0}}
 
 @pytest.fixture
 def handles() -> Iterator[tuple[og.LocalGraph, og.LocalGraph]]:
-    """Two handles that have both written, so that both have ids in memory."""
+    """Return two handles that both wrote, so that both have ids in their caches."""
     uri = fresh_memory()
     first = og.init(uri, SCHEMA, durability="os")
     second = og.open(uri, durability="os")
@@ -38,7 +38,7 @@ def handles() -> Iterator[tuple[og.LocalGraph, og.LocalGraph]]:
 
 
 def people(graph: og.LocalGraph, branch: str = "main") -> list[tuple[str, int]]:
-    """Names and ages as they are stored, whatever is in memory."""
+    """Return names and ages from storage, without caches."""
     rows = graph.snapshot(branch).scan("node:Person").to_pylist()
     stored = sorted(
         (row["id"], next(value for value in row.values() if isinstance(value, int))) for row in rows
@@ -158,19 +158,19 @@ def test_threads_of_one_handle_that_put_the_same_keys_make_each_of_them_once(
 
 
 def given(result: T | Exception) -> T:
-    """What a thread gave; what it raised is raised here."""
+    """Return the result of a thread, or raise its error."""
     if isinstance(result, Exception):
         raise result
     return result
 
 
 def at_stage(wanted: str, act: Callable[[], None]) -> Callable[[str, int], None]:
-    """Something to do when a load comes to a stage."""
+    """An action at a stage of a load."""
     return lambda stage, _: act() if stage == wanted else None
 
 
 def once(act: Callable[[], object]) -> Callable[[], None]:
-    """Do it the first time only."""
+    """Run it the first time only."""
     left = [act]
 
     def run() -> None:

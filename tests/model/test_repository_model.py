@@ -1,4 +1,4 @@
-"""The repository against its model: two handles, crashes, healing and stale writers among the steps."""
+"""The repository compared with its model: two handles, crashes, recovery and stale writers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ EFFECTS = st.builds(
 
 
 class RepositoryMachine(RuleBasedStateMachine):
-    """Two handles that come and go, one model."""
+    """Two handles that are reopened at times, and one model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -276,7 +276,7 @@ class RepositoryMachine(RuleBasedStateMachine):
         return str(graph.snapshot().table(table).id)
 
     def _expect_healed(self, graph: Repository) -> None:
-        """Every writer heals before anything else: predict what came of what was left."""
+        """Predict the recovery of interrupted writes, which every write begins with."""
         for id_, work in sorted(self.model.left.items()):
             verdict = self.model.verdict(work)
             if verdict == "gone":
@@ -297,7 +297,7 @@ def _prepare(effect: Effect) -> Prepare:
 
 
 def test_the_repository_behaves_as_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Small thresholds, so that logs and tables are folded within a few steps.
+    # Small thresholds, so that logs and tables are compacted after a few steps.
     monkeypatch.setattr(manifest_module, "LOG_COMPACT_AT", 4)
     monkeypatch.setattr(manifest_module, "_MAX_ROWS_TO_CACHE_FILE", 6)
     monkeypatch.setattr(tables_module, "COMPACT_AT", 3)

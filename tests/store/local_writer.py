@@ -1,4 +1,4 @@
-"""A process that makes one write to a local object, to be watched and cut off by strace."""
+"""A process that writes one local object, for strace to record or kill."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main() -> None:
     store = ObjectStore.open(task["root"], durability=task["durability"])
     data = b"new" * 1000
     etag = store.get(task["key"]).etag if task["work"] == "replace" else ""
-    # Shows up in a trace as the first write to standard output, so that only what follows counts.
+    # Marks the start of the write in the trace.
     sys.stdout.write(MARK + "\n")
     sys.stdout.flush()
     try:

@@ -1,4 +1,4 @@
-"""Rows followed by address from one version of a table to another."""
+"""Translation of row addresses from one version of a table to another."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pinned(staged: StagedTable) -> TablePin:
 
 
 def grown(tables: Tables, *parts: tuple[str, ...]) -> TablePin:
-    """A table with a fragment for each part."""
+    """Return a table with one fragment for each group of ids."""
     pin = TablePin("nodes/t", tables.create("nodes/t", SCHEMA), 0, "c")
     for part in parts:
         pin = pinned(tables.stage(pin, insert=rows(*part)))
@@ -38,7 +38,7 @@ def grown(tables: Tables, *parts: tuple[str, ...]) -> TablePin:
 
 
 def located(tables: Tables, pin: TablePin) -> dict[str, int]:
-    """The address of every live row, by id."""
+    """Return the address of every live row by id."""
     found = tables.open(pin.path, pin.version).to_table(columns=["id"], with_row_address=True)
     return dict(zip(found["id"].to_pylist(), found["_rowaddr"].to_pylist(), strict=True))
 
@@ -51,7 +51,7 @@ def follow(
 
 
 def check(tables: Tables, before: TablePin, after: TablePin, ids: str, lost: str = "") -> None:
-    """Rows are found where they are, but for the lost ones."""
+    """Check that all rows except the lost ones are found at their new addresses."""
     carried, found = follow(tables, before, after, ids)
     assert [id_ for id_, there in zip(ids, found, strict=True) if not there] == list(lost)
     assert carried[found].tolist() == [located(tables, after)[id_] for id_ in ids if id_ not in lost]
@@ -97,7 +97,7 @@ def test_nothing_is_there_after_a_compaction_of_it(tables: Tables) -> None:
 
 
 def test_deletions_from_before_are_not_held_against_rows(tables: Tables) -> None:
-    """The places of live rows count from the beginning of the file, deleted ones included."""
+    """Offsets count deleted rows too."""
     before = pinned(tables.stage(grown(tables, ("a", "b", "c", "d")), delete_ids=["a"]))
     after = pinned(tables.stage(before, delete_ids=["c"]))
     check(tables, before, after, "bcd", lost="c")

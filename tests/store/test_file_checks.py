@@ -92,7 +92,7 @@ def test_bitmap_size_of_truncated_header_is_unknown() -> None:
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """Let writes beyond so many bytes of a file fail, as on a disk that is full."""
+    """Make writes beyond a number of bytes of a file fail, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -103,7 +103,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("place", ["memory", "disk"])
 def test_write_on_a_full_disk_is_refused_or_readable(place: str, tmp_path: Path) -> None:
-    """In memory only the temporary files of uploads are on a disk."""
+    """A graph in memory has only the temporary files of uploads on a disk."""
     uri = fresh_memory() if place == "memory" else str(tmp_path / "g.omni")
     messages: list[str] = []
     written = ["Bern"]

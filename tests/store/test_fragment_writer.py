@@ -1,4 +1,4 @@
-"""Rows for a table that has more columns than they do."""
+"""Writes of rows that lack some columns of their table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a folder changed: told only where it is certain, so that no reader misses a commit."""
+"""Change detection of directories: a directory counts as unchanged only if this is certain."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.support.repositories import handle, make_graph, put
 
 SECOND = 1_000_000_000
 LONG_AGO = 60 * SECOND
-# Of another type than any file system whose every change this machine's kernel makes.
+# Its type is not one of the local file systems.
 STRANGE = Path("/proc")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder on a file system of this machine's own; elsewhere nothing is ever concluded."""
+    """A directory on a local file system."""
     assert read_directory_state(tmp_path) is not None, "run with --basetemp on a disk of this machine's own"
     return tmp_path
 
 
 def settle(folder: Path, ago: int = LONG_AGO) -> None:
-    """Make a folder look as if nothing had changed in it for so long."""
+    """Set the modification time of a directory to the past."""
     then = time.time_ns() - ago
     os.utime(folder, ns=(then, then))
 
@@ -53,7 +53,7 @@ def test_a_folder_is_unchanged_until_something_is_made_renamed_or_removed_in_it(
 def test_a_folder_that_changed_a_moment_before_the_look_is_not_trusted(folder: Path, ago: int) -> None:
     settle(folder, ago)
     seen = read_directory_state(folder)
-    # Coarse clocks give a change of this moment the time of the last one.
+    # With a coarse clock a change may get the time of the previous one.
     assert seen is not None
     assert seen.modified == folder.stat().st_mtime_ns
     assert not is_unchanged(folder, seen)
@@ -68,7 +68,7 @@ def test_a_look_is_judged_by_the_time_of_the_look_not_by_the_present(folder: Pat
     settle(folder)
     modified = folder.stat().st_mtime_ns
     assert is_unchanged(folder, DirectoryState(modified, modified + 3 * SECOND))
-    # It is long ago by now, but when it was looked at another change could still have had the same time.
+    # The modification time was too recent when the state was read: a later change could have the same time.
     assert not is_unchanged(folder, DirectoryState(modified, modified + SECOND))
 
 
@@ -120,7 +120,7 @@ def test_a_look_before_the_folder_has_settled_does_not_hide_a_commit_of_the_same
     reader.snapshot()
     tick = folder.stat().st_mtime_ns
     commit = put(writer, {"a": "1"})
-    # A file system with a coarse clock gives both changes one time.
+    # Simulate a coarse clock that gives both changes the same time.
     os.utime(folder, ns=(tick, tick))
     assert reader.snapshot().commit_id == commit.id
     writer.close()
@@ -134,7 +134,7 @@ def test_a_settled_folder_is_not_looked_into_again(folder: Path) -> None:
     known = graph.snapshot().commit_id
     then = versions.stat()
     put(handle(graph), {"a": "1"})
-    # Only a change that leaves no trace goes unseen: that shows how the answer came about.
+    # A change that keeps the modification time is not detected. This shows that the time was used.
     os.utime(versions, ns=(then.st_mtime_ns, then.st_mtime_ns))
     assert graph.snapshot().commit_id == known
     versions.touch()

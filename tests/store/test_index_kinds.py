@@ -1,4 +1,4 @@
-"""Every kind of index can be built as a segment, extended for new fragments, and changes no rows."""
+"""Index kinds: each can be built as a segment and extended to new fragments, without changes to rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Lance's datasets share: places, file names, durability and errors."""
+"""Access to Lance datasets: addresses, file names, durability and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control objects on a local disk: what is synced, what a crash leaves, who may be refused."""
+"""Objects on a local disk: syncing, state after a crash, locks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Work = Literal["put", "create", "replace", "delete"]
 def write(
     root: Path, work: Work, key: str, *, durability: Durability = "full", inject: str | None = None
 ) -> tuple[int, list[str], list[str]]:
-    """Make a write in a process under strace: its exit code, its output, its calls since it began."""
+    """Run a write under strace; return the exit code, the output and the system calls of the write."""
     trace = root.parent / "trace"
     task = {"root": str(root), "work": work, "key": key, "durability": durability}
     command = ["strace", "-f", "-y", "-qq", "-o", str(trace), "-e", f"trace={CALLS},write"]
@@ -57,7 +57,7 @@ def write(
 
 
 def steps(calls: list[str], root: Path) -> list[str]:
-    """Calls as short sentences: what was done to the temporary file, the object or a folder."""
+    """Describe system calls in short sentences: the action on the temporary file, the object or a directory."""
     said = []
     for call in calls:
         match = re.search(r"(fsync|rename|link|unlink|mkdir)\w*\((.*)\) = 0", call)
@@ -119,7 +119,7 @@ class TestUnderStrace:
     @pytest.mark.parametrize("work", ["put", "create", "replace", "delete"])
     def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new(self, root: Path, work: Work) -> None:
         cuts = 0
-        # strace counts each kind of call by itself.
+        # strace counts each kind of call separately.
         for call in ("fsync", "rename", "link,linkat", "unlink"):
             for nth in range(1, 10):
                 if self.finishes_when_cut(root, work, f"{call}:signal=SIGKILL:when={nth}"):
@@ -130,7 +130,7 @@ class TestUnderStrace:
         assert cuts == {"put": 4, "create": 4, "replace": 4, "delete": 2}[work]
 
     def finishes_when_cut(self, root: Path, work: Work, inject: str) -> bool:
-        """Whether the writer came to its end; checks what it left in any case."""
+        """Check the state that a writer left; return whether it finished."""
         store = ObjectStore.open(str(root))
         old = b"" if work == "create" else b"old"
         store.delete("a")
@@ -142,13 +142,13 @@ class TestUnderStrace:
         except NotFound:
             data = b""
         assert data in (old, b"" if work == "delete" else NEW)
-        # No lock is left behind, and no leftover is taken for an object.
+        # No lock remains, and listings omit temporary files.
         store.put("a", b"after")
         assert [found.key for found in store.list()] == ["a"]
         return code == 0
 
     def test_a_name_that_cannot_be_synced_is_an_unknown_outcome(self, root: Path) -> None:
-        # The second sync is that of the folder, after the rename.
+        # The second sync is that of the directory, after the rename.
         code, output, _ = write(root, "put", "a", inject="fsync:error=EIO:when=2")
         assert (code, output[-1]) == (0, '"unknown"')
         assert ObjectStore.open(str(root)).get("a").data == NEW
@@ -195,7 +195,7 @@ def test_a_folder_that_vanished_is_made_again(root: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder the way a conditional replace does between comparing and renaming."""
+    """Lock a directory as a conditional replace does between comparison and rename."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

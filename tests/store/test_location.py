@@ -1,4 +1,4 @@
-"""Addresses of graphs, and the one form each of them has."""
+"""Addresses of graphs and their canonical form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`__manifest`: one fragment for what is replaced, the swap that replaces it, and a log that stays flat."""
+"""`__manifest`: fragments of replaceable rows, the compare-and-swap, and the compaction of the log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.places import fresh_memory, lance_root, together
 
 
 def kinds(view: ManifestView) -> dict[str, int]:
-    """How many fragments of each kind a view has."""
+    """Return the number of fragments of each kind in a view."""
     found: dict[str, int] = {}
     for file in view.files:
         found[file.kind] = found.get(file.kind, 0) + 1
@@ -41,7 +41,7 @@ def kinds(view: ManifestView) -> dict[str, int]:
 
 
 def stored_rows(view: ManifestView, kind: str) -> list[list[str]]:
-    """The row keys of every fragment of a kind, read from storage."""
+    """Read the row keys of every fragment of a kind from storage."""
     files = view.of_kind(kind)
     tables = [get_fragment(view.dataset, file.fragment).to_table() for file in files]
     return [table["key"].to_pylist() for table in tables]
@@ -499,7 +499,7 @@ def test_recovery_rows_are_folded_too() -> None:
 
 
 def turn_back(folder: Path, days: float) -> None:
-    """Have the store's clock be behind this machine's, so far as the files that are there can tell."""
+    """Set the modification times of all files back, as if the clock of the store were behind."""
     then = time.time() - days * 86_400
     for file in folder.rglob("*"):
         os.utime(file, (then, then))
@@ -522,7 +522,7 @@ def test_old_versions_are_trimmed_when_the_log_is_folded_again(
         records += [move(manifest, manifest.view) for _ in range(2)]
         assert manifest.compact_log(objects)
     assert versions(manifest) == manifest.view.version
-    # Two files of the next level: that they are folded is rare enough to look at old versions.
+    # Two files of the next level. Their compaction also removes old versions.
     assert manifest.compact_log(objects)
     assert versions(manifest) == 3
     cold = reopen(manifest)
@@ -553,7 +553,7 @@ def test_a_machine_whose_clock_is_wrong_removes_nothing_that_others_are_about_to
 def test_a_swap_is_compared_with_all_that_happened_since_however_old_it_seems(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The age of a version is told by the clock of who made it, which may be behind."""
+    """The age of a version depends on the clock of its writer, which may be behind."""
     monkeypatch.setattr(manifest_module, "_KEEP_VERSIONS", timedelta(microseconds=1))
     manifest = make_manifest(uri)
     publisher = reopen(manifest)

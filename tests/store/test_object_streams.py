@@ -1,4 +1,4 @@
-"""Large objects: read from any place in few requests, written whole or not at all, on every backend."""
+"""Large objects: seekable reads in few requests, and atomic writes, on every backend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.s3_seam import How, Log
 pytest_plugins = ["tests.support.s3_fixtures"]
 
 MIB = 1024 * 1024
-# More than a part of an upload and more than two blocks of a download.
+# Larger than a part of an upload and than two blocks of a download.
 LARGE = random.Random(7).randbytes(20 * MIB)
 ABSORBED: list[How | int] = ["drop", "reset", 500, 503]
 
@@ -54,7 +54,7 @@ def small_blocks(size: int) -> Iterator[None]:
 
 @contextmanager
 def truncated_replies(bucket: Bucket, times: int | None) -> Iterator[None]:
-    """Replies to GET that announce everything and stop half way."""
+    """Replies to GET with the full length and half of the body."""
     objects = bucket.server.objects
     answer = objects.answer
     left = [1_000_000 if times is None else times]
@@ -73,7 +73,7 @@ def truncated_replies(bucket: Bucket, times: int | None) -> Iterator[None]:
 
 
 def methods(log: Log, bucket: Bucket) -> list[str]:
-    """The requests for a bucket: those that another test gave up may still arrive."""
+    """Return the requests to one bucket. Late requests of other tests may arrive too."""
     return [item.method for item in log.requests if item.bucket == bucket.name]
 
 
@@ -81,7 +81,7 @@ def methods(log: Log, bucket: Bucket) -> list[str]:
 
 
 class _Bytes:
-    """Bytes as storage has them, which counts how often it is asked."""
+    """A range reader over bytes that counts its reads."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -346,7 +346,7 @@ def test_parts_that_never_arrive_are_a_failure_and_not_a_doubt(s3: Bucket, bucke
 
 @contextmanager
 def kept_metadata(bucket: Bucket) -> Iterator[None]:
-    """Have the server keep the metadata of uploads, as S3 does."""
+    """Make the server keep the metadata of multipart uploads, as S3 does."""
     objects = bucket.server.objects
     answer = objects.answer
     marks: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Records: one JSON form each, which keeps every bit."""
+"""Records: JSON forms without loss of information."""
 
 from __future__ import annotations
 

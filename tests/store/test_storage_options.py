@@ -1,4 +1,4 @@
-"""Storage options: from the environment of a surface, to obstore and to Lance."""
+"""Storage options: from environment variables, to obstore and to Lance."""
 
 from __future__ import annotations
 

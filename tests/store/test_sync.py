@@ -1,4 +1,4 @@
-"""Syncing local files: what is refused, and that folders on the way are not forgotten."""
+"""Syncing of local files and of the directories above them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ match name:
 
 
 def synced(folder: Path, *arguments: str) -> list[str]:
-    """What a call syncs, in the order in which it is begun, by its path below `folder`."""
+    """Return the paths below `folder` that a call syncs, in the order in which the syncs start."""
     trace = folder.parent / "trace"
     subprocess.run(
         [*STRACE, "-o", str(trace), sys.executable, "-c", SYNC, json.dumps(arguments)],

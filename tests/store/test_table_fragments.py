@@ -1,4 +1,4 @@
-"""Parts of tables: equal identities mean equal rows, and rows are found by their position."""
+"""Fragments of tables: equal fragments have equal rows, and rows are found by position."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def rows_of(tables: Tables, pin: TablePin, part: TableFragment) -> list[tuple[st
 
 
 def in_order(tables: Tables, pin: TablePin) -> list[tuple[str, str | None]]:
-    """The rows as Lance itself gives them in order."""
+    """Return the rows in the order of a Lance scan."""
     found = tables.open(pin.path, pin.version).to_table(columns=COLUMNS)
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
 def grown(uri: str) -> tuple[Tables, TablePin]:
-    """Three fragments, the second with a deletion."""
+    """Return a table with three fragments, the second with a deletion."""
     tables, pin = make_table(uri)
     pin = stage(tables, pin, {"a": "1", "b": None})
     pin = stage(tables, pin, {"c": "3", "d": "4", "e": "5"})

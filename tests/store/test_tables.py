@@ -1,4 +1,4 @@
-"""Tables: every change is a new detached version, and no version ever changes."""
+"""Tables: every change creates a detached version, and versions are immutable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fragments(tables: Tables, pin: TablePin) -> int:
 
 
 def indexed(tables: Tables, pin: TablePin, id_: str) -> dict[str, str | None]:
-    """Rows of an id by way of the index, which the plan shows to be used where it covers anything."""
+    """Return the rows of an id through the index; the query plan must use it if it covers any fragment."""
     dataset = tables.open(pin.path, pin.version)
     scanner = dataset.scanner(filter=f"id = {quote_string(id_)}", use_scalar_index=True)
     assert ("ScalarIndexQuery" in scanner.explain_plan()) == any(coverage(tables, pin))
@@ -33,13 +33,13 @@ def indexed(tables: Tables, pin: TablePin, id_: str) -> dict[str, str | None]:
 
 
 def scanned(tables: Tables, pin: TablePin, id_: str) -> dict[str, str | None]:
-    """Rows of an id without any index."""
+    """Return the rows of an id without an index."""
     dataset = tables.open(pin.path, pin.version)
     return plain(dataset.scanner(filter=f"id = {quote_string(id_)}", use_scalar_index=False).to_table())
 
 
 def coverage(tables: Tables, pin: TablePin) -> list[set[int]]:
-    """The fragments that each index segment covers and that still exist."""
+    """Return the existing fragments that each index segment covers."""
     dataset = tables.open(pin.path, pin.version)
     live = {fragment.fragment_id for fragment in dataset.get_fragments()}
     segments = [segment for item in dataset.describe_indices() for segment in item.segments]
@@ -336,7 +336,7 @@ def test_fragments_stay_few_over_five_hundred_one_row_writes() -> None:
         most = max(most, fragments(tables, pin))
     assert most <= 2 * COMPACT_AT
     assert read(tables, pin) == {str(number): str(number) for number in range(500)}
-    # A write that folds reads what it folds; all others read nothing, however long the history.
+    # A write with a compaction reads the compacted fragments. All other writes read nothing.
     quiet = [cost for cost in costs if cost == 0]
     assert len(quiet) > 450
     assert max(costs[250:]) <= max(costs[:250])

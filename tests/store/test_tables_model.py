@@ -1,4 +1,4 @@
-"""Random sequences of staging against a dictionary, on every version that was ever staged."""
+"""Random sequences of staged changes, compared with a dictionary model for every staged version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IDS = ["a", "b", "c", "d", "it's", "é", "🙂", "aa", "A", ""]
 
 @dataclass(frozen=True)
 class Step:
-    """One staging on top of an earlier version, counted from the newest."""
+    """One change staged on an earlier version, counted from the newest."""
 
     kind: str
     back: int
@@ -38,7 +38,7 @@ STEPS = st.builds(
 
 @pytest.fixture(autouse=True)
 def small_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folding sets in after a few rows."""
+    """Compact after a few fragments."""
     monkeypatch.setattr(tables_module, "COMPACT_AT", 3)
     monkeypatch.setattr(tables_module, "COMPACTION_TIERS", (2, 4, 8))
 
@@ -59,7 +59,7 @@ def test_every_staged_version_reads_as_the_model_says(steps: list[Step]) -> None
         base, model = pins[-1 - back], dict(versions[-1 - back][1])
         new: dict[str, str | None] = dict.fromkeys(step.inserted, f"{number}")
         if step.kind == "rows":
-            # Inserting an id that stays would make it occur twice, which callers rule out.
+            # Callers never insert an id that exists and is not deleted.
             gone = step.deleted | (step.inserted & model.keys())
             staged = tables.stage(base, delete_ids=sorted(gone), insert=arrow(new) if new else None)
             model = {id_: name for id_, name in model.items() if id_ not in gone} | new

@@ -1,4 +1,4 @@
-"""Two versions are compared by their files: what they share is never looked at, what they do not is exact."""
+"""Comparison of two versions: shared fragments are not read, and differences are exact."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ids_of(tables: Tables, pin: TablePin, slices: tuple[Slice, ...]) -> list[str
 
 
 def only(tables: Tables, before: TablePin, after: TablePin) -> tuple[list[str], list[str]]:
-    """The ids of rows that are stored before only, and after only; the counts must agree."""
+    """Return the ids of rows that only one of two versions stores; check the counts."""
     diff = compare_versions(tables, before, after)
     removed, added = ids_of(tables, before, diff.removed), ids_of(tables, after, diff.added)
     assert (len(removed), len(added)) == (diff.removed_rows, diff.added_rows)
