@@ -1,1 +1,1 @@
-"""The HTTP server: graphs for clients that have no access to their storage."""
+"""The HTTP server."""

@@ -1,1 +1,1 @@
-"""HTTP concerns shared by all routes: authentication, admission, errors, streaming."""
+"""HTTP code that all routes share: authentication, admission control, errors, streaming."""

@@ -1,1 +1,1 @@
-"""HTTP routes, a module for each resource."""
+"""HTTP routes, one module per resource."""

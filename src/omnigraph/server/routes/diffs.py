@@ -115,11 +115,11 @@ def _resolve(graph: Graph, name: str, commit: str | None) -> tuple[Snapshot, str
     With `commit`, return that commit if the name refers to another one now.
     """
     try:
-        found = graph.diff(name, name)
+        resolved = graph.diff(name, name)
     except NotFound:
         if commit is None:
             raise
     else:
-        if commit in (None, found.after.commit_id):
-            return found.after, found.branch
+        if commit in (None, resolved.after.commit_id):
+            return resolved.after, resolved.branch
     return graph.snapshot(at=commit), None

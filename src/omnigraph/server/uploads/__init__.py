@@ -1,1 +1,1 @@
-"""Uploaded files of multipart requests."""
+"""Uploads: multipart bodies, rejected records and temporary files."""
