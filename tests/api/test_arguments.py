@@ -112,9 +112,7 @@ class TestTexts:
         (tmp_path / "add.gq").write_text(ADD, encoding="utf-8")
         assert graph.mutate(tmp_path / "add.gq", {"n": "Rome"}).affected_nodes == 1
         wrong: Any = None
-        with pytest.raises(
-            InvalidInput, match="a query is a text or the path of a file, not a value of None"
-        ):
+        with pytest.raises(InvalidInput, match="a query is a string or a Path, not a value of None"):
             graph.query(wrong)
         # Servers pass on what anybody sends: a text must not open files.
         with pytest.raises(InvalidInput, match="parse error"):
@@ -230,7 +228,7 @@ class TestOpening:
 
     def test_a_schema_that_is_no_text_is_refused(self, still: og.Graph, tmp_path: Path) -> None:
         (tmp_path / "latin.pg").write_bytes(b"node Caf\xe9 { name: String @key }")
-        for wrong, why in ((None, "a schema is a text"), (tmp_path, "is a directory"), (5, "a schema is")):
+        for wrong, why in ((None, "a schema is a string"), (tmp_path, "is a directory"), (5, "a schema is")):
             given: Any = wrong
             with pytest.raises(InvalidInput, match=why):
                 still.schema.plan(given)

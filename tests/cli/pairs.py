@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import omnigraph as og
-from omnigraph.api.stored_queries import QueryPlaces, read_stored
+from omnigraph.api.stored_queries import QuerySources, read_stored_queries
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.gate import Gate
 from omnigraph.server.hosted_graphs import HostedGraph
@@ -156,7 +156,7 @@ def hosted_pair(origin: Origin, server: Running, folder: Path, queries: Path) ->
     graphs = server.hosted.graphs
     assert isinstance(graphs, dict)
     gate = Gate(read_bundle(ALLOWED), id_)
-    graphs[id_] = HostedGraph(id_, graph, gate, read_stored(QueryPlaces((queries,)), schema))
+    graphs[id_] = HostedGraph(id_, graph, gate, read_stored_queries(QuerySources((queries,)), schema))
     try:
         yield Pair(here, server.url, id_, graph.acting_as(ACTOR))
     finally:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.api.embedding import EmbedJob, EmbedSpec, embed_file
+from omnigraph.api.embed_records import EmbedJob, embed_file
+from omnigraph.api.embed_spec import EmbedSpec
 from omnigraph.errors import InvalidInput
 from omnigraph.search.embedding import MockEmbedder
 from tests.cli.running import run
@@ -123,14 +124,14 @@ def test_a_command_that_says_too_little_or_too_much_is_refused(
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        ("raw.jsonl", "{", "line 1 is not JSON"),
-        ("raw.jsonl", LINES[0] + "\n[]\n", "line 2 is not one JSON object"),
-        ("raw.jsonl", '{"type":"Doc"}\n', "line 1: a record of a type needs the object `data`"),
+        ("raw.jsonl", "{", "invalid JSON at line 1"),
+        ("raw.jsonl", LINES[0] + "\n[]\n", "line 2: a record must be one JSON object"),
+        ("raw.jsonl", '{"type":"Doc"}\n', "line 1: a record with a type needs the object `data`"),
         ("raw.jsonl", b"\xff", "invalid UTF-8"),
         ("seed.yaml", "sources: {raw_seed: 5}", "`sources.raw_seed` must be the path"),
         ("seed.yaml", "{}", "needs `sources.raw_seed`"),
         ("seed.yaml", "sources: {raw_seed: raw.jsonl}", "needs `embeddings`"),
-        ("seed.yaml", "sources: {raw_seed: gone.jsonl}\nembeddings: " + json.dumps(SPEC), "no file"),
+        ("seed.yaml", "sources: {raw_seed: gone.jsonl}\nembeddings: " + json.dumps(SPEC), "no such file"),
     ],
     ids=str,
 )
@@ -149,7 +150,7 @@ def test_what_cannot_be_read_is_told_and_leaves_no_file(
 def test_a_selector_is_a_field_and_a_value(select: str) -> None:
     done = run("embed", "--seed", "seed.yaml", "--select", select)
     assert done.code == 1
-    assert "selects nothing" in done.stderr
+    assert "invalid selector" in done.stderr
 
 
 @pytest.mark.usefixtures("seeds")

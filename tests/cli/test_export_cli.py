@@ -60,7 +60,7 @@ def test_a_file_is_there_whole_or_not_at_all() -> None:
     unmade = run("export", "g.omni", "--out", "/proc/all.jsonl")
     assert (unmade.code, unmade.stderr) == (
         1,
-        "error: cannot write /proc/all.jsonl: no file can be made in /proc\n",
+        "error: cannot write /proc/all.jsonl: no file can be created in /proc\n",
     )
     run("export", "g.omni", "--out", "none.jsonl", "--type", "Nothing")
     assert not Path("none.jsonl").exists()

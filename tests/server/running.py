@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.api.stored_queries import QueryPlaces
+from omnigraph.api.stored_queries import QuerySources
 from omnigraph.policy.bundle import PolicyBundle, read_bundle
 from omnigraph.protocol.error_output import ErrorOutput
 from omnigraph.server.app import create_app
@@ -147,7 +147,7 @@ def people_graph(id_: str, policy: Mapping[str, Any] | None, queries: Path | Non
     uri = f"memory://server-{uuid4().hex}"
     with og.init(uri, SCHEMA) as graph:
         graph.load([json.loads(line) for line in PEOPLE.splitlines()])
-    places = None if queries is None else QueryPlaces((queries,))
+    places = None if queries is None else QuerySources((queries,))
     return GraphSource(id_, uri, places, bundle(policy))
 
 

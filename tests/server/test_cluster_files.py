@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import omnigraph as og
-from omnigraph.api.hosting import read_hosting
+from omnigraph.api.hosting_config import read_hosting
 from omnigraph.errors import InvalidInput
 from omnigraph.server.hosted_graphs import ServerResources, open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
@@ -98,7 +98,7 @@ def test_configured_query_name_not_in_file_quarantines_graph(folder: Path) -> No
         "odd": {"uri": "o.omni", "schema": "team.pg", "queries": queries},
     }
     hosted = host(folder, {"graphs": graphs})
-    assert hosted.quarantined == {"odd": "there is no query 'fire' in the file that it is registered from"}
+    assert hosted.quarantined == {"odd": "no query 'fire' in the file that it is registered from"}
 
 
 def test_cluster_folder_is_served(folder: Path) -> None:
@@ -136,23 +136,26 @@ def changed(**members: Any) -> dict[str, Any]:
         (changed(version=2), "must be 1"),
         (changed(version=True), "must be 1"),
         (changed(pipelines={}), "unknown member 'pipelines'"),
-        (changed(graphs={"team": {}}), "names no schema"),
+        (changed(graphs={"team": {}}), "`schema` is required"),
         (changed(graphs={"te_am": {"schema": "team.pg"}}), "is not a graph id"),
         (
             changed(graphs={"team": {"schema": "team.pg", "embedding_provider": "x"}}),
-            "no embedding provider 'x'",
+            "unknown embedding provider 'x'",
         ),
         (
             changed(graphs={"team": {"schema": "team.pg", "external_blobs": {}}}),
             "unknown member 'external_blobs'",
         ),
-        (changed(policies={"a": {"applies_to": ["cluster"]}}), "names no file"),
-        (changed(policies={"a": {"file": "team.policy.yaml", "applies_to": ["gone"]}}), "no graph 'gone'"),
+        (changed(policies={"a": {"applies_to": ["cluster"]}}), "`file` is required"),
+        (
+            changed(policies={"a": {"file": "team.policy.yaml", "applies_to": ["gone"]}}),
+            "unknown graph 'gone'",
+        ),
         (
             changed(policies={"a": {"file": "team.policy.yaml", "applies_to": ["team", "graph.team"]}}),
-            "has a policy already",
+            "already has a policy",
         ),
-        (changed(providers={"embedding": {"a": {"api_key": "s3cret"}}}), "a key does not stand in a file"),
+        (changed(providers={"embedding": {"a": {"api_key": "s3cret"}}}), "a key must not be in a file"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

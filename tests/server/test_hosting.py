@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import omnigraph as og
-from omnigraph.api.hosting import read_hosting
+from omnigraph.api.hosting_config import read_hosting
 from omnigraph.errors import InvalidInput, OmnigraphError
 from omnigraph.policy.bundle import PolicyBundle
 from omnigraph.server.hosted_graphs import open_graphs
@@ -166,7 +166,7 @@ def test_configuration_error_reports_line_and_known_members(tmp_path: Path) -> N
     with pytest.raises(InvalidInput) as caught:
         read_hosting(path)
     assert caught.value.message == f"{path}, line 4: graphs.a.model: unknown member 'model'"
-    assert caught.value.hint == "known are uri, schema, queries, policy"
+    assert caught.value.hint == "known members: uri, schema, queries, policy"
 
 
 @pytest.mark.parametrize("id_", ["yes", "~", "12:30", "01", "2026-01-01"])
@@ -188,7 +188,7 @@ def test_duplicate_stored_query_reports_both_positions(config: Path) -> None:
     with pytest.raises(InvalidInput) as caught:
         open_graphs(read_hosting(config), KNOWN)
     assert caught.value.hint is not None
-    assert f"is there twice: {queries / 'more.gq'}:2:7 and {queries / 'people.gq'}:" in caught.value.hint
+    assert f"': {queries / 'more.gq'}:2:7 and {queries / 'people.gq'}:" in caught.value.hint
 
 
 def test_invalid_stored_query_reports_position(config: Path) -> None:

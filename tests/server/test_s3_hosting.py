@@ -7,8 +7,8 @@ import json
 import pytest
 
 import omnigraph as og
-from omnigraph.api.hosting import read_hosting
-from omnigraph.api.stored_queries import QueryPlaces
+from omnigraph.api.hosting_config import read_hosting
+from omnigraph.api.stored_queries import QuerySources
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
@@ -66,8 +66,8 @@ def test_missing_or_binary_query_file_in_bucket_quarantines_graph(s3: Bucket) ->
     config = put(s3, "served.json", json.dumps({"graphs": graphs}))
     hosted = open_graphs(read_hosting(config, s3.options), TokenRegistry(), options=s3.options)
     assert (list(hosted.graphs), list(hosted.quarantined)) == (["good"], ["none", "odd"])
-    assert hosted.quarantined["none"] == f"there is no folder of queries at {s3.uri}/nowhere"
-    assert "odd/a.gq cannot be read as text" in hosted.quarantined["odd"]
+    assert hosted.quarantined["none"] == f"no folder of queries at {s3.uri}/nowhere"
+    assert "odd/a.gq is not UTF-8 text" in hosted.quarantined["odd"]
     hosted.close()
 
 
@@ -77,7 +77,7 @@ def test_configuration_paths_stay_within_bucket(s3: Bucket) -> None:
     document = {"graphs": graphs, "policy": "../../policies/server.json"}
     hosting = read_hosting(put(s3, "live/eu/served.json", json.dumps(document)), s3.options)
     assert [item.uri for item in hosting.graphs] == [f"{s3.uri}/live/eu/g"] * 2
-    assert hosting.graphs[0].queries == QueryPlaces((f"{s3.uri}/live/queries/team",))
+    assert hosting.graphs[0].queries == QuerySources((f"{s3.uri}/live/queries/team",))
     assert hosting.policy is not None
     for uri in ("../../../g", "../../..", "/srv/g"):
         outside = put(s3, "live/eu/outside.json", json.dumps({"graphs": {"a": {"uri": uri}}}))
@@ -91,7 +91,7 @@ def test_bucket_folder_needs_configuration_file(config: str, s3: Bucket) -> None
         with pytest.raises(OmnigraphError) as caught:
             read_hosting(given, s3.options)
         assert caught.value.message == f"there is no file at {given}"
-        assert "a file that names them" in str(caught.value.hint)
+        assert "a site file" in str(caught.value.hint)
     with pytest.raises(InvalidInput, match="no valid bucket") as refused:
         read_hosting("s3://KEY:SECRET@bucket/", s3.options)
     assert "SECRET" not in str(refused.value)

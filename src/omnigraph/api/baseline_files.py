@@ -45,11 +45,11 @@ def write_lines(target: ExportTarget, lines: Iterable[bytes], options: StorageOp
 
 
 def _write_file(path: Path, lines: Iterable[bytes]) -> None:
-    from omnigraph.api.files import replacing, writing
+    from omnigraph.api.files import atomic_write, readable_write_errors
     from omnigraph.store.sync import sync_directory
 
-    with writing(path), _locked(path):
-        with replacing(path) as file:
+    with readable_write_errors(path), _locked(path):
+        with atomic_write(path) as file:
             for line in lines:
                 file.write(line.decode())
         sync_directory(path.parent)

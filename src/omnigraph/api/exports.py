@@ -100,7 +100,7 @@ def write_one(target: ExportTarget, chunks: Iterable[tuple[int, bytes]], options
 
     A file appears when it is complete. A file whose name ends in ``.gz`` is compressed.
     """
-    from omnigraph.api.files import replacing
+    from omnigraph.api.files import atomic_write
     from omnigraph.store.location import Location
     from omnigraph.store.objects.object_store import ObjectStore
 
@@ -111,7 +111,7 @@ def write_one(target: ExportTarget, chunks: Iterable[tuple[int, bytes]], options
         store, key = ObjectStore.split_uri(target, options)
         with store.open_write(key) as file:
             return _write_bytes(file, chunks, compress=compress)
-    with replacing(_local_path(target)) as text:
+    with atomic_write(_local_path(target)) as text:
         return _write_bytes(text.buffer, chunks, compress=True) if compress else _write_text(text, chunks)
 
 

@@ -1,4 +1,4 @@
-"""Files as the API reads and writes them: a written one is there whole or not at all, and what fails says why."""
+"""Local files of the API: atomic writes, source texts, and readable errors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[TextIOWrapper]:
-    """A text file that takes its name when everything has been written; on an error what was there stays."""
+def atomic_write(path: str | Path) -> Iterator[TextIOWrapper]:
+    """Write a text file that is renamed into place when it is complete and synced.
+
+    On an error the existing file stays as it is.
+    """
     target = Path(path)
-    with writing(path):
+    with readable_write_errors(path):
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         os.close(descriptor)
         draft = Path(name)
@@ -25,7 +28,7 @@ def replacing(path: str | Path) -> Iterator[TextIOWrapper]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            # A temporary file keeps others out; one that people asked for has the rights they usually give.
+            # mkstemp creates a private file. The result gets the usual permissions of a new file.
             draft.chmod(0o666 & ~_umask())
             draft.replace(target)
         except BaseException:
@@ -40,8 +43,8 @@ def _umask() -> int:
 
 
 @contextmanager
-def writing(path: str | Path) -> Iterator[None]:
-    """Whatever keeps a result from being written to a file ends as one readable error."""
+def readable_write_errors(path: str | Path) -> Iterator[None]:
+    """Convert an `OSError` while a file is written into `NotFound` or `InvalidInput`."""
     try:
         yield
     except OSError as error:
@@ -49,33 +52,36 @@ def writing(path: str | Path) -> Iterator[None]:
         if not folder.is_dir():
             raise NotFound(f"no such folder: {folder}", details={"path": str(path)}) from error
         if isinstance(error, FileNotFoundError):
-            # Nobody expects the file to be there; it is the folder that takes none, as those of the system do.
-            reason = f"no file can be made in {folder}"
+            # The file need not exist. A folder of a virtual file system such as /proc cannot hold it.
+            reason = f"no file can be created in {folder}"
             raise InvalidInput(f"cannot write {path}: {reason}", details={"path": str(path)}) from error
         raise file_error("write", str(path), error) from error
 
 
 def read_schema(schema: str | Path) -> tuple[str, str]:
-    """Text, or the text of a file, and its name: a path is a `Path`, or one line that ends in ``.pg``."""
+    """Return schema text and its name. `schema` is a `Path`, one line that ends in ``.pg``, or the text itself."""
     if isinstance(schema, str) and schema.endswith(".pg") and "\n" not in schema:
         schema = Path(schema)
     return _read_source(schema, "schema")
 
 
 def read_query(query: str | Path) -> str:
-    """Text, or the text of the file at a `Path`. No text names a file: servers are sent texts by anybody."""
+    """Return query text, or the text of the file at a `Path`.
+
+    A string is never a file name, because servers receive strings from clients.
+    """
     return _read_source(query, "query")[0]
 
 
-def _read_source(given: str | Path, kind: str) -> tuple[str, str]:
-    if isinstance(given, str):
-        return given, f"<{kind}>"
-    # Annotations keep nobody from passing something else.
-    if not isinstance(given, Path):
-        raise InvalidInput(f"a {kind} is a text or the path of a file, not a value of {type(given).__name__}")
-    path = str(given)
+def _read_source(source: str | Path, kind: str) -> tuple[str, str]:
+    if isinstance(source, str):
+        return source, f"<{kind}>"
+    # Callers without a type checker can pass any value.
+    if not isinstance(source, Path):
+        raise InvalidInput(f"a {kind} is a string or a Path, not a value of {type(source).__name__}")
+    path = str(source)
     try:
-        return given.read_text(encoding="utf-8-sig"), path
+        return source.read_text(encoding="utf-8-sig"), path
     except OSError as error:
         raise file_error("read", path, error) from error
     except UnicodeDecodeError as error:
@@ -83,11 +89,11 @@ def _read_source(given: str | Path, kind: str) -> tuple[str, str]:
 
 
 def file_error(action: str, path: str, error: OSError) -> OmnigraphError:
-    """What the system said about a file, in one sentence, with the nearest name when there is none such."""
+    """Return the error for an `OSError` of a file. For a missing file the hint is the most similar name."""
     if isinstance(error, FileNotFoundError):
         if Path(path).is_symlink():
-            return NotFound(f"{path} is a link that leads nowhere", details={"path": path})
-        return NotFound(f"no such file: {path}", hint=_near(path), details={"path": path})
+            return NotFound(f"{path} is a broken symbolic link", details={"path": path})
+        return NotFound(f"no such file: {path}", hint=_similar_name(path), details={"path": path})
     if isinstance(error, IsADirectoryError):
         return InvalidInput(f"{path} is a directory, not a file", details={"path": path})
     if isinstance(error, PermissionError):
@@ -96,13 +102,13 @@ def file_error(action: str, path: str, error: OSError) -> OmnigraphError:
     return InvalidInput(f"cannot {action} {path}: {reason}", details={"path": path})
 
 
-def _near(path: str) -> str | None:
+def _similar_name(path: str) -> str | None:
     from omnigraph.lang.suggestions import nearest_name
 
-    wanted = Path(path)
+    missing = Path(path)
     try:
-        names = [item.name for item in wanted.parent.iterdir()]
+        names = [item.name for item in missing.parent.iterdir()]
     except OSError:
         return None
-    name = nearest_name(wanted.name, sorted(names))
-    return f"did you mean `{wanted.parent / name}`?" if name else None
+    name = nearest_name(missing.name, sorted(names))
+    return f"did you mean `{missing.parent / name}`?" if name else None

@@ -1,4 +1,4 @@
-"""The rows that a query gives."""
+"""The result of a read query."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ _SHOWN_ROWS = 20
 
 @dataclass(frozen=True)
 class Result:
-    """The rows of one read, and the commit they were read from.
+    """The rows of a read query and the commit that they were read from.
 
-    `table` is the typed Arrow table. `rows()` gives what the rows are in JSON: dates as text, ids as strings,
-    integers whole.
+    `table` is the typed Arrow table. `rows()` returns JSON values: dates and ids are strings.
 
     >>> import omnigraph as og
     >>> g = og.init("memory://docs-result", schema="node Person { name: String @key  age: I32? }")
@@ -45,7 +44,7 @@ class Result:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns, in the order of the projection."""
+        """The column names, in the order of the projection."""
         return list(self.table.column_names)
 
     def __len__(self) -> int:
@@ -55,15 +54,17 @@ class Result:
         return iter(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows as dicts of JSON values, keys in the order of the projection."""
+        """Return the rows as dicts of JSON values, with keys in the order of the projection."""
         from omnigraph.catalog.row_json import json_values
 
         names = self.columns
-        columns = [json_values(self.table.column(place), type_) for place, type_ in enumerate(self.types)]
+        columns = [
+            json_values(self.table.column(position), type_) for position, type_ in enumerate(self.types)
+        ]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def scalar(self) -> Any:
-        """The one value of a result of one row and one column; anything else is a `ValueError`."""
+        """Return the value of a result with one row and one column. Raises `ValueError` for any other shape."""
         if self.table.num_rows != 1 or self.table.num_columns != 1:
             raise ValueError(
                 f"the result has {self.table.num_rows} rows and {self.table.num_columns} columns"
@@ -71,10 +72,10 @@ class Result:
         return next(iter(self.rows()[0].values()))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas data frame; needs the extra ``pandas``.
+        """Return the rows as a pandas DataFrame. Needs the extra ``pandas``.
 
-        Columns of integers and booleans that hold nulls are of pandas' nullable types, ``Int64`` and the like: as
-        floats, large integers would be others.
+        Columns of integers and booleans with nulls have pandas' nullable types, such as ``Int64``. As floats, large
+        integers would lose precision.
         """
         import pyarrow as pa
 
@@ -93,26 +94,26 @@ class Result:
             pa.bool_(): pandas.BooleanDtype(),
         }
         frame = self.table.to_pandas()
-        for place, column in enumerate(self.table.columns):
+        for position, column in enumerate(self.table.columns):
             if column.null_count and column.type in nullable:
-                frame.isetitem(place, column.to_pandas(types_mapper=nullable.get))
+                frame.isetitem(position, column.to_pandas(types_mapper=nullable.get))
         return frame
 
     def to_polars(self) -> polars.DataFrame:
-        """The rows as a polars data frame; needs the extra ``polars``."""
+        """Return the rows as a polars DataFrame. Needs the extra ``polars``."""
         with requires("polars", "to_polars()"):
             import polars
 
-        found = polars.from_arrow(self.table)
-        assert isinstance(found, polars.DataFrame)
-        return found
+        frame = polars.from_arrow(self.table)
+        assert isinstance(frame, polars.DataFrame)
+        return frame
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """The rows for whatever reads Arrow streams: ``polars.DataFrame(result)``, ``pyarrow.table(result)``."""
+        """Export the rows as an Arrow C stream, for ``polars.DataFrame(result)`` or ``pyarrow.table(result)``."""
         return self.table.__arrow_c_stream__(requested_schema)
 
     def to_json(self) -> dict[str, Any]:
-        """The body that a server answers with."""
+        """Return the body of the HTTP response."""
         body: dict[str, Any] = {
             "query_name": self.query_name,
             "target": {"branch": self.branch, "snapshot": self.snapshot},
@@ -123,7 +124,7 @@ class Result:
         return {**body, "rows": self.rows(), "graph_commit_id": self.commit_id}
 
     def _repr_html_(self) -> str:
-        """A table for notebooks: the first rows, and how many there are."""
+        """Return an HTML table for notebooks: the first rows and the number of rows."""
         shown = Result(self.table.slice(0, _SHOWN_ROWS), self.commit_id, self.query_name, types=self.types)
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
         body = "".join(
@@ -133,7 +134,7 @@ class Result:
         more = f", first {_SHOWN_ROWS} shown" if len(self) > _SHOWN_ROWS else ""
         return (
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            f"<p>{len(self):,} rows{more}</p>"
+            f"<p>{len(self):,} {'row' if len(self) == 1 else 'rows'}{more}</p>"
         )
 
 

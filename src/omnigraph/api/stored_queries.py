@@ -1,4 +1,4 @@
-"""Stored queries: what ``.gq`` files register for a graph, checked before it is served."""
+"""Stored queries: the queries of ``.gq`` files that clients run by name, type-checked before a graph is hosted."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from omnigraph.store.objects.object_store import ObjectStore
 if TYPE_CHECKING:
     from omnigraph.lang.schema import Schema
 
-SUFFIX = ".gq"
+QUERY_SUFFIX = ".gq"
 
 
 @dataclass(frozen=True)
 class StoredQuery:
-    """A query that clients run by its name. `text` is the file that it stands in."""
+    """A query that clients run by its name. `text` is the whole file that contains it."""
 
     name: str
     text: str = field(repr=False)
@@ -34,17 +34,17 @@ class StoredQuery:
 
     @property
     def mutates(self) -> bool:
-        """Whether it writes."""
+        """Whether the query is a mutation."""
         return isinstance(self.checked, ir.MutationQuery)
 
     @property
     def annotations(self) -> dict[str, str]:
-        """What its author says about it, where anything."""
-        said = {"description": self.checked.description, "instruction": self.checked.instruction}
-        return {name: text for name, text in said.items() if text is not None}
+        """The description and the instruction of the query, if it has them."""
+        texts = {"description": self.checked.description, "instruction": self.checked.instruction}
+        return {name: text for name, text in texts.items() if text is not None}
 
     def to_json(self) -> dict[str, Any]:
-        """The entry of the catalogue."""
+        """Return the entry of the query catalog."""
         params = [_describe_param(param) for param in self.checked.params]
         return {
             "name": self.name,
@@ -56,56 +56,59 @@ class StoredQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryPlaces:
-    """Where the stored queries of a graph stand: folders, and files whose names end in ``.gq``.
+class QuerySources:
+    """The files with the stored queries of a graph: folders, and files whose names end in ``.gq``.
 
-    Each is a path, or an address in a store. All queries of them count, or, with `names`, those alone, each of the
-    file that is named for it.
+    Each is a path or an address in an object store. All their queries are stored queries. With `names` only these
+    are, each from the file that is given for it.
     """
 
-    places: tuple[str | Path, ...]
+    paths: tuple[str | Path, ...]
     names: Mapping[str, str | Path] | None = None
 
-    def registers(self, source: Source, name: str) -> bool:
-        """Whether a query of a file counts."""
-        return self.names is None or (name in self.names and _name_of(self.names[name]) == source.name)
+    def includes(self, source: Source, name: str) -> bool:
+        """Return whether a query of a file is a stored query."""
+        return self.names is None or (name in self.names and _display_name(self.names[name]) == source.name)
 
     def missing(self, found: Iterable[str]) -> dict[str, str]:
-        """What is wrong about each name that no query was found for."""
+        """Return the error for each name whose query was not found."""
         names = sorted(set(self.names or ()) - set(found))
-        return {name: f"there is no query '{name}' in the file that it is registered from" for name in names}
+        return {name: f"no query '{name}' in the file that it is registered from" for name in names}
 
 
-def read_stored(
-    where: QueryPlaces, schema: Schema, options: Mapping[str, str] | None = None
+def read_stored_queries(
+    sources: QuerySources, schema: Schema, options: Mapping[str, str] | None = None
 ) -> dict[str, StoredQuery]:
-    """Every stored query by name; the first that is not acceptable raises. `options` reach a store."""
-    found: dict[str, StoredQuery] = {}
-    places: dict[str, str] = {}
-    for source in query_files(where, options):
+    """Read and type-check the stored queries; return them by name. `options` are storage options.
+
+    Raises `InvalidInput` or `LanguageError` for the first invalid query.
+    """
+    stored: dict[str, StoredQuery] = {}
+    locations: dict[str, str] = {}
+    for source in read_query_files(sources, options):
         for query in parse_queries(source).queries:
-            if not where.registers(source, query.name):
+            if not sources.includes(source, query.name):
                 continue
             line, column = source.position(query.span.start)
-            place = f"{source.name}:{line}:{column}"
-            first = places.setdefault(query.name, place)
-            if query.name in found:
+            location = f"{source.name}:{line}:{column}"
+            first = locations.setdefault(query.name, location)
+            if query.name in stored:
                 raise InvalidInput(
-                    f"stored query '{query.name}' is there twice: {first} and {place}",
+                    f"duplicate stored query '{query.name}': {first} and {location}",
                     details={"query": query.name},
                 )
-            found[query.name] = StoredQuery(query.name, source.text, check_query(query, schema, source))
-    for text in where.missing(found).values():
+            stored[query.name] = StoredQuery(query.name, source.text, check_query(query, schema, source))
+    for text in sources.missing(stored).values():
         raise InvalidInput(text)
-    return dict(sorted(found.items()))
+    return dict(sorted(stored.items()))
 
 
 def broken_queries(stored: Iterable[StoredQuery], schema: Schema) -> dict[str, str]:
-    """The stored queries that do not fit a schema, by name, with what is wrong with each."""
+    """Return the error of each stored query that does not type-check with a schema, by name."""
     names_by_text: dict[str, set[str]] = {}
     for item in stored:
         names_by_text.setdefault(item.text, set()).add(item.name)
-    found: dict[str, str] = {}
+    errors: dict[str, str] = {}
     for text, names in names_by_text.items():
         source = Source(text)
         for query in parse_queries(source).queries:
@@ -114,63 +117,66 @@ def broken_queries(stored: Iterable[StoredQuery], schema: Schema) -> dict[str, s
             try:
                 check_query(query, schema, source)
             except LanguageError as error:
-                found[query.name] = error.message
-    return dict(sorted(found.items()))
+                errors[query.name] = error.message
+    return dict(sorted(errors.items()))
 
 
-def query_files(where: QueryPlaces, options: Mapping[str, str] | None = None) -> Iterator[Source]:
-    """The text of every file, those of a folder by name; `InvalidInput` where there is none, or no text."""
-    for name, data in chain.from_iterable(_files(place, options or {}) for place in where.places):
+def read_query_files(sources: QuerySources, options: Mapping[str, str] | None = None) -> Iterator[Source]:
+    """Yield the text of every file, those of a folder by name.
+
+    Raises `InvalidInput` if a folder does not exist or a file is not UTF-8 text.
+    """
+    for name, data in chain.from_iterable(_read_files(path, options or {}) for path in sources.paths):
         try:
             yield Source(data.decode("utf-8-sig"), name)
         except UnicodeDecodeError as error:
-            raise InvalidInput(f"{name} cannot be read as text: {error}") from error
+            raise InvalidInput(f"{name} is not UTF-8 text: {error}") from error
 
 
-def _files(place: str | Path, options: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
-    name = _name_of(place)
+def _read_files(path: str | Path, options: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+    name = _display_name(path)
     return _remote_files(name, options) if "://" in name else _local_files(Path(name))
 
 
-def _name_of(place: str | Path) -> str:
-    """What a place is called in what is said about it: a path on the disk, else its address."""
-    parsed = Location.parse(place) if isinstance(place, str) and "://" in place else None
-    return parsed.path if parsed is not None and parsed.is_local else str(place)
+def _display_name(path: str | Path) -> str:
+    """Return the name of a file in messages: the path of a local file, otherwise the address."""
+    location = Location.parse(path) if isinstance(path, str) and "://" in path else None
+    return location.path if location is not None and location.is_local else str(path)
 
 
-def _local_files(place: Path) -> Iterator[tuple[str, bytes]]:
-    if place.suffix == SUFFIX and not place.is_dir():
-        paths = [place]
-    elif place.is_dir():
-        paths = sorted(place.glob(f"*{SUFFIX}"))
+def _local_files(path: Path) -> Iterator[tuple[str, bytes]]:
+    if path.suffix == QUERY_SUFFIX and not path.is_dir():
+        files = [path]
+    elif path.is_dir():
+        files = sorted(path.glob(f"*{QUERY_SUFFIX}"))
     else:
-        raise InvalidInput(f"there is no folder of queries at {place}")
-    for path in paths:
+        raise InvalidInput(f"no folder of queries at {path}")
+    for file in files:
         try:
-            yield str(path), path.read_bytes()
+            yield str(file), file.read_bytes()
         except OSError as error:
-            raise InvalidInput(f"{path} cannot be read: {error}") from error
+            raise InvalidInput(f"cannot read {file}: {error}") from error
 
 
 def _remote_files(uri: str, options: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
     store, key = ObjectStore.split_uri(uri, options)
     folder = key.strip("/")
-    if folder.endswith(SUFFIX):
+    if folder.endswith(QUERY_SUFFIX):
         yield uri, store.get(folder).data
         return
     if not store.exists_any(folder):
-        raise InvalidInput(f"there is no folder of queries at {uri}")
+        raise InvalidInput(f"no folder of queries at {uri}")
     for info in store.list(folder):
         inner = info.key.removeprefix(f"{folder}/")
-        if inner.endswith(SUFFIX) and "/" not in inner:
+        if inner.endswith(QUERY_SUFFIX) and "/" not in inner:
             yield f"{store.location.uri}/{info.key}", store.get(info.key).data
 
 
 def _describe_param(param: ir.Param) -> dict[str, Any]:
     kind = param.type
-    found: dict[str, Any] = {"name": param.name, "kind": kind.kind}
+    entry: dict[str, Any] = {"name": param.name, "kind": kind.kind}
     if kind.is_list:
-        found["item_kind"] = TYPE_NAMES[kind.scalar].kind
+        entry["item_kind"] = TYPE_NAMES[kind.scalar].kind
     if kind.scalar is Scalar.VECTOR:
-        found["vector_dim"] = kind.dim
-    return {**found, "nullable": kind.nullable}
+        entry["vector_dim"] = kind.dim
+    return {**entry, "nullable": kind.nullable}

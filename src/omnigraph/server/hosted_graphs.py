@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.api.entry import embedder_of, open_with
 from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.api.stored_queries import StoredQuery, read_stored
+from omnigraph.api.stored_queries import StoredQuery, read_stored_queries
 from omnigraph.engine.memory.memory_cache import CachePool
 from omnigraph.errors import InvalidInput, OmnigraphError
 from omnigraph.lang.diagnostics import LanguageError
@@ -117,15 +117,15 @@ def _open(
     memory: CachePool,
     environment: Mapping[str, str],
 ) -> HostedGraph | OmnigraphError:
-    if source.trouble is not None:
-        return source.trouble
+    if source.error is not None:
+        return source.error
     try:
-        if source.make(options):
+        if source.create_if_missing(options):
             LOGGER.info("graph created", extra={"fields": {"graph_id": source.id}})
         queries = (
             {}
             if source.queries is None
-            else read_stored(source.queries, source.read_schema(options), options)
+            else read_stored_queries(source.queries, source.read_schema(options), options)
         )
         policy = source.policy or (_read_only_policy(tokens) if tokens else None)
         # Prepared here, because the first request would delay all others.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeAlias, ca
 
 import typer
 
-from omnigraph.api.files import writing
+from omnigraph.api.files import readable_write_errors
 from omnigraph.cli.query_arguments import BranchOption, SnapshotOption
 from omnigraph.cli.render.output import escape_unprintable, print_json, print_line, result_stream
 from omnigraph.cli.target import EPILOG, GraphTarget, JsonOption, Served, open_graph, resolve_target
@@ -63,9 +63,9 @@ def get(
             stream.flush()
             stream.buffer.writelines(chunks)
             return
-        from omnigraph.api.files import replacing
+        from omnigraph.api.files import atomic_write
 
-        with writing(out), replacing(out) as file:
+        with readable_write_errors(out), atomic_write(out) as file:
             cast(TextIO, file).buffer.writelines(chunks)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.api.files import writing
+from omnigraph.api.files import readable_write_errors
 from omnigraph.cli.query_arguments import BranchOption
 from omnigraph.cli.render.change_lines import (
     KindOption,
@@ -88,7 +88,7 @@ def baseline(
 
     target = resolve_target(ctx, uri)
     wanted = read_filter(kinds, types, ops)
-    with open_graph(target, "r") as graph, writing(out):
+    with open_graph(target, "r") as graph, readable_write_errors(out):
         found = graph.baseline(out, branch=MAIN if branch is None else branch, **wanted)
     if json:
         print_json(found.to_json())

@@ -12,7 +12,7 @@ from omnigraph.cli.render.output import count, escape_unprintable, print_json, p
 from omnigraph.cli.target import JsonOption
 
 if TYPE_CHECKING:
-    from omnigraph.api.embedding import EmbedJob, Mode
+    from omnigraph.api.embed_records import EmbedJob, EmbedMode
 
 
 def embed(
@@ -51,7 +51,8 @@ def embed(
     Environment variables select the provider; OMNIGRAPH_EMBEDDINGS_MOCK=1 computes deterministic vectors without a
     model. The command does not use a graph: load its output.
     """
-    from omnigraph.api.embedding import EmbedJob, Selector, embed_file, read_manifest, read_spec
+    from omnigraph.api.embed_records import EmbedJob, embed_file
+    from omnigraph.api.embed_spec import RecordSelector, read_manifest, read_spec
     from omnigraph.search.embedding_providers import EmbeddingSettings
 
     if clean and reembed_all:
@@ -65,10 +66,10 @@ def embed(
         raise typer.BadParameter("pass --seed, or --input, --output and --spec", param_hint="'--seed'")
     else:
         source, target, read = input_, output, read_spec(spec)
-    mode: Mode = "clean" if clean else "reembed_all" if reembed_all else "fill_missing"
+    mode: EmbedMode = "clean" if clean else "reembed_all" if reembed_all else "fill_missing"
     if select and mode == "fill_missing":
         mode = "reembed_selected"
-    selectors = [Selector.parse(text) for text in select or ()]
+    selectors = [RecordSelector.parse(text) for text in select or ()]
     job = EmbedJob(source, target, read, mode, frozenset(types or ()), selectors)
     settings = EmbeddingSettings("mock") if clean else EmbeddingSettings.of(os.environ)
     done = embed_file(job, settings.open(documents=True))

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from omnigraph.api.files import writing
+from omnigraph.api.files import readable_write_errors
 from omnigraph.cli.query_arguments import (
     BranchOption,
     EngineOption,
@@ -71,7 +71,7 @@ def export(
         if out is None:
             graph.export(data_stdout(), branch=line, at=commit, types=types, progress=progress)
             return
-        with writing(out):
+        with readable_write_errors(out):
             records = graph.export(
                 out,
                 branch=line,

@@ -174,8 +174,8 @@ def _configured(ctx: typer.Context, *, of_server: bool) -> SelectedBundle:
 def _graph_bundle(source: GraphSource) -> SelectedBundle:
     if source.policy is None:
         raise InvalidInput(f"graph '{source.id}' has no policy bundle")
-    if source.trouble is not None:
-        raise source.trouble
+    if source.error is not None:
+        raise source.error
     return SelectedBundle(source.id, source.policy, source.id)
 
 

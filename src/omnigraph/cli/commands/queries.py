@@ -16,7 +16,7 @@ from omnigraph.cli.target import EPILOG, JsonOption
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from omnigraph.api.stored_queries import QueryPlaces, StoredQuery
+    from omnigraph.api.stored_queries import QuerySources, StoredQuery
     from omnigraph.lang.schema import Schema
     from omnigraph.lang.source import Source
 
@@ -90,7 +90,7 @@ def list_(ctx: typer.Context, json: JsonOption = False) -> None:
 
 
 def _check(ctx: typer.Context) -> CheckedQueries:
-    from omnigraph.api.stored_queries import query_files
+    from omnigraph.api.stored_queries import read_query_files
     from omnigraph.store.storage_options import s3_options
 
     hosting, scope = resolve_cluster(ctx)
@@ -98,11 +98,11 @@ def _check(ctx: typer.Context) -> CheckedQueries:
     if source.queries is None:
         return CheckedQueries()
     options = s3_options(os.environ)
-    files = query_files(source.queries, options)
+    files = read_query_files(source.queries, options)
     return _check_files(source.queries, files, source.read_schema(options))
 
 
-def _check_files(where: QueryPlaces, files: Iterable[Source], schema: Schema) -> CheckedQueries:
+def _check_files(where: QuerySources, files: Iterable[Source], schema: Schema) -> CheckedQueries:
     from omnigraph.api.stored_queries import StoredQuery
     from omnigraph.lang.gq.lint_rules import lint_queries
 
@@ -113,7 +113,7 @@ def _check_files(where: QueryPlaces, files: Iterable[Source], schema: Schema) ->
         broken = [item for item in report.findings if item.severity == "error"]
         found.breakages += [Problem(source.name.rpartition("/")[2], item.message) for item in broken]
         for result in report.results:
-            if not where.registers(source, result.name):
+            if not where.includes(source, result.name):
                 continue
             seen.add(result.name)
             found.warnings += [Problem(result.name, text) for text in result.warnings]

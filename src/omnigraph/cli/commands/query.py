@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
-from omnigraph.api.files import writing
+from omnigraph.api.files import readable_write_errors
 from omnigraph.cli.query_arguments import (
     BranchOption,
     EngineOption,
@@ -103,9 +103,9 @@ def print_result(result: Result, chosen: Format, config: Config) -> None:
 
 
 def _write(result: Result, chosen: Format, config: Config, path: str) -> None:
-    from omnigraph.api.files import replacing
+    from omnigraph.api.files import atomic_write
 
-    with writing(path), replacing(path) as file:
+    with readable_write_errors(path), atomic_write(path) as file:
         if chosen == "arrow":
             write_arrow(result, cast(TextIO, file).buffer)
             return

@@ -36,7 +36,7 @@ def resolve_cluster(ctx: typer.Context) -> tuple[Hosting, GraphAddress]:
 
 def read_cluster(config: Config, named: str) -> Hosting:
     """Read a server configuration. `named` is its path, or its name under `clusters:` in the settings."""
-    from omnigraph.api.hosting import read_hosting
+    from omnigraph.api.hosting_config import read_hosting
     from omnigraph.store.storage_options import s3_options
 
     return read_hosting(config.clusters.get(named, named), s3_options(os.environ))
