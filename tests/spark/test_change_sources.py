@@ -25,7 +25,7 @@ from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.lang.ir import Value
 from omnigraph.maintain.cleanup import cleanup
-from omnigraph.spark.datasource.change_options import FEED_COLUMNS, Choice, FeedOptions
+from omnigraph.spark.datasource.change_options import FEED_COLUMNS, ChangeSelection, FeedOptions
 from omnigraph.spark.datasource.change_sources import DiffSource, FeedSource, Offset
 from tests.differential.stored import arrow_rows
 from tests.spark.test_datasource import SCHEMA as WIDE
@@ -80,7 +80,7 @@ def put(graph: og.Graph, *names: str, branch: str = "main", **values: str) -> st
 
 
 def source(graph: og.Graph, start: str = "beginning", **options: Any) -> FeedSource:
-    asked = FeedOptions(graph.uri, {}, "main", start, Choice(), tuple(FEED_COLUMNS), 128, 1_000)
+    asked = FeedOptions(graph.uri, {}, "main", start, ChangeSelection(), tuple(FEED_COLUMNS), 128, 1_000)
     return FeedSource(replace(asked, **options))
 
 
@@ -157,7 +157,9 @@ class TestPlaces:
             feed.partitions(first, {**end, part: "x"})
 
     def test_a_place_of_another_kind_of_source_is_rejected(self, graph: og.Graph) -> None:
-        with pytest.raises(InvalidInput, match=r"^change cursor rejected: it is not one of changes"):
+        with pytest.raises(
+            InvalidInput, match=r"^change cursor rejected: it is not an offset of a change stream"
+        ):
             source(graph).next({"index": "3"})
 
     def test_places_in_the_wrong_order_are_rejected(self, graph: og.Graph) -> None:
@@ -303,7 +305,7 @@ class TestShares:
 
     def test_what_cannot_be_wanted_is_not_planned(self, graph: og.Graph) -> None:
         put(graph, "Oslo")
-        feed = source(graph, choice=Choice(ops=("update", "delete")))
+        feed = source(graph, selection=ChangeSelection(ops=("update", "delete")))
         first = feed.first()
         assert feed.partitions(first, feed.next(first)) == []
 

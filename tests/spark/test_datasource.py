@@ -156,7 +156,7 @@ def test_a_schema_that_is_not_the_tables_is_refused(spark: SparkSession, graph: 
     wrong = (
         spark.read.schema("name STRING, i STRING").format("omnigraph").options(uri=graph.uri, type="Thing")
     )
-    with pytest.raises(Exception, match="column 'i' of node type 'Thing' is INT, not STRING"):
+    with pytest.raises(Exception, match="column 'i' of node type 'Thing': expected INT, got STRING"):
         wrong.load().collect()
 
 

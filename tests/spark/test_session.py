@@ -57,7 +57,7 @@ def test_a_missing_java_is_one_sentence_and_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(InvalidInput, match="none was found") as refused:
+    with pytest.raises(InvalidInput, match="no Java was found") as refused:
         check_java()
     assert "\n" not in refused.value.message
     assert "openjdk-17-jre-headless" in str(refused.value.hint)
@@ -65,7 +65,7 @@ def test_a_missing_java_is_one_sentence_and_how_to_install_it(
 
 def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, 'openjdk version "11.0.2" 2019-01-15'))
-    with pytest.raises(InvalidInput, match="17 or newer, and the one found is 11"):
+    with pytest.raises(InvalidInput, match="17 or newer, got Java 11"):
         check_java()
 
 
@@ -79,12 +79,12 @@ def test_a_start_on_an_old_java_is_refused_before_spark_tries(
 
 @pytest.mark.parametrize("address", ["localhost", "local[]", "spark://", "http://host", "yarn-client"])
 def test_what_is_not_the_address_of_a_spark_is_refused(address: str) -> None:
-    with pytest.raises(InvalidInput, match="not the address of a Spark"):
+    with pytest.raises(InvalidInput, match="is not a Spark master URL"):
         sessions._start(address)
 
 
 def test_a_connect_server_that_is_not_there_is_said_at_once_and_without_the_token() -> None:
-    with pytest.raises(InvalidInput, match=r"answers at sc://127\.0\.0\.1:1:") as refused:
+    with pytest.raises(InvalidInput, match=r"Connect at sc://127\.0\.0\.1:1:") as refused:
         sessions._connect("sc://127.0.0.1:1/;token=hush")
     assert "hush" not in f"{refused.value} {refused.value.details}"
 

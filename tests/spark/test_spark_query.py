@@ -22,7 +22,7 @@ from omnigraph.api.result import Result
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.lang.gq.query_parameters import bind_params
-from omnigraph.spark.engine.spark_query import Place, collect, read_on_spark
+from omnigraph.spark.engine.spark_query import GraphAccess, collect, read_on_spark
 from tests.cli.running import run
 from tests.differential.comparing import explain_difference
 from tests.differential.engine_rows import open_handle
@@ -139,7 +139,7 @@ def rows_by_tasks(
     session = replace(
         graph._reader.session(snapshot), bindings=Bindings(bind_params(query.params, params), NOW)
     )
-    place = Place(graph.uri, graph._repository.objects.options, small_rows=-1)
+    place = GraphAccess(graph.uri, graph._repository.objects.options, small_rows=-1)
     table = collect(read_on_spark(session, graph._reader.plan(snapshot, query), spark, place), query)
     return Result(table, "", "", types=tuple(output.type for output in query.outputs)).rows()
 

@@ -197,7 +197,7 @@ def test_what_is_asked_for_in_vain_is_told_in_words(graph: og.LocalGraph, spark:
     for message, options in {
         "unknown option 'brnach'; did you mean `branch`": {"brnach": "x"},
         "branch 'etl' not found": {"branch": "etl"},
-        "Spark's own mode is append": {"mode": "overwrite"},
+        "the Spark mode is append": {"mode": "overwrite"},
     }.items():
         with pytest.raises(Exception, match=message):
             into(frame, graph, **options).save()

@@ -14,7 +14,8 @@ from omnigraph.catalog.columns import arrow_type
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.cleanup import cleanup
-from omnigraph.spark.engine.table_read import TableRead, _as_spark_has_it, plan_read
+from omnigraph.spark.datasource.read_plan import plan_table_read
+from omnigraph.spark.engine.table_read import TableRead, to_spark
 
 SCHEMA = """
 node Item {
@@ -45,7 +46,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> og.Graph:
 
 
 def planned(graph: og.Graph, type_name: str = "node:Item", **options: str) -> TableRead:
-    return plan_read({"uri": graph.uri, "type": type_name, **options})
+    return plan_table_read({"uri": graph.uri, "type": type_name, **options})
 
 
 def read_all(read: TableRead) -> pa.Table:
@@ -64,27 +65,27 @@ def read_all(read: TableRead) -> pa.Table:
         ({"type": "Item"}, "ambiguous type 'Item'"),
         ({"type": "Other", "branch": "nope"}, "branch 'nope' not found"),
         ({"type": "Other", "commit": "nope"}, "nope"),
-        ({"type": "Other", "commit": "x", "timestamp": "2026-01-01"}, "commit and timestamp each name a state"),
-        ({"type": "Other", "commit": "x", "branch": "main"}, "branch and commit each name a state"),
-        ({"type": "Other", "timestamp": "yesterday"}, "'yesterday' is not a time"),
+        ({"type": "Other", "commit": "x", "timestamp": "2026-01-01"}, "commit and timestamp each select a state"),
+        ({"type": "Other", "commit": "x", "branch": "main"}, "branch and commit each select a state"),
+        ({"type": "Other", "timestamp": "yesterday"}, "expected an ISO 8601 timestamp, got 'yesterday'"),
         ({"type": "Other", "columns": "name,nmae"}, "node type 'Other' has no column 'nmae'; did you mean `name`"),
-        ({"type": "Other", "columns": "name, name"}, "column 'name' is asked for twice"),
-        ({"type": "Other", "rowsPerPartition": "0"}, "'0', not a number above zero"),
-        ({"type": "Other", "path": "elsewhere"}, "named twice"),
+        ({"type": "Other", "columns": "name, name"}, "column 'name' is selected twice"),
+        ({"type": "Other", "rowsPerPartition": "0"}, "expected an integer above 0, got '0'"),
+        ({"type": "Other", "path": "elsewhere"}, "specified twice"),
     ],
 )  # fmt: skip
 def test_options_that_mean_nothing_are_refused_in_words(
     graph: og.Graph, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises((InvalidInput, NotFound)) as refused:
-        plan_read({"uri": graph.uri, **options})
+        plan_table_read({"uri": graph.uri, **options})
     assert message in str(refused.value)
 
 
 def test_a_graph_in_memory_is_refused() -> None:
     og.init("memory://pipeline-reads", schema="node N { name: String @key }")
-    with pytest.raises(InvalidInput, match="lives in one process"):
-        plan_read({"uri": "memory://pipeline-reads", "type": "N"})
+    with pytest.raises(InvalidInput, match="is in the memory of one process"):
+        plan_table_read({"uri": "memory://pipeline-reads", "type": "N"})
 
 
 def test_nodes_and_edges_of_one_name_are_told_apart(graph: og.Graph) -> None:
@@ -109,7 +110,7 @@ def test_a_blob_of_two_nulls_is_absent(graph: og.Graph) -> None:
         [{"data": b"x", "uri": None}, {"data": None, "uri": "s3://b/k"}, {"data": None, "uri": None}, None],
         arrow_type(column.type),
     )
-    found = _as_spark_has_it(stored, column, pa.struct([("data", pa.binary()), ("uri", pa.string())]))
+    found = to_spark(stored, column, pa.struct([("data", pa.binary()), ("uri", pa.string())]))
     assert found.is_null().to_pylist() == [False, False, True, True]
     assert found[0].as_py() == {"data": b"x", "uri": None}
 
@@ -118,7 +119,7 @@ def test_partitions_take_neighbours_up_to_the_rows_asked_for(tmp_path: Path) -> 
     made = og.init(str(tmp_path / "g"), schema="node N { name: String @key }")
     for count in (4, 4, 1, 20, 3):
         made.load({"N": [{"name": f"{count}-{made.commits()[0].id}-{n}"} for n in range(count)]})
-    read = plan_read({"uri": made.uri, "type": "N", "rowsPerPartition": "8"})
+    read = plan_table_read({"uri": made.uri, "type": "N", "rowsPerPartition": "8"})
     assert [len(part) for part in read.partitions()] == [2, 1, 1, 1]
     everything = [name for part in read.partitions() for name in part]
     assert len(everything) == len(set(everything)) == 5
@@ -129,7 +130,7 @@ def test_a_table_that_cleanup_took_is_said_to_be_reclaimed(tmp_path: Path) -> No
     made = og.init(str(tmp_path / "g"), schema="node N { name: String @key  age: I32? }")
     for age in range(3):
         made.load({"N": [{"name": "a", "age": age}]}, mode="merge")
-    read = plan_read({"uri": made.uri, "type": "N", "commit": made.commits()[1].id})
+    read = plan_table_read({"uri": made.uri, "type": "N", "commit": made.commits()[1].id})
     fragments = read.partitions()[0]
     cleanup(Repository.open(made.uri), keep=1, confirm=True, grace=timedelta(0))
     with pytest.raises(NotFound, match="reclaimed"):

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import arrow_type
+from omnigraph.engine.arrow_arrays import single_array
 from omnigraph.engine.exact_numbers import FLIPPED, constant_value, exact_value, narrow_comparison
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import InvalidInput
@@ -108,6 +109,14 @@ def matches(predicate: ir.Predicate, source: ColumnSource, bindings: Bindings) -
     return known.combine_chunks() if isinstance(known, pa.ChunkedArray) else known
 
 
+def truth_values(predicate: ir.Predicate, source: ColumnSource, bindings: Bindings) -> pa.BooleanArray:
+    """Return the truth of the predicate for each row: true, false, or null for unknown."""
+    truth = _truth(predicate, source, bindings)
+    if isinstance(truth, pa.Scalar):
+        return pa.array([truth.as_py()] * source.num_rows, pa.bool_())
+    return single_array(truth)
+
+
 class _ConstantSource:
     """A source of one row without columns."""
 
@@ -119,9 +128,8 @@ class _ConstantSource:
 
 def constant_truth(predicate: ir.Predicate, bindings: Bindings) -> bool | None:
     """Return the truth of a predicate over constants. None is unknown."""
-    truth = _truth(predicate, _ConstantSource(), bindings)
-    found: bool | None = (truth if isinstance(truth, pa.Scalar) else truth[0]).as_py()
-    return found
+    truth: bool | None = truth_values(predicate, _ConstantSource(), bindings)[0].as_py()
+    return truth
 
 
 def _truth(predicate: ir.Predicate, source: ColumnSource, bindings: Bindings) -> _Truth:

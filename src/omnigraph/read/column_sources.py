@@ -8,13 +8,10 @@ import pyarrow as pa
 
 from omnigraph.engine.arrow_expressions import ColumnSource, RowRef, evaluate
 from omnigraph.engine.memory.cached_table import CachedTable, Ordinals
-from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.read.binding_table import BindingTable
 from omnigraph.read.read_session import ReadSession
-from omnigraph.search.text_search import TextSearch
-
-_DEFAULT_EDITS = 2
+from omnigraph.search.text_search import TextSearch, max_edits
 
 
 @dataclass(frozen=True)
@@ -100,13 +97,4 @@ def _search(
 ) -> pa.Array:
     queries = evaluate(match.query, source, session.bindings)
     search = TextSearch(table, match.field.property)
-    return search.rows(match.fn, queries, _max_edits(session, match), ordinals)
-
-
-def _max_edits(session: ReadSession, match: ir.TextMatch) -> int:
-    if match.max_edits is None:
-        return _DEFAULT_EDITS
-    value = session.constant(match.max_edits)
-    if not isinstance(value, int) or value < 0:
-        raise InvalidInput(f"`fuzzy` needs a maximum number of edits of at least 0, got {value}")
-    return value
+    return search.rows(match.fn, queries, max_edits(match, session.bindings), ordinals)

@@ -11,9 +11,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.memory.cached_table import CachedTable, Ordinals
+from omnigraph.engine.parameters import Bindings
+from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.search.text_index import TextIndex
 from omnigraph.store.tables.table_fragments import TableFragment
+
+_DEFAULT_EDITS = 2
+
+
+def max_edits(match: ir.TextMatch, bindings: Bindings) -> int:
+    """Return the maximum number of edits of ``fuzzy``; raise `InvalidInput` unless it is an integer from 0 on."""
+    if match.max_edits is None:
+        return _DEFAULT_EDITS
+    if not isinstance(match.max_edits, ir.Const | ir.ParamRef | ir.Now):
+        raise InvalidInput("the maximum number of edits must be a literal or a parameter")
+    value = bindings.value(match.max_edits)
+    if not isinstance(value, int) or value < 0:
+        raise InvalidInput(f"`fuzzy` needs a maximum number of edits of at least 0, got {value}")
+    return value
 
 
 @dataclass(frozen=True)

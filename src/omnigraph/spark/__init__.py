@@ -1,4 +1,6 @@
-"""Graphs in Spark: ``format("omnigraph")`` to read, write and stream, on any session they are registered with."""
+"""Spark integration: ``format("omnigraph")`` reads, writes and streams graphs in any session it is registered
+with.
+"""
 
 from omnigraph.spark.registration import register
 

@@ -37,14 +37,14 @@ def spark_frame(
     spark: Any = None,
 ) -> Any:
     """Return the rows of a read as a Spark DataFrame. `spark` is a session, the URL of a master, or None."""
-    from omnigraph.spark.engine.spark_query import Place, read_on_spark
+    from omnigraph.spark.engine.spark_query import GraphAccess, read_on_spark
     from omnigraph.spark.session import session_for
 
     # Raises for a graph in memory, which Spark tasks cannot read.
     wants_spark("spark", in_memory=repository.location.scheme == "memory", large=False)
     session = replace(reader.session(snapshot), bindings=bindings)
-    place = Place(repository.location.uri, repository.objects.options)
-    return read_on_spark(session, reader.plan(snapshot, query), session_for(spark), place)
+    access = GraphAccess(repository.location.uri, repository.objects.options)
+    return read_on_spark(session, reader.plan(snapshot, query), session_for(spark), access)
 
 
 def spark_rows(

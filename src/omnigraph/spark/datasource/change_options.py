@@ -1,4 +1,4 @@
-"""The options of reads that tell changes, and the columns that a change has."""
+"""Options for reading changes, and the columns of a change."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from omnigraph.spark.datasource.source_options import (
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-# Parts of one type each look at all of its ids, so that they should not be small.
+# Partitions of one type each read all of its ids, so they should not be small.
 ROWS_PER_PARTITION: Final = 500_000
 COMMITS_PER_BATCH: Final = 128
 
 Content: TypeAlias = Literal["table", "changes", "diff"]
 
-# What Spark has them as.
+# The columns with their Spark types.
 CHANGE_COLUMNS: Final[Mapping[str, str]] = {
     "kind": "STRING NOT NULL",
     "type": "STRING NOT NULL",
@@ -46,14 +46,14 @@ FEED_COLUMNS: Final[Mapping[str, str]] = {
     **CHANGE_COLUMNS,
 }
 
-_CHOICE: Final = ("kind", "type", "op", "columns", "rowsPerPartition")
-FEED_OPTIONS: Final = ("uri", "path", "changes", "branch", "start", "maxCommits", *_CHOICE)
-DIFF_OPTIONS: Final = ("uri", "path", "diff", *_CHOICE)
+_SELECTION: Final = ("kind", "type", "op", "columns", "rowsPerPartition")
+FEED_OPTIONS: Final = ("uri", "path", "changes", "branch", "start", "maxCommits", *_SELECTION)
+DIFF_OPTIONS: Final = ("uri", "path", "diff", *_SELECTION)
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Which changes are wanted; `None` wants all of them."""
+class ChangeSelection:
+    """A selection of changes. None selects all."""
 
     kinds: tuple[str, ...] | None = None
     types: tuple[str, ...] | None = None
@@ -62,13 +62,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class FeedOptions:
-    """What a stream of the changes of a branch was asked for."""
+    """The options of a stream of a branch's changes."""
 
     uri: str
     storage: Mapping[str, str] = field(repr=False)
     branch: str
     start: str
-    choice: Choice
+    selection: ChangeSelection
     columns: tuple[str, ...]
     max_commits: int
     rows_per_partition: int
@@ -76,70 +76,70 @@ class FeedOptions:
 
 @dataclass(frozen=True)
 class DiffOptions:
-    """What a read of the difference of two states was asked for."""
+    """The options of a read of the difference between two states."""
 
     uri: str
     storage: Mapping[str, str] = field(repr=False)
     before: str
     after: str
-    choice: Choice
+    selection: ChangeSelection
     columns: tuple[str, ...]
     rows_per_partition: int
 
 
 def content_of(options: Mapping[str, str]) -> Content:
-    """What a read with these options tells: the rows of a table, the changes of a branch, or a difference."""
-    given = {name.lower(): value for name, value in options.items()}
-    if "changes" in given:
-        if given["changes"].lower() != "true":
-            raise InvalidInput(f"the option 'changes' is '{given['changes']}'", hint="it is true")
+    """Return what options read: the rows of a table, the changes of a branch, or a difference."""
+    values = {name.lower(): value for name, value in options.items()}
+    if "changes" in values:
+        if values["changes"].lower() != "true":
+            raise InvalidInput(f"option 'changes': expected true, got '{values['changes']}'")
         return "changes"
-    return "diff" if "diff" in given else "table"
+    return "diff" if "diff" in values else "table"
 
 
 def feed_options(options: Mapping[str, str]) -> FeedOptions:
-    """What the options of ``spark.readStream`` mean."""
-    given = known_options(options, FEED_OPTIONS)
+    """Parse the options of ``spark.readStream``."""
+    values = known_options(options, FEED_OPTIONS)
     return FeedOptions(
-        uri=graph_location(given).uri,
-        storage=storage_options(given),
-        branch=given.get("branch", "main").strip(),
-        start=given.get("start", "now").strip(),
-        choice=_choice(given),
-        columns=_columns(given, FEED_COLUMNS),
-        max_commits=positive(given, "maxCommits", COMMITS_PER_BATCH),
-        rows_per_partition=positive(given, "rowsPerPartition", ROWS_PER_PARTITION),
+        uri=graph_location(values).uri,
+        storage=storage_options(values),
+        branch=values.get("branch", "main").strip(),
+        start=values.get("start", "now").strip(),
+        selection=_selection(values),
+        columns=_columns(values, FEED_COLUMNS),
+        max_commits=positive(values, "maxCommits", COMMITS_PER_BATCH),
+        rows_per_partition=positive(values, "rowsPerPartition", ROWS_PER_PARTITION),
     )
 
 
 def diff_options(options: Mapping[str, str]) -> DiffOptions:
-    """What the options of ``spark.read`` with a ``diff`` mean.
+    """Parse the options of ``spark.read`` with a ``diff``.
 
     >>> found = diff_options({"path": "g", "diff": "main..trial", "op": "insert, delete"})
-    >>> found.before, found.after, found.choice.ops
+    >>> found.before, found.after, found.selection.ops
     ('main', 'trial', ('insert', 'delete'))
     """
-    given = known_options(options, DIFF_OPTIONS)
-    text = required(given, "diff")
+    values = known_options(options, DIFF_OPTIONS)
+    text = required(values, "diff")
     before, dots, after = (part.strip() for part in text.partition(".."))
     if not before or not dots or not after or ".." in after:
         raise InvalidInput(
-            f"the option 'diff' is '{text}'",
-            hint="write A..B, each a branch or the id of a commit; a name with dots in it by the id of its head",
+            f"option 'diff': expected A..B, got '{text}'",
+            hint="A and B are branches or commit ids; use the commit id of the head for a branch name with dots",
         )
     return DiffOptions(
-        uri=graph_location(given).uri,
-        storage=storage_options(given),
+        uri=graph_location(values).uri,
+        storage=storage_options(values),
         before=before,
         after=after,
-        choice=_choice(given),
-        columns=_columns(given, CHANGE_COLUMNS),
-        rows_per_partition=positive(given, "rowsPerPartition", ROWS_PER_PARTITION),
+        selection=_selection(values),
+        columns=_columns(values, CHANGE_COLUMNS),
+        rows_per_partition=positive(values, "rowsPerPartition", ROWS_PER_PARTITION),
     )
 
 
 def change_ddl(columns: Iterable[str]) -> str:
-    """Columns of changes in Spark's terms.
+    """Return columns of changes as Spark DDL.
 
     >>> change_ddl(["id", "before"])
     'id STRING NOT NULL, before STRING'
@@ -148,23 +148,23 @@ def change_ddl(columns: Iterable[str]) -> str:
 
 
 def check_schema(schema: StructType, columns: Mapping[str, str]) -> None:
-    """Refuse a schema that asks for other columns than these, or for other types."""
+    """Raise an error if a schema has other columns than these, or other types."""
     _check_names(schema.fieldNames(), columns)
     for item in schema.fields:
         kind, _, not_null = columns[item.name].partition(" ")
         if kind.lower() != item.dataType.simpleString() or not (not_null or item.nullable):
             raise InvalidInput(
-                f"column '{item.name}' of a change is {columns[item.name]}",
-                hint="read it as it is and cast afterwards",
+                f"column '{item.name}' of a change: expected {columns[item.name]}",
+                hint="read the column with its own type and cast it afterwards",
             )
 
 
-def _choice(given: Mapping[str, str]) -> Choice:
-    return Choice(_listed(given, "kind"), _listed(given, "type"), _listed(given, "op"))
+def _selection(values: Mapping[str, str]) -> ChangeSelection:
+    return ChangeSelection(_listed(values, "kind"), _listed(values, "type"), _listed(values, "op"))
 
 
-def _columns(given: Mapping[str, str], known: Mapping[str, str]) -> tuple[str, ...]:
-    chosen = _listed(given, "columns")
+def _columns(values: Mapping[str, str], known: Mapping[str, str]) -> tuple[str, ...]:
+    chosen = _listed(values, "columns")
     if chosen is None:
         return tuple(known)
     _check_names(chosen, known)
@@ -177,9 +177,9 @@ def _check_names(names: Iterable[str], known: Mapping[str, str]) -> None:
         if name not in known:
             raise NotFound(f"a change has no column '{name}'{did_you_mean(name, sorted(known))}")
         if name in seen:
-            raise InvalidInput(f"column '{name}' is asked for twice")
+            raise InvalidInput(f"column '{name}' is selected twice")
         seen.add(name)
 
 
-def _listed(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
-    return None if name not in given else tuple(item.strip() for item in given[name].split(","))
+def _listed(values: Mapping[str, str], name: str) -> tuple[str, ...] | None:
+    return None if name not in values else tuple(item.strip() for item in values[name].split(","))

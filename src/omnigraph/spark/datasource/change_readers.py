@@ -1,7 +1,7 @@
-"""Readers of changes for Spark: of the feed of a branch in micro-batches, and of the difference of two states.
+"""Spark readers of changes: of a branch's change feed in micro-batches, and of the difference between two states.
 
-Both are made of a source that plans and reads. The driver asks it for the parts of a batch, which tasks read apart
-from one another.
+Both use a source that plans and reads. The driver requests the partitions of a batch, and tasks read them
+independently.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from omnigraph.spark.datasource.change_options import CHANGE_COLUMNS, FEED_COLUMNS, check_schema
-from omnigraph.spark.datasource.spark_errors import told_in_words
+from omnigraph.spark.datasource.spark_errors import raise_readable_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,27 +22,29 @@ if TYPE_CHECKING:
 
 
 def diff_reader(diff: DiffSource, schema: StructType) -> DataSourceReader:
-    """The reader of a difference in the columns of a schema."""
+    """Return the reader of a difference in the columns of a schema."""
     from pyspark.sql.datasource import DataSourceReader, InputPartition
 
     check_schema(schema, CHANGE_COLUMNS)
 
     class DiffReader(DataSourceReader):
         def partitions(self) -> list[InputPartition]:
-            with told_in_words():
+            with raise_readable_errors():
                 return [InputPartition(part) for part in diff.partitions()]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            # Where there are no partitions Spark makes one of its own, without a value.
+            # If there are no partitions, Spark creates one without a value.
             if partition.value:
-                with told_in_words():
+                with raise_readable_errors():
                     yield from diff.read(partition.value, _arrow_schema(schema))
 
     return DiffReader()
 
 
 def feed_reader(feed: FeedSource, schema: StructType, max_commits: int) -> DataSourceStreamReader:
-    """The reader of a feed in the columns of a schema, so many commits at a time. It needs a Spark 4.2 or newer."""
+    """Return the reader of a change feed in the columns of a schema. `max_commits` limits a batch. Requires Spark
+    4.2.
+    """
     from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, SupportsTriggerAvailableNow
 
@@ -52,27 +54,27 @@ def feed_reader(feed: FeedSource, schema: StructType, max_commits: int) -> DataS
         _last: int | None = None
 
         def initialOffset(self) -> dict[str, str]:  # noqa: N802
-            with told_in_words():
+            with raise_readable_errors():
                 return feed.first()
 
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-            # Of the limits that Spark knows, the one of things with any number of rows.
+            # Of Spark's limits, the one that counts items with any number of rows.
             return ReadMaxFiles(max_commits)
 
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-            with told_in_words():
+            with raise_readable_errors():
                 self._last = feed.newest()
 
         def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802
-            with told_in_words():
+            with raise_readable_errors():
                 return feed.next(start, self._last, everything=isinstance(limit, ReadAllAvailable))
 
         def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
-            with told_in_words():
+            with raise_readable_errors():
                 return [InputPartition(part) for part in feed.partitions(start, end)]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            with told_in_words():
+            with raise_readable_errors():
                 yield from feed.read(partition.value, _arrow_schema(schema))
 
         def stop(self) -> None:
@@ -82,7 +84,7 @@ def feed_reader(feed: FeedSource, schema: StructType, max_commits: int) -> DataS
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """The very schema that Spark's worker compares batches with."""
+    """Return the schema that Spark's worker compares batches with."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone="UTC")

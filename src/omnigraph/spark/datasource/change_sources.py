@@ -1,7 +1,7 @@
-"""What Spark reads changes from: the feed of a branch as a stream, and the difference of two states.
+"""Sources of changes for Spark: a branch's change feed as a stream, and the difference between two states.
 
-Who plans knows commits and the versions of tables, never rows; who reads a part opens these versions alone. A place
-in a stream is a cursor of the feed, in the open: Spark keeps it in its checkpoint and shows it.
+Planning reads commits and table versions, but no rows. Reading a partition opens only these versions. An offset
+of a stream is a cursor of the change feed in clear text, because Spark stores and shows it in its checkpoint.
 """
 
 from __future__ import annotations
@@ -25,100 +25,102 @@ from omnigraph.changes.states import find_states
 from omnigraph.errors import ChangeFeedGap, Conflict, NotFound
 from omnigraph.graph.history import first_parents, get_commit
 from omnigraph.graph.repository import Repository
-from omnigraph.spark.datasource.change_options import Choice, DiffOptions, FeedOptions
+from omnigraph.spark.datasource.change_options import ChangeSelection, DiffOptions, FeedOptions
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.records import CommitRecord
 from omnigraph.store.tables.tables import Tables
 
 Offset: TypeAlias = dict[str, str]
-SinkPart: TypeAlias = tuple[Share, ...]
+Partition: TypeAlias = tuple[Share, ...]
 
-_BEGINS: Final = "begins"
-
-
-def wanted_changes(choice: Choice) -> ChangeFilter:
-    """The filter that options ask for."""
-    # Names that there are none of are refused there.
-    return ChangeFilter.of(cast(Any, choice.kinds), choice.types, cast(Any, choice.ops))
+_INITIAL: Final = "begins"
 
 
-# --- a difference ------------------------------------------------------------------------------------------
+def to_change_filter(selection: ChangeSelection) -> ChangeFilter:
+    """Return the filter for a selection."""
+    # `ChangeFilter` rejects unknown names.
+    return ChangeFilter.of(cast(Any, selection.kinds), selection.types, cast(Any, selection.ops))
+
+
+# --- difference --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class DiffSource:
-    """The difference of two commits; a value that can be pickled."""
+    """The difference between two commits. Can be pickled."""
 
     uri: str
     storage: Mapping[str, str] = field(repr=False)
     before: str
     after: str
-    wanted: ChangeFilter
+    change_filter: ChangeFilter
     rows_per_partition: int
 
-    def partitions(self) -> list[SinkPart]:
-        """Parts that are read apart from one another."""
+    def partitions(self) -> list[Partition]:
+        """Return partitions that tasks read independently."""
         with closing(Repository.open(self.uri, mode="r", options=self.storage)) as repository:
             before, after = (
                 repository.snapshot_of(repository.commit(id_)) for id_ in (self.before, self.after)
             )
             with reading_both(before, after):
-                shares = list(plan_shares(before, after, self.wanted, self.rows_per_partition))
+                shares = list(plan_shares(before, after, self.change_filter, self.rows_per_partition))
         return bundle_shares(shares, self.rows_per_partition)
 
-    def read(self, part: SinkPart, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The changes of a part in the columns of a schema."""
+    def read(self, part: Partition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a partition in the columns of a schema."""
         tables = _tables(self.uri, self.storage)
         for share in part:
             yield from share.read(tables, schema)
 
 
 def open_diff(options: DiffOptions) -> DiffSource:
-    """The difference of the two states that the options name, resolved to commits."""
-    wanted = wanted_changes(options.choice)
+    """Open the difference between two states, resolved to commits."""
+    change_filter = to_change_filter(options.selection)
     with closing(Repository.open(options.uri, mode="r", options=options.storage)) as repository:
-        states = find_states(repository, options.before, options.after, wanted)
+        states = find_states(repository, options.before, options.after, change_filter)
         before, after = states.before.commit_id, states.after.commit_id
-    return DiffSource(options.uri, options.storage, before, after, wanted, options.rows_per_partition)
+    return DiffSource(options.uri, options.storage, before, after, change_filter, options.rows_per_partition)
 
 
-# --- a stream ----------------------------------------------------------------------------------------------
+# --- stream ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class FeedSource:
-    """The changes of a branch between places in its history. It can be pickled until it is first asked for one.
+    """The changes of a branch between offsets. Can be pickled before its first use.
 
-    Places are dictionaries of texts: the graph, the branch's incarnation, the filter, and the commit up to which
-    everything was told. One that was made for another graph, branch or filter is `InvalidInput`, as a cursor is.
+    An offset is a dictionary of texts: the graph, the branch's incarnation, the filter, and the last commit that
+    was read. An offset of another graph, branch or filter raises `InvalidInput`, as a cursor does.
     """
 
     options: FeedOptions
 
     def first(self) -> Offset:
-        """Where the stream begins."""
+        """Return the initial offset of the stream."""
         request = replace(self._request, start=self.options.start)
         poll = begin_poll(self._repository, request)
         offset = _offset(poll.scope, poll.position)
-        # Before Spark has done a batch it asks again after a restart, and now would be later. It does one, and
-        # with that keeps the place, if the place changes; so this one is told from the same place later on.
-        return {**offset, _BEGINS: "now"} if self.options.start == "now" else offset
+        # Until the first batch is complete, Spark requests the initial offset again after a restart, and `now`
+        # would be later. It completes a batch, and stores the offset, only if the offset changes; the marker
+        # makes it change.
+        return {**offset, _INITIAL: "now"} if self.options.start == "now" else offset
 
     def newest(self) -> int:
-        """The number of the branch's newest commit."""
+        """Return the sequence number of the branch's newest commit."""
         return self._repository.head(self.options.branch).commit.sequence
 
     def next(self, start: Offset, last: int | None = None, *, everything: bool = False) -> Offset:
-        """The end of the batch that begins at a place: so many commits as the options say, or `everything`.
+        """Return the end offset of the batch that starts at an offset: after the commits of one poll, or of all
+        polls.
 
-        Commits with a number above `last` are left for later. A commit that cannot be told ends the batch before
-        it; when it is the first one, it is `Conflict` or `ChangeFeedGap`.
+        Commits with a sequence number above `last` are left for later. The batch ends before a commit whose
+        changes cannot be computed. Raises `Conflict` or `ChangeFeedGap` if this is its first commit.
         """
-        if _BEGINS in start:
-            return {name: value for name, value in start.items() if name != _BEGINS}
+        if _INITIAL in start:
+            return {name: value for name, value in start.items() if name != _INITIAL}
         place = start
-        with _with_a_way_on():
+        with _restart_hints():
             while True:
                 try:
                     place, before = self._advance(place, last), place
@@ -129,24 +131,24 @@ class FeedSource:
                 if not everything or place == before:
                     return place
 
-    def partitions(self, start: Offset, end: Offset) -> list[SinkPart]:
-        """The changes between two places in parts that are read apart from one another."""
-        if _BEGINS in start:
+    def partitions(self, start: Offset, end: Offset) -> list[Partition]:
+        """Return the changes between two offsets in partitions that tasks read independently."""
+        if _INITIAL in start:
             return []
         shares: list[Share] = []
-        with _with_a_way_on():
-            for commit in self._between(start, end):
+        with _restart_hints():
+            for commit in self._commits_between(start, end):
                 try:
                     before, after = states_of(self._repository, commit)
-                    shares += plan_shares(before, after, self._wanted, self.options.rows_per_partition)
+                    shares += plan_shares(before, after, self._change_filter, self.options.rows_per_partition)
                 except NotFound as error:
                     raise change_feed_gap(commit) from error
         return bundle_shares(shares, self.options.rows_per_partition)
 
-    def read(self, part: SinkPart, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The changes of a part in the columns of a schema."""
+    def read(self, part: Partition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a partition in the columns of a schema."""
         tables = _tables(self.options.uri, self.options.storage)
-        with _with_a_way_on():
+        with _restart_hints():
             for share in part:
                 try:
                     yield from share.read(tables, schema)
@@ -154,7 +156,7 @@ class FeedSource:
                     raise change_feed_gap(share.commit) from error
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Close the graph."""
         if "_repository" in self.__dict__:
             self._repository.close()
 
@@ -163,13 +165,13 @@ class FeedSource:
         return Repository.open(self.options.uri, mode="r", options=self.options.storage)
 
     @cached_property
-    def _wanted(self) -> ChangeFilter:
-        return wanted_changes(self.options.choice)
+    def _change_filter(self) -> ChangeFilter:
+        return to_change_filter(self.options.selection)
 
     @property
     def _request(self) -> FeedRequest:
         return FeedRequest(
-            self.options.branch, max_commits=self.options.max_commits, change_filter=self._wanted
+            self.options.branch, max_commits=self.options.max_commits, change_filter=self._change_filter
         )
 
     def _advance(self, start: Offset, last: int | None) -> Offset:
@@ -180,11 +182,11 @@ class FeedSource:
         readable = poll.readable_commits()
         return _offset(poll.scope, readable[-1].id if readable else poll.position)
 
-    def _between(self, start: Offset, end: Offset) -> list[CommitRecord]:
-        """The commits after one place up to another, oldest first."""
+    def _commits_between(self, start: Offset, end: Offset) -> list[CommitRecord]:
+        """Return the commits after one offset up to another, oldest first."""
         repository = self._repository
         head = repository.head(self.options.branch)
-        scope = token_scope(repository, self._wanted, head.incarnation)
+        scope = token_scope(repository, self._change_filter, head.incarnation)
         after, last = (Token.decode(_token(place).encode(), "cursor", scope).commit for place in (start, end))
         view = repository.manifest.view
         commits: list[CommitRecord] = []
@@ -204,7 +206,7 @@ def _token(offset: Offset) -> Token:
         scope = TokenScope(offset["graph"], offset["branch"], offset["filter"])
         return Token("cursor", scope, offset["commit"])
     except KeyError as error:
-        raise rejected("it is not one of changes") from error
+        raise rejected("it is not an offset of a change stream") from error
 
 
 def _tables(uri: str, storage: Mapping[str, str]) -> Tables:
@@ -212,17 +214,17 @@ def _tables(uri: str, storage: Mapping[str, str]) -> Tables:
 
 
 @contextmanager
-def _with_a_way_on() -> Iterator[None]:
-    """Errors that end a stream say how another one goes on: Spark's checkpoint stays where it is."""
+def _restart_hints() -> Iterator[None]:
+    """Raise errors that end a stream with a hint how to restart it. The checkpoint of Spark stays unchanged."""
     try:
         yield
     except ChangeFeedGap as error:
-        error.hint = (
-            "take a baseline, and begin a new query with a new checkpoint and the option "
+        hint = (
+            "take a baseline, and start a new query with a new checkpoint and the option "
             "start 'after:' with its snapshot_commit_id"
         )
-        raise
+        raise ChangeFeedGap(error.message, details=error.details, hint=hint) from error
     except Conflict as error:
-        refusal = error.details["change_diff_refusal"]["graph_commit_id"]
-        error.hint = f"begin a new query with a new checkpoint and the option start 'after:{refusal}'"
-        raise
+        commit_id = error.details["change_diff_refusal"]["graph_commit_id"]
+        hint = f"start a new query with a new checkpoint and the option start 'after:{commit_id}'"
+        raise Conflict(error.message, details=error.details, hint=hint) from error

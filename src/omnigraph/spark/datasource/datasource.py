@@ -1,13 +1,13 @@
-"""Graphs as a Spark data source, ``format("omnigraph")``.
+"""The Spark data source ``format("omnigraph")``.
 
-The driver resolves the state of the graph once and pins it: tasks get the version of one Lance table, the
-fragments of their partition and a filter, and read nothing else, so a commit made meanwhile is never seen.
+The driver resolves the state of the graph once and pins it. Tasks receive the version of one Lance table, the
+fragments of their partition and a filter, and read nothing else. Later commits are never visible to them.
 
-There is no `pushFilters` here on purpose. Spark 4.3 keeps what it leads to with the source and not with the
-scan, so that a DataFrame that was filtered once shows only those rows to every later use.
+`pushFilters` is deliberately not implemented. Spark 4.3 stores pushed filters with the source and not with the
+scan, so a DataFrame that was filtered once would return only those rows to every later use.
 
-Writers are made, run and asked to commit in different processes. What they have in common is a sink, a value that
-is pickled with them, and what tasks report.
+Writers are created, run and committed in different processes. They share a sink, which is pickled with them, and
+the reports of tasks.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from omnigraph.spark.datasource.change_options import (
     feed_options,
 )
 from omnigraph.spark.datasource.change_readers import diff_reader, feed_reader
+from omnigraph.spark.datasource.read_plan import plan_table_read
 from omnigraph.spark.datasource.source_options import stream_options, write_options
-from omnigraph.spark.datasource.spark_errors import told_in_words
-from omnigraph.spark.engine.table_read import TableRead, plan_read
+from omnigraph.spark.datasource.spark_errors import raise_readable_errors
+from omnigraph.spark.engine.table_read import TableRead
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,9 +44,11 @@ _BATCH_ID = "streaming.sql.batchId"
 
 
 def data_source() -> type[DataSource]:
-    """The class to register with a session. Spark pickles it by value and the functions it calls by name.
+    """Return the class to register with a session. Spark pickles the class by value and the functions it calls by
+    name.
 
-    Methods import modules that load Lance when they run: Spark starts a Python process only to look the class up.
+    Methods import modules that load Lance when they run, because Spark starts a Python process just to look up
+    the class.
     """
     from pyspark.sql.datasource import (
         DataSource,
@@ -67,7 +70,7 @@ def data_source() -> type[DataSource]:
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
             from pyspark.sql.pandas.types import to_arrow_schema
 
-            # Where there are no partitions Spark makes one of its own, without a value.
+            # If there are no partitions, Spark creates one without a value.
             if partition.value:
                 yield from self._read.batches(partition.value, to_arrow_schema(self._schema))
 
@@ -83,7 +86,7 @@ def data_source() -> type[DataSource]:
             return Staged(self._sink.stage(_task().partitionId(), iterator))
 
         def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-            with told_in_words():
+            with raise_readable_errors():
                 self._sink.commit(_all_parts(messages))
 
         def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -97,11 +100,11 @@ def data_source() -> type[DataSource]:
             task = _task()
             query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
             if query is None or batch is None:
-                raise _not_in_batches()
+                raise _continuous_processing()
             return Staged(self._stream.stage(query, int(batch), task.partitionId(), iterator))
 
         def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-            with told_in_words():
+            with raise_readable_errors():
                 self._stream.commit(batchId, _all_parts(messages))
 
         def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -116,7 +119,7 @@ def data_source() -> type[DataSource]:
             return FORMAT
 
         def schema(self) -> str:
-            # Spark keeps this object, so everything that is read through it later is of the same commits.
+            # Spark keeps this object, so all later reads through it use the same commits.
             match content_of(self.options):
                 case "changes":
                     return change_ddl(feed_options(self.options).columns)
@@ -127,27 +130,29 @@ def data_source() -> type[DataSource]:
                     self._diff = open_diff(wanted)
                     return change_ddl(wanted.columns)
                 case "table":
-                    self._plan = plan_read(self.options)
+                    self._plan = plan_table_read(self.options)
                     return self._plan.ddl
 
         def reader(self, schema: StructType) -> DataSourceReader:
             match content_of(self.options):
                 case "changes":
                     raise InvalidInput(
-                        "the changes of a branch are read with readStream",
-                        hint="for those between two states, use the option 'diff'",
+                        "use readStream to read the changes of a branch",
+                        hint="use the option 'diff' for the changes between two states",
                     )
                 case "diff":
                     from omnigraph.spark.datasource.change_sources import open_diff
 
                     return diff_reader(self._diff or open_diff(diff_options(self.options)), schema)
                 case "table":
-                    plan = self._plan or plan_read(self.options)
+                    plan = self._plan or plan_table_read(self.options)
                     return GraphReader(plan.selecting(schema), schema)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
             if content_of(self.options) != "changes":
-                raise InvalidInput("a stream is read from changes", hint="set the option 'changes' to true")
+                raise InvalidInput(
+                    "only changes can be read as a stream", hint="set the option 'changes' to true"
+                )
             from omnigraph.spark.datasource.change_sources import FeedSource
 
             wanted = feed_options(self.options)
@@ -156,15 +161,15 @@ def data_source() -> type[DataSource]:
         def writer(self, schema: StructType, overwrite: bool) -> GraphWriter:
             from omnigraph.load.sink import open_sink
 
-            with told_in_words():
+            with raise_readable_errors():
                 wanted = write_options(self.options, overwrite=overwrite)
                 return GraphWriter(open_sink(wanted, schema.fieldNames()))
 
         def streamWriter(self, schema: StructType, overwrite: bool) -> GraphStreamWriter:  # noqa: N802
             from omnigraph.load.sink import open_stream
 
-            # Spark asks for one before each batch, and for another to commit it.
-            with told_in_words():
+            # Spark creates one writer before each batch, and another one to commit it.
+            with raise_readable_errors():
                 wanted = stream_options(self.options, overwrite=overwrite)
                 return GraphStreamWriter(open_stream(wanted, schema.fieldNames()))
 
@@ -180,18 +185,18 @@ def _task() -> TaskContext:
 
 
 def _parts(messages: Sequence[Any]) -> list[Any]:
-    """What tasks have reported; those that failed have not."""
+    """Return the reports of tasks. Failed tasks have none."""
     return [message.part for message in messages if message is not None]
 
 
 def _all_parts(messages: Sequence[Any]) -> list[Any]:
     if None in messages:
-        raise _not_in_batches()
+        raise _continuous_processing()
     return _parts(messages)
 
 
-def _not_in_batches() -> InvalidInput:
+def _continuous_processing() -> InvalidInput:
     return InvalidInput(
-        "a graph cannot be written by continuous processing",
-        hint='use a trigger of micro-batches, such as processingTime="1 second"',
+        "graphs do not support continuous processing",
+        hint='use a micro-batch trigger, such as processingTime="1 second"',
     )

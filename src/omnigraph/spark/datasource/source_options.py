@@ -1,4 +1,4 @@
-"""The options of the data source: what they are called, and what reading and writing have in common."""
+"""Options of the data source that reads and writes share."""
 
 from __future__ import annotations
 
@@ -12,114 +12,115 @@ from omnigraph.rules.load_mode import LoadMode
 from omnigraph.store.location import Location
 
 STORAGE_PREFIX: Final = "storage."
-# Spark's own name for the argument of `load` and `save` is `path`.
+# Spark passes the argument of `load` and `save` as `path`.
 _GRAPH: Final = ("uri", "path", "type", "branch")
 READ_OPTIONS: Final = (*_GRAPH, "commit", "snapshot", "timestamp", "columns", "where", "rowsPerPartition")
 _WRITE: Final = (*_GRAPH, "createFrom", "mode", "message", "actor")
 WRITE_OPTIONS: Final = (*_WRITE, "ifCommit", "idempotencyKey")
-# The last two are Spark's own, which it hands on.
+# Spark passes its own last two options on.
 STREAM_OPTIONS: Final = (*_WRITE, "checkpointLocation", "queryName")
 
 
 def known_options(options: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
-    """The options by name in lower case, as Spark has them; one of another name is an error.
+    """Return the options by lower-case name, as Spark does; raise `InvalidInput` for an unknown option.
 
     >>> known_options({"URI": "g", "storage.region": "x"}, READ_OPTIONS)
     {'uri': 'g', 'storage.region': 'x'}
     """
-    given = {name.lower(): value for name, value in options.items()}
+    values = {name.lower(): value for name, value in options.items()}
     names = {name.lower() for name in known}
-    for name in given:
+    for name in values:
         if name not in names and not name.startswith(STORAGE_PREFIX):
             raise InvalidInput(
                 f"unknown option '{name}'{did_you_mean(name, sorted(names))}",
                 hint=f"the options are {', '.join(known)} and {STORAGE_PREFIX}*",
             )
-    return given
+    return values
 
 
-def storage_options(given: Mapping[str, str]) -> dict[str, str]:
-    """What storage needs to know."""
+def storage_options(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the storage options."""
     return {
         name.removeprefix(STORAGE_PREFIX): value
-        for name, value in given.items()
+        for name, value in values.items()
         if name.startswith(STORAGE_PREFIX)
     }
 
 
-def graph_location(given: Mapping[str, str]) -> Location:
-    """Where the graph is that the options name."""
-    if given.get("path") and given.get("uri"):
+def graph_location(values: Mapping[str, str]) -> Location:
+    """Return the location of the graph that the options name."""
+    if values.get("path") and values.get("uri"):
         raise InvalidInput(
-            "the graph is named twice, by the option 'uri' and by the argument of load or save"
+            "the graph is specified twice, by the option 'uri' and by the argument of load or save"
         )
-    location = Location.parse(given.get("path") or required(given, "uri"))
+    location = Location.parse(values.get("path") or required(values, "uri"))
     if location.scheme == "memory":
         raise InvalidInput(
-            f"{location} lives in one process, and Spark works in others", hint="use a path or s3://"
+            f"{location} is in the memory of one process, which Spark tasks cannot reach",
+            hint="use a path or s3://",
         )
     return location
 
 
-def required(given: Mapping[str, str], name: str) -> str:
-    """The value of an option that must be there."""
-    if not given.get(name):
+def required(values: Mapping[str, str], name: str) -> str:
+    """Return the value of a required option."""
+    if not values.get(name):
         raise InvalidInput(f"the option '{name}' is missing")
-    return given[name]
+    return values[name]
 
 
-def positive(given: Mapping[str, str], name: str, default: int) -> int:
-    """The number above zero that an option says.
+def positive(values: Mapping[str, str], name: str, default: int) -> int:
+    """Return the positive integer value of an option.
 
     >>> positive({"maxcommits": "7"}, "maxCommits", 128), positive({}, "maxCommits", 128)
     (7, 128)
     """
-    text = given.get(name.lower(), str(default))
+    text = values.get(name.lower(), str(default))
     if not (text.isascii() and text.isdigit() and int(text)):
-        raise InvalidInput(f"option '{name}' is '{text}', not a number above zero")
+        raise InvalidInput(f"option '{name}': expected an integer above 0, got '{text}'")
     return int(text)
 
 
 def write_options(options: Mapping[str, str], *, overwrite: bool) -> SinkOptions:
-    """What the options of ``df.write`` mean; `overwrite` is what its ``mode`` says."""
-    given = known_options(options, WRITE_OPTIONS)
-    mode = _mode(given.get("mode", "overwrite" if overwrite else "append"), ("append", "merge", "overwrite"))
+    """Parse the options of ``df.write``. `overwrite` is true for the Spark mode ``overwrite``."""
+    values = known_options(options, WRITE_OPTIONS)
+    mode = _mode(values.get("mode", "overwrite" if overwrite else "append"), ("append", "merge", "overwrite"))
     if overwrite != (mode == "overwrite"):
         raise InvalidInput(
-            f"the option 'mode' is '{mode}', and Spark's own mode is {'overwrite' if overwrite else 'append'}",
+            f"option 'mode' is '{mode}', but the Spark mode is {'overwrite' if overwrite else 'append'}",
             hint='to merge, use .option("mode", "merge").mode("append")',
         )
-    return _write_options(given, mode)
+    return _write_options(values, mode)
 
 
 def stream_options(options: Mapping[str, str], *, overwrite: bool) -> SinkOptions:
-    """What the options of ``df.writeStream`` mean; Spark says `overwrite` for the output mode ``complete``."""
-    given = known_options(options, STREAM_OPTIONS)
+    """Parse the options of ``df.writeStream``. `overwrite` is true for the output mode ``complete``."""
+    values = known_options(options, STREAM_OPTIONS)
     if overwrite:
         raise InvalidInput(
-            "a stream cannot be written in output mode 'complete'",
+            "streams do not support the output mode 'complete'",
             hint='use output mode append, or foreachBatch with a write of mode("overwrite")',
         )
-    return _write_options(given, _mode(given.get("mode", "append"), ("append", "merge")))
+    return _write_options(values, _mode(values.get("mode", "append"), ("append", "merge")))
 
 
 def _mode(name: str, allowed: Sequence[LoadMode]) -> LoadMode:
     for mode in allowed:
         if mode == name:
             return mode
-    raise InvalidInput(f"the option 'mode' is '{name}'", hint=f"it is one of {', '.join(allowed)}")
+    raise InvalidInput(f"option 'mode': unknown mode '{name}'", hint=f"use one of {', '.join(allowed)}")
 
 
-def _write_options(given: Mapping[str, str], mode: LoadMode) -> SinkOptions:
+def _write_options(values: Mapping[str, str], mode: LoadMode) -> SinkOptions:
     return SinkOptions(
-        uri=graph_location(given).uri,
-        type=required(given, "type"),
-        branch=given.get("branch", "main").strip(),
+        uri=graph_location(values).uri,
+        type=required(values, "type"),
+        branch=values.get("branch", "main").strip(),
         mode=mode,
-        storage=storage_options(given),
-        create_from=given.get("createfrom"),
-        message=given.get("message"),
-        actor=given.get("actor"),
-        if_commit=given.get("ifcommit"),
-        idempotency_key=given.get("idempotencykey"),
+        storage=storage_options(values),
+        create_from=values.get("createfrom"),
+        message=values.get("message"),
+        actor=values.get("actor"),
+        if_commit=values.get("ifcommit"),
+        idempotency_key=values.get("idempotencykey"),
     )

@@ -1,4 +1,4 @@
-"""Errors on their way to Spark, which knows them as text alone."""
+"""Errors for Spark, which transfers only their text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 from omnigraph.errors import ConstraintViolation, OmnigraphError
 
-# A traceback has room for so many.
-_VIOLATIONS_TOLD = 20
+# The number of violations that a message lists.
+_MAX_VIOLATIONS = 20
 
 
 @contextmanager
-def told_in_words() -> Iterator[None]:
-    """What goes wrong crosses to Spark as text: all of it, and as little else as can be."""
+def raise_readable_errors() -> Iterator[None]:
+    """Raise errors without traceback and with all details in the message, because Spark transfers only text."""
     try:
         yield
     except OmnigraphError as error:
@@ -23,11 +23,11 @@ def told_in_words() -> Iterator[None]:
 
 
 def _with_violations(error: ConstraintViolation) -> ConstraintViolation:
-    """The error with its violations in the message."""
+    """Return the error with its violations in the message."""
     total = error.details.get("violations", len(error.violations))
     if total < 2:
         return error
-    shown = [f"  {item['message']}" for item in error.violations[:_VIOLATIONS_TOLD]]
+    shown = [f"  {item['message']}" for item in error.violations[:_MAX_VIOLATIONS]]
     more = [f"  and {total - len(shown)} more"] if total > len(shown) else []
     message = "\n".join([f"{total} violations:", *shown, *more])
     return ConstraintViolation(message, error.violations, details=error.details, hint=error.hint)

@@ -1,4 +1,4 @@
-"""Arrow columns as Spark has them, in the types that tables have them in."""
+"""Convert Arrow columns from Spark to the types of stored tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from omnigraph.lang.types import PropType, Scalar
 
 
 def as_stored(column: pa.Array | pa.ChunkedArray, kind: PropType) -> pa.Array | pa.ChunkedArray:
-    """The same values in the Arrow type of a property.
+    """Convert a column to the Arrow type of a property.
 
     >>> as_stored(pa.array([None, [1.0, 2.0]]), PropType(Scalar.VECTOR, dim=2)).type
     FixedSizeListType(fixed_size_list<item: float>[2])
@@ -21,7 +21,7 @@ def as_stored(column: pa.Array | pa.ChunkedArray, kind: PropType) -> pa.Array | 
 
 
 def _vectors(lists: pa.Array, kind: PropType) -> pa.Array:
-    # The cast of Arrow 26 ends the process over lists that are all null and have no buffer of values.
+    # The cast of Arrow 26 crashes for lists that are all null and have no value buffer.
     known = lists.is_valid().to_numpy(zero_copy_only=False)
     numbers = np.zeros((len(lists), kind.dim or 0), np.float32)
     if known.any():

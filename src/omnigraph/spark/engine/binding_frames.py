@@ -1,7 +1,7 @@
-"""Rows of bindings as a DataFrame: which of its columns holds which property of which variable.
+"""Bindings as a DataFrame, with the column of each property of each variable.
 
-Spark tells names apart by their letters alone, not by case, and a table may be in one query many times. So columns
-are numbered, every binding has numbers of its own, and what they mean is written down here.
+Spark compares names case-insensitively, and a table may occur in a query several times. Columns therefore have
+generated names, which are unique in a query, and this module maps properties to them.
 """
 
 from __future__ import annotations
@@ -14,63 +14,59 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from omnigraph.lang import ir
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-# For those who pass them on and have no business with Spark itself.
-Frame: TypeAlias = "DataFrame"
-Session: TypeAlias = "SparkSession"
-# A variable and a property of it; the property ``id`` is the bound node or edge itself.
-Place: TypeAlias = tuple[str, str]
+# A variable and one of its properties; the property ``id`` is the bound node or edge itself.
+PropertyKey: TypeAlias = tuple[str, str]
 ID = "id"
 
 
 @dataclass(frozen=True)
-class Rows:
-    """A frame of bindings and the name of the column of each place.
+class BindingFrame:
+    """A DataFrame of bindings, and the column name of each property.
 
-    A row is one combination of ids: no two have the same in all their variables. Columns that no place has are left
-    to Spark, which does not compute what nobody asks for.
+    Each row is a distinct combination of ids. Spark does not compute columns that are not used.
     """
 
     frame: DataFrame
-    columns: Mapping[Place, str]
+    columns: Mapping[PropertyKey, str]
 
     @property
     def variables(self) -> frozenset[str]:
-        """What is bound."""
+        """The bound variables."""
         return frozenset(variable for variable, name in self.columns if name == ID)
 
-    def places(self, variables: Collection[str]) -> dict[Place, str]:
-        """The columns of some variables."""
+    def places(self, variables: Collection[str]) -> dict[PropertyKey, str]:
+        """Return the columns of some variables."""
         return {place: name for place, name in self.columns.items() if place[0] in variables}
 
-    def with_frame(self, frame: DataFrame, more: Mapping[Place, str] | None = None) -> Rows:
-        """The same columns, and more of them, in another frame."""
+    def with_frame(self, frame: DataFrame, more: Mapping[PropertyKey, str] | None = None) -> BindingFrame:
+        """Return the columns, and additional ones, in another DataFrame."""
         return replace(self, frame=frame, columns={**self.columns, **(more or {})})
 
 
 class Names:
-    """Column names that nobody has used yet: a letter and a number."""
+    """A generator of unique column names: a letter and a number."""
 
     def __init__(self, letter: str = "x") -> None:
         self._letter = letter
         self._numbers = count()
 
     def take(self) -> str:
-        """One name."""
+        """Return a new name."""
         return f"{self._letter}{next(self._numbers)}"
 
-    def of(self, variable: str, properties: Iterable[str]) -> dict[Place, str]:
-        """A name for each property of a variable."""
+    def of(self, variable: str, properties: Iterable[str]) -> dict[PropertyKey, str]:
+        """Return a new name for each property of a variable."""
         return {(variable, name): self.take() for name in properties}
 
 
-def looked_at(node: Any) -> Iterator[Place]:
-    """The places that a part of a query mentions, repeated where it repeats them.
+def referenced_properties(node: Any) -> Iterator[PropertyKey]:
+    """Yield the properties that a part of a query refers to, with repetitions.
 
     >>> from omnigraph.lang.types import STRING
     >>> step = ir.NodeScan("p", "Person", (ir.IsNull(ir.PropertyRef("p", "name", STRING)),))
-    >>> sorted(set(looked_at(step)))
+    >>> sorted(set(referenced_properties(step)))
     [('p', 'id'), ('p', 'name')]
     """
     match node:
@@ -80,31 +76,31 @@ def looked_at(node: Any) -> Iterator[Place]:
             yield node.variable, ID
         case ir.NodeScan():
             yield node.variable, ID
-            yield from looked_at(node.where)
+            yield from referenced_properties(node.where)
         case ir.Expand():
             for variable in (node.source, node.target, node.edge_variable):
                 if variable is not None:
                     yield variable, ID
         case tuple():
             for item in node:
-                yield from looked_at(item)
+                yield from referenced_properties(item)
         case _ if is_dataclass(node):
             for item in fields(node):
-                yield from looked_at(getattr(node, item.name))
+                yield from referenced_properties(getattr(node, item.name))
 
 
-def properties_of(node: Any) -> tuple[ir.PropertyRef | ir.EntityRef, ...]:
-    """The references to rows in a predicate or expression, each once."""
+def row_references(node: Any) -> tuple[ir.PropertyRef | ir.EntityRef, ...]:
+    """Return the distinct references to rows in a predicate or expression."""
     found: list[ir.PropertyRef | ir.EntityRef] = []
     if isinstance(node, ir.PropertyRef | ir.EntityRef):
         found.append(node)
     elif isinstance(node, tuple):
-        found += [ref for item in node for ref in properties_of(item)]
+        found += [ref for item in node for ref in row_references(item)]
     elif is_dataclass(node):
-        found += [ref for item in fields(node) for ref in properties_of(getattr(node, item.name))]
+        found += [ref for item in fields(node) for ref in row_references(getattr(node, item.name))]
     return tuple(dict.fromkeys(found))
 
 
-def place_of(ref: ir.PropertyRef | ir.EntityRef) -> Place:
-    """Where the value of a reference is."""
+def property_key(ref: ir.PropertyRef | ir.EntityRef) -> PropertyKey:
+    """Return the key of a referenced property."""
     return ref.variable, ID if isinstance(ref, ir.EntityRef) else ref.property

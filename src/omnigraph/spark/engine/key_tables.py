@@ -1,6 +1,6 @@
-"""Tables of keys that tasks read, and queries over them as joins of Spark: nothing of them comes here but answers.
+"""Key tables that tasks read, and joins over them on Spark. Only the results are returned to this process.
 
-Spark places rows by a hash of 32 bits and compares the values themselves: two keys of one hash are two keys.
+Spark partitions rows by a 32-bit hash and compares the values themselves, so hash collisions are harmless.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PACKED = "batch binary"
-# Spark has no unsigned numbers.
+# Spark has no unsigned integers.
 _WIDER = {pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
 
 
 class SparkKeys:
-    """Tables in a session that others use too.
+    """Temporary tables in a session that others use too.
 
-    They have names that nobody else has, for as long as the context is open. At its end, also by an error, they are
-    gone, and so is what executors keep of them.
+    The tables have unique names while the context is open. When it ends, also by an error, the tables and the
+    data that executors have persisted are removed.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._prefix = f"omnigraph_{uuid.uuid4().hex}_"
         self._tables: dict[str, DataFrame] = {}
-        self._kept: list[DataFrame] = []
+        self._persisted: list[DataFrame] = []
 
     def __enter__(self) -> SparkKeys:
         return self
@@ -46,13 +46,14 @@ class SparkKeys:
     ) -> None:
         for name in self._tables:
             self._spark.catalog.dropTempView(self._prefix + name)
-        for frame in self._kept:
+        for frame in self._persisted:
             frame.unpersist()
 
     def append(self, name: str, batches: Iterable[pa.RecordBatch]) -> int:
-        """Add rows that are here to a table and say how many. They travel with the plan, so let them be few.
+        """Add rows of this process to a table and return their number. The rows are part of the plan and should
+        be few.
 
-        The first batch gives the table its columns, also when it has no rows.
+        The first batch defines the columns of the table, even if it has no rows.
         """
         rows = pa.Table.from_batches(batches)
         parts = [rows.to_batches()] if rows.num_rows else []
@@ -67,25 +68,25 @@ class SparkKeys:
         read: Callable[[T], Iterable[pa.RecordBatch]],
         rows: int,
     ) -> None:
-        """Add about so many rows to a table, which tasks read from parts whenever a query asks for them."""
+        """Add rows that tasks read from parts whenever a query needs them. `rows` is their approximate number."""
         frame = part_frame(self._spark, parts, read, _spark_schema(schema), rows)
         before = self._tables.get(name)
-        self._name(name, frame if before is None else before.unionAll(frame))
+        self._register(name, frame if before is None else before.unionAll(frame))
 
     def derive(self, name: str, expression: exp.Query) -> None:
-        """Keep the rows of a query as a table, in the memory and on the disks of the executors."""
+        """Persist the rows of a query as a table, in the memory and on the disks of the executors."""
         frame = self._run(expression).persist()
-        self._kept.append(frame)
-        self._name(name, frame)
+        self._persisted.append(frame)
+        self._register(name, frame)
 
     def stream(self, expression: exp.Query) -> Iterator[pa.RecordBatch]:
-        """The rows of a query over the tables, a batch at a time. What is held here is one partition of them."""
+        """Yield the rows of a query in batches. Memory holds one partition at a time."""
         packed = self._run(expression).mapInArrow(_pack, _PACKED)
         for row in packed.toLocalIterator():
             with pa.ipc.open_stream(bytes(row[0])) as reader:
                 yield from reader
 
-    def _name(self, name: str, frame: DataFrame) -> None:
+    def _register(self, name: str, frame: DataFrame) -> None:
         frame.createOrReplaceTempView(self._prefix + name)
         self._tables[name] = frame
 
@@ -93,7 +94,8 @@ class SparkKeys:
         query = expression.copy()
         for table in query.find_all(exp.Table):
             table.set("this", exp.to_identifier(self._prefix + table.name))
-        # Spark puts settings of its session in the place of ${...} wherever that is in the text of a query.
+        # Spark substitutes session settings for ${...} anywhere in the text of a query, so texts are passed as
+        # arguments.
         texts: dict[str, str] = {}
         for literal in [item for item in query.find_all(exp.Literal) if item.is_string]:
             name = f"text{len(texts)}"
@@ -110,7 +112,7 @@ def _spark_schema(schema: pa.Schema) -> StructType:
 
 
 def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each batch as one value, which costs Spark next to nothing to bring here."""
+    """Serialize each batch to one binary value, which Spark transfers at almost no cost."""
     for batch in batches:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:

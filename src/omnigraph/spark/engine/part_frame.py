@@ -1,4 +1,4 @@
-"""A DataFrame of what a function reads from each of some parts, in tasks."""
+"""A DataFrame of the rows that a function reads from parts, in tasks."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ def part_frame(
     schema: StructType,
     rows: int,
 ) -> DataFrame:
-    """The rows of all parts, lazily, one task a part; `rows` is about how many there are.
+    """Return a lazy DataFrame of the rows of all parts, with one task per part. `rows` is their approximate
+    number.
 
-    Batches have the columns of the schema in its order and are cast to its types. The function travels to the
+    Batches must have the columns of the schema in order, and are cast to its types. The function is sent to the
     tasks, and is called again whenever the rows are needed again.
 
-    Spark believes that a function in Python makes as many bytes as it is given, and would broadcast a table of any
-    size. So the frame begins with as many rows of the same width as there will be; the function gets one of them
-    for each part, and none of the others is ever more than a number.
+    Spark assumes that a Python function returns as many bytes as it receives, and would broadcast a table of any
+    size. The DataFrame therefore starts with as many rows of the same width as there will be. The function
+    receives one of them for each part, and the others are never materialized.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows it by
+    from pyspark.sql import functions as F  # noqa: N812 - the conventional name
 
     share = max(1, -(-rows // max(1, len(parts))))
     numbers = spark.range(0, len(parts) * share, 1, max(1, len(parts)))

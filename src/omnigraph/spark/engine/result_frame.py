@@ -1,4 +1,4 @@
-"""Rows that are at hand as a DataFrame of Spark."""
+"""Convert a local result to a Spark DataFrame."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def result_frame(spark: SparkSession, table: pa.Table, types: Sequence[PropType]) -> DataFrame:
-    """The rows of a result with the column types that a query on Spark gives; they travel with the plan."""
+    """Return a result as a DataFrame with the column types of a query on Spark. The rows are part of the plan."""
     from pyspark.sql.types import StructType
 
     ddl = ", ".join(

@@ -1,10 +1,11 @@
-"""Expressions and predicates as Spark columns, in the logic of `arrow_eval`.
+"""Compile expressions and predicates to Spark columns, with the semantics of `engine.arrow_expressions`.
 
-Where Spark means something else it is put right here:
+Differences of Spark are corrected here:
 
-- A NaN equals itself in Spark and is above all numbers. In the language it equals nothing and has no order.
-- Spark makes two numeric types one by rounding. Constants are moved into the column's type instead, which is exact,
-  and columns of types that no other type holds are compared by the function that compares them elsewhere.
+- In Spark a NaN equals itself and is greater than all numbers. In the query language it equals nothing and has no
+  order.
+- Spark converts two numeric types to a common one by rounding. Constants are converted to the type of the column
+  instead, which is exact. Columns without a common exact type are compared by a Python UDF.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.lang.temporal import format_datetime
 from omnigraph.lang.types import FLOATS, NUMERIC, PropType, Scalar
-from omnigraph.spark.engine.binding_frames import Place, place_of, properties_of
-from omnigraph.spark.engine.udfs import call_batches, edits_of, judging
+from omnigraph.search.text_search import max_edits
+from omnigraph.spark.engine.binding_frames import PropertyKey, property_key, row_references
+from omnigraph.spark.engine.udfs import call_batches, predicate_udf
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -34,19 +36,19 @@ _WIDE_INTEGERS = frozenset({Scalar.I64, Scalar.U64})
 
 
 @dataclass(frozen=True)
-class Scope:
-    """What expressions are over: the columns of rows, and the parameters."""
+class ColumnCompiler:
+    """Compiles expressions over the columns of a DataFrame and the parameters."""
 
-    columns: Mapping[Place, str]
+    columns: Mapping[PropertyKey, str]
     bindings: Bindings
 
     def truth(self, predicate: ir.Predicate) -> Column:
-        """The truth of a predicate, null where it is unknown."""
-        if not properties_of(predicate):
+        """Return the truth of a predicate, null where it is unknown."""
+        if not row_references(predicate):
             return _lit(constant_truth(predicate, self.bindings)).cast("boolean")
         match predicate:
             case ir.And() | ir.Or():
-                return self._fold(predicate)
+                return self._combine(predicate)
             case ir.Not():
                 return ~self.truth(predicate.item)
             case ir.IsNull():
@@ -67,20 +69,20 @@ class Scope:
                 return self._search(predicate)
 
     def value(self, expr: ir.Expr) -> Column:
-        """The value of an expression in Spark's form of its type."""
-        from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows it by
+        """Return the value of an expression in the Spark type of its type."""
+        from pyspark.sql import functions as F  # noqa: N812 - the conventional name
 
         match expr:
             case ir.Const() | ir.ParamRef() | ir.Now():
                 return literal(self.bindings.value(expr), expr.type)
             case ir.PropertyRef() | ir.EntityRef():
-                return F.col(self.columns[place_of(expr)])
+                return F.col(self.columns[property_key(expr)])
             case ir.TextMatch():
                 return self._search(expr)
             case _:
                 raise InvalidInput(f"`{type(expr).__name__.lower()}` has no value row by row")
 
-    def _fold(self, predicate: ir.And | ir.Or) -> Column:
+    def _combine(self, predicate: ir.And | ir.Or) -> Column:
         combine = operator.and_ if isinstance(predicate, ir.And) else operator.or_
         found = _lit(isinstance(predicate, ir.And))
         for item in predicate.items:
@@ -88,15 +90,15 @@ class Scope:
         return found
 
     def _search(self, match: ir.TextMatch) -> Column:
-        # What is wrong with the number is said now, and not by a worker.
-        edits_of(match, self.bindings)
-        return self._judged(match)
+        # Check the number of edits here, so that the error is not raised by a worker.
+        max_edits(match, self.bindings)
+        return self._evaluate(match)
 
-    def _judged(self, predicate: ir.Predicate) -> Column:
-        """The truth as the evaluator of Arrow columns finds it."""
-        refs = properties_of(predicate)
+    def _evaluate(self, predicate: ir.Predicate) -> Column:
+        """Evaluate a predicate with the evaluator for Arrow columns."""
+        refs = row_references(predicate)
         return call_batches(
-            judging(predicate, refs, self.bindings), "boolean", [self.value(ref) for ref in refs]
+            predicate_udf(predicate, refs, self.bindings), "boolean", [self.value(ref) for ref in refs]
         )
 
     # --- comparisons -------------------------------------------------------------------------------------
@@ -114,7 +116,7 @@ class Scope:
             found: Column = OPERATORS[op](self.value(left), self.value(right))
             return found
         if kinds & _WIDE_INTEGERS or not kinds <= NUMERIC:
-            return self._judged(predicate)
+            return self._evaluate(predicate)
         return _compare_floats(op, self.value(left).cast("double"), self.value(right).cast("double"))
 
     def _against_value(self, op: ir.CompareOp, column: Column, scalar: Scalar, value: ir.Value) -> Column:
@@ -138,7 +140,7 @@ class Scope:
             return self._member_of_values(operand, constant_value(items, self.bindings))
         if isinstance(operand, _CONSTANT):
             return self._has_value(items, constant_value(operand, self.bindings))
-        return self._judged(ir.InSet(operand, items))
+        return self._evaluate(ir.InSet(operand, items))
 
     def _member_of_values(self, operand: ir.Expr, values: ir.Value) -> Column:
         from pyspark.sql import functions as F  # noqa: N812
@@ -170,7 +172,7 @@ class Scope:
 
 
 def literal(value: ir.Value, kind: PropType) -> Column:
-    """A value as a column of its type's form in Spark."""
+    """Return a value as a column of the Spark type of its type."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if value is None:

@@ -1,4 +1,4 @@
-"""Loads that Spark's tasks do: files are read by them, rows of DataFrames come to them."""
+"""Loads on Spark: tasks read files and the partitions of DataFrames."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TABLE = "table:"
 
 
 def is_frame(source: Any) -> bool:
-    """Whether something is a DataFrame of Spark, of a classic session or of Connect."""
+    """Return whether a value is a Spark DataFrame, classic or Spark Connect."""
     return any(
         kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql")
         for kind in type(source).__mro__
@@ -34,7 +34,7 @@ def is_frame(source: Any) -> bool:
 
 
 def is_spark_source(source: Any) -> bool:
-    """Whether only Spark can read it: a DataFrame or a table of its catalog among the sources."""
+    """Return whether only Spark can read the source: it contains a DataFrame or a table of Spark's catalog."""
     return isinstance(source, Mapping) and any(is_frame(part) or _is_table(part) for part in source.values())
 
 
@@ -44,7 +44,7 @@ def load_on_spark(
     write: WriteRequest,
     on_reject: OnReject | None,
 ) -> WriteResult[LoadResult]:
-    """Have tasks read, check and write everything, and commit it once."""
+    """Read, check and write a source in tasks, and commit it once."""
     from omnigraph.catalog.table_lookup import find_table
     from omnigraph.graph.scratch_files import ScratchFolder
     from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks
@@ -77,7 +77,7 @@ def load_on_spark(
 def _stage(
     request: LoadRequest, catalog: Catalog, options: StorageOptions, run: RunTasks, spark: Any
 ) -> Stage:
-    """Has everything that is given done: all files at the same time, then one DataFrame after the other."""
+    """Return a function that stages the source: all files at once, then one DataFrame after the other."""
     from omnigraph.catalog.table_lookup import find_table
     from omnigraph.load.distributed import staged_splits
     from omnigraph.sources.splits import plan_splits
@@ -88,7 +88,7 @@ def _stage(
     files = {
         name: part for name, part in source.items() if isinstance(part, str | Path) and not _is_table(part)
     }
-    # Two names may mean one type, as in files: both are its rows.
+    # Two names may refer to one type, as with files; both contain its rows.
     frames = [
         (find_table(catalog, str(name)).key, _frame(part, spark))
         for name, part in source.items()
@@ -127,7 +127,7 @@ def _frame(part: Any, spark: Any) -> Any:
         return spark.table(str(part).removeprefix(_TABLE))
     raise InvalidInput(
         f"Spark cannot load from {type(part).__name__}",
-        hint="give paths, DataFrames or table:NAME; spark.createDataFrame makes a DataFrame of a table in memory",
+        hint="use paths, DataFrames or table:NAME; spark.createDataFrame converts a table in memory",
     )
 
 
@@ -136,6 +136,6 @@ def _is_table(part: Any) -> bool:
 
 
 def _session_of(source: Any) -> Any | None:
-    """The session that a DataFrame belongs to, which is the one that can read it."""
+    """Return the session that a DataFrame of the source belongs to, because only this session can read it."""
     parts = source.values() if isinstance(source, Mapping) else ()
     return next((part.sparkSession for part in parts if is_frame(part)), None)

@@ -1,4 +1,4 @@
-"""The rest of a query on Spark, by the SQL that other engines run too."""
+"""Projections on Spark, with the same SQL as on DuckDB."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ import pyarrow as pa
 from sqlglot import exp
 
 from omnigraph.catalog.columns import arrow_type, spark_type
-from omnigraph.engine.projection.plan_projection import plan_projection
 from omnigraph.engine.projection.projection_plan import InputRef, ProjectionPlan
 from omnigraph.engine.projection.sql_projection import ROW, TABLE, column_name, projection_query
 from omnigraph.lang import ir
-from omnigraph.spark.engine.binding_frames import Names, Rows
-from omnigraph.spark.engine.pattern_joins import Tables
-from omnigraph.spark.engine.spark_expressions import Scope
-from omnigraph.spark.engine.spark_ranking import Constants, Ranking
+from omnigraph.read.plan import ReadPlan
+from omnigraph.spark.engine.binding_frames import BindingFrame, Names
+from omnigraph.spark.engine.pattern_joins import TableFrames
+from omnigraph.spark.engine.spark_expressions import ColumnCompiler
+from omnigraph.spark.engine.spark_ranking import Constants, SparkRanking
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# Spark counts the rows of a limit in 32 bits.
-_MOST_ROWS = 2**31 - 1
-# Stands where Spark puts in the frame of the rows.
+# Spark limits have 32 bits.
+_MAX_LIMIT = 2**31 - 1
+# A placeholder for the DataFrame of the rows.
 _FRAME = "omnigraph_rows"
 
 
-def project(tables: Tables, query: ir.ReadQuery, constants: Constants, rows: Rows) -> DataFrame:
-    """Order, group and project the rows that the query's pattern matched; lazy.
+def project(tables: TableFrames, plan: ReadPlan, constants: Constants, rows: BindingFrame) -> DataFrame:
+    """Group, order and project the rows that a pattern matched. Lazy.
 
-    Columns have the names of the outputs and the exact types that their types have in Spark. Rows are in order
-    where the query orders them, else in none.
+    Columns have the names of the outputs and the Spark types of their types. Rows are ordered only if the query
+    orders them.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows it by
+    from pyspark.sql import functions as F  # noqa: N812 - the conventional name
 
+    query = plan.query
     names = Names("s")
-    ranking = Ranking(tables, query, constants, names)
-    projection, exprs = plan_projection(query)
+    ranking = SparkRanking(tables, query, constants, names)
+    projection, exprs = plan.projection, plan.inputs
     scores: dict[ir.Expr, str] = {}
     ordered = [item.expr for item in query.order if isinstance(item.expr, ir.Rank)]
     for rank in dict.fromkeys([*ordered, *(expr for expr in exprs if isinstance(expr, ir.Rank))]):
@@ -46,9 +47,9 @@ def project(tables: Tables, query: ir.ReadQuery, constants: Constants, rows: Row
         rows = ranking.add(rank, rows, scores[rank])
         if rank in ordered:
             rows = rows.with_frame(rows.frame.where(F.col(scores[rank]).isNotNull()))
-    scope = Scope(rows.columns, constants.bindings)
+    scope = ColumnCompiler(rows.columns, constants.bindings)
     columns = [F.col(scores[expr]) if expr in scores else scope.value(expr) for expr in exprs]
-    if max(projection.skip, projection.limit or 0) > _MOST_ROWS:
+    if max(projection.skip, projection.limit or 0) > _MAX_LIMIT:
         frame = _cut(_finish(replace(projection, skip=0, limit=None), rows.frame, columns, exprs), projection)
     else:
         frame = _finish(projection, rows.frame, columns, exprs)
@@ -63,7 +64,7 @@ def project(tables: Tables, query: ir.ReadQuery, constants: Constants, rows: Row
 def _finish(
     projection: ProjectionPlan, frame: DataFrame, columns: Sequence[Column], exprs: Sequence[ir.Expr]
 ) -> DataFrame:
-    """The rows of a projection, with a column ``o0``, ``o1``, … for each output."""
+    """Return the rows of a projection, with a column ``o0``, ``o1``, … for each output."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if not (projection.grouped or projection.distinct or projection.order):
@@ -80,11 +81,11 @@ def _finish(
 
 
 def _cut(frame: DataFrame, projection: ProjectionPlan) -> DataFrame:
-    """Skip and limit rows by their number, however large."""
+    """Apply skip and limit by row number, for values of any size."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
-    # The ids grow in the order of the rows, with gaps.
+    # The ids ascend in the order of the rows, with gaps.
     numbered = frame.withColumn("id", F.monotonically_increasing_id())
     counted = numbered.withColumn("number", F.row_number().over(Window.orderBy("id")).cast("bigint"))
     last = F.lit(True) if projection.limit is None else F.col("number") <= projection.skip + projection.limit
@@ -94,7 +95,7 @@ def _cut(frame: DataFrame, projection: ProjectionPlan) -> DataFrame:
 def _sql(projection: ProjectionPlan, schema: pa.Schema) -> str:
     query = projection_query(projection, schema, "spark")
     if not projection.order:
-        # Rows are numbered as they happen to come, so an order by number would be work for nothing.
+        # Row numbers are arbitrary, so ordering by them would be wasted.
         query.set("order", None)
     for table in list(query.find_all(exp.Table)):
         if table.name == TABLE:

@@ -1,9 +1,10 @@
-"""Reads on Spark: the plan of a read as ordered steps, its tables as DataFrames, its result as either."""
+"""Run a read on Spark: its plan as joins of DataFrames."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,31 +23,35 @@ from omnigraph.read.plan import (
 )
 from omnigraph.read.read_session import ReadSession, conjunction
 from omnigraph.spark.engine.arrow_columns import as_stored
-from omnigraph.spark.engine.binding_frames import Frame, Session
 from omnigraph.spark.engine.pattern_joins import match_pattern
 from omnigraph.spark.engine.spark_projection import project
 from omnigraph.spark.engine.table_frame import SMALL_ROWS, table_frame
 from omnigraph.spark.engine.table_read import ROWS_PER_PARTITION, TableRead
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 
 @dataclass(frozen=True)
-class Place:
-    """Where the tasks find the graph. `small_rows` is how many rows of a table travel in the plan instead."""
+class GraphAccess:
+    """The location of the graph for tasks. Tables of at most `small_rows` rows are part of the plan instead."""
 
     uri: str
     options: Mapping[str, str]
     small_rows: int = SMALL_ROWS
 
 
-def read_on_spark(session: ReadSession, plan: ReadPlan, spark: Session, place: Place) -> Frame:
-    """The rows of a read as a DataFrame that is not computed yet, of the session's snapshot whenever it is."""
-    tables = SnapshotFrames(spark, session.snapshot, place)
+def read_on_spark(
+    session: ReadSession, plan: ReadPlan, spark: SparkSession, access: GraphAccess
+) -> DataFrame:
+    """Return the rows of a read as a lazy DataFrame. It always reads the session's snapshot."""
+    tables = SnapshotFrames(spark, session.snapshot, access)
     rows = match_pattern(tables, plan.query, ordered_steps(plan.steps), session.bindings)
-    return project(tables, plan.query, session, rows)
+    return project(tables, plan, session, rows)
 
 
-def collect(frame: Frame, query: ir.ReadQuery) -> pa.Table:
-    """The rows of a frame that `read_on_spark` made, as the table that other engines give."""
+def collect(frame: DataFrame, query: ir.ReadQuery) -> pa.Table:
+    """Collect the rows of a DataFrame from `read_on_spark` as an Arrow table with the types of the local engine."""
     found = frame.toArrow()
     schema = pa.schema([(output.name, arrow_type(output.type)) for output in query.outputs])
     columns = [
@@ -57,44 +62,44 @@ def collect(frame: Frame, query: ir.ReadQuery) -> pa.Table:
 
 @dataclass(frozen=True)
 class SnapshotFrames:
-    """The tables of one snapshot, as the engine asks for them."""
+    """The tables of one snapshot as DataFrames."""
 
-    spark: Session
+    spark: SparkSession
     snapshot: Snapshot
-    place: Place
+    access: GraphAccess
 
     @property
     def catalog(self) -> Catalog:
-        """What the tables are."""
+        """The catalog of the tables."""
         return self.snapshot.catalog
 
-    def nothing(self) -> Frame:
-        """A frame of one row."""
+    def nothing(self) -> DataFrame:
+        """Return a DataFrame of one row."""
         return self.spark.range(1)
 
-    def scan(self, key: str, columns: Sequence[str], where: str | None = None) -> Frame:
-        """Some columns of a table; see `engine.spark.Tables`."""
+    def scan(self, key: str, columns: Sequence[str], where: str | None = None) -> DataFrame:
+        """Return columns of a table; see `TableFrames.scan`."""
         table = self.snapshot.table(key)
         known = {column.name: column for column in table.columns}
         read = TableRead(
-            self.place.uri,
+            self.access.uri,
             self.snapshot.commit,
             table,
             self.snapshot.pin(key),
             tuple(known[name] for name in columns),
             ROWS_PER_PARTITION,
-            self.place.options,
+            self.access.options,
             where,
         )
-        return table_frame(self.spark, read, self.place.small_rows)
+        return table_frame(self.spark, read, self.access.small_rows)
 
 
 def ordered_steps(steps: Sequence[PlanStep]) -> tuple[ir.Step, ...]:
-    """The steps of a plan in the words of the language, in the order that was planned."""
-    return tuple(found for step in steps for found in _in_words(step))
+    """Return the steps of a plan as IR steps, in plan order."""
+    return tuple(found for step in steps for found in _ir_steps(step))
 
 
-def _in_words(step: PlanStep) -> Iterator[ir.Step]:
+def _ir_steps(step: PlanStep) -> Iterator[ir.Step]:
     match step:
         case ScanStep():
             yield ir.NodeScan(step.variable, step.type_name, step.where)

@@ -1,7 +1,7 @@
-"""A planned read of a table as a DataFrame, without a data source in between.
+"""A planned read of a table as a DataFrame, without the data source.
 
-A Python data source is planned in a process of its own, which opens the graph again. Whoever holds a snapshot has
-planned already: what is left is to read the partitions.
+Spark plans a Python data source in a separate process, which opens the graph again. With a snapshot at hand the
+read is already planned, and only its partitions have to be read.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from omnigraph.spark.engine.table_read import TableRead
 
-# Up to here the rows themselves are smaller than what it takes to have a task fetch them.
+# Up to this many rows are smaller than the task that would fetch them.
 SMALL_ROWS: Final = 1_000
 
 
 def table_frame(spark: SparkSession, read: TableRead, small_rows: int = SMALL_ROWS) -> DataFrame:
-    """The rows of a read, with its columns in their order.
+    """Return the rows of a read, with its columns in order.
 
-    A table of up to `small_rows` rows is read at once and becomes part of the plan; others are read by tasks,
+    A table of up to `small_rows` rows is read immediately and becomes part of the plan. Tasks read larger tables,
     whenever the rows are needed.
     """
     import pyarrow as pa

@@ -1,8 +1,8 @@
-"""A function run over many items by Spark, each result small.
+"""Run a function over many items in Spark tasks.
 
-Items and results travel; the rows that a task works on never do. Spark runs a task again when its process dies, or
-twice when it is slow, and reports one of the attempts: a function must leave nothing behind that counts unless its
-result arrives.
+Only items and results are transferred, never the rows that a task processes. Spark may run a task again after a
+failure, or twice if it is slow, and uses the result of one attempt. A function must therefore have no effect that
+counts unless its result is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RESULT = "n long, result binary"
 
 
 def run_tasks(spark: SparkSession, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
-    """The result of the function for every item, in their order; one task each."""
+    """Return the result of the function for every item, in order, with one task per item."""
     if not items:
         return []
     frame = spark.range(0, len(items), 1, len(items)).mapInArrow(_runner(items, work), _RESULT)
@@ -34,7 +34,7 @@ def run_tasks(spark: SparkSession, items: Sequence[T], work: Callable[[T], R]) -
 
 
 def spark_tasks(spark: Any) -> RunTasks:
-    """`run_tasks` on the session that `spark` names; the session starts with the first call."""
+    """Return `run_tasks` on the session that `spark` names. The session is started at the first call."""
 
     def run(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
         return run_tasks(session_for(spark), items, work)
@@ -43,7 +43,10 @@ def spark_tasks(spark: Any) -> RunTasks:
 
 
 def run_partitions(frame: DataFrame, work: Callable[[int, Iterator[pa.RecordBatch]], R]) -> list[R]:
-    """The result of the function for every partition of a DataFrame, given its number and rows; in their order."""
+    """Return the result of the function for every partition of a DataFrame, in order.
+
+    The function receives the number and the batches of the partition.
+    """
     found = _results(frame.mapInArrow(_partition_runner(work), _RESULT))
     return [found[number] for number in sorted(found)]
 
@@ -52,14 +55,14 @@ def _results(frame: DataFrame) -> dict[int, Any]:
     from pyspark.errors import PySparkException
 
     try:
-        # What comes back is what tasks say about their work, never the rows they worked on.
+        # The results are reports of the tasks, never the rows that they processed.
         rows = frame.collect()
     except PySparkException as error:
         if "No module named 'omnigraph'" not in str(error):
             raise
         raise InvalidInput(
-            "Spark's workers run a Python that has no omnigraph",
-            hint="install it for them, or set PYSPARK_PYTHON to one that has it before the session is started",
+            "the Python of the Spark workers does not have omnigraph installed",
+            hint="install it there, or set PYSPARK_PYTHON before the session starts",
         ) from error
     return {row["n"]: pickle.loads(bytes(row["result"])) for row in rows}
 

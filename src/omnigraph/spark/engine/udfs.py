@@ -1,6 +1,6 @@
-"""What Spark has no words for, run by its Python workers batch by batch, with the functions that run it elsewhere.
+"""Functions that Spark's Python workers run on batches, with the same implementations as in the local engine.
 
-Nothing in here depends on which rows share a batch, but for how fast it is.
+Results do not depend on which rows share a batch.
 """
 
 from __future__ import annotations
@@ -14,31 +14,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.arrow_expressions import RowRef, evaluate, matches
+from omnigraph.engine.arrow_expressions import RowRef, evaluate, truth_values
 from omnigraph.engine.parameters import Bindings
-from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.lang.types import PropType
 from omnigraph.search.text_index import K1, B, TextIndex, tokenize
+from omnigraph.search.text_search import max_edits
 from omnigraph.search.vector_distance import nearest_distances
 from omnigraph.spark.engine.arrow_columns import as_stored
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-Batch = Callable[..., pa.Array]
-
-_DEFAULT_EDITS = 2
+BatchFunction = Callable[..., pa.Array]
 
 
-def call_batches(work: Batch, kind: str, columns: Sequence[Column]) -> Column:
-    """The column that a function over Arrow arrays makes of others, in the Spark type `kind`.
+def call_batches(work: BatchFunction, kind: str, columns: Sequence[Column]) -> Column:
+    """Return the column that a function over Arrow arrays computes from others, in the Spark type `kind`.
 
-    Spark knows by the annotations of the function that it is one over arrays.
+    Spark detects by the annotations of the function that it works on arrays.
     """
     from pyspark.sql.pandas.functions import arrow_udf
 
-    # Its stubs want the kind of function said as well, which it then advises against.
+    # The type stubs require the deprecated argument for the kind of function.
     make: Any = arrow_udf
     column: Column = make(work, kind)(*columns)
     return column
@@ -47,39 +45,33 @@ def call_batches(work: Batch, kind: str, columns: Sequence[Column]) -> Column:
 # --- predicates ------------------------------------------------------------------------------------------------
 
 
-def judging(
+def predicate_udf(
     predicate: ir.Predicate, refs: Sequence[ir.PropertyRef | ir.EntityRef], bindings: Bindings
-) -> Batch:
-    """The truth of a predicate over the columns of its references: true, false, or null for unknown."""
+) -> BatchFunction:
+    """Return the truth of a predicate over the columns of its references: true, false, or null for unknown."""
 
-    def judge(*columns: pa.Array) -> pa.Array:
-        given = {ref: as_stored(column, ref.type) for ref, column in zip(refs, columns, strict=True)}
-        rows = BatchRows(len(columns[0]), given, bindings)
-        true = matches(predicate, rows, bindings)
-        false = matches(ir.Not(predicate), rows, bindings)
-        unknown = pc.invert(pc.or_(true, false))
-        return pa.array(
-            true.to_numpy(zero_copy_only=False), pa.bool_(), mask=unknown.to_numpy(zero_copy_only=False)
-        )
+    def evaluate_batch(*columns: pa.Array) -> pa.Array:
+        values = {ref: as_stored(column, ref.type) for ref, column in zip(refs, columns, strict=True)}
+        return truth_values(predicate, BatchSource(len(columns[0]), values, bindings), bindings)
 
-    return judge
+    return evaluate_batch
 
 
 @dataclass(frozen=True)
-class BatchRows:
-    """The rows of one batch as the evaluator sees them."""
+class BatchSource:
+    """The rows of one batch as a column source."""
 
     num_rows: int
     columns: Mapping[ir.PropertyRef | ir.EntityRef, pa.Array]
     bindings: Bindings
 
     def column(self, ref: RowRef) -> pa.Array:
-        """The values of a reference."""
+        """Return the values of a reference."""
         assert not isinstance(ref, ir.ColumnRef)
         return self.columns[ref]
 
     def search(self, match: ir.TextMatch) -> pa.Array:
-        """Which rows a search finds; null where there is no text or nothing to search for."""
+        """Return which rows match a text search, null where text or query is null."""
         texts = self.columns[match.field]
         queries = evaluate(match.query, self, self.bindings)
         if isinstance(queries, pa.Scalar):
@@ -95,26 +87,14 @@ class BatchRows:
     def _hits(self, index: TextIndex, match: ir.TextMatch, query: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
         if match.fn != "fuzzy":
             return index.matches_any(query)
-        return index.matches_fuzzy(query, edits_of(match, self.bindings))
-
-
-def edits_of(match: ir.TextMatch, bindings: Bindings) -> int:
-    """How many edits a search forgives; anything but a number from 0 on is `InvalidInput`."""
-    if match.max_edits is None:
-        return _DEFAULT_EDITS
-    if not isinstance(match.max_edits, ir.Const | ir.ParamRef | ir.Now):
-        raise InvalidInput("the number of edits must be a literal or a parameter")
-    value = bindings.value(match.max_edits)
-    if not isinstance(value, int) or value < 0:
-        raise InvalidInput(f"`fuzzy` needs a number of edits of at least 0, got {value}")
-    return value
+        return index.matches_fuzzy(query, max_edits(match, self.bindings))
 
 
 # --- distances -------------------------------------------------------------------------------------------------
 
 
-def measuring(kind: PropType, query: Sequence[float]) -> Batch:
-    """The squared distance of each vector to the query; null where there is no vector."""
+def distance_udf(kind: PropType, query: Sequence[float]) -> BatchFunction:
+    """Return the squared distance of each vector to the query, null where there is no vector."""
 
     def measure(vectors: pa.Array) -> pa.Array:
         found, distances = nearest_distances(as_stored(vectors, kind), np.arange(len(vectors)), query)
@@ -131,15 +111,15 @@ def measuring(kind: PropType, query: Sequence[float]) -> Batch:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What BM25 weighs terms by: of all texts their number, their tokens, and how many have each term."""
+    """The BM25 statistics of a column: the number of texts, of tokens, and of texts that have each term."""
 
     texts: int
     tokens: int
     having: tuple[int, ...]
 
 
-def counting(terms: Sequence[str]) -> Batch:
-    """The number of tokens of each text, then how often each term is among them; null where there is no text."""
+def token_count_udf(terms: Sequence[str]) -> BatchFunction:
+    """Return the number of tokens of each text, followed by the count of each term; null where there is no text."""
 
     def count(texts: pa.Array) -> pa.Array:
         counted = [None if text is None else _counts(text, terms) for text in texts.to_pylist()]
@@ -153,9 +133,9 @@ def _counts(text: str, terms: Sequence[str]) -> list[int]:
     return [len(tokens), *(tokens.count(term) for term in terms)]
 
 
-def scoring(terms: Sequence[str], corpus: Corpus) -> Batch:
-    """The BM25 score of each text; null where it has none of the terms."""
-    count = counting(terms)
+def bm25_udf(terms: Sequence[str], corpus: Corpus) -> BatchFunction:
+    """Return the BM25 score of each text, null where it has none of the terms."""
+    count = token_count_udf(terms)
     weights = [
         math.log1p((corpus.texts - having + 0.5) / (having + 0.5)) * (K1 + 1) for having in corpus.having
     ]
