@@ -22,7 +22,7 @@ from omnigraph.read.plan import (
     ReadPlan,
     ScanStep,
 )
-from omnigraph.read.planner import plan_read
+from omnigraph.read.read_planner import plan_read
 
 SCHEMA = load_schema("""
 node Person { name: String @key  age: I32?  mail: String? @unique }

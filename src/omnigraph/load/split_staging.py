@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.catalog.columns import arrow_schema
+from omnigraph.engine.arrow_file import ArrowFile
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.scratch_files import ScratchFolder
 from omnigraph.load.keys import key_columns, key_rows
@@ -178,7 +179,7 @@ def _write_keys(job: LoadJob, split: Split, table: Table, spool: Spool) -> str:
             if writer is None:
                 # The file is read once and completely, so dictionaries and statistics would be wasted.
                 writer = pq.ParquetWriter(
-                    _ArrowFile(file),
+                    ArrowFile(file),
                     keys.schema,
                     compression="lz4",
                     use_dictionary=False,
@@ -209,36 +210,3 @@ def count_staged_rows(names: Iterator[str]) -> int:
             # Two attempts at one split count once.
             rows[parts[1], parts[2]] = int(parts[3])
     return sum(rows.values())
-
-
-class _ArrowFile:
-    """A writable object with the interface that Arrow expects of a file. Closing it leaves the object open."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._written = 0
-        self.closed = False
-
-    def write(self, data: Any) -> int:
-        content = bytes(data)
-        self._file.write(content)
-        self._written += len(content)
-        return len(content)
-
-    def tell(self) -> int:
-        return self._written
-
-    def flush(self) -> None:
-        """Do nothing: there is no buffer."""
-
-    def close(self) -> None:
-        self.closed = True
-
-    def readable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False

@@ -12,8 +12,8 @@ from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang import ir
 from omnigraph.read.match import match_pattern
 from omnigraph.read.plan import ReadPlan
-from omnigraph.read.planner import plan_read
 from omnigraph.read.project import project
+from omnigraph.read.read_planner import plan_read
 from omnigraph.read.read_session import ReadSession
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import StorageError
+from omnigraph.store.tables.row_addresses import Addresses
 
 INSERT, UPDATE, DELETE = 0, 1, 2
 
@@ -27,8 +28,6 @@ SORT_MEMORY = "256MB"
 SORT_THREADS = 4
 
 _TABLE = "keys"
-
-Addresses: TypeAlias = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

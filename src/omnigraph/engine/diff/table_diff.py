@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.diff.column_equality import Bools, differing
 from omnigraph.engine.diff.diff_ids import IdFilter
-from omnigraph.engine.diff.diff_pairs import DELETE, INSERT, KEYS, UPDATE, Addresses, Pairs, open_pairs
+from omnigraph.engine.diff.diff_pairs import DELETE, INSERT, KEYS, UPDATE, Pairs, open_pairs
 from omnigraph.errors import InvalidInput
 from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.row_addresses import Addresses
 from omnigraph.store.tables.tables import Tables
 from omnigraph.store.tables.version_diff import (
     Slice,

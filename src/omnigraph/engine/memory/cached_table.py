@@ -273,7 +273,7 @@ class CachedTable:
     def fragments(self) -> tuple[TableFragment, ...]:
         """Return the fragments of this version, in row order."""
         with self._reading():
-            return fragments_of(self.cache, self.snapshot.tables, self.pin)
+            return table_fragments(self.cache, self.snapshot.tables, self.pin)
 
     def _read(self, fragments: Sequence[TableFragment], columns: Sequence[str]) -> list[pa.Table]:
         with self._reading():
@@ -394,7 +394,7 @@ class CachedTable:
         )
 
 
-def fragments_of(cache: Cache, tables: Tables, pin: TablePin) -> tuple[TableFragment, ...]:
+def table_fragments(cache: Cache, tables: Tables, pin: TablePin) -> tuple[TableFragment, ...]:
     """Return the fragments of a table version, in row order."""
     return cache.get_or_build(
         ("fragments", pin.path), pin.version, lambda: Fragments(list_fragments(tables, pin))

@@ -38,7 +38,7 @@ class CacheStats:
 
 
 @dataclass
-class _Build:
+class _PendingBuild:
     """A build in progress, and the number of threads that run it or wait for it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -65,7 +65,7 @@ class CachePool:
         self._lock = threading.Lock()
         self._entries: OrderedDict[tuple[Hashable, Hashable], Any] = OrderedDict()
         self._latest: dict[Hashable, tuple[Hashable, Hashable]] = {}
-        self._builds: dict[tuple[Hashable, Hashable], _Build] = {}
+        self._builds: dict[tuple[Hashable, Hashable], _PendingBuild] = {}
         self._uses: dict[tuple[Hashable, Hashable], int] = {}
         self._nbytes = 0
 
@@ -143,7 +143,7 @@ class CachePool:
     def _building(self, key: tuple[Hashable, Hashable]) -> Iterator[None]:
         """Hold the build lock of a key. The last thread to leave removes the lock, also after an error."""
         with self._lock:
-            build = self._builds.setdefault(key, _Build())
+            build = self._builds.setdefault(key, _PendingBuild())
             build.threads += 1
         try:
             with build.lock:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.memory.cached_table import CachedTable, fragments_of
+from omnigraph.engine.memory.cached_table import CachedTable, table_fragments
 from omnigraph.engine.memory.id_index import MAX_UNSORTED_IDS, IdIndex
 from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.graph.snapshot import Snapshot
@@ -44,7 +44,7 @@ class CachedIds:
             return
         new = [
             fragment
-            for fragment in fragments_of(self._cache, tables, pin)
+            for fragment in table_fragments(self._cache, tables, pin)
             if fragment.files not in known.covered
         ]
         if len(new) == 1 and new[0].rows == len(ids) and new[0].deletions is None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from io import RawIOBase
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import arrow_schema
+from omnigraph.engine.arrow_file import ArrowFile
 from omnigraph.errors import NotFound, OmnigraphError, StorageError
 from omnigraph.graph.snapshot import Snapshot, reclaimed_error
 from omnigraph.read.export.record_export import choose_tables
@@ -29,9 +29,6 @@ from omnigraph.store.objects.object_store import ObjectStore, Writable
 from omnigraph.store.storage_options import StorageOptions
 from omnigraph.store.tables.table_fragments import list_fragments
 from omnigraph.store.tables.tables import Tables
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 ExportFormat: TypeAlias = Literal["ndjson", "parquet"]
 ROWS_PER_PART: Final = 1_000_000
@@ -172,7 +169,7 @@ def _batches(
 
 def _write_parquet(file: Writable, table: Table, batches: Iterable[pa.RecordBatch]) -> None:
     schema = arrow_schema(table)
-    with pq.ParquetWriter(_ArrowFile(file), schema, compression="zstd") as writer:
+    with pq.ParquetWriter(ArrowFile(file), schema, compression="zstd") as writer:
         for group in _row_groups(table, schema, batches):
             writer.write_table(group, row_group_size=group.num_rows)
 
@@ -192,16 +189,3 @@ def _row_groups(table: Table, schema: pa.Schema, batches: Iterable[pa.RecordBatc
             gathered = []
     if gathered:
         yield pa.Table.from_batches(gathered, schema)
-
-
-class _ArrowFile(RawIOBase):
-    """Adapt a file to the interface that Arrow writes to."""
-
-    def __init__(self, file: Writable) -> None:
-        self._file = file
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: ReadableBuffer, /) -> int:
-        return self._file.write(bytes(data))
