@@ -115,7 +115,7 @@ def test_an_answer_to_a_question_that_nobody_asked_is_named_with_the_conflicts_t
         graph.branches.merge("work", resolve={"nope": "ours"})
     assert refused.value.details == {"conflicts": 1, "unknown_conflicts": ["nope"]}
     assert refused.value.hint is not None
-    assert refused.value.hint.endswith("; nope is none of them")
+    assert refused.value.hint.endswith("; no conflict has the id nope")
     with pytest.raises(MergeConflicts) as refused:
         graph.branches.merge("work")
     assert refused.value.details == {"conflicts": 1}

@@ -185,7 +185,7 @@ class TestResolutions:
                 "<stdin>: the resolution of conflict a must be 'ours' or 'theirs', got 'mine'",
             ),
             ("a: 7", "<stdin>: the resolution of conflict a must be 'ours', 'theirs' or {\"value\": ...}"),
-            ("'*': {value: 7}", "<stdin>: one value cannot settle every conflict"),
+            ("'*': {value: 7}", "<stdin>: the resolution of '*' must be 'ours' or 'theirs', not a value"),
         ],
     )
     def test_a_file_that_cannot_be_meant_is_refused(self, graph: og.Graph, text: str, message: str) -> None:

@@ -158,7 +158,7 @@ def test_an_entity_as_a_whole_cannot_be_given_a_value() -> None:
     change(graph, 'delete Person where name = "Ann"')
     put(graph, person("Ann", age=1), branch="theirs")
     found = only(refused(graph, "theirs"))
-    with pytest.raises(InvalidInput, match="about a whole entity"):
+    with pytest.raises(InvalidInput, match="concerns a whole entity"):
         graph.branches.merge("theirs", resolve={found["id"]: {"value": {"age": 1}}})
 
 

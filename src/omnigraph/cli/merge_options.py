@@ -42,7 +42,7 @@ def read_resolve(text: str | None) -> Resolve:
 
     Raises `NotFound` or `InvalidInput` if the file cannot be read or holds an invalid resolution.
     """
-    from omnigraph.merge.conflicts import Resolutions
+    from omnigraph.merge.resolutions import Resolutions
 
     if text is None or text in SIDES:
         return text

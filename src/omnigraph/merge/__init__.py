@@ -1,1 +1,1 @@
-"""Three-way merge of branches, and revert."""
+"""Three-way merge of branches, and revert of commits."""

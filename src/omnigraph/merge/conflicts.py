@@ -1,17 +1,16 @@
-"""What two sides of a merge disagree in, and what the caller decided about it."""
+"""Merge conflicts: changes of both sides that contradict each other."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from omnigraph.catalog.shape import compact_json
-from omnigraph.errors import InvalidInput, MergeConflicts
+from omnigraph.errors import MergeConflicts
 from omnigraph.lang.schema import TypeKind
 
-Choice: TypeAlias = Literal["ours", "theirs"]
 ConflictKind: TypeAlias = Literal[
     "divergent_insert",
     "divergent_update",
@@ -22,19 +21,18 @@ ConflictKind: TypeAlias = Literal[
     "value_constraint_violation",
     "schema_conflict",
 ]
-# A side, or by the id of a conflict a side or {"value": ...}.
-Resolve: TypeAlias = str | Mapping[str, Any] | None
 
-CHOICES: Final[tuple[Choice, ...]] = ("ours", "theirs")
+# The number of conflicts that the message of `MergeConflicts` names.
 _NAMED = 3
-_SETTLE = "change one of the branches, or settle them with a resolution"
+_HINT = "change one of the branches, or resolve them with `resolve`"
 
 
 @dataclass(frozen=True, slots=True)
 class MergeConflict:
-    """One thing that cannot be decided: of which entity, in which property, and what each side says.
+    """One conflict: the entity, the property, and the values of the merge base and of both sides.
 
-    `entities` are the tables and ids that a choice of a side is applied to where a rule of the schema is broken.
+    For a violated constraint, `entities` are the tables and ids that a resolution applies to. `schema_id` is the id
+    of a schema conflict.
     """
 
     kind: ConflictKind
@@ -47,20 +45,31 @@ class MergeConflict:
     ours: Any = None
     theirs: Any = None
     entities: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
-    given_id: str | None = field(default=None, compare=False, repr=False)
+    schema_id: str | None = field(default=None, compare=False, repr=False)
 
     @property
     def id(self) -> str:
-        """The same for the same disagreement, whenever and wherever it is found; another when a value changed."""
-        if self.given_id is not None:
-            return self.given_id
+        """A hash of the conflict. It is the same in every merge, and changes with any of the values."""
+        if self.schema_id is not None:
+            return self.schema_id
         entities = [list(item) for item in self.entities]
         facts = [self.kind, self.entity_kind, self.type_name, self.entity_id, self.property_name, entities]
         text = compact_json([*facts, self.message, self.base, self.ours, self.theirs])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
+    @property
+    def takes_value(self) -> bool:
+        """Whether a value can resolve the conflict: it is about one property."""
+        return self.kind in ("divergent_insert", "divergent_update")
+
+    @property
+    def summary(self) -> str:
+        """The conflict as the message of `MergeConflicts` names it."""
+        entity = "" if self.entity_id is None else f", entity id '{self.entity_id}'"
+        return f"{self.entity_kind} type '{self.type_name}'{entity} ({self.kind})"
+
     def to_json(self) -> dict[str, Any]:
-        """The wire form."""
+        """Return the wire form."""
         return {
             "id": self.id,
             "entity_kind": self.entity_kind,
@@ -74,125 +83,48 @@ class MergeConflict:
             "theirs": self.theirs,
         }
 
-    @property
-    def place(self) -> str:
-        """How a summary names it."""
-        entity = "" if self.entity_id is None else f", entity id '{self.entity_id}'"
-        return f"{self.entity_kind} type '{self.type_name}'{entity} ({self.kind})"
 
+@dataclass(frozen=True)
+class UnresolvedConflicts:
+    """Conflicts without a resolution. `total` also counts those that are not listed."""
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A value that stands in the place of both sides'."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Resolutions:
-    """What to do about conflicts: a side for all of them, a side or a value for some."""
-
-    default: Choice | None = None
-    by_id: Mapping[str, Choice | Given] = field(default_factory=dict)
-    _asked: set[str] = field(default_factory=set, compare=False, repr=False)
+    listed: tuple[MergeConflict, ...] = ()
+    total: int = 0
 
     @classmethod
-    def of(cls, resolve: Resolve) -> Resolutions:
-        """Read what a caller gives: a side, or a mapping from conflict ids to a side or ``{"value": ...}``.
+    def of(cls, conflicts: Iterable[MergeConflict], total: int | None = None) -> UnresolvedConflicts:
+        """Return the conflicts in order; without `total` the list is complete."""
+        listed = tuple(sort_conflicts(conflicts))
+        return cls(listed, len(listed) if total is None else total)
 
-        The id ``*`` stands for every conflict that is not named.
-
-        >>> Resolutions.of({"4be2": "theirs", "*": "ours"}).default
-        'ours'
-        """
-        if resolve is None:
-            return cls()
-        if isinstance(resolve, str):
-            return cls(default=_choice("the resolution", resolve))
-        if not isinstance(resolve, Mapping):
-            raise InvalidInput(
-                "a resolution is 'ours', 'theirs', or a mapping from conflict ids to one of them"
-            )
-        found = {id_: _answer(id_, answer) for id_, answer in resolve.items()}
-        default = found.pop("*", None)
-        if isinstance(default, Given):
-            raise InvalidInput(
-                "one value cannot settle every conflict", hint="give '*' a side, or leave it out"
-            )
-        return cls(default, found)
-
-    def choose(self, conflict: MergeConflict) -> Choice | Given | None:
-        """What was decided about a conflict, or None."""
-        self._asked.add(conflict.id)
-        found = self.by_id.get(conflict.id, self.default)
-        if isinstance(found, Given) and not takes_value(conflict):
-            raise InvalidInput(
-                f"conflict {conflict.id} ({conflict.kind}) is about a whole entity and cannot be given a value",
-                details={"conflict": conflict.to_json()},
-                hint="settle it with 'ours' or 'theirs'",
-            )
-        return found
-
-    def check_asked(self) -> None:
-        """Refuse answers to questions that nobody asked: a mistyped id would settle its conflict by the default."""
-        idle = self.idle()
-        if idle:
-            raise InvalidInput(
-                f"there is no conflict {', '.join(idle)} in this merge",
-                details={"unknown_conflicts": idle},
-                hint="look at the conflicts again with a dry run; one whose values changed has another id",
-            )
-
-    def idle(self) -> list[str]:
-        """The ids that were answered and that nobody has asked about so far."""
-        return sorted(self.by_id.keys() - self._asked)
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self.listed)
 
 
-def other_side(choice: Choice) -> Choice:
-    """The side across."""
-    return "ours" if choice == "theirs" else "theirs"
+def merge_conflicts_error(conflicts: UnresolvedConflicts, unknown: Sequence[str] = ()) -> MergeConflicts:
+    """Return the error of a merge with unresolved conflicts.
 
-
-def takes_value(conflict: MergeConflict) -> bool:
-    """Whether a conflict is about one property, so that a value can settle it."""
-    return conflict.kind in ("divergent_insert", "divergent_update")
-
-
-def _answer(id_: str, answer: Any) -> Choice | Given:
-    if isinstance(answer, Mapping) and set(answer) == {"value"}:
-        return Given(answer["value"])
-    if isinstance(answer, str):
-        return _choice(f"the resolution of conflict {id_}", answer)
-    raise InvalidInput(f"the resolution of conflict {id_} must be 'ours', 'theirs' or {{\"value\": ...}}")
-
-
-def _choice(what: str, text: str) -> Choice:
-    for choice in CHOICES:
-        if text == choice:
-            return choice
-    raise InvalidInput(f"{what} must be 'ours' or 'theirs', got '{text}'")
-
-
-def refuse_conflicts(
-    conflicts: Sequence[MergeConflict], total: int | None = None, idle: Sequence[str] = ()
-) -> MergeConflicts:
-    """The error of a merge that nobody has decided; `total` counts also those that are not listed.
-
-    `idle` are ids that were answered and are none of them.
+    `unknown` are ids in the resolutions that are not ids of these conflicts.
     """
-    total = len(conflicts) if total is None else total
-    named = "; ".join(item.place for item in conflicts[:_NAMED])
+    listed, total = conflicts.listed, conflicts.total
+    named = "; ".join(item.summary for item in listed[:_NAMED])
     more = f"; and {total - _NAMED} more" if total > _NAMED else ""
+    details: dict[str, Any] = {"conflicts": total}
+    hint = _HINT
+    if unknown:
+        details["unknown_conflicts"] = list(unknown)
+        hint = f"{_HINT}; no conflict has the id {', '.join(unknown)}"
     return MergeConflicts(
         f"merge conflicts: {named}{more}",
-        (item.to_json() for item in conflicts),
-        details={"conflicts": total, "unknown_conflicts": list(idle)} if idle else {"conflicts": total},
-        hint=f"{_SETTLE}; {', '.join(idle)} is none of them" if idle else _SETTLE,
+        (item.to_json() for item in listed),
+        details=details,
+        hint=hint,
     )
 
 
-def in_order(conflicts: Iterable[MergeConflict]) -> list[MergeConflict]:
-    """Nodes before edges, by type, entity and property."""
+def sort_conflicts(conflicts: Iterable[MergeConflict]) -> list[MergeConflict]:
+    """Return conflicts of nodes before those of edges, by type, entity and property."""
     return sorted(
         conflicts,
         key=lambda item: (

@@ -1,4 +1,4 @@
-"""Storing the rows of a merge: what is laid over a version becomes one staged operation on it."""
+"""Staging of a row merge: its rows become one operation on the version of the kept side."""
 
 from __future__ import annotations
 
@@ -11,77 +11,81 @@ import pyarrow.compute as pc
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.engine.committed_rows import CommittedRows
 from omnigraph.engine.diff.table_diff import DELETE, INSERT
-from omnigraph.merge.conflicts import Choice, other_side
-from omnigraph.merge.merge_tables import TypeSides
-from omnigraph.merge.row_merge import KEEP, PUT, REMOVE, Mask, TableMerge
+from omnigraph.merge.merge_base import MergeSide, other_side
+from omnigraph.merge.row_merge import KEEP, PUT, REMOVE, Positions, RowMerge
+from omnigraph.merge.table_changes import Mask
+from omnigraph.merge.table_merge import ThreeWayTable
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS, Addresses
 from omnigraph.store.tables.tables import StagedTable
 from omnigraph.store.tables.version_diff import translate_addresses
 
-# Rows that were inserted, updated and deleted.
+# The numbers of rows that were inserted, updated and deleted.
 Counts: TypeAlias = dict[str, int]
 
 
-def stage_rows(item: TypeSides, merge: TableMerge, basis: Choice) -> tuple[StagedTable, Counts]:
-    """Lay the rows of a merge over the version of its basis; counts are of what that changed."""
-    tables = item.sides.of(basis).tables
-    pin = item.pin(basis)
+def stage_rows(table: ThreeWayTable, merge: RowMerge, kept_side: MergeSide) -> tuple[StagedTable, Counts]:
+    """Stage the rows of a merge on the version of the kept side; return the version and the changed rows."""
+    tables = table.states.of(kept_side).tables
+    pin = table.pin(kept_side)
     if pin is None:
-        return _stage_new(item, merge, basis)
-    known, addresses = _find_rows(item, merge, basis, pin)
+        return _stage_new_table(table, merge, kept_side)
+    exists, addresses = _find_rows(table, merge, kept_side, pin)
     put, removed = merge.actions == PUT, merge.actions == REMOVE
-    schema = arrow_schema(item.table, physical=True)
+    schema = arrow_schema(table.table, physical=True)
     rows = merge.rows.take(pa.array(np.flatnonzero(put))).cast(schema)
-    wide = _widen(item, basis, pin, schema)
-    doomed = np.sort(addresses[known & (put | removed)])
-    staged = tables.stage_rows(wide, rows.to_batches(), schema, doomed)
-    return staged, _counts(merge, known)
+    wide = _add_columns(table, kept_side, pin, schema)
+    replaced = np.sort(addresses[exists & (put | removed)])
+    staged = tables.stage_rows(wide, rows.to_batches(), schema, replaced)
+    return staged, _counts(merge, exists)
 
 
-def count_rows(item: TypeSides, merge: TableMerge, basis: Choice) -> Counts:
-    """What `stage_rows` would count; nothing is written."""
-    pin = item.pin(basis)
+def count_rows(table: ThreeWayTable, merge: RowMerge, kept_side: MergeSide) -> Counts:
+    """Return the counts of `stage_rows`, and write nothing."""
+    pin = table.pin(kept_side)
     if pin is not None:
-        known, _ = _find_rows(item, merge, basis, pin)
-        return _counts(merge, known)
-    taken = item.pin(other_side(basis))
-    assert taken is not None
-    unwanted = int(((merge.actions == KEEP) & (merge.upper.ops != DELETE)).sum())
-    return {"inserted": taken.rows - unwanted, "updated": 0, "deleted": 0}
+        exists, _ = _find_rows(table, merge, kept_side, pin)
+        return _counts(merge, exists)
+    applied = table.pin(other_side(kept_side))
+    assert applied is not None
+    excluded = int(((merge.actions == KEEP) & (merge.applied.ops != DELETE)).sum())
+    return {"inserted": applied.rows - excluded, "updated": 0, "deleted": 0}
 
 
-def _counts(merge: TableMerge, known: Mask) -> Counts:
+def _counts(merge: RowMerge, exists: Mask) -> Counts:
     put, removed = merge.actions == PUT, merge.actions == REMOVE
     return {
-        "inserted": int((put & ~known).sum()),
-        "updated": int((put & known).sum()),
-        "deleted": int((removed & known).sum()),
+        "inserted": int((put & ~exists).sum()),
+        "updated": int((put & exists).sum()),
+        "deleted": int((removed & exists).sum()),
     }
 
 
-def _stage_new(item: TypeSides, merge: TableMerge, basis: Choice) -> tuple[StagedTable, Counts]:
-    """A type that the basis does not have: the other side's version, less what is not to be there."""
-    upper: Choice = other_side(basis)
-    pin = item.pin(upper)
+def _stage_new_table(
+    table: ThreeWayTable, merge: RowMerge, kept_side: MergeSide
+) -> tuple[StagedTable, Counts]:
+    """Stage a table that the kept side does not have: the version of the applied side without excluded rows."""
+    applied_side: MergeSide = other_side(kept_side)
+    pin = table.pin(applied_side)
     assert pin is not None
-    tables = item.sides.of(upper).tables
-    schema = arrow_schema(item.table, physical=True)
-    unwanted = np.sort(merge.upper.after_addresses[(merge.actions == KEEP) & (merge.upper.ops != DELETE)])
-    staged = tables.stage_rows(_widen(item, upper, pin, schema), (), schema, unwanted)
+    tables = table.states.of(applied_side).tables
+    schema = arrow_schema(table.table, physical=True)
+    excluded = (merge.actions == KEEP) & (merge.applied.ops != DELETE)
+    addresses = np.sort(merge.applied.after_addresses[excluded])
+    staged = tables.stage_rows(_add_columns(table, applied_side, pin, schema), (), schema, addresses)
     return staged, {"inserted": staged.rows, "updated": 0, "deleted": 0}
 
 
-def _widen(item: TypeSides, side: Choice, pin: TablePin, schema: pa.Schema) -> TablePin:
-    """One side's version with every column of the merged table.
+def _add_columns(table: ThreeWayTable, side: MergeSide, pin: TablePin, schema: pa.Schema) -> TablePin:
+    """Return the version of one side with every column of the merged table.
 
-    A property that both sides added on their own may be in another column there, which is copied beside it. Columns
-    of what the side does not know are null in its rows.
+    A property that both sides added may have another physical column there; its values are copied. Columns that the
+    side does not have are null.
     """
-    tables = item.sides.of(side).tables
+    tables = table.states.of(side).tables
     present = tables.schema(pin)
     missing = [field.with_nullable(True) for field in schema if field.name not in present.names]
-    elsewhere = item.columns_of(side)
+    elsewhere = table.columns_of(side)
     copied = [field for field in missing if field.name in elsewhere]
     empty = [field for field in missing if field.name not in elsewhere]
     if empty:
@@ -102,43 +106,47 @@ def _pinned(staged: StagedTable, before: TablePin) -> TablePin:
     return TablePin(staged.path, staged.version, staged.rows, before.content)
 
 
-def _find_rows(item: TypeSides, merge: TableMerge, basis: Choice, pin: TablePin) -> tuple[Mask, Addresses]:
-    """Which of the rows the basis has, and where.
+def _find_rows(
+    table: ThreeWayTable, merge: RowMerge, kept_side: MergeSide, pin: TablePin
+) -> tuple[Mask, Addresses]:
+    """Return which rows of the merge the kept side has, and their addresses.
 
-    What the basis changed itself has been found already. Everything else lies where the common ancestor has it,
-    unless it was moved, and only then is it looked for.
+    The addresses of rows that the kept side changed are known. Those of other rows are translated from the merge
+    base; rows that were moved since are looked up by id.
     """
-    upper, under = merge.upper, merge.under
-    known = np.zeros(len(merge.ids), bool)
+    applied, kept = merge.applied, merge.kept
+    exists = np.zeros(len(merge.ids), bool)
     addresses = np.zeros(len(merge.ids), np.uint64)
-    places = pc.index_in(merge.ids, value_set=under.ids).fill_null(-1).to_numpy()
-    both = np.flatnonzero(places >= 0)
-    known[both] = under.ops[places[both]] != DELETE
-    addresses[both] = under.after_addresses[places[both]]
-    rest = np.flatnonzero((places[: len(upper)] < 0) & (upper.ops != INSERT))
-    before = item.pin("base")
-    lost = rest
-    if before is not None and len(rest):
-        carried, found = translate_addresses(
-            item.sides.base.tables, before, pin, upper.before_addresses[rest]
+    kept_positions = pc.index_in(merge.ids, value_set=kept.ids).fill_null(-1).to_numpy()
+    changed = np.flatnonzero(kept_positions >= 0)
+    exists[changed] = kept.ops[kept_positions[changed]] != DELETE
+    addresses[changed] = kept.after_addresses[kept_positions[changed]]
+    unchanged = np.flatnonzero((kept_positions[: len(applied)] < 0) & (applied.ops != INSERT))
+    base = table.pin("base")
+    moved = unchanged
+    if base is not None and len(unchanged):
+        translated, found = translate_addresses(
+            table.states.base.tables, base, pin, applied.before_addresses[unchanged]
         )
-        known[rest[found]] = True
-        addresses[rest[found]] = carried[found]
-        lost = rest[~found]
-    wanted = lost[merge.actions[lost] != KEEP]
+        exists[unchanged[found]] = True
+        addresses[unchanged[found]] = translated[found]
+        moved = unchanged[~found]
+    wanted = moved[merge.actions[moved] != KEEP]
     if len(wanted):
-        _look_up(item, merge, basis, wanted, known, addresses)
-    return known, addresses
+        positions, looked_up = _look_up(table, merge, kept_side, wanted)
+        exists[positions] = True
+        addresses[positions] = looked_up
+    return exists, addresses
 
 
 def _look_up(
-    item: TypeSides, merge: TableMerge, basis: Choice, places: np.ndarray, known: Mask, addresses: Addresses
-) -> None:
-    snapshot, table = item.sides.of(basis), item.known(basis)
-    assert table is not None
-    ids = merge.ids.take(pa.array(places))
-    rows = CommittedRows(snapshot).find(table.key, "id", ids, ["id", ROW_ADDRESS])
-    where = pc.index_in(ids, value_set=rows["id"].combine_chunks()).fill_null(-1).to_numpy()
-    found = where >= 0
-    known[places[found]] = True
-    addresses[places[found]] = rows[ROW_ADDRESS].to_numpy()[where[found]]
+    table: ThreeWayTable, merge: RowMerge, kept_side: MergeSide, positions: Positions
+) -> tuple[Positions, Addresses]:
+    """Look rows up by id; return the positions of those that exist, and their addresses."""
+    kept_table = table.table_of(kept_side)
+    assert kept_table is not None
+    ids = merge.ids.take(pa.array(positions))
+    rows = CommittedRows(table.states.of(kept_side)).find(kept_table.key, "id", ids, ["id", ROW_ADDRESS])
+    indices = pc.index_in(ids, value_set=rows["id"].combine_chunks()).fill_null(-1).to_numpy()
+    found = indices >= 0
+    return positions[found], rows[ROW_ADDRESS].to_numpy()[indices[found]]

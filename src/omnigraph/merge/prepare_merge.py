@@ -1,43 +1,33 @@
-"""Merges and reverts as work on a transaction: which states meet, and what comes of them."""
+"""Preparation of merges and reverts as writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from omnigraph.graph.progress import Progress
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
-from omnigraph.merge.conflicts import Resolutions
-from omnigraph.merge.merge_states import Merge, MergedState, fast_forward, refuse
-from omnigraph.merge.merge_tables import Sides
-from omnigraph.merge.schema_merge import Reserve
+from omnigraph.merge.conflicts import MergeConflict, merge_conflicts_error
+from omnigraph.merge.merge_base import MergeStates
+from omnigraph.merge.merge_staging import Counts
+from omnigraph.merge.state_merge import MergeOptions, StateMerge, fast_forward
 
-Outcome: TypeAlias = Literal["already_up_to_date", "fast_forward", "merged"]
-
-
-@dataclass(frozen=True)
-class MergeOptions:
-    """The options of a merge or a revert.
-
-    `reserve` reserves identities for types and properties that the merged schema adds. A `dry` merge writes nothing
-    and reports its conflicts instead of raising them.
-    """
-
-    resolutions: Resolutions
-    reserve: Reserve
-    progress: Progress | None = None
-    dry: bool = False
+MergeOutcome: TypeAlias = Literal["already_up_to_date", "fast_forward", "merged"]
 
 
 @dataclass(frozen=True)
 class MergeResult:
-    """The effect of a merge, or with a dry run the effect it would have."""
+    """The effect of a merge, or of a dry run the effect it would have.
 
-    outcome: Outcome
-    merged: MergedState = field(default_factory=MergedState)
+    `affected` and `adopted` are those of `StagedMerge`. Only a dry run has conflicts.
+    """
+
+    outcome: MergeOutcome
+    affected: Mapping[str, Counts] = field(default_factory=dict)
+    adopted: tuple[str, ...] = ()
+    conflicts: tuple[MergeConflict, ...] = ()
 
 
 _UP_TO_DATE: Prepared[MergeResult] = Prepared(None, MergeResult("already_up_to_date"))
@@ -55,17 +45,16 @@ def prepare_merge(
     A merge depends only on the two states, so a merge whose branch moved is prepared again. Conflicts raise
     `MergeConflicts`; a dry run returns them.
     """
-    sides = Sides(base_of(transaction.base), transaction.base, theirs)
-    if sides.base.commit_id == theirs.commit_id:
+    states = MergeStates(base_of(transaction.base), transaction.base, theirs)
+    if states.is_up_to_date:
         return _UP_TO_DATE
     transaction.merged_parent = theirs.commit
-    if sides.base.commit_id == sides.ours.commit_id:
-        options.resolutions.check_asked()
-        result = MergeResult("fast_forward", MergedState(taken=fast_forward(transaction, sides)))
+    if states.is_fast_forward:
+        options.resolutions.check_ids()
+        result = MergeResult("fast_forward", adopted=fast_forward(transaction, states))
     else:
-        merge = Merge(sides, options.resolutions, options.reserve, options.progress)
-        result = MergeResult("merged", _stage(merge, transaction, options))
-    return Prepared(None if options.dry else "insert", result)
+        result = _merge_and_stage(StateMerge(states, options), transaction, options)
+    return Prepared(None if options.dry_run else "insert", result)
 
 
 def prepare_revert(
@@ -75,18 +64,18 @@ def prepare_revert(
 
     Changes of later commits stay, or are a conflict where they touch the same property.
     """
-    if _is_same_state(undone, before):
+    if _has_same_content(undone, before):
         return _UP_TO_DATE
-    sides = Sides(undone, transaction.base, before)
-    merge = Merge(sides, options.resolutions, options.reserve, options.progress, theirs_may_go=True)
-    merged = _stage(merge, transaction, options)
-    if transaction.is_unchanged and not merged.affected and not merged.conflicts:
+    states = MergeStates(undone, transaction.base, before)
+    merge = StateMerge(states, options, theirs_is_temporary=True)
+    result = _merge_and_stage(merge, transaction, options)
+    if transaction.is_unchanged and not result.affected and not result.conflicts:
         return _UP_TO_DATE
-    return Prepared(None if options.dry else "insert", MergeResult("merged", merged))
+    return Prepared(None if options.dry_run else "insert", result)
 
 
-def _is_same_state(one: Snapshot, other: Snapshot) -> bool:
-    """Whether two states have the same rows under the same schema, however they are stored."""
+def _has_same_content(one: Snapshot, other: Snapshot) -> bool:
+    """Whether two states have the same rows and the same schema, even if they are stored differently."""
     states = [
         (item.commit.schema, {key: pin.content for key, pin in item.commit.tables.items()})
         for item in (one, other)
@@ -94,11 +83,12 @@ def _is_same_state(one: Snapshot, other: Snapshot) -> bool:
     return states[0] == states[1]
 
 
-def _stage(merge: Merge, transaction: Transaction, options: MergeOptions) -> MergedState:
-    decided = merge.decide()
-    if not options.dry:
-        refuse(decided, options.resolutions)
-    if decided.conflicts:
-        return decided
-    options.resolutions.check_asked()
-    return merge.stage(transaction, dry=options.dry)
+def _merge_and_stage(merge: StateMerge, transaction: Transaction, options: MergeOptions) -> MergeResult:
+    unresolved = merge.merge()
+    if unresolved:
+        if not options.dry_run:
+            raise merge_conflicts_error(unresolved, options.resolutions.unknown_ids())
+        return MergeResult("merged", conflicts=unresolved.listed)
+    options.resolutions.check_ids()
+    staged = merge.stage(transaction)
+    return MergeResult("merged", staged.affected, staged.adopted)

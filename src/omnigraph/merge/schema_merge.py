@@ -1,96 +1,109 @@
-"""The schema of a merge: merged three ways like the rows, with the same kind of conflicts."""
+"""Schema merge: the schemas of the three states become one, or conflicts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.catalog.schema_merge.merge import MergedCatalog, MergedTable, SchemaConflict, merge_catalogs
 from omnigraph.lang.schema import TypeKind
-from omnigraph.merge.conflicts import Choice, MergeConflict, Resolutions, in_order
-from omnigraph.merge.merge_tables import Sides, same_schema
+from omnigraph.merge.conflicts import MergeConflict, UnresolvedConflicts
+from omnigraph.merge.merge_base import MergeSide, MergeStates
+from omnigraph.merge.resolutions import Resolutions
+from omnigraph.merge.table_merge import tables_of_one_schema
 
-Reserve: TypeAlias = Callable[[int, int], int]
+# Reserves a number of consecutive identities, the first of them not below a minimum; returns the first.
+ReserveIdentities: TypeAlias = Callable[[int, int], int]
 
 
 @dataclass(frozen=True)
 class MergedSchema:
-    """The schema of the merged state, its tables on all sides, and what nobody has decided."""
+    """The merged schema, its tables with their counterparts in the three states, and the unresolved conflicts."""
 
     catalog: Catalog
     tables: tuple[MergedTable, ...]
-    conflicts: tuple[MergeConflict, ...] = ()
+    conflicts: UnresolvedConflicts = field(default_factory=UnresolvedConflicts)
 
 
-def merge_schemas(sides: Sides, resolutions: Resolutions, reserve: Reserve) -> MergedSchema:
-    """Merge the schemas of three states. `reserve` gives the first of so many identities, from one on, in a row."""
-    base, ours, theirs = (state.catalog for state in (sides.base, sides.ours, sides.theirs))
+def merge_schemas(
+    states: MergeStates, resolutions: Resolutions, reserve_identities: ReserveIdentities
+) -> MergedSchema:
+    """Merge the schemas of three states."""
+    base, ours, theirs = (state.catalog for state in (states.base, states.ours, states.theirs))
     if base.fingerprint == ours.fingerprint == theirs.fingerprint:
-        return MergedSchema(ours, same_schema(ours))
-    chosen: dict[str, Choice] = {}
+        return MergedSchema(ours, tables_of_one_schema(ours))
+    chosen: dict[str, MergeSide] = {}
     highest = max(base.next_id, ours.next_id, theirs.next_id)
     while True:
         merged = merge_catalogs(base, ours, theirs, choose=chosen)
-        answered = dict(_answers(merged.conflicts, resolutions))
-        if answered.keys() <= chosen.keys():
+        resolved = dict(_resolve(merged.conflicts, resolutions))
+        if resolved.keys() <= chosen.keys():
             break
-        # What was decided about one thing can show that there is another to be decided.
-        chosen |= answered
+        # The resolution of one conflict can reveal another.
+        chosen |= resolved
     if merged.catalog.next_id > highest:
-        first = reserve(merged.catalog.next_id - highest, highest)
+        first = reserve_identities(merged.catalog.next_id - highest, highest)
         merged = merge_catalogs(base, ours, theirs, choose=chosen, counter=first)
-    open_ = [_conflict(item) for item in merged.conflicts if item.id not in chosen]
-    open_ += [item for item, drops in _lost_rows(merged, sides) if resolutions.choose(item) != drops]
-    return MergedSchema(merged.catalog, merged.tables, tuple(in_order(open_)))
+    unresolved = [_merge_conflict(item) for item in merged.conflicts if item.id not in chosen]
+    unresolved += [
+        conflict
+        for conflict, dropping in _dropped_with_changes(merged, states)
+        if resolutions.resolve(conflict) != dropping
+    ]
+    return MergedSchema(merged.catalog, merged.tables, UnresolvedConflicts.of(unresolved))
 
 
-def _answers(conflicts: Iterable[SchemaConflict], resolutions: Resolutions) -> Iterable[tuple[str, Choice]]:
+def _resolve(
+    conflicts: Iterable[SchemaConflict], resolutions: Resolutions
+) -> Iterable[tuple[str, MergeSide]]:
     for item in conflicts:
-        choice = resolutions.choose(_conflict(item))
-        if choice == "ours" or choice == "theirs":
-            yield item.id, choice
+        side = resolutions.resolve(_merge_conflict(item))
+        if side == "ours" or side == "theirs":
+            yield item.id, side
 
 
-def _conflict(found: SchemaConflict) -> MergeConflict:
-    kind, _, name = found.entity.partition(":")
-    type_name, _, prop = name.partition(".")
+def _merge_conflict(conflict: SchemaConflict) -> MergeConflict:
+    kind, _, name = conflict.entity.partition(":")
+    type_name, _, property_name = name.partition(".")
     return MergeConflict(
         "schema_conflict",
-        _kind(kind),
+        _type_kind(kind),
         type_name,
         None,
-        found.message,
-        prop or None,
-        found.base,
-        found.ours,
-        found.theirs,
-        given_id=found.id,
+        conflict.message,
+        property_name=property_name or None,
+        base=conflict.base,
+        ours=conflict.ours,
+        theirs=conflict.theirs,
+        schema_id=conflict.id,
     )
 
 
-def _kind(text: str) -> TypeKind:
+def _type_kind(text: str) -> TypeKind:
     return "edge" if text == "edge" else "interface" if text == "interface" else "node"
 
 
-def _lost_rows(merged: MergedCatalog, sides: Sides) -> Iterable[tuple[MergeConflict, Choice]]:
-    """Types that one side dropped while the other changed their rows, and the side that dropped them.
+def _dropped_with_changes(
+    merged: MergedCatalog, states: MergeStates
+) -> Iterable[tuple[MergeConflict, MergeSide]]:
+    """Yield a conflict for each type that one side dropped and whose rows the other changed, and the first side.
 
-    Dropping them loses that work, so that nothing but a choice of the side that did settles it.
+    The drop discards those changes, so only that side resolves the conflict.
     """
     for item in merged.dropped:
-        before = sides.base.commit.tables[str(item.base.id)]
-        changed: tuple[tuple[Choice, Choice, Table | None], ...] = (
+        base = states.base.commit.tables[str(item.base.id)]
+        counterparts: tuple[tuple[MergeSide, MergeSide, Table | None], ...] = (
             ("ours", "theirs", item.ours),
             ("theirs", "ours", item.theirs),
         )
-        for side, drops, table in changed:
-            if table is not None and sides.of(side).commit.tables[str(table.id)].content != before.content:
-                yield _lost(item.base, side), drops
+        for side, dropping, table in counterparts:
+            if table is not None and states.of(side).commit.tables[str(table.id)].content != base.content:
+                yield _drop_conflict(item.base, side), dropping
 
 
-def _lost(table: Table, side: Choice) -> MergeConflict:
+def _drop_conflict(table: Table, changing: MergeSide) -> MergeConflict:
     dropped, changed = "dropped", "rows changed"
     return MergeConflict(
         "schema_conflict",
@@ -98,8 +111,6 @@ def _lost(table: Table, side: Choice) -> MergeConflict:
         table.name,
         None,
         f"{table.kind} type '{table.name}' was dropped on one side and its rows changed on the other",
-        None,
-        None,
-        changed if side == "ours" else dropped,
-        changed if side == "theirs" else dropped,
+        ours=changed if changing == "ours" else dropped,
+        theirs=changed if changing == "theirs" else dropped,
     )

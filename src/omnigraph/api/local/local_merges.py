@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.graph.write_request import WriteResult
-    from omnigraph.merge.prepare_merge import MergeOptions, MergeResult
+    from omnigraph.merge.prepare_merge import MergeResult
+    from omnigraph.merge.state_merge import MergeOptions
 
 
 def run_merge(repository: Repository, source: str, request: MergeRequest, authorizer: Authorizer) -> Merged:
@@ -91,8 +92,8 @@ def run_revert(
 
 
 def _merge_options(repository: Repository, request: MergeRequest) -> MergeOptions:
-    from omnigraph.merge.conflicts import Resolutions
-    from omnigraph.merge.prepare_merge import MergeOptions
+    from omnigraph.merge.resolutions import Resolutions
+    from omnigraph.merge.state_merge import MergeOptions
 
     resolutions = Resolutions.of(request.resolve)
     return MergeOptions(resolutions, repository.reserve_identities, request.progress, request.dry_run)
@@ -101,12 +102,11 @@ def _merge_options(repository: Repository, request: MergeRequest) -> MergeOption
 def _merged(written: WriteResult[MergeResult], request: MergeRequest) -> Merged:
     receipt, result = written
     assert result is not None, "a merge has no idempotency key, so it is always prepared"
-    merged = result.merged
     return Merged(
         result.outcome,
         None if receipt is None else Commit.of(receipt.commit),
-        by_type_name(merged.affected),
-        tuple(key.split(":", 1)[1] for key in merged.taken),
-        tuple(conflict.to_json() for conflict in merged.conflicts),
+        by_type_name(result.affected),
+        tuple(key.split(":", 1)[1] for key in result.adopted),
+        tuple(conflict.to_json() for conflict in result.conflicts),
         request.dry_run,
     )
