@@ -1,7 +1,7 @@
-"""Applying a schema: the steps of a plan carried out on a branch, with the data they touch, as one commit.
+"""Schema changes: the steps of a migration plan are applied to a branch as one commit.
 
-Most steps change the accepted schema alone. A new type gets an empty table. New columns are added to a table and
-nothing is rewritten; a backfill writes those columns and nothing else. Only a hard drop of a property copies rows.
+Most steps change only the schema. A new type gets an empty table. New columns are added without rewriting rows; a
+backfill writes only those columns. Only a hard drop of a property copies rows.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from omnigraph.catalog.migration.steps import MigrationPlan
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 from omnigraph.lang.schema import Schema
-from omnigraph.schema.backfill_rules import check_filled
-from omnigraph.schema.backfill_values import Filling, read_fillings, stored_field
+from omnigraph.schema.backfill_rules import check_backfill
+from omnigraph.schema.backfill_values import TableBackfill, read_backfills, stored_field
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.tables import StagedTable
@@ -30,7 +30,7 @@ from omnigraph.store.tables.tables import StagedTable
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """A schema that is wanted, and how. `backfill` has values and expressions by ``Type.property``."""
+    """A desired schema and its options. `backfill` has values and expressions by ``Type.property``."""
 
     desired: Schema
     source: str
@@ -38,9 +38,9 @@ class SchemaChange:
     backfill: Mapping[str, Any] = field(default_factory=dict)
 
     def plan(self, accepted: Catalog) -> MigrationPlan:
-        """The steps from an accepted schema.
+        """Return the steps from an accepted schema.
 
-        Without any the backfills say nothing: a change that is applied again is no change.
+        Without steps the backfills are ignored, so that a change can be applied again.
         """
         found = plan_migration(accepted, self.desired, allow_data_loss=self.allow_data_loss)
         if not found.steps or not self.backfill:
@@ -50,7 +50,7 @@ class SchemaChange:
         )
 
     def evolve(self, accepted: Catalog, plan: MigrationPlan, reserve: Callable[[int, int], int]) -> Catalog:
-        """The accepted schema after a plan, new things in it under numbers that no branch has used."""
+        """Return the schema after a plan. New elements get identities that no branch has used."""
         after = evolve(accepted, self.desired, self.source, plan, backfills=self.backfill)
         count = after.next_id - accepted.next_id
         if not count:
@@ -86,25 +86,25 @@ def prepare_schema(
         return Prepared(None, SchemaResult(plan, accepted, sequence))
     catalog = change.evolve(accepted, plan, reserve)
     now = time.time_ns() // 1_000_000
-    fillings = dict(read_fillings(accepted, catalog, change.backfill, now))
+    fillings = dict(read_backfills(accepted, catalog, change.backfill, now))
     for filling in fillings.values():
-        check_filled(transaction, catalog, filling)
+        check_backfill(transaction, catalog, filling)
     transaction.evolve(catalog)
-    purged = _TableChanges(transaction, catalog, fillings, change.allow_data_loss).carry_out()
+    purged = _TableChanges(transaction, catalog, fillings, change.allow_data_loss).stage()
     return Prepared("strict", SchemaResult(plan, accepted, sequence, purged))
 
 
 @dataclass(frozen=True)
 class _TableChanges:
-    """What a change of the schema means for the tables of one transaction."""
+    """Stages the changes of a schema change to the tables of one transaction."""
 
     transaction: Transaction
     catalog: Catalog
-    fillings: Mapping[int, Filling]
+    fillings: Mapping[int, TableBackfill]
     hard: bool
 
-    def carry_out(self) -> frozenset[str]:
-        """Stage everything; the paths that the commit leaves for good."""
+    def stage(self) -> frozenset[str]:
+        """Stage all tables; return the paths of tables that a hard drop abandons."""
         before = {table.id: table for table in self.transaction.base.catalog.tables.values()}
         left: set[str] = set()
         for table in self.catalog.tables.values():
@@ -119,13 +119,13 @@ class _TableChanges:
         return frozenset(left) if self.hard else frozenset()
 
     def _create(self, table: Table) -> TablePin:
-        # The path has an id of its own: what a rival or a dead writer made is never built upon.
+        # A unique path: a table of a concurrent or interrupted writer is never reused.
         path = f"{table.path}-{new_id()}"
         version = self.transaction.base.tables.create(path, arrow_schema(table, physical=True))
         return TablePin(path, version, 0, self.transaction.commit_id)
 
     def _change(self, stored: Table, table: Table) -> bool:
-        """Bring a table's columns to what the schema says; whether its rows are somewhere else now."""
+        """Add and drop the columns of a table; return whether its rows were copied to a new path."""
         known = {item.physical for item in stored.columns}
         wanted = {item.physical for item in table.columns}
         pin = self.transaction.base.pin(stored.key)
@@ -156,7 +156,7 @@ class _TableChanges:
         return pin
 
     def _copy(self, table: Table, pin: TablePin) -> TablePin:
-        """The rows in a table of their own that never had the columns which are gone, indexed as loads do."""
+        """Copy the rows to a new table without the dropped columns, with the indexes of a load."""
         tables = self.transaction.base.tables
         copy = self._create(table)
         if not pin.rows:

@@ -1,4 +1,4 @@
-"""The rules that rows keep or break by the values that a backfill gives them; asked before anything is written."""
+"""Constraint checks of backfilled rows, before anything is written."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from omnigraph.rules import set_queries as queries
 from omnigraph.rules.row_rules import row_violations
 from omnigraph.rules.set_rules import column_types, comparable, duplicate_violation, entity_of
 from omnigraph.rules.violations import Violations, raise_violations
-from omnigraph.schema.backfill_values import Filling, filled_rows
+from omnigraph.schema.backfill_values import TableBackfill, backfilled_rows
 
 
-def check_filled(transaction: Transaction, catalog: Catalog, filling: Filling) -> None:
-    """Return when every row keeps the rules with its new values, else raise `ConstraintViolation`.
+def check_backfill(transaction: Transaction, catalog: Catalog, filling: TableBackfill) -> None:
+    """Raise `ConstraintViolation` if a row breaks a constraint with its backfilled values.
 
-    Rules of rows come first, then `@unique`. Memory does not grow with the table.
+    Row rules are checked first, then `@unique`. Memory use does not grow with the table.
     """
     if not transaction.base.pin(filling.before.key).rows:
         return
@@ -39,13 +39,13 @@ def check_filled(transaction: Transaction, catalog: Catalog, filling: Filling) -
     stored = {item.physical for item in filling.before.columns}
     valued = {item.name for item in filling.after.columns if item.physical in stored} | set(filling.columns)
     for columns in entity.uniques:
-        # A new column without values leaves every tuple with a null, which is exempt.
+        # In a new column without a backfill every value is null, so its tuples are exempt.
         if set(columns) & set(filling.columns) and set(columns) <= valued:
             raise_violations(_repeated(transaction, filling, columns))
 
 
-def _narrowed(filling: Filling, entity: NodeType | EdgeType) -> tuple[Table, NodeType | EdgeType]:
-    """The table and the type as if they had the new columns alone: the rows keep the other rules already."""
+def _narrowed(filling: TableBackfill, entity: NodeType | EdgeType) -> tuple[Table, NodeType | EdgeType]:
+    """Return the table and the type with the backfilled columns only: the other values are unchanged and valid."""
     new = set(filling.columns)
     columns = tuple(item for item in filling.after.columns if item.name == "id" or item.name in new)
     constraints = tuple(
@@ -59,13 +59,15 @@ def _narrowed(filling: Filling, entity: NodeType | EdgeType) -> tuple[Table, Nod
     )
 
 
-def _rows(transaction: Transaction, filling: Filling, others: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+def _rows(
+    transaction: Transaction, filling: TableBackfill, others: Sequence[Column]
+) -> Iterator[pa.RecordBatch]:
     columns = list(dict.fromkeys([*filling.reads, *(item.physical for item in others)]))
     for batch in transaction.base.scan_batches(filling.before.key, columns):
-        yield filled_rows(filling, batch, others)
+        yield backfilled_rows(filling, batch, others)
 
 
-def _repeated(transaction: Transaction, filling: Filling, columns: tuple[str, ...]) -> Violations:
+def _repeated(transaction: Transaction, filling: TableBackfill, columns: tuple[str, ...]) -> Violations:
     from omnigraph.engine.duckdb import Workspace
 
     table = filling.after

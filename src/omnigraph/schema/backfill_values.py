@@ -1,7 +1,7 @@
-"""Backfills: the values that existing rows get for a property that is new.
+"""Backfills: the values of existing rows for a new property.
 
-A backfill is one value for every row, as a load would take it, or an expression over each row. Both passes over the
-rows, the one that checks and the one that writes, make the values anew and hold a batch of them at a time.
+A backfill is one value for every row, in the form that a load accepts, or an expression over each row. The check
+and the write compute the values in two passes, one batch at a time.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _ROWWISE = (ir.Const, ir.Now, ir.PropertyRef, ir.EntityRef)
 
 
 @dataclass(frozen=True)
-class Fill:
-    """The values of one new column: one for all rows, or an expression over each."""
+class ColumnBackfill:
+    """The values of one new column: a constant, or an expression over each row."""
 
     column: Column
     constant: pa.Array | None
     value: ir.Expr | None
 
     def values(self, rows: TableRows, bindings: Bindings) -> pa.Array:
-        """The values for some rows, in the type of the column."""
+        """Return the values for some rows, in the type of the column."""
         if self.constant is not None:
             return self.constant.take(pa.array(np.zeros(rows.num_rows, np.int64)))
         assert self.value is not None
@@ -48,32 +48,32 @@ class Fill:
 
 
 @dataclass(frozen=True)
-class Filling:
-    """The new columns of a table that get values; `before` is how its rows are stored, `after` what they become."""
+class TableBackfill:
+    """The backfilled columns of a table. `before` and `after` are the table before and after the change."""
 
     before: Table
     after: Table
-    fills: tuple[Fill, ...]
+    fills: tuple[ColumnBackfill, ...]
     bindings: Bindings
 
     @property
     def columns(self) -> list[str]:
-        """The new columns, by logical name."""
+        """The logical names of the backfilled columns."""
         return [fill.column.name for fill in self.fills]
 
     @property
     def schema(self) -> pa.Schema:
-        """The new columns as they are stored: nullable whatever the schema says, which is for rules to enforce."""
+        """The physical schema of the backfilled columns. All are nullable; the row rules check required values."""
         return pa.schema([stored_field(fill.column) for fill in self.fills])
 
     @property
     def reads(self) -> list[str]:
-        """The stored columns that the values are made of, the id always among them."""
+        """The physical columns that the expressions read, and the id."""
         used = [logical_column(fill.value) for fill in self.fills if isinstance(fill.value, ir.PropertyRef)]
         return [self.before.physical(name) for name in dict.fromkeys(["id", *used])]
 
     def fill(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The new columns of some rows, of which `batch` has at least the columns that are read."""
+        """Compute the backfilled columns of some rows. `batch` has at least the columns in `reads`."""
         logical = {item.physical: item.name for item in self.before.columns}
         named = pa.Table.from_batches([batch]).rename_columns(
             [logical.get(name, name) for name in batch.schema.names]
@@ -84,16 +84,16 @@ class Filling:
 
 
 def stored_field(column: Column) -> pa.Field:
-    """A column that is added to a table which has rows: nullable in storage, also where the schema requires it."""
+    """Return the field of a column that is added to a table with rows: nullable in storage, even if required."""
     return arrow_field(column, physical=True).with_nullable(True)
 
 
-def read_fillings(
+def read_backfills(
     before: Catalog, after: Catalog, given: Mapping[str, Any], now: int
-) -> Iterator[tuple[int, Filling]]:
-    """The tables that get values, by their identity; what a value or an expression is wrong by is `InvalidInput`.
+) -> Iterator[tuple[int, TableBackfill]]:
+    """Yield the backfills of each table with its identity. An invalid value or expression raises `InvalidInput`.
 
-    `given` has them by ``Type.property`` in the names of the schema that is to be.
+    `given` has values and expressions by ``Type.property``, in the names of the new schema.
     """
     old = {table.id: table for table in before.tables.values()}
     for table in after.tables.values():
@@ -102,10 +102,10 @@ def read_fillings(
         if stored is None or not wanted:
             continue
         fills = [_read(before, stored, item, given[f"{table.name}.{item.name}"], now) for item in wanted]
-        yield table.id, Filling(stored, table, tuple(fills), Bindings(now=now))
+        yield table.id, TableBackfill(stored, table, tuple(fills), Bindings(now=now))
 
 
-def _read(catalog: Catalog, table: Table, column: Column, given: Any, now: int) -> Fill:
+def _read(catalog: Catalog, table: Table, column: Column, given: Any, now: int) -> ColumnBackfill:
     text = _expression_text(given)
     if text is not None:
         return _compile(catalog, table, column, text, now)
@@ -114,7 +114,7 @@ def _read(catalog: Catalog, table: Table, column: Column, given: Any, now: int) 
         value = converter(column, finite=False)(given)
         if value is MISMATCH:
             raise InvalidInput(mismatch_message(column, given))
-    return Fill(column, build_array(column, [value]), None)
+    return ColumnBackfill(column, build_array(column, [value]), None)
 
 
 def _expression_text(given: Any) -> str | None:
@@ -123,17 +123,18 @@ def _expression_text(given: Any) -> str | None:
     if isinstance(given, Mapping):
         if set(given) != {"expr"} or not isinstance(given["expr"], str):
             raise InvalidInput(
-                "a backfill is a value or an expression", hint='write an expression as {"expr": "$this.name"}'
+                "a backfill must be a value or an expression",
+                hint='write an expression as {"expr": "$this.name"}',
             )
         return given["expr"]
     return None
 
 
-def _compile(catalog: Catalog, table: Table, column: Column, text: str, now: int) -> Fill:
+def _compile(catalog: Catalog, table: Table, column: Column, text: str, now: int) -> ColumnBackfill:
     if table.kind == "edge":
         raise InvalidInput(
-            f"'{table.name}.{column.name}' is a property of an edge, which is backfilled with a value",
-            hint="expressions are for the properties of nodes",
+            f"'{table.name}.{column.name}' is an edge property, which an expression cannot backfill",
+            hint="backfill it with a value",
         )
     source = Source(
         f"query backfill() {{ match {{ $this: {table.name} }} return {{ {text} as value }} }}", "<backfill>"
@@ -150,12 +151,12 @@ def _compile(catalog: Catalog, table: Table, column: Column, text: str, now: int
         raise InvalidInput(f"backfill of '{column.name}': expected {column.type}, `{text}` is {value.type}")
     if isinstance(value, ir.Const | ir.Now):
         found = pa.scalar(Bindings(now=now).value(value), arrow_type(value.type))
-        return Fill(column, _fitted(column, pa.array([found.as_py()], found.type)), None)
-    return Fill(column, None, value)
+        return ColumnBackfill(column, _fitted(column, pa.array([found.as_py()], found.type)), None)
+    return ColumnBackfill(column, None, value)
 
 
 def _fitted(column: Column, found: pa.Array) -> pa.Array:
-    """Values in the type of the column; one that it cannot hold is `InvalidInput`."""
+    """Return values in the type of the column. A value that does not fit raises `InvalidInput`."""
     wanted = arrow_type(column.type)
     try:
         return found if found.type == wanted else found.cast(wanted)
@@ -163,10 +164,12 @@ def _fitted(column: Column, found: pa.Array) -> pa.Array:
         raise InvalidInput(f"property '{column.name}' expects {column.type}: {error}") from error
 
 
-def filled_rows(filling: Filling, batch: pa.RecordBatch, others: Sequence[Column]) -> pa.RecordBatch:
-    """Rows as they will be, by logical name: the id, the new columns, and some that were there before.
+def backfilled_rows(
+    filling: TableBackfill, batch: pa.RecordBatch, others: Sequence[Column]
+) -> pa.RecordBatch:
+    """Return the rows after the backfill, by logical name: the id, the backfilled columns, and `others`.
 
-    `batch` must have the stored columns of all that is read.
+    `batch` has the physical columns of all that is read.
     """
     made = filling.fill(batch)
     arrays = [batch.column("id"), *made.columns, *(batch.column(item.physical) for item in others)]

@@ -1,4 +1,4 @@
-"""An expression over a row, as callers write it."""
+"""Backfill expressions, as callers write them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression of the query language over a row, which is called ``$this``."""
+    """An expression of the query language over a row, which is the variable ``$this``."""
 
     text: str
 
 
 def expr(text: str) -> Expression:
-    """A backfill that is an expression over the row as it was before the change, ``$this``.
+    """Return a backfill with the value of an expression over the row before the schema change, ``$this``.
 
     >>> expr("$this.name")
     Expression(text='$this.name')
