@@ -57,12 +57,7 @@ from omnigraph.graph.intents import (
     lease_intent,
     this_process,
 )
-from omnigraph.graph.open_storage import (
-    check_choice,
-    check_process,
-    connect,
-    open_manifest,
-)
+from omnigraph.graph.open_storage import check_choice, check_process, connect, open_manifest
 from omnigraph.graph.publish import (
     PublishReceipt,
     StaleBase,
