@@ -272,25 +272,25 @@ def _source_ranges(offsets: Positions, frontier: Frontier) -> tuple[Positions, P
 
 
 def _pair_ranges(
-    targets: Ordinals, start: Positions, stop: Positions, wanted: Frontier
+    targets: Ordinals, start: Positions, stop: Positions, keys: Frontier
 ) -> tuple[Positions, Positions]:
     """Return the part of each range of targets that equals the given target."""
-    first = _lower_bound(targets, start, stop, wanted)
-    return first, _lower_bound(targets, first, stop, wanted.astype(np.int64) + 1)
+    first = _lower_bound(targets, start, stop, keys)
+    return first, _lower_bound(targets, first, stop, keys.astype(np.int64) + 1)
 
 
-def _lower_bound(values: Ordinals, start: Positions, stop: Positions, wanted: Frontier) -> Positions:
+def _lower_bound(values: Ordinals, start: Positions, stop: Positions, keys: Frontier) -> Positions:
     """Return for every sorted range of values the first position that is not less than the given value, else its
     end.
     """
     found = start.copy()
     for low in range(0, len(found), _SEARCH_BLOCK):
         block = slice(low, low + _SEARCH_BLOCK)
-        _binary_search(values, found[block], stop[block], wanted[block])
+        _binary_search(values, found[block], stop[block], keys[block])
     return found
 
 
-def _binary_search(values: Ordinals, place: Positions, stop: Positions, wanted: Frontier) -> None:
+def _binary_search(values: Ordinals, place: Positions, stop: Positions, keys: Frontier) -> None:
     """Advance every position in steps of decreasing powers of two while the skipped values are less than the
     target.
     """
@@ -298,7 +298,7 @@ def _binary_search(values: Ordinals, place: Positions, stop: Positions, wanted: 
     while step:
         wide = np.flatnonzero(stop - place >= step)
         here = place.take(wide)
-        less = values.take(here + (step - 1)) < wanted.take(wide)
+        less = values.take(here + (step - 1)) < keys.take(wide)
         place[wide] = here + step * less
         step >>= 1
 

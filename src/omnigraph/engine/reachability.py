@@ -267,11 +267,11 @@ def _next_pairs(adj: Adjacency, level: Positions, bits: int) -> Positions:
     return pairs
 
 
-def _contains(values: Positions, wanted: Positions) -> Mask:
+def _contains(values: Positions, keys: Positions) -> Mask:
     """Return whether each given value is among the sorted values."""
     if not values.size:
-        return np.zeros(len(wanted), dtype=np.bool_)
-    found: Mask = values.take(np.searchsorted(values, wanted), mode="clip") == wanted
+        return np.zeros(len(keys), dtype=np.bool_)
+    found: Mask = values.take(np.searchsorted(values, keys), mode="clip") == keys
     return found
 
 

@@ -246,15 +246,15 @@ def _images(
 ) -> pa.Table:
     """Return the rows of one side with the id first, null where the side has no row."""
     count = int(there.sum())
-    wanted = addresses[there]
-    order = np.argsort(wanted)
+    present = addresses[there]
+    order = np.argsort(present)
     physical = {} if side is None or not count else side.columns
     names = [field.name for field in fields if field.name in physical]
     places = np.zeros(len(pairs), np.int64)
     places[np.flatnonzero(there)[order]] = np.arange(count)
     found = pa.table({})
     if side is not None and names:
-        found = take_addresses(side.tables, side.pin, wanted[order], [side.columns[name] for name in names])
+        found = take_addresses(side.tables, side.pin, present[order], [side.columns[name] for name in names])
         found = found.rename_columns(names).take(pa.array(places, mask=~there))
     ids = pc.if_else(pa.array(there), pairs.ids, pa.scalar(None, pa.string()))
     columns = [

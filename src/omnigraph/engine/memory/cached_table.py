@@ -420,7 +420,7 @@ def _pick(values: pa.Array, rows: slice | Ordinals) -> pa.Array:
     return values.take(pa.array(rows))
 
 
-def _index_in(wanted: pa.Array, known: pa.Array, places: Ordinals | None) -> Ordinals:
-    found = pc.index_in(wanted, value_set=known)
+def _index_in(ids: pa.Array, known: pa.Array, places: Ordinals | None) -> Ordinals:
+    found = pc.index_in(ids, value_set=known)
     spots: npt.NDArray[np.int64] = pc.fill_null(found, -1).to_numpy().astype(np.int64)
     return spots if places is None else np.append(places, -1).astype(np.int64)[spots]
