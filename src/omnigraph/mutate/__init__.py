@@ -1,1 +1,1 @@
-"""Mutations: statements of the query language that insert, update and delete."""
+"""Mutations: insert, update and delete statements of the query language."""

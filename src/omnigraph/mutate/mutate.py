@@ -1,4 +1,4 @@
-"""Mutations: statements in order on one overlay, validated whole, one commit."""
+"""Mutations: the statements of a query are applied in order, validated together and committed once."""
 
 from __future__ import annotations
 
@@ -126,28 +126,28 @@ def _update_node(overlay: Overlay, statement: ir.UpdateNode) -> _Count:
 
 def _delete_node(overlay: Overlay, statement: ir.DeleteNode) -> _Count:
     key = table_key("node", statement.type_name)
-    doomed = overlay.select(key, statement.where)
-    if not doomed.num_rows:
+    deleted = overlay.select(key, statement.where)
+    if not deleted.num_rows:
         return _Count()
-    ids = doomed["id"].combine_chunks()
+    ids = deleted["id"].combine_chunks()
     edges = 0
     for name in statement.cascades:
         edge_key = table_key("edge", name)
-        touching = _touching(overlay, edge_key, statement.type_name, ids)
-        overlay.remove(edge_key, touching)
-        edges += touching.num_rows
-    overlay.remove(key, doomed)
-    return _Count(doomed.num_rows, edges)
+        incident = _incident_edges(overlay, edge_key, statement.type_name, ids)
+        overlay.remove(edge_key, incident)
+        edges += incident.num_rows
+    overlay.remove(key, deleted)
+    return _Count(deleted.num_rows, edges)
 
 
 def _delete_edge(overlay: Overlay, statement: ir.DeleteEdge) -> _Count:
     key = table_key("edge", statement.type_name)
-    doomed = overlay.select(key, statement.where)
-    overlay.remove(key, doomed)
-    return _Count(edges=doomed.num_rows)
+    deleted = overlay.select(key, statement.where)
+    overlay.remove(key, deleted)
+    return _Count(edges=deleted.num_rows)
 
 
-def _touching(overlay: Overlay, edge_key: str, node: str, ids: pa.Array) -> pa.Table:
+def _incident_edges(overlay: Overlay, edge_key: str, node: str, ids: pa.Array) -> pa.Table:
     edge = overlay.catalog.schema.edge(edge_key.split(":", 1)[1])
     assert edge is not None
     ends = [end for end, type_name in (("src", edge.source), ("dst", edge.target)) if type_name == node]
@@ -164,7 +164,7 @@ def _value(overlay: Overlay, expr: ir.Expr) -> ir.Value:
 
 
 def make_row(catalog: Catalog, table: Table, values: Mapping[str, ir.Value]) -> pa.Table:
-    """One row with its id: derived from the key, or fresh. Properties that are not given are null."""
+    """Return one row. Its id is derived from the key or generated; properties without a value are null."""
     complete = dict(values)
     complete["id"] = _new_id(catalog, table, values)
     return pa.table(
