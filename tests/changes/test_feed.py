@@ -108,7 +108,7 @@ class TestWhereToBegin:
 
     @pytest.mark.parametrize("start", ["", "soon", "after:", "after: ", "Now"])
     def test_another_start_is_refused(self, graph: Repository, start: str) -> None:
-        text = "needs the id" if start.startswith("after:") else f"unknown start '{start}'"
+        text = "needs a commit id" if start.startswith("after:") else f"unknown start '{start}'"
         with pytest.raises(InvalidInput, match=text):
             api(graph).feed(start=start)
 

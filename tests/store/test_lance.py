@@ -19,6 +19,7 @@ from omnigraph.store.lance.lance_filters import quote_string
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.manifest_writer import write_named_file
+from omnigraph.store.sync import Durability
 from tests.support.places import lance_root
 from tests.support.rows import PATH, SCHEMA, arrow, make_table, stage
 
@@ -64,12 +65,17 @@ def test_a_fragment_that_is_not_there_is_a_storage_error(uri: str) -> None:
         get_fragment(tables.open(pin.path, pin.version), 7)
 
 
-def test_syncing_a_file_that_is_missing_is_loud_and_only_where_durability_is_ours(tmp_path: Path) -> None:
-    full = LanceRoot.at(Location.parse(str(tmp_path)), {}, "full")
-    with pytest.raises(StorageError):
-        full.sync("nodes", ["missing"])
-    lance_root(str(tmp_path)).sync("nodes", ["missing"])
-    lance_root("memory://nowhere").sync("nodes", ["missing"])
+@pytest.mark.parametrize("durability", ["full", "os"])
+def test_sync_missing_local_file_raises_storage_error(tmp_path: Path, durability: Durability) -> None:
+    root = LanceRoot.at(Location.parse(str(tmp_path)), {}, durability)
+    with pytest.raises(StorageError, match="No such file"):
+        root.sync("nodes", ["missing"])
+
+
+def test_sync_in_memory_does_nothing() -> None:
+    root = lance_root("memory://nowhere")
+    root.sync("nodes", ["missing"])
+    assert root.local is None
 
 
 @pytest.mark.parametrize("text", ["", "it's", "''", "a'b'c", "\\", "日本"])

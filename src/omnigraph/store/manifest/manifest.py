@@ -287,9 +287,7 @@ class Manifest:
             raise SwapOutcomeUnknown(error) from error
         view = self._advance(dataset)
         try:
-            self.root.sync(
-                PATH, [transaction_file(transaction, view.version - 1), version_file(view.version)]
-            )
+            self.root.sync(PATH, [*self._transaction_files(transaction, view), version_file(view.version)])
         except StorageError as error:
             raise OutcomeUnknown(
                 f"the commit is visible but not synced to disk: {error.message}",
@@ -297,6 +295,16 @@ class Manifest:
                 hint="check the disk; the commit may be lost after a power failure",
             ) from error
         return view
+
+    def _transaction_files(self, transaction: lance.Transaction, view: ManifestView) -> list[str]:
+        """The transaction file of the commit that made a view, on a local disk.
+
+        Lance names it after the version that the commit follows. A rewrite that lost a race keeps the name of the
+        version that it was prepared on.
+        """
+        names = {transaction_file(transaction, view.version - 1), transaction_file(transaction)}
+        local = self.root.local
+        return [] if local is None else [name for name in names if (local / PATH / name).exists()]
 
     # --- compaction of the log ---------------------------------------------------------------------------
 
