@@ -213,7 +213,7 @@ class TestRejects:
         outcome = run("load", "--data", "spoilt.jsonl", "--mode", "append", "g.omni")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr == (
-            f"{TARGET}error: spoilt.jsonl: line 1: property 'age' expects I32?, got \"old\"\n"
+            f"{TARGET}error: spoilt.jsonl: Person line 1, property 'age': expected I32, got \"old\"\n"
         )
         assert commits() == 1
 
@@ -254,8 +254,8 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("data", "message"),
         [
-            ("d.json", "error: there is no file `d.json`\nhint: did you mean `d.jsonl`?\n"),
-            ("p.csv", "error: p.csv does not say what type its rows have\nhint: pass --data TYPE=p.csv\n"),
+            ("d.json", "error: file `d.json` not found\nhint: did you mean `d.jsonl`?\n"),
+            ("p.csv", "error: the type of the rows of p.csv is unknown\nhint: pass --data TYPE=p.csv\n"),
             ("Persn=p.csv", "error: unknown type 'Persn'; did you mean `Person`?\n"),
         ],
     )

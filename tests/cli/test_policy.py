@@ -66,7 +66,7 @@ class TestValidate:
         write(folder / "bad.yaml", f"version: 1\ngroups: {{ g: [a] }}\nrules:\n- id: r\n  allow: {allow}\n")
         outcome = run("policy", "validate", "--file", "bad.yaml")
         assert outcome.code == 1
-        assert outcome.stderr.startswith("error: bad.yaml, line 5: rules.0.allow.")
+        assert outcome.stderr.startswith("error: bad.yaml: line 5: rules.0.allow.")
 
     def test_a_file_that_is_not_there_is_an_error(self) -> None:
         outcome = run("policy", "validate", "--file", "missing.yaml")

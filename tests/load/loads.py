@@ -14,7 +14,8 @@ from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.load import LoadResult, prepare_load
 from omnigraph.load.spool import LoadLimits, Spool
 from omnigraph.rules.load_mode import LoadMode
-from omnigraph.sources.row_batch import InputBatch, OnReject
+from omnigraph.sources.rejects import OnReject
+from omnigraph.sources.row_batch import InputBatch
 from tests.rules.states import Row, rows_of
 
 # Nothing fits: whatever has rows is done in bulk, two of them at a time.

@@ -22,7 +22,8 @@ from omnigraph.load.load import LoadResult, prepare_load
 from omnigraph.load.spool import LoadLimits, Spool
 from omnigraph.mutate.overlay import Overlay
 from omnigraph.rules.violations import MAX_REPORTED
-from omnigraph.sources.row_batch import InputBatch, Reject
+from omnigraph.sources.rejects import Reject
+from omnigraph.sources.row_batch import InputBatch
 from tests.catalog.test_identity import catalog_of
 from tests.load.loads import BULK, SMALL, input_of, load, rows
 from tests.rules.states import Row, edge, person, rows_of

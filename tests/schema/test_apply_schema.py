@@ -92,7 +92,7 @@ def test_a_required_property_of_an_interface_is_backfilled_where_it_has_rows() -
 @pytest.mark.parametrize(
     ("given", "kind", "message"),
     [
-        ("x", InvalidInput, "property 'x' expects I32, got \"x\""),
+        ("x", InvalidInput, "property 'x': expected I32, got \"x\""),
         (2**40, InvalidInput, "property 'x': value 1099511627776 exceeds I32"),
         (None, ConstraintViolation, "non-nullable property 'x' has null or invalid values"),
         (og.expr("$this.nope"), InvalidInput, "no property `nope`"),

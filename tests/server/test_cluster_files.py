@@ -81,8 +81,8 @@ def test_stored_queries_from_folder_files_or_names(folder: Path, queries: Any, f
     [
         ({"hire": {"file": "queries"}}, "must name the .gq file"),
         ({"hire": {}}, "must name the .gq file"),
-        ({"hire": "queries/people.gq"}, "names with values expected"),
-        ([5], "a text expected"),
+        ({"hire": "queries/people.gq"}, "expected a mapping"),
+        ([5], "expected text"),
     ],
     ids=str,
 )

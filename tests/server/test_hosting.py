@@ -165,7 +165,7 @@ def test_configuration_error_reports_line_and_known_members(tmp_path: Path) -> N
     path.write_text("graphs:\n  a:\n    uri: x\n    model: y\n", encoding="utf-8")
     with pytest.raises(InvalidInput) as caught:
         read_hosting(path)
-    assert caught.value.message == f"{path}, line 4: graphs.a.model: unknown member 'model'"
+    assert caught.value.message == f"{path}: line 4: graphs.a.model: unknown member 'model'"
     assert caught.value.hint == "known members: uri, schema, queries, policy"
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.sources.mapping.mapping_reader import LoadMapping, read_mapping
 from omnigraph.sources.readers import open_source
-from omnigraph.sources.row_batch import Reject
+from omnigraph.sources.rejects import Reject
 from omnigraph.sources.tabular import read_table
 from omnigraph.store.objects.object_store import ObjectStore
 from tests.catalog.test_identity import catalog_of
@@ -179,8 +179,8 @@ def test_an_end_without_a_value_is_a_bad_row_like_any_other() -> None:
     found = rows_of({"Sits": table}, {"from": "p", "to": ["l", "f", "s"]}, "Sits", on_reject=rejects.append)
     assert [row["src"] for row in found] == ["a"]
     assert [(item.place, item.message) for item in rejects] == [
-        (2, "row 2: column 'src' is null"),
-        (3, "row 3: column 'dst' is null"),
+        (2, "Sits row 2, column 'src': must not be null"),
+        (3, "Sits row 3, column 'dst': must not be null"),
     ]
 
 
@@ -208,12 +208,12 @@ def test_a_value_that_cannot_be_cast_is_rejected_with_its_place_and_its_record(
     found = rows_of({"Person": path}, entry, on_reject=rejects.append)
     assert [told(row) for row in found] == [{"id": "p0", "name": "p0", "born": date(2020, 2, 1)}]
     assert [(item.place, item.message, item.source) for item in rejects] == [
-        (2, f"{unit} 2: column 'day': \"soon\" is no Date", str(path)),
-        (3, f"{unit} 3: column 'day': \"30.02.2020\" is no Date", str(path)),
+        (2, f"Person {unit} 2, column 'day': expected Date, got \"soon\"", str(path)),
+        (3, f"Person {unit} 3, column 'day': expected Date, got \"30.02.2020\"", str(path)),
     ]
     record = rejects[0].record
     assert (json.loads(record) if isinstance(record, str) else record) == rows[1]
-    with pytest.raises(InvalidInput, match=f"{unit} 2: column 'day'"):
+    with pytest.raises(InvalidInput, match=f"Person {unit} 2, column 'day'"):
         rows_of({"Person": path}, entry)
 
 
@@ -223,10 +223,10 @@ def test_a_path_into_what_is_no_object_is_a_bad_row_or_a_bad_table(tmp_path: Pat
     rejects: list[Reject] = []
     found = rows_of({"Person": path}, {"columns": {"age": "x.y"}}, on_reject=rejects.append)
     assert [(row["name"], row["age"]) for row in found] == [("a", 1), ("c", None), ("d", None)]
-    assert [item.message for item in rejects] == ["line 2: column 'x.y': 5 is no object"]
+    assert [item.message for item in rejects] == ["Person line 2, column 'x.y': expected an object, got 5"]
     for values, message in [
         (pa.array([{"z": 1}]), "column 'x' has no field 'y' for 'x.y'"),
-        (pa.array([1]), "column 'x' is int64, which has nothing under 'x.y'"),
+        (pa.array([1]), "column 'x' of type int64 has no members for 'x.y'"),
     ]:
         with pytest.raises(InvalidInput) as caught:
             rows_of({"Person": pa.table({"name": ["a"], "x": values})}, {"columns": {"age": "x.y"}})
@@ -257,9 +257,9 @@ def test_a_column_that_the_mapping_reads_must_be_there() -> None:
     assert caught.value.hint == "did you mean `full_name`?"
     with pytest.raises(InvalidInput) as missing:
         rows_of({"Person": pa.table({"fullname": ["a"]})}, {"key": "full_name", "ignore": True})
-    assert missing.value.message == "column 'full_name' is missing: the mapping of 'node:Person' reads it"
+    assert missing.value.message == "missing column 'full_name', which the mapping of 'node:Person' reads"
     assert missing.value.hint == "did you mean `fullname`?"
-    with pytest.raises(InvalidInput, match="column 'name' is missing: 'node:Person' requires it"):
+    with pytest.raises(InvalidInput, match="missing column 'name', which 'node:Person' requires"):
         rows_of({"Person": pa.table({"age": [1]})}, {})
 
 
@@ -270,43 +270,51 @@ def test_a_column_that_the_mapping_reads_must_be_there() -> None:
     ("mapping", "message", "hint"),
     [
         ({"Persn": {}}, "mapping: Persn: unknown type 'Persn'; did you mean `Person`?", None),
-        ({"Person": {"colums": {}}}, "no field 'colums' of a mapping", "did you mean `columns`?"),
-        ({"Person": {"columns": {"nam": "x"}}}, "no property 'nam' of 'node:Person'", "did you mean `name`?"),
-        ({"Person": {"columns": {"name": 5}}}, "a text expected, got 5", "put it in quotes"),
-        ({"Person": {"columns": ["name"]}}, "names with values expected, got list", None),
-        ({"Person": 7}, "mapping: Person: names with values expected, got 7", None),
-        ({"Person": {"format": "cvs"}}, "no format 'cvs'", "did you mean `csv`?"),
-        ({"Person": {"casts": {"age": "I64"}}}, "cast to I64, but property 'age' is I32", None),
+        ({"Person": {"colums": {}}}, "unknown field 'colums' of a mapping", "did you mean `columns`?"),
+        (
+            {"Person": {"columns": {"nam": "x"}}},
+            "unknown property 'nam' of type 'Person'",
+            "did you mean `name`?",
+        ),
+        ({"Person": {"columns": {"name": 5}}}, "expected text, got 5", "put it in quotes"),
+        ({"Person": {"columns": ["name"]}}, "expected a mapping, got list", None),
+        ({"Person": 7}, "mapping: Person: expected a mapping, got 7", None),
+        ({"Person": {"format": "cvs"}}, "unknown format 'cvs'", "did you mean `csv`?"),
+        ({"Person": {"casts": {"age": "I64"}}}, "cast to I64, but property 'age' has type I32", None),
         (
             {"Person": {"casts": {"born": "epoch_sec"}}},
-            "no cast 'epoch_sec'",
+            "unknown cast 'epoch_sec'",
             "did you mean `epoch_seconds`?",
         ),
-        ({"Person": {"casts": {"from": "String"}}}, "no property 'from' of 'node:Person'", None),
-        ({"Person": {"constants": {"age": "old"}}}, "property 'age' expects I32?, got \"old\"", None),
-        ({"Person": {"constants": {"age": None}}}, "property 'age': a constant is a value", None),
+        ({"Person": {"casts": {"from": "String"}}}, "unknown property 'from' of type 'Person'", None),
+        ({"Person": {"constants": {"age": "old"}}}, "property 'age': expected I32, got \"old\"", None),
+        ({"Person": {"constants": {"age": None}}}, "property 'age': expected I32, got null", None),
         (
             {"Person": {"constants": {"kind": "boss"}}},
-            "property 'kind' is enum(guest, staff), got 'boss'",
+            "property 'kind': expected enum(guest, staff), got \"boss\"",
             None,
         ),
-        ({"Person": {"key": "n", "constants": {"name": "x"}}}, "'name' is filled by a column too", None),
-        ({"Person": {"key": "n", "columns": {"name": "x"}}}, "'name' is filled by `columns` too", None),
+        ({"Person": {"key": "n", "constants": {"name": "x"}}}, "'name' is also mapped to a column", None),
+        ({"Person": {"key": "n", "columns": {"name": "x"}}}, "'name' is also mapped by `columns`", None),
         ({"Person": {"constants": {"age": 1}, "casts": {"age": "I32"}}}, "'age' is a constant", None),
-        ({"Person": {"key": ["a", "b"]}}, "the key is (name), so 1 columns, got 2", None),
-        ({"Person": {"from": "x"}}, "'node:Person' has no ends", None),
-        ({"Person": {"ignore": ["name"]}}, "nothing fills 'name', which 'node:Person' requires", None),
-        ({"Person": {"null_values": [None]}}, "a text expected, got nothing", "put it in quotes"),
-        ({"Sits": {"to": ["a", "b"]}}, "the key is (label, floor, since), so 3 columns, got 2", None),
+        ({"Person": {"key": ["a", "b"]}}, "expected 1 column for the key (name), got 2", None),
+        ({"Person": {"from": "x"}}, "'node:Person' has no endpoints", None),
+        (
+            {"Person": {"ignore": ["name"]}},
+            "cannot ignore 'name': 'node:Person' requires it and nothing else maps it",
+            None,
+        ),
+        ({"Person": {"null_values": [None]}}, "expected text, got nothing", "put it in quotes"),
+        ({"Sits": {"to": ["a", "b"]}}, "expected 3 columns for the key (label, floor, since), got 2", None),
         ({"Sits": {"to": {"labl": "a"}}}, "'labl' is not in the key", "did you mean `label`?"),
-        ({"Sits": {"casts": {"to": "I64"}}}, "no columns are given under `to`", None),
+        ({"Sits": {"casts": {"to": "I64"}}}, "a cast of `to` requires columns under `to`", None),
         (
             {"Sits": {"to": ["a", "b", "c"], "casts": {"to": "I64"}}},
-            "a key of several columns needs a list of casts",
+            "a composite key requires a list of casts",
             None,
         ),
-        ({"Sits": {"to": ["a", "b", "c"], "casts": {"to": [None]}}}, "3 casts expected, got 1", None),
-        ({"Sits": {}, "sits": {}}, "mapping: sits: 'edge:Sits' is mapped twice", None),
+        ({"Sits": {"to": ["a", "b", "c"], "casts": {"to": [None]}}}, "expected 3 casts, got 1", None),
+        ({"Sits": {}, "sits": {}}, "mapping: sits: duplicate mapping of 'edge:Sits'", None),
     ],
 )
 def test_a_mapping_that_cannot_work_is_refused_up_front(mapping: Any, message: str, hint: str | None) -> None:
@@ -329,32 +337,35 @@ def refusal(path: Path, text: str) -> OmnigraphError:
 def test_an_error_in_a_file_names_its_line(tmp_path: Path) -> None:
     path = tmp_path / "m.yaml"
     found = refusal(path, "# people\nPerson:\n  columns:\n    name: x\n    nam: y\n")
-    assert found.message == f"{path}, line 5: Person.columns.nam: no property 'nam' of 'node:Person'"
-    assert found.details == {"source": str(path), "path": "Person.columns.nam"}
+    assert found.message == f"{path}: line 5: Person.columns.nam: unknown property 'nam' of type 'Person'"
+    assert found.details == {"source": str(path), "line": 5, "path": "Person.columns.nam"}
     assert refusal(path, "Person:\n  columns: {name: x,\n    nam: y}\n").message.startswith(
-        f"{path}, line 3:"
+        f"{path}: line 3:"
     )
     assert (
         refusal(path, "Person:\n  key: a\n  key: b\n").message
-        == f"{path}, line 3: Person.key: is already on line 2"
+        == f"{path}: line 3: Person.key: duplicate key, also on line 2"
     )
     assert (
         refusal(path, "Person:\n  key: [a, {b: 1,\n    b: 2}]\n").message
-        == f"{path}, line 3: Person.key.1.b: is already on line 2"
+        == f"{path}: line 3: Person.key.1.b: duplicate key, also on line 2"
     )
-    assert refusal(path, "Person: [\n").message.startswith(f"{path}, line 2: ")
+    assert refusal(path, "Person: [\n").message.startswith(f"{path}: line 2: ")
     assert refusal(path, "\n\nPersn: {}\n").message == (
-        f"{path}, line 3: Persn: unknown type 'Persn'; did you mean `Person`?"
+        f"{path}: line 3: Persn: unknown type 'Persn'; did you mean `Person`?"
     )
-    assert refusal(path, "- Person\n").message == f"{path}: names with values expected, got list"
+    assert refusal(path, "- Person\n").message == f"{path}: expected a mapping, got list"
     as_json = tmp_path / "m.json"
     found = refusal(as_json, '{\n\t"Person": {\n\t\t"casts": {"age": "%d"}\n\t}\n}')
-    assert found.message == f"{as_json}, line 3: Person.casts.age: cast '%d' gives no I32 for property 'age'"
+    assert (
+        found.message
+        == f"{as_json}: line 3: Person.casts.age: cast '%d' cannot produce I32 for property 'age'"
+    )
     assert refusal(as_json, '{"Person": {}').message.startswith(str(as_json))
     path.write_bytes(b"\xff")
-    with pytest.raises(InvalidInput, match="is no text in UTF-8"):
+    with pytest.raises(InvalidInput, match="is not valid UTF-8"):
         read_mapping(path, CATALOG)
-    with pytest.raises(NotFound, match="there is no file"):
+    with pytest.raises(NotFound, match="not found"):
         read_mapping(tmp_path / "none.yaml", CATALOG)
 
 
@@ -405,18 +416,18 @@ def test_what_is_given_goes_before_what_the_mapping_names(tmp_path: Path) -> Non
         "Bob",
         "n",
     ]
-    with pytest.raises(InvalidInput, match="the mapping names no source for node:Person"):
+    with pytest.raises(InvalidInput, match="the mapping has no source for node:Person"):
         open_source(None, CATALOG, mapping=one)
     two = read_mapping({"Person": {"source": str(path)}, "Note": {}}, CATALOG)
-    with pytest.raises(InvalidInput, match="the mapping names no source for node:Note"):
+    with pytest.raises(InvalidInput, match="the mapping has no source for node:Note"):
         open_source(None, CATALOG, mapping=two)
-    with pytest.raises(InvalidInput, match="needs to know which input is of which type"):
+    with pytest.raises(InvalidInput, match="requires a source per type"):
         open_source(path, CATALOG, mapping=two)
-    with pytest.raises(InvalidInput, match="the mapping names no source for any type"):
+    with pytest.raises(InvalidInput, match="the mapping has no source for any type"):
         open_source(None, CATALOG, mapping=read_mapping({}, CATALOG))
     with pytest.raises(InvalidInput, match="cannot load from NoneType"):
         open_source(None, CATALOG)
-    with pytest.raises(InvalidInput, match="cannot be loaded from BytesIO"):
+    with pytest.raises(InvalidInput, match="cannot load 'node:Person' from BytesIO"):
         open_source(io.BytesIO(b""), CATALOG, mapping=one)
 
 

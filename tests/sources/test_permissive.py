@@ -11,9 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidInput, ResourceLimit
-from omnigraph.sources.json.json_stream import json_values
+from omnigraph.sources.json.json_stream import parse_json_stream
 from omnigraph.sources.json.permissive import read_permissive
-from omnigraph.sources.row_batch import InputBatch, Reject
+from omnigraph.sources.rejects import Reject
+from omnigraph.sources.row_batch import InputBatch
 from tests.catalog.test_identity import catalog_of
 
 CATALOG = catalog_of("""
@@ -136,11 +137,11 @@ def test_values_come_out_as_they_went_in_wherever_the_stream_is_cut(
     values: list[Any], indent: int | None, ascii_: bool, read: int
 ) -> None:
     text = "\n".join(json.dumps(value, indent=indent, ensure_ascii=ascii_) for value in values)
-    assert list(json_values(io.BytesIO(text.encode()), read=read)) == values
+    assert list(parse_json_stream(io.BytesIO(text.encode()), read_bytes=read)) == values
 
 
 def test_no_more_than_one_value_is_held() -> None:
     with pytest.raises(ResourceLimit, match="record 2: longer than 50 characters"):
-        list(json_values([b"{}", b'"' + b"x" * 200], limit=50, read=10))
+        list(parse_json_stream([b"{}", b'"' + b"x" * 200], limit=50, read_bytes=10))
     with pytest.raises(InvalidInput, match="invalid JSON at record 1: invalid UTF-8"):
-        list(json_values([b'"\xff"']))
+        list(parse_json_stream([b'"\xff"']))

@@ -138,7 +138,7 @@ def test_addresses_of_memory_and_of_local_files(tmp_path: Path, graph: og.Graph)
 
 def test_what_is_not_there_is_not_found_with_a_hint(s3: Bucket, graph: og.Graph) -> None:
     put(s3, "in/people.ndjson", records("Ana"))
-    with pytest.raises(NotFound, match=r"there is no file `s3://.*/in/poeple.ndjson`") as caught:
+    with pytest.raises(NotFound, match=r"file `s3://.*/in/poeple.ndjson` not found") as caught:
         graph.load(f"{s3.uri}/in/poeple.ndjson")
     assert "in/people.ndjson" in str(caught.value.hint)
     with pytest.raises(NotFound, match="no file matches"):
@@ -167,9 +167,9 @@ def test_refused_credentials_are_an_error_of_storage(s3: Bucket) -> None:
 
 
 def test_what_does_not_fit_its_place_is_refused(s3: Bucket, graph: og.Graph) -> None:
-    with pytest.raises(InvalidInput, match="does not say what type"):
+    with pytest.raises(InvalidInput, match=r"the type of the rows of .* is unknown"):
         graph.load(put(s3, "people.parquet", parquet("Ana")))
-    with pytest.raises(InvalidInput, match="graph records are given without a type"):
+    with pytest.raises(InvalidInput, match="the row is a graph record"):
         graph.load({"Person": put(s3, "people.ndjson", records("Ana"))})
     with pytest.raises(InvalidInput, match="is not a storage scheme"):
         graph.load("https://host/a.ndjson")
@@ -179,7 +179,7 @@ def test_what_does_not_fit_its_place_is_refused(s3: Bucket, graph: og.Graph) -> 
     assert caught.value.details == {"line": 2, "source": address}
     with pytest.raises(InvalidInput, match=r"broken\.parquet"):
         graph.load({"Person": put(s3, "broken.parquet", b"PAR1 and no more")})
-    with pytest.raises(StorageError, match="cannot be read"):
+    with pytest.raises(StorageError, match="cannot read"):
         graph.load(put(s3, "torn.ndjson.gz", gzip.compress(records("Ana"))[:-6]))
     assert names(graph) == []
 

@@ -23,7 +23,7 @@ from omnigraph.load.spool import Spool
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.sources.mapping.type_mapping import LoadMapping, effective_source
 from omnigraph.sources.readers import open_source
-from omnigraph.sources.row_batch import Reject
+from omnigraph.sources.rejects import Reject
 from omnigraph.sources.splits import plan_splits
 from tests.catalog.test_identity import catalog_of
 from tests.load.loads import image

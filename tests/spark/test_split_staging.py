@@ -36,7 +36,7 @@ from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.violations import MAX_REPORTED
 from omnigraph.sources import splits
-from omnigraph.sources.row_batch import Reject
+from omnigraph.sources.rejects import Reject
 from omnigraph.sources.splits import Split, plan_splits
 from omnigraph.store.tables import fragment_writer
 from omnigraph.store.tables.table_indexes import list_indexes

@@ -19,7 +19,7 @@ from omnigraph.load.load_request import LoadRequest, Rejects
 from omnigraph.rules.load_mode import LOAD_MODES, LoadMode
 
 if TYPE_CHECKING:
-    from omnigraph.sources.row_batch import Reject
+    from omnigraph.sources.rejects import Reject
 
 # The name of the file if the target of rejected records is a folder.
 REJECTS_FILE = "rejects.ndjson"

@@ -13,11 +13,11 @@ from omnigraph.client.multipart_body import Part
 from omnigraph.errors import InvalidInput, StorageError
 from omnigraph.protocol.upload_lines import BATCHES, ROWS, STREAM, TABLE, TYPED_ROWS, write_lines
 from omnigraph.sources.dataframes import TypedRows, table_of
-from omnigraph.sources.graph_records import BATCH_ROWS
 from omnigraph.sources.input_files import InputFile, list_files, list_table_files, read_chunks
 from omnigraph.sources.mapping.document import read_document
 from omnigraph.sources.mapping.type_mapping import FORMATS, Format
 from omnigraph.sources.readers import list_records
+from omnigraph.sources.row_batch import BATCH_ROWS
 from omnigraph.spark.engine.spark_load import is_spark_source
 from omnigraph.store.storage_options import StorageOptions
 
@@ -155,7 +155,7 @@ def _file_bytes(file: InputFile) -> Iterator[bytes]:
     try:
         stream = file.open()
     except OSError as error:
-        raise StorageError(f"`{file.name}` cannot be read: {error}", details={"source": file.name}) from error
+        raise StorageError(f"cannot read `{file.name}`: {error}", details={"source": file.name}) from error
     with stream:
         yield from read_chunks(stream, file.name)
 
@@ -183,7 +183,7 @@ def _batch_bytes(batches: Iterable[Any]) -> Iterator[bytes]:
     written: _Written | None = None
     for batch in batches:
         if not isinstance(batch, pa.RecordBatch):
-            raise InvalidInput(f"record batches expected, got {type(batch).__name__}")
+            raise InvalidInput(f"expected record batches, got {type(batch).__name__}")
         if written is None or not written.schema.equals(batch.schema, check_metadata=True):
             if written is not None:
                 yield written.end()

@@ -44,7 +44,7 @@ from omnigraph.load.staged_fragments import (
 )
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.violations import Violations, raise_violations
-from omnigraph.sources.row_batch import OnReject, Reject
+from omnigraph.sources.rejects import OnReject, Reject
 from omnigraph.sources.splits import Split
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.sync import Durability

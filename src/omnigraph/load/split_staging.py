@@ -25,7 +25,8 @@ from omnigraph.load.spool import LoadLimits, Spool, to_physical
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.rules.violations import Violations
 from omnigraph.sources.mapping.type_mapping import TypeMapping
-from omnigraph.sources.row_batch import PLACE, InputBatch, OnReject, Reject
+from omnigraph.sources.rejects import OnReject, Reject
+from omnigraph.sources.row_batch import PLACE, InputBatch
 from omnigraph.sources.splits import Split, SplitReader
 from omnigraph.sources.tabular import read_table
 from omnigraph.store.lance.lance_root import LanceRoot

@@ -27,7 +27,8 @@ from omnigraph.load.id_generator import IdGenerator
 from omnigraph.rules.row_rules import broken_rows, row_violations
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.rules.violations import RowOrigins, Violations, raise_violations
-from omnigraph.sources.row_batch import PLACE, SOURCE, InputBatch, OnReject, Reject
+from omnigraph.sources.rejects import OnReject, Reject
+from omnigraph.sources.row_batch import PLACE, SOURCE, InputBatch
 
 _ORIGIN = (pa.field(PLACE, pa.int64()), pa.field(SOURCE, pa.int32()))
 

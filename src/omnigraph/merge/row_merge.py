@@ -21,12 +21,11 @@ from omnigraph.catalog.entity_images import Image, images
 from omnigraph.catalog.row_json import json_values
 from omnigraph.engine.diff.column_equality import differing
 from omnigraph.engine.diff.table_diff import DELETE, INSERT
-from omnigraph.errors import InvalidInput
 from omnigraph.merge.conflicts import MergeConflict
 from omnigraph.merge.merge_base import MergeSide
 from omnigraph.merge.resolutions import Resolutions, ResolvedValue
 from omnigraph.merge.table_changes import TableChanges
-from omnigraph.sources.json.json_values import MISMATCH, build_array, converter, mismatch_message
+from omnigraph.sources.json.json_values import MISMATCH, build_array, mismatch_error, value_converter
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 RowConflictKind: TypeAlias = Literal["divergent_insert", "divergent_update", "delete_vs_update"]
@@ -204,9 +203,9 @@ class RowMerge:
         column = self._column(name)
         if value is None:
             return pa.nulls(1, self.rows.schema.field(name).type)
-        stored = converter(column)(value)
+        stored = value_converter(column)(value)
         if stored is MISMATCH:
-            raise InvalidInput(mismatch_message(column, value))
+            raise mismatch_error(column, value)
         return build_array(column, [stored])
 
     def _replace(self, positions: Positions, rows: pa.Table) -> None:

@@ -25,7 +25,7 @@ from omnigraph.lang.gq.query_parser import parse_queries
 from omnigraph.lang.source import Source
 from omnigraph.lang.types import compatible
 from omnigraph.schema.expression import Expression
-from omnigraph.sources.json.json_values import MISMATCH, build_array, converter, mismatch_message
+from omnigraph.sources.json.json_values import MISMATCH, build_array, mismatch_error, value_converter
 
 _ROWWISE = (ir.Const, ir.Now, ir.PropertyRef, ir.EntityRef)
 
@@ -111,9 +111,9 @@ def _read(catalog: Catalog, table: Table, column: Column, given: Any, now: int) 
         return _compile(catalog, table, column, text, now)
     value = given
     if given is not None:
-        value = converter(column, finite=False)(given)
+        value = value_converter(column, finite=False)(given)
         if value is MISMATCH:
-            raise InvalidInput(mismatch_message(column, given))
+            raise mismatch_error(column, given)
     return ColumnBackfill(column, build_array(column, [value]), None)
 
 

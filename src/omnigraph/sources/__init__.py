@@ -1,1 +1,1 @@
-"""Where rows come from: files, DataFrames, Python records and streams, read into typed rows."""
+"""Readers of load inputs: files, DataFrames, Python records and streams, converted to typed rows."""

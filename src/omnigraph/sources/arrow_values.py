@@ -1,4 +1,4 @@
-"""Values of the query language as Arrow columns, exactly."""
+"""Conversion between values of the query language and Arrow arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BASE64 = "base64:"
 
 
 def column_array(column: Column, values: Sequence[ir.Value]) -> pa.Array:
-    """One column of rows; a value that the type cannot hold is `InvalidInput`."""
+    """Build the Arrow array of a column; raise `InvalidInput` for a value that its type cannot represent."""
     prop_type = column.type
     try:
         if prop_type.scalar is Scalar.BLOB:
@@ -26,40 +26,40 @@ def column_array(column: Column, values: Sequence[ir.Value]) -> pa.Array:
         if prop_type.scalar in (Scalar.DATE, Scalar.DATETIME):
             return _temporal(prop_type, values)
         if prop_type.scalar in INT_RANGES:
-            values = [_whole(column.name, prop_type, value) for value in values]
+            values = [_integer(column.name, prop_type, value) for value in values]
         return pa.array([_plain(value) for value in values], arrow_type(prop_type))
     except (pa.ArrowException, OverflowError, TypeError) as error:
-        raise InvalidInput(f"property '{column.name}' expects {prop_type}: {error}") from error
+        location = ErrorLocation(property=column.name)
+        raise InvalidInput(f"expected {prop_type.core}: {error}", location=location) from error
 
 
 def _plain(value: ir.Value) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _whole(name: str, prop_type: PropType, value: ir.Value) -> ir.Value:
-    """A float parameter may stand for an integer when it is one; anything else would be cut off silently."""
+def _integer(name: str, prop_type: PropType, value: ir.Value) -> ir.Value:
+    """Convert a float with an integral value; Arrow would truncate other floats silently."""
     if isinstance(value, tuple):
-        return tuple(_whole(name, prop_type, item) for item in value)
+        return tuple(_integer(name, prop_type, item) for item in value)
+    location = ErrorLocation(property=name)
     if isinstance(value, float):
         if not value.is_integer():
-            raise InvalidInput(f"property '{name}' expects {prop_type}, got {value}")
+            raise InvalidInput(f"expected {prop_type.core}, got {value}", location=location)
         value = int(value)
     low, high = INT_RANGES[prop_type.scalar]
     if isinstance(value, int) and not low <= value <= high:
-        raise InvalidInput(
-            f"value {value} exceeds {prop_type.scalar.value}", location=ErrorLocation(property=name)
-        )
+        raise InvalidInput(f"value {value} exceeds {prop_type.scalar.value}", location=location)
     return value
 
 
 def _temporal(prop_type: PropType, values: Sequence[ir.Value]) -> pa.Array:
-    whole = pa.int32() if prop_type.scalar is Scalar.DATE else pa.int64()
-    numbers = pa.array([_plain(value) for value in values], pa.list_(whole) if prop_type.is_list else whole)
+    stored = pa.int32() if prop_type.scalar is Scalar.DATE else pa.int64()
+    numbers = pa.array([_plain(value) for value in values], pa.list_(stored) if prop_type.is_list else stored)
     return numbers.cast(arrow_type(prop_type))
 
 
 def _blob(name: str, value: ir.Value) -> dict[str, object] | None:
-    """``base64:…`` is the bytes themselves, any other text the address of bytes that stay elsewhere."""
+    """Return the struct of a Blob: bytes for ``base64:…``, else the URI of external bytes."""
     if value is None:
         return None
     text = str(value)
@@ -68,11 +68,16 @@ def _blob(name: str, value: ir.Value) -> dict[str, object] | None:
     try:
         return {BLOB_DATA: base64.b64decode(text.removeprefix(BASE64), validate=True), BLOB_URI: None}
     except binascii.Error as error:
-        raise InvalidInput(f"property '{name}' has a `base64:` payload that cannot be decoded") from error
+        raise invalid_base64(name) from error
+
+
+def invalid_base64(name: str) -> InvalidInput:
+    """Return the error for a Blob property whose payload cannot be decoded."""
+    return InvalidInput("invalid `base64:` payload", location=ErrorLocation(property=name))
 
 
 def ir_values(array: pa.Array | pa.ChunkedArray) -> tuple[ir.Value, ...]:
-    """Arrow scalars as the values that the IR has: dates and datetimes are integers there."""
+    """Return the values of an array as the IR represents them: dates and datetimes are integers."""
     if pa.types.is_date32(array.type):
         array = array.cast(pa.int32())
     elif pa.types.is_timestamp(array.type):

@@ -1,4 +1,4 @@
-"""Files of typed columns or rows: Parquet, ORC, Arrow and Avro, whole or a range of their pieces."""
+"""Readers of Parquet, ORC, Arrow and Avro files, whole or a range of their row groups or stripes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,15 @@ import pyarrow.parquet as pq
 
 from omnigraph.errors import InvalidInput
 from omnigraph.extras import requires
-from omnigraph.sources.graph_records import BATCH_ROWS
-from omnigraph.sources.row_batch import InputBatch
-from omnigraph.sources.tabular import (
-    TableInput,
-    read_dict_rows,
-    read_table,
-    translate_arrow_errors,
-    validated_batches,
-)
+from omnigraph.sources.arrow_errors import translate_arrow_errors, validated_batches
+from omnigraph.sources.row_batch import BATCH_ROWS, InputBatch
+from omnigraph.sources.table_reader import TableInput
+from omnigraph.sources.tabular import read_dict_rows, read_table
 
 
 @dataclass(frozen=True, slots=True)
 class PieceRange:
-    """Pieces of a file, such as row groups, from `start` up to `stop`, and how many rows come before them."""
+    """Row groups or stripes of a file from `start` up to `stop`, and the number of rows before them."""
 
     start: int
     stop: int
@@ -36,37 +31,37 @@ class PieceRange:
 def read_parquet(
     stream: BinaryIO, file: TableInput, pieces: PieceRange | None = None
 ) -> Iterator[InputBatch]:
-    """The rows of a Parquet file, or of some of its row groups; one batch is held at a time."""
+    """Read the rows of a Parquet file, or of a range of its row groups, one batch in memory at a time."""
     with translate_arrow_errors(file.source):
         opened = pq.ParquetFile(stream)
     groups = None if pieces is None else list(range(pieces.start, pieces.stop))
     with opened:
-        yield from _rows(file, opened.schema_arrow, opened.iter_batches(BATCH_ROWS, row_groups=groups))
+        yield from _read(file, opened.schema_arrow, opened.iter_batches(BATCH_ROWS, row_groups=groups))
 
 
 def read_orc(stream: BinaryIO, file: TableInput, pieces: PieceRange | None = None) -> Iterator[InputBatch]:
-    """The rows of an ORC file, or of some of its stripes; one stripe is held at a time."""
+    """Read the rows of an ORC file, or of a range of its stripes, one stripe in memory at a time."""
     with translate_arrow_errors(file.source):
         opened = po.ORCFile(stream)
         schema = opened.schema
     stripes = range(opened.nstripes) if pieces is None else range(pieces.start, pieces.stop)
-    yield from _rows(file, schema, (opened.read_stripe(number) for number in stripes))
+    yield from _read(file, schema, (opened.read_stripe(number) for number in stripes))
 
 
 def read_arrow(stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
-    """The rows of an Arrow file, which Feather files are too, or of an Arrow stream."""
+    """Read the rows of an Arrow file, a Feather file or an Arrow stream."""
     with translate_arrow_errors(file.source):
         is_file = stream.read(6) == b"ARROW1"
         stream.seek(0)
         opened = pa.ipc.open_file(stream) if is_file else pa.ipc.open_stream(stream)
     with opened:
         batches = map(opened.get_batch, range(opened.num_record_batches)) if is_file else iter(opened)
-        yield from _rows(file, opened.schema, batches)
+        yield from _read(file, opened.schema, batches)
 
 
-def _rows(file: TableInput, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[InputBatch]:
+def _read(file: TableInput, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[InputBatch]:
     with translate_arrow_errors(file.source):
-        # What is no text is found out when it is asked for.
+        # Arrow decodes column names lazily, so that invalid UTF-8 in them is detected here.
         assert len(schema.names) == len(schema)
     reader = pa.RecordBatchReader.from_batches(schema, validated_batches(batches, file.source))
     return read_table(
@@ -75,11 +70,10 @@ def _rows(file: TableInput, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 
 
 def read_avro(stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
-    """The rows of an Avro file, which needs the extra ``avro``."""
-    rows = _avro_rows(stream, file.source)
+    """Read the rows of an Avro file, which requires the extra ``avro``."""
     return read_dict_rows(
         file.key,
-        rows,
+        _avro_rows(stream, file.source),
         file.catalog,
         source=file.source,
         on_reject=file.on_reject,
@@ -93,33 +87,33 @@ def _avro_rows(stream: BinaryIO, name: str | None) -> Iterator[Any]:
         import fastavro
     try:
         rows = iter(fastavro.reader(stream))
-        while found := list(islice(rows, 1_024)):
-            yield from found
-    # The library has no error of its own for a damaged file: whatever reading it hits upon is raised.
+        while part := list(islice(rows, 1_024)):
+            yield from part
+    # The library has no exception for a damaged file and raises whatever error it encounters.
     except (ValueError, EOFError, IndexError, KeyError, TypeError, AttributeError, ImportError) as error:
-        raise InvalidInput(f"`{name}` cannot be read: {error}", details={"source": name}) from error
+        raise InvalidInput(f"cannot read `{name}`: {error}", details={"source": name}) from error
 
 
-# --- cutting ----------------------------------------------------------------------------------------------
+# --- splitting --------------------------------------------------------------------------------------------
 
 
-def parquet_pieces(stream: BinaryIO, name: str, most_rows: int) -> list[PieceRange]:
-    """The row groups of a Parquet file, together up to about so many rows."""
+def parquet_pieces(stream: BinaryIO, name: str, max_rows: int) -> list[PieceRange]:
+    """Return ranges of row groups of a Parquet file, each of about `max_rows` rows."""
     with translate_arrow_errors(name):
         metadata = pq.ParquetFile(stream).metadata
-    return _together(metadata.num_row_groups, lambda at: metadata.row_group(at).num_rows, most_rows)
+    return _group(metadata.num_row_groups, lambda index: metadata.row_group(index).num_rows, max_rows)
 
 
-def orc_pieces(stream: BinaryIO, name: str, most_rows: int) -> list[PieceRange]:
-    """The stripes of an ORC file, together up to about so many rows."""
+def orc_pieces(stream: BinaryIO, name: str, max_rows: int) -> list[PieceRange]:
+    """Return ranges of stripes of an ORC file, each of about `max_rows` rows."""
     with translate_arrow_errors(name):
         opened = po.ORCFile(stream)
-        if opened.nrows <= most_rows or not opened.schema.names:
+        if opened.nrows <= max_rows or not opened.schema.names:
             return [PieceRange(0, opened.nstripes, 0)] if opened.nstripes else []
-        # The footer has the rows of a stripe, but Arrow does not show them: the smallest column tells.
+        # Arrow does not expose the row counts of stripes, so that the smallest column is read for them.
         narrow = min(opened.schema, key=_width).name
-        return _together(
-            opened.nstripes, lambda at: opened.read_stripe(at, columns=[narrow]).num_rows, most_rows
+        return _group(
+            opened.nstripes, lambda index: opened.read_stripe(index, columns=[narrow]).num_rows, max_rows
         )
 
 
@@ -130,12 +124,12 @@ def _width(field: pa.Field) -> int:
         return 1 << 20
 
 
-def _together(count: int, rows_of: Callable[[int], int], most_rows: int) -> list[PieceRange]:
-    found: list[PieceRange] = []
+def _group(count: int, rows_of: Callable[[int], int], max_rows: int) -> list[PieceRange]:
+    ranges: list[PieceRange] = []
     start = rows = before = 0
     for number in range(count):
         rows += rows_of(number)
-        if rows >= most_rows or number + 1 == count:
-            found.append(PieceRange(start, number + 1, before))
+        if rows >= max_rows or number + 1 == count:
+            ranges.append(PieceRange(start, number + 1, before))
             start, before, rows = number + 1, before + rows, 0
-    return found
+    return ranges

@@ -1,14 +1,13 @@
-"""Graph records, strictly: one object, one known type, known fields, values of the right type, no coercion.
+"""Strict conversion of graph records: known types, known fields, values of the declared types, no coercion.
 
-This is the definition of what a record means. Readers that are faster than looking at one record after the other
-give the same rows or leave the records to it.
+This module defines the meaning of a record. Faster readers return the same rows, or pass the records on to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import pyarrow as pa
 
@@ -16,51 +15,32 @@ from omnigraph.catalog.catalog import Catalog, Column, Table
 from omnigraph.catalog.columns import ENDPOINT_COLUMNS, logical_schema
 from omnigraph.catalog.key_arrays import derive_ids
 from omnigraph.catalog.keys import NodeKey, derive_id, missing_key, node_key
-from omnigraph.errors import ErrorLocation, InvalidInput, OmnigraphError
+from omnigraph.errors import ErrorLocation, InvalidInput
 from omnigraph.lang.pg.schema_properties import SYSTEM_COLUMNS, TOMBSTONE
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.sources.json.json_values import (
     MISMATCH,
     build_array,
     check_unicode,
-    converter,
     display_value,
-    mismatch_message,
+    mismatch_error,
+    value_converter,
 )
-from omnigraph.sources.row_batch import InputBatch, OnReject, Reject
+from omnigraph.sources.row_batch import BATCH_ROWS, InputBatch
 
-# What to do about objects that are laid out in another way.
-ONE_A_LINE = "write one JSON object a line: `jq -c '.[]'` does that to an array, `jq -c .` to an object"
-# As many rows as a batch has at most.
-BATCH_ROWS = 65_536
+ONE_OBJECT_PER_LINE = (
+    "write one JSON object per line: `jq -c '.[]'` converts an array, `jq -c .` a formatted object"
+)
 
 RESERVED = SYSTEM_COLUMNS | {TOMBSTONE}
-Unit: TypeAlias = Literal["line", "record", "row"]
 Row: TypeAlias = dict[str, Any]
 
 _FIELDS = {"type": frozenset({"type", "data"}), "edge": frozenset({"edge", "from", "to", "data"})}
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """How an input names its records in errors, and where those go that are left out."""
-
-    unit: Unit
-    source: str | None
-    on_reject: OnReject | None
-
-    def refuse(self, place: int, error: OmnigraphError, record: Any = None) -> None:
-        """Hand a record over as rejected; without anyone to take it, raise its error."""
-        located = error.located(ErrorLocation.at(self.unit, place))
-        if self.on_reject is not None:
-            self.on_reject(Reject(place, error.reason, record, self.source, located.location))
-            return
-        raise located.located(ErrorLocation(source=self.source)) from error
-
-
 @dataclass(frozen=True)
-class Sheet:
-    """A table as records fill it."""
+class RecordConverter:
+    """Converts the records of one type to rows of its table."""
 
     table: Table
     key: NodeKey | None
@@ -69,33 +49,38 @@ class Sheet:
     required: frozenset[str]
 
     @classmethod
-    def of(cls, catalog: Catalog, table: Table) -> Sheet:
-        """The sheet of a table."""
+    def of(cls, catalog: Catalog, table: Table) -> RecordConverter:
+        """Return the converter of a table."""
         properties = {column.name: column for column in table.columns if column.property_id is not None}
         return cls(
             table,
             node_key(catalog, table.name) if table.kind == "node" else None,
             properties,
-            {name: converter(column) for name, column in properties.items()},
+            {name: value_converter(column) for name, column in properties.items()},
             frozenset(name for name, column in properties.items() if not column.type.nullable),
         )
 
     def row(self, data: Mapping[str, Any]) -> Row:
-        """The converted values of a record's ``data``, its ``id`` included; nulls are left out."""
+        """Return the converted values of the ``data`` of a record, including its ``id``, without nulls."""
         row: Row = {}
-        for name, value in data.items():
-            convert = self.converters.get(name)
-            if convert is None:
-                self._other(name, value, row)
-            elif value is not None:
-                found = convert(value)
-                if found is MISMATCH:
-                    raise InvalidInput(mismatch_message(self.columns[name], value))
-                row[name] = found
+        try:
+            for name, value in data.items():
+                convert = self.converters.get(name)
+                if convert is None:
+                    self._add_other_field(name, value, row)
+                elif value is not None:
+                    converted = convert(value)
+                    if converted is MISMATCH:
+                        raise mismatch_error(self.columns[name], value)
+                    row[name] = converted
+        except InvalidInput as error:
+            if error.location is None:
+                raise
+            raise error.located(ErrorLocation(type=self.table.name)) from error
         self.check_complete(row)
         return row
 
-    def _other(self, name: str, value: Any, row: Row) -> None:
+    def _add_other_field(self, name: str, value: Any, row: Row) -> None:
         if name == "id":
             row["id"] = self.explicit_id(value)
             return
@@ -104,7 +89,7 @@ class Sheet:
         if self.table.kind == "edge" and name in ENDPOINT_COLUMNS.values():
             raise InvalidInput(
                 f"edge data field '{name}' is reserved structural state",
-                hint="the ends of an edge are the top-level fields 'from' and 'to'",
+                hint="use the top-level fields 'from' and 'to' for the endpoints of an edge",
             )
         raise InvalidInput(
             f"unknown input field {_quoted(name)} for '{self.table.key}'",
@@ -120,7 +105,7 @@ class Sheet:
         return value
 
     def check_complete(self, row: Mapping[str, Any]) -> None:
-        """Refuse a row without a key value or a required property."""
+        """Raise `InvalidInput` for a row without a key value or a required property."""
         if self.required <= row.keys():
             return
         if self.key is not None and any(column.name not in row for column in self.key.columns):
@@ -129,15 +114,15 @@ class Sheet:
         raise InvalidInput(f"non-nullable property '{absent}' has null or invalid values")
 
     def check_id(self, row: Mapping[str, Any]) -> None:
-        """Refuse an explicit id of a keyed node that is not the one its key gives."""
+        """Raise `InvalidInput` when the explicit id of a keyed node differs from the derived id."""
         if self.key is None or "id" not in row:
             return
         derived = derive_id(self.key, row)
         if row["id"] != derived:
             raise wrong_id(self.table.name, row["id"], derived)
 
-    def rows(self, rows: Sequence[Row]) -> pa.Table:
-        """Checked rows as logical columns, ids of keyed nodes derived."""
+    def build_table(self, rows: Sequence[Row]) -> pa.Table:
+        """Build the logical columns of converted rows, with derived ids of keyed nodes."""
         arrays = {
             column.name: build_array(column, [row.get(column.name) for row in rows])
             for column in self.table.columns
@@ -147,77 +132,77 @@ class Sheet:
         return pa.Table.from_arrays(list(arrays.values()), schema=logical_schema(self.table))
 
 
-def wrong_id(type_name: str, given: str, derived: str) -> InvalidInput:
-    """The refusal of an id that is not the one the key gives."""
+def wrong_id(type_name: str, explicit: str, derived: str) -> InvalidInput:
+    """Return the error for an explicit id that differs from the id derived from the key."""
     return InvalidInput(
-        f"node {type_name} has id {display_value(given)} but its @key gives {display_value(derived)}",
-        hint="leave `id` out: the id of a keyed node follows from its key",
+        f"node {type_name} has id {display_value(explicit)}, but its @key gives {display_value(derived)}",
+        hint="omit `id`; the id of a keyed node is derived from its key",
     )
 
 
 def _quoted(name: Any) -> str:
-    """A name in quotes, printable whatever it holds."""
+    """Return a name in quotes, with unprintable characters escaped."""
     return "'" + str(name).encode("utf-8", "backslashreplace").decode() + "'"
 
 
-class Sheets:
-    """The sheets of a catalog, found by the names that records use."""
+class RecordConverters:
+    """The record converters of a catalog, by the type names in records."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self._sheets: dict[str, Sheet] = {}
-        self._named: dict[tuple[str, str], Sheet] = {}
+        self._by_key: dict[str, RecordConverter] = {}
+        self._by_name: dict[tuple[str, str], RecordConverter] = {}
 
-    def of(self, table: Table) -> Sheet:
-        """The sheet of a table."""
-        found = self._sheets.get(table.key)
-        if found is None:
-            found = self._sheets[table.key] = Sheet.of(self.catalog, table)
-        return found
+    def of(self, table: Table) -> RecordConverter:
+        """Return the converter of a table."""
+        known = self._by_key.get(table.key)
+        if known is None:
+            known = self._by_key[table.key] = RecordConverter.of(self.catalog, table)
+        return known
 
-    def find(self, tag: str, name: str) -> Sheet | None:
-        """The sheet of the type that a record names under ``type`` or ``edge``; edges in any case."""
-        found = self._named.get((tag, name))
-        if found is None:
+    def find(self, tag: str, name: str) -> RecordConverter | None:
+        """Return the converter of the type in the field ``type`` or ``edge``; edge names are case-insensitive."""
+        known = self._by_name.get((tag, name))
+        if known is None:
             schema = self.catalog.schema
             entity = schema.node(name) if tag == "type" else schema.edge(name)
             if entity is None:
                 return None
-            found = self._named[tag, name] = self.of(self.catalog.table(entity.kind, entity.name))
-        return found
+            known = self._by_name[tag, name] = self.of(self.catalog.table(entity.kind, entity.name))
+        return known
 
-    def unknown(self, tag: str, name: str) -> InvalidInput:
-        """The refusal of a type that the schema does not have."""
+    def unknown_type(self, tag: str, name: str) -> InvalidInput:
+        """Return the error for an unknown type."""
         kind = "node" if tag == "type" else "edge"
         known = self.catalog.schema.nodes if tag == "type" else self.catalog.schema.edges
         return InvalidInput(
             f"unknown {kind} type {_quoted(name)}", hint=suggestion(name, [item.name for item in known])
         )
 
-    def read(self, record: Any) -> tuple[Sheet, Row]:
-        """The table and the row of a record; anything that is not as it must be is `InvalidInput`."""
+    def convert(self, record: Any) -> tuple[RecordConverter, Row]:
+        """Return the converter and the row of a record; raise `InvalidInput` for an invalid record."""
         if not isinstance(record, dict):
-            hint = ONE_A_LINE if isinstance(record, list) else None
+            hint = ONE_OBJECT_PER_LINE if isinstance(record, list) else None
             raise InvalidInput("graph batch record must be one JSON object", hint=hint)
         tag = "type" if "type" in record else "edge"
         if tag not in record or ("edge" in record and tag == "type"):
             raise InvalidInput("graph batch record must contain exactly one of 'type' or 'edge'")
         if not record.keys() <= _FIELDS[tag]:
-            _refuse_field(next(name for name in record if name not in _FIELDS[tag]), tag)
+            _reject_field(next(name for name in record if name not in _FIELDS[tag]), tag)
         name = _text(record, tag)
-        sheet = self.find(tag, name)
-        if sheet is None:
-            raise self.unknown(tag, name)
+        found = self.find(tag, name)
+        if found is None:
+            raise self.unknown_type(tag, name)
         data = record.get("data", {})
         if not isinstance(data, dict):
             raise InvalidInput(f"graph batch field 'data' must be an object, got {display_value(data)}")
-        ends = (
-            {ENDPOINT_COLUMNS[end]: _text(record, end) for end in ENDPOINT_COLUMNS} if tag == "edge" else {}
-        )
-        row = sheet.row(data)
-        sheet.check_id(row)
-        row.update(ends)
-        return sheet, row
+        endpoints = {}
+        if tag == "edge":
+            endpoints = {column: _text(record, end) for end, column in ENDPOINT_COLUMNS.items()}
+        row = found.row(data)
+        found.check_id(row)
+        row.update(endpoints)
+        return found, row
 
 
 def _text(record: Mapping[str, Any], field: str) -> str:
@@ -230,37 +215,38 @@ def _text(record: Mapping[str, Any], field: str) -> str:
     return value
 
 
-def _refuse_field(name: str, tag: str) -> NoReturn:
+def _reject_field(name: str, tag: str) -> NoReturn:
     if name in RESERVED:
         raise InvalidInput(f"top-level field {_quoted(name)} is reserved physical state")
-    known = f"a record with '{tag}' has the fields " + ", ".join(sorted(_FIELDS[tag]))
+    known = f"the fields of a record with '{tag}' are " + ", ".join(sorted(_FIELDS[tag]))
     raise InvalidInput(f"unknown top-level graph batch field {_quoted(name)}", hint=known)
 
 
-class Pending:
-    """Rows that wait to become batches: per table, in input order."""
+class BatchBuilder:
+    """Collects rows per table, in input order, and builds batches of them."""
 
-    def __init__(self, source: str | None, most: int = BATCH_ROWS) -> None:
+    def __init__(self, source: str | None, max_rows: int = BATCH_ROWS) -> None:
         self._source = source
-        self._most = most
-        self._rows: dict[str, tuple[Sheet, list[Row], list[int]]] = {}
+        self._max_rows = max_rows
+        self._pending: dict[str, tuple[RecordConverter, list[Row], list[int]]] = {}
 
-    def add(self, sheet: Sheet, row: Row, place: int) -> Iterator[InputBatch]:
-        """Take a row; gives a batch when its table has enough of them."""
-        found = self._rows.get(sheet.table.key)
-        if found is None:
-            found = self._rows[sheet.table.key] = (sheet, [], [])
-        found[1].append(row)
-        found[2].append(place)
-        if len(found[1]) >= self._most:
-            del self._rows[sheet.table.key]
-            yield self._batch(*found)
+    def add(self, converter: RecordConverter, row: Row, place: int) -> Iterator[InputBatch]:
+        """Add a row; yield a batch when its table has reached the maximum number of rows."""
+        pending = self._pending.get(converter.table.key)
+        if pending is None:
+            pending = self._pending[converter.table.key] = (converter, [], [])
+        pending[1].append(row)
+        pending[2].append(place)
+        if len(pending[1]) >= self._max_rows:
+            del self._pending[converter.table.key]
+            yield self._batch(*pending)
 
     def flush(self) -> Iterator[InputBatch]:
-        """Whatever is left."""
-        waiting, self._rows = self._rows, {}
-        for found in waiting.values():
-            yield self._batch(*found)
+        """Yield batches of all remaining rows."""
+        remaining, self._pending = self._pending, {}
+        for pending in remaining.values():
+            yield self._batch(*pending)
 
-    def _batch(self, sheet: Sheet, rows: list[Row], places: list[int]) -> InputBatch:
-        return InputBatch(sheet.table.key, sheet.rows(rows), pa.array(places, pa.int64()), self._source)
+    def _batch(self, converter: RecordConverter, rows: list[Row], places: list[int]) -> InputBatch:
+        table = converter.build_table(rows)
+        return InputBatch(converter.table.key, table, pa.array(places, pa.int64()), self._source)

@@ -1,4 +1,4 @@
-"""Files that a load is given: by path, folder or pattern, on disks or in object stores, packed or not."""
+"""Input files of a load: listing of paths, folders and globs, local or in object stores, and decompression."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from omnigraph.store.location import Location
 from omnigraph.store.objects.object_store import ObjectInfo, ObjectStore
 from omnigraph.store.storage_options import StorageOptions
 
-# What the names of files end in, by what is in them.
+# File name suffixes by format.
 SUFFIXES: dict[Format, tuple[str, ...]] = {
     "csv": (".csv",),
     "json": (".ndjson", ".jsonl", ".json"),
@@ -31,25 +31,26 @@ SUFFIXES: dict[Format, tuple[str, ...]] = {
 RECORD_SUFFIXES = SUFFIXES["json"]
 TABLE_SUFFIXES = tuple(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
 _GZIP = ".gz"
-_READ = 1024 * 1024
-_SIBLINGS = 1000
+_CHUNK_BYTES = 1024 * 1024
+# Maximum number of names that suggestions are searched in.
+_MAX_SIBLINGS = 1000
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file somewhere: what messages call it, and how to get at its bytes."""
+    """A file: its name in errors, and a function that opens it."""
 
     name: str
     open: Callable[[], BinaryIO]
 
     @property
     def is_compressed(self) -> bool:
-        """Whether its bytes have to be unpacked."""
+        """Whether the file is compressed with gzip."""
         return self.name.lower().endswith(_GZIP)
 
     @property
     def format(self) -> Format | None:
-        """What its name says that is in it.
+        """Format of the file by its name, or None.
 
         >>> InputFile("people.CSV.gz", lambda: None).format
         'csv'
@@ -58,30 +59,30 @@ class InputFile:
 
 
 def list_table_files(
-    source: str | Path, options: StorageOptions, given: Format | None = None
+    source: str | Path, options: StorageOptions, form: Format | None = None
 ) -> list[tuple[InputFile, Format]]:
-    """The files with rows of one type that a path names, each with its format: `given`, or what its name says."""
-    if given is None:
-        found = [(file, file.format) for file in list_files(source, TABLE_SUFFIXES, options)]
-        odd = next((file for file, form in found if form is None), None)
-        if odd is not None:
+    """Return the files with rows of one type, each with its format: `form`, or the format of its name."""
+    if form is None:
+        files = list_files(source, TABLE_SUFFIXES, options)
+        unknown = next((file for file in files if file.format is None), None)
+        if unknown is not None:
             raise InvalidInput(
-                f"`{odd.name}` is of no known format",
-                hint=f"names end in {', '.join(TABLE_SUFFIXES)}, or a mapping says the format",
+                f"unknown format of `{unknown.name}`",
+                hint=f"use a name that ends in {', '.join(TABLE_SUFFIXES)}, or set the format in a mapping",
             )
-        return [(file, form) for file, form in found if form is not None]
+        return [(file, file.format) for file in files if file.format is not None]
     try:
-        return [(file, given) for file in list_files(source, SUFFIXES[given], options)]
+        return [(file, form) for file in list_files(source, SUFFIXES[form], options)]
     except NotFound:
-        # A folder whose files have other names, such as parts that Hive wrote.
+        # A folder whose files have other names, such as the part files of Hive.
         files = list_files(source, ("",), options)
-        return [(file, given) for file in files if not Path(file.name).name.startswith(("_", "."))]
+        return [(file, form) for file in files if not Path(file.name).name.startswith(("_", "."))]
 
 
 def list_files(source: str | Path, suffixes: tuple[str, ...], options: StorageOptions) -> list[InputFile]:
-    """The files that a path or an address, a folder or a pattern names, by name."""
+    """Return the files of a path, a URI, a folder or a glob, ordered by name."""
     text = str(source)
-    # A path would have lost one of the slashes.
+    # `Path` would have removed one of the slashes.
     if isinstance(source, str) and "://" in text:
         scheme = text.partition("://")[0].lower()
         if scheme in ("s3", "memory"):
@@ -101,74 +102,74 @@ def _remote_files(uri: str, suffixes: tuple[str, ...], options: StorageOptions) 
         return InputFile(f"{store.location.uri}/{info.key}", lambda: cast(BinaryIO, store.open_read(info)))
 
     if glob.has_magic(key):
-        found = [file_of(info) for info in store.match(key)]
-        if found:
-            return found
+        files = [file_of(info) for info in store.match(key)]
+        if files:
+            return files
         raise NotFound(f"no file matches `{uri}`")
     folder = key.removesuffix("/")
     if folder == key and key:
         try:
             return [file_of(store.head(key))]
         except NotFound:
-            # What is called like this may be a folder; also, only a listing tells a missing bucket.
+            # The key may be a folder. A missing bucket is detected by a listing only.
             if not store.exists_any(folder):
-                names = [info.key for info in islice(store.list(folder.rpartition("/")[0]), _SIBLINGS)]
-                raise NotFound(f"there is no file `{uri}`", hint=suggestion(key, names)) from None
-    found = [
+                names = [info.key for info in islice(store.list(folder.rpartition("/")[0]), _MAX_SIBLINGS)]
+                raise NotFound(f"file `{uri}` not found", hint=suggestion(key, names)) from None
+    files = [
         file_of(info)
         for info in store.list(folder)
-        if has_suffix(info.key, suffixes) and not _is_aside(info.key.removeprefix(folder).split("/")[:-1])
+        if has_suffix(info.key, suffixes) and not _is_hidden(info.key.removeprefix(folder).split("/")[:-1])
     ]
-    if not found:
+    if not files:
         raise NotFound(f"folder `{uri}` has no file with {', '.join(suffixes)}")
-    return found
+    return files
 
 
 def _paths(text: str, source: str | Path, suffixes: tuple[str, ...]) -> list[Path]:
     path = Path(text)
     if path.is_dir():
-        found = sorted(item for item in _below(path) if has_suffix(item.name, suffixes))
-        if not found:
+        files = sorted(item for item in _files_below(path) if has_suffix(item.name, suffixes))
+        if not files:
             raise NotFound(f"folder `{source}` has no file with {', '.join(suffixes)}")
-        return found
+        return files
     if path.exists():
         return [path]
     if glob.has_magic(text):
         base = Path(path.anchor or ".")
-        found = sorted(item for item in base.glob(text.removeprefix(path.anchor)) if item.is_file())
-        if found:
-            return found
+        files = sorted(item for item in base.glob(text.removeprefix(path.anchor)) if item.is_file())
+        if files:
+            return files
         raise NotFound(f"no file matches `{source}`")
     siblings = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
-    raise NotFound(f"there is no file `{source}`", hint=suggestion(path.name, siblings))
+    raise NotFound(f"file `{source}` not found", hint=suggestion(path.name, siblings))
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    """The files of a folder and of those below it."""
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder and its subfolders."""
     for item in folder.rglob("*"):
-        if not _is_aside(item.relative_to(folder).parts[:-1]) and item.is_file():
+        if not _is_hidden(item.relative_to(folder).parts[:-1]) and item.is_file():
             yield item
 
 
-def _is_aside(folders: Iterable[str]) -> bool:
-    """Whether a file is in a folder that writers keep for themselves, such as ``_temporary`` or ``_delta_log``."""
+def _is_hidden(folders: Iterable[str]) -> bool:
+    """Return whether a file is in an internal folder of a writer, such as ``_temporary`` or ``_delta_log``."""
     return any(name.startswith(("_", ".")) for name in folders)
 
 
 def has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:
-    """Whether a name ends in one of these, packed or not."""
+    """Return whether a name has one of the suffixes, optionally followed by ``.gz``."""
     return name.lower().removesuffix(_GZIP).endswith(suffixes)
 
 
 @contextmanager
 def open_file(file: InputFile) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked."""
+    """Open a file, decompressed."""
     with ExitStack() as opened:
         try:
             stream = opened.enter_context(file.open())
         except OSError as error:
             raise StorageError(
-                f"`{file.name}` cannot be read: {error}", details={"source": file.name}
+                f"cannot read `{file.name}`: {error}", details={"source": file.name}
             ) from error
         if file.is_compressed:
             stream = cast(BinaryIO, opened.enter_context(gzip.GzipFile(fileobj=stream, mode="rb")))
@@ -176,12 +177,12 @@ def open_file(file: InputFile) -> Iterator[BinaryIO]:
 
 
 def read_chunks(stream: BinaryIO, name: str | None) -> Iterator[bytes]:
-    """The bytes of a stream; where they cannot be read or unpacked, that is an error of storage."""
+    """Yield the bytes of a stream; raise `StorageError` when reading or decompressing fails."""
     while True:
         try:
-            found = stream.read(_READ)
+            chunk = stream.read(_CHUNK_BYTES)
         except (OSError, EOFError, zlib.error) as error:
-            raise StorageError(f"`{name}` cannot be read: {error}", details={"source": name}) from error
-        if not found:
+            raise StorageError(f"cannot read `{name}`: {error}", details={"source": name}) from error
+        if not chunk:
             return
-        yield found
+        yield chunk

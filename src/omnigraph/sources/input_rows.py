@@ -1,4 +1,4 @@
-"""Rows as an input has them, before they are those of a type: by column name or by a path into nested values."""
+"""Rows of an input before conversion: access to columns by name or by a path into nested values."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ import pyarrow.compute as pc
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.sources.json.json_values import display_value
-from omnigraph.sources.python_records import plain
-from omnigraph.sources.table_values import Faults, Values, plain_array, python_items
+from omnigraph.sources.python_records import unbox_numpy
+from omnigraph.sources.table_values import RowErrors, Values, column_error, plain_array, python_items
 
-# Those whose values Arrow gives for what they mean.
-_KNOWN_EXTENSIONS = frozenset({"arrow.json", "arrow.uuid", "arrow.bool8", "arrow.fixed_shape_tensor"})
+# Extension types whose Python values have the intended meaning.
+_SUPPORTED_EXTENSIONS = frozenset({"arrow.json", "arrow.uuid", "arrow.bool8", "arrow.fixed_shape_tensor"})
 
 
 @dataclass(frozen=True)
-class Given:
-    """A column of an input. `is_json` when it was taken out of a JSON text, whatever the input is otherwise."""
+class InputColumn:
+    """A column of an input. `is_json` is true when its values come from JSON text, even in another format."""
 
     values: Values
-    faults: Faults
+    errors: RowErrors
     is_json: bool = False
 
 
-class GivenRows(Protocol):
+class InputRows(Protocol):
     """Some rows of an input."""
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         ...
 
-    def column(self, path: str) -> Given | None:
-        """The values under a name, or under a path of names with dots between; None when no row can have them."""
+    def column(self, path: str) -> InputColumn | None:
+        """Return the values under a name or a dotted path; None when no row can have them."""
         ...
 
     def record(self, position: int) -> Any:
-        """One row, as a message about it shows it."""
+        """Return a row as rejected records show it."""
         ...
 
 
@@ -55,45 +55,45 @@ class ArrowRows:
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return int(self._batch.num_rows)
 
-    def column(self, path: str) -> Given | None:
-        """The column of this name, or what a path leads to: fields of structs, members of JSON texts."""
+    def column(self, path: str) -> InputColumn | None:
+        """Return the column of a name, or the values of a path: fields of structs, members of JSON text."""
         if path in self._names:
-            return Given(self._values(path), {})
+            return InputColumn(self._values(path), {})
         head, *rest = path.split(".")
         if head not in self._names or not rest:
             return None
         values = self._values(head)
         while rest and pa.types.is_struct(values.type):
             name = rest.pop(0)
-            fields = [values.type.field(place).name for place in range(values.type.num_fields)]
+            fields = [values.type.field(index).name for index in range(values.type.num_fields)]
             if name not in fields:
                 raise InvalidInput(
                     f"column '{head}' has no field '{name}' for '{path}'", hint=suggestion(name, fields)
                 )
             values = plain_array(pc.struct_field(values, [name]))
         if not rest:
-            return Given(values, {})
+            return InputColumn(values, {})
         if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
             if pa.types.is_null(values.type):
-                return Given(values, {})
-            raise InvalidInput(f"column '{head}' is {values.type}, which has nothing under '{path}'")
-        return _walked(path, values.to_pylist(), rest)
+                return InputColumn(values, {})
+            raise InvalidInput(f"column '{head}' of type {values.type} has no members for '{path}'")
+        return _resolve_path(path, values.to_pylist(), rest)
 
     def _values(self, name: str) -> pa.Array:
         field = self._batch.schema.field(name)
-        odd = _unknown_extension(field)
-        if odd is not None:
+        extension = _unsupported_extension(field)
+        if extension is not None:
             raise InvalidInput(
-                f"column '{name}' is of the extension type '{odd}', which has no meaning here",
-                hint="convert it to numbers, texts, dates or timestamps first",
+                f"column '{name}' has the unsupported extension type '{extension}'",
+                hint="convert it to numbers, text, dates or timestamps first",
             )
         return plain_array(self._batch.column(name))
 
     def record(self, position: int) -> Any:
-        """The row as a dict."""
+        """Return the row as a dict."""
         row = self._batch.slice(position, 1)
         return {
             name: python_items(values)[0] for name, values in zip(row.schema.names, row.columns, strict=True)
@@ -101,9 +101,9 @@ class ArrowRows:
 
 
 class DictRows:
-    """Rows that are dicts; `is_typed` when their values have Arrow types, which JSON values need not.
+    """Rows that are dicts. `is_typed` is true when their values have Arrow types rather than JSON types.
 
-    `records` are what messages show instead of the dicts.
+    `records` are the forms of the rows in rejected records, by default the dicts.
     """
 
     def __init__(
@@ -119,25 +119,26 @@ class DictRows:
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(self._rows)
 
-    def column(self, path: str) -> Given | None:
-        """The values of all rows; a row without it has None."""
+    def column(self, path: str) -> InputColumn | None:
+        """Return the values of all rows; None in a row without the name or path."""
         head, *rest = path.split(".")
         if not rest:
-            return Given(self._arrowed([plain(row.get(path)) for row in self._rows]), {})
-        exact = any(path in row for row in self._rows)
-        if not exact:
-            found = _walked(path, [row.get(head) for row in self._rows], rest)
+            return InputColumn(self._to_arrow([unbox_numpy(row.get(path)) for row in self._rows]), {})
+        has_exact_name = any(path in row for row in self._rows)
+        if not has_exact_name:
+            resolved = _resolve_path(path, [row.get(head) for row in self._rows], rest)
         else:
-            walked = _walked(path, [None if path in row else row.get(head) for row in self._rows], rest)
-            named = [row.get(path, value) for row, value in zip(self._rows, walked.values, strict=True)]
-            found = Given(named, walked.faults)
-        return Given(self._arrowed(list(found.values)), found.faults, is_json=not self._is_typed)
+            nested = _resolve_path(path, [None if path in row else row.get(head) for row in self._rows], rest)
+            named = [row.get(path, value) for row, value in zip(self._rows, nested.values, strict=True)]
+            resolved = InputColumn(named, nested.errors)
+        values = self._to_arrow(list(resolved.values))
+        return InputColumn(values, resolved.errors, is_json=not self._is_typed)
 
-    def _arrowed(self, values: list[Any]) -> Values:
-        # Values of several types are looked at one by one: Arrow would make some of them others.
+    def _to_arrow(self, values: list[Any]) -> Values:
+        # Arrow would convert values of different types to one of them.
         if not self._is_typed or len({type(value) for value in values if value is not None}) > 1:
             return values
         try:
@@ -146,40 +147,41 @@ class DictRows:
             return values
 
     def record(self, position: int) -> Any:
-        """What stands for the row in messages."""
+        """Return the form of the row in rejected records."""
         return self._records[position]
 
 
-def _unknown_extension(field: pa.Field) -> str | None:
-    """The name of an extension type in a column whose values need not mean what is stored for them.
+def _unsupported_extension(field: pa.Field) -> str | None:
+    """Return the name of an extension type whose values may not have the meaning of their storage, or None.
 
-    Months since 1970 are stored as integers, for one. A type that nobody has registered is in the metadata alone.
+    A period type, for example, stores months since 1970 as integers. An unregistered type appears in the metadata
+    only.
     """
     kind = field.type
-    told = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode("utf-8", "replace")
-    name = kind.extension_name if isinstance(kind, pa.BaseExtensionType) else told
+    in_metadata = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode("utf-8", "replace")
+    name = kind.extension_name if isinstance(kind, pa.BaseExtensionType) else in_metadata
     if name:
-        return None if name in _KNOWN_EXTENSIONS else name
+        return None if name in _SUPPORTED_EXTENSIONS else name
     if pa.types.is_dictionary(kind):
-        return _unknown_extension(pa.field("", kind.value_type))
-    inner = (_unknown_extension(kind.field(place)) for place in range(kind.num_fields))
+        return _unsupported_extension(pa.field("", kind.value_type))
+    inner = (_unsupported_extension(kind.field(index)) for index in range(kind.num_fields))
     return next(filter(None, inner), None)
 
 
-def _walked(path: str, values: Sequence[Any], rest: Sequence[str]) -> Given:
-    """What is under a path in each of these values; null has nothing, anything but an object is a fault."""
-    found: list[Any] = []
-    faults: Faults = {}
-    for position, given in enumerate(values):
+def _resolve_path(path: str, values: Sequence[Any], rest: Sequence[str]) -> InputColumn:
+    """Return the members of nested values; null has none, and any value other than an object is an error."""
+    members: list[Any] = []
+    errors: RowErrors = {}
+    for position, value in enumerate(values):
         try:
-            found.append(_step(given, rest))
+            members.append(_member(value, rest))
         except ValueError:
-            faults[position] = f"column '{path}': {display_value(given)} is no object"
-            found.append(None)
-    return Given(found, faults, is_json=True)
+            errors[position] = column_error(path, f"expected an object, got {display_value(value)}")
+            members.append(None)
+    return InputColumn(members, errors, is_json=True)
 
 
-def _step(value: Any, rest: Sequence[str]) -> Any:
+def _member(value: Any, rest: Sequence[str]) -> Any:
     for name in rest:
         if isinstance(value, str):
             value = json.loads(value)
@@ -188,4 +190,4 @@ def _step(value: Any, rest: Sequence[str]) -> Any:
         if not isinstance(value, Mapping):
             raise ValueError
         value = value.get(name)
-    return plain(value)
+    return unbox_numpy(value)

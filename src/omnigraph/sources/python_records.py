@@ -1,4 +1,4 @@
-"""Graph records that are Python objects already."""
+"""Readers of records and rows that are Python objects."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from omnigraph.catalog.catalog import Catalog, Column
 from omnigraph.catalog.columns import ENDPOINT_COLUMNS
 from omnigraph.catalog.keys import canonical_text, endpoint_key, integer_key
 from omnigraph.errors import InvalidInput
-from omnigraph.sources.graph_records import Pending, Places, Row, Sheet, Sheets
+from omnigraph.sources.graph_records import BatchBuilder, RecordConverter, RecordConverters, Row
 from omnigraph.sources.json.json_values import check_unicode, display_value
-from omnigraph.sources.row_batch import InputBatch, OnReject
+from omnigraph.sources.rejects import OnReject, RejectHandler
+from omnigraph.sources.row_batch import InputBatch
 
-_FINER = frozenset({"ns", "ps", "fs", "as"})
+# Units of numpy times that are finer than the microseconds of Python.
+_BELOW_MICROSECONDS = frozenset({"ns", "ps", "fs", "as"})
 
 
 def read_dicts(
@@ -25,21 +27,21 @@ def read_dicts(
     source: str | None = None,
     on_reject: OnReject | None = None,
 ) -> Iterator[InputBatch]:
-    """Records of the same shape as lines of NDJSON, read as strictly; messages count records from 1.
+    """Read records of the form of NDJSON lines, with the same strict rules; errors count records from 1.
 
-    Besides JSON values there may be dates and datetimes (a naive one is UTC), bytes of a Blob, and numpy values.
+    Besides JSON values they may contain dates, datetimes (naive ones are UTC), bytes for a Blob, and numpy values.
     """
-    sheets = Sheets(catalog)
-    places = Places("record", source, on_reject)
-    pending = Pending(source)
+    converters = RecordConverters(catalog)
+    rejects = RejectHandler("record", source, on_reject)
+    builder = BatchBuilder(source)
     for place, record in enumerate(records, 1):
         try:
-            sheet, row = sheets.read(_plain_record(record))
+            converter, row = converters.convert(_unbox_record(record))
         except InvalidInput as error:
-            places.refuse(place, error, record)
+            rejects.reject(place, error, record)
             continue
-        yield from pending.add(sheet, row, place)
-    yield from pending.flush()
+        yield from builder.add(converter, row, place)
+    yield from builder.flush()
 
 
 def read_rows(
@@ -50,58 +52,58 @@ def read_rows(
     source: str | None = None,
     on_reject: OnReject | None = None,
 ) -> Iterator[InputBatch]:
-    """Properties of one type as dicts, an edge with its ends beside them; messages count rows from 1."""
-    sheet = Sheet.of(catalog, catalog.tables[key])
-    places = Places("row", source, on_reject)
-    pending = Pending(source)
-    ends = {
-        column: integer_key(endpoint_key(catalog, sheet.table.name, column))
+    """Read rows of one type: dicts of properties, for an edge with its endpoints; errors count rows from 1."""
+    converter = RecordConverter.of(catalog, catalog.tables[key])
+    rejects = RejectHandler("row", source, on_reject, converter.table.name)
+    builder = BatchBuilder(source)
+    integer_keys = {
+        column: integer_key(endpoint_key(catalog, converter.table.name, column))
         for column in ENDPOINT_COLUMNS.values()
-        if sheet.table.kind == "edge"
+        if converter.table.kind == "edge"
     }
-    for place, given in enumerate(rows, 1):
+    for place, item in enumerate(rows, 1):
         try:
-            row = _row(sheet, given, ends)
+            row = _row(converter, item, integer_keys)
         except InvalidInput as error:
-            places.refuse(place, error, given)
+            rejects.reject(place, error, item)
             continue
-        yield from pending.add(sheet, row, place)
-    yield from pending.flush()
+        yield from builder.add(converter, row, place)
+    yield from builder.flush()
 
 
-def _row(sheet: Sheet, given: Any, integers: Mapping[str, Column | None]) -> Row:
-    if not isinstance(given, Mapping):
-        raise InvalidInput(f"a row is a dict, got {type(given).__name__}")
-    data = {name: plain(value) for name, value in given.items()}
-    ends: Row = {}
-    for end, column in ENDPOINT_COLUMNS.items() if sheet.table.kind == "edge" else ():
+def _row(converter: RecordConverter, item: Any, integer_keys: Mapping[str, Column | None]) -> Row:
+    if not isinstance(item, Mapping):
+        raise InvalidInput(f"expected a dict, got {type(item).__name__}")
+    data = {name: unbox_numpy(value) for name, value in item.items()}
+    endpoints: Row = {}
+    for end, column in ENDPOINT_COLUMNS.items() if converter.table.kind == "edge" else ():
         value = data.pop(end) if end in data else data.pop(column, None)
-        integer = integers[column]
+        integer = integer_keys[column]
         if integer is not None and type(value) is int:
             value = canonical_text(value, integer.type, end)
         if not isinstance(value, str):
-            raise InvalidInput(f"an edge needs the id of a node under '{end}', got {display_value(value)}")
+            raise InvalidInput(f"endpoint '{end}': expected the id of a node, got {display_value(value)}")
         check_unicode(end, value)
-        ends[column] = value
-    row = sheet.row(data)
-    sheet.check_id(row)
-    return {**row, **ends}
+        endpoints[column] = value
+    row = converter.row(data)
+    converter.check_id(row)
+    return {**row, **endpoints}
 
 
-def _plain_record(record: Any) -> Any:
+def _unbox_record(record: Any) -> Any:
     if not isinstance(record, Mapping):
         return record
-    found = dict(record)
-    if isinstance(found.get("data"), Mapping):
-        found["data"] = {name: plain(value) for name, value in found["data"].items()}
-    return found
+    unboxed = dict(record)
+    if isinstance(unboxed.get("data"), Mapping):
+        unboxed["data"] = {name: unbox_numpy(value) for name, value in unboxed["data"].items()}
+    return unboxed
 
 
-def plain(value: Any) -> Any:
-    """A numpy value as the Python value it stands for; any other as it is."""
+def unbox_numpy(value: Any) -> Any:
+    """Return the Python value of a numpy value; other values unchanged."""
     if not isinstance(value, np.generic | np.ndarray):
         return value
-    if value.dtype.kind in "mM" and np.datetime_data(value.dtype.str)[0] in _FINER:
-        # Python has nothing finer than microseconds: numpy would give a number, which means something else.
+    if value.dtype.kind in "mM" and np.datetime_data(value.dtype.str)[0] in _BELOW_MICROSECONDS:
+        # For these units `tolist` returns integers instead of datetimes.
         value = value.astype(f"{value.dtype.kind}8[us]")
     return value.tolist()

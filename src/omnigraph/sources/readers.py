@@ -1,4 +1,4 @@
-"""What a load can be given, and the reader for each: files of records, tables per type, records, streams."""
+"""Selection of the reader for a load source: files of records, tables per type, records, streams."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ from omnigraph.sources.json.ndjson import read_ndjson
 from omnigraph.sources.json.permissive import read_permissive
 from omnigraph.sources.mapping.type_mapping import Format, LoadMapping, TypeMapping, effective_source
 from omnigraph.sources.python_records import read_dicts, read_rows
-from omnigraph.sources.row_batch import InputBatch, OnReject
-from omnigraph.sources.tabular import TableInput, read_dict_rows, read_table, read_typed_rows
+from omnigraph.sources.rejects import OnReject
+from omnigraph.sources.row_batch import InputBatch
+from omnigraph.sources.table_reader import TableInput
+from omnigraph.sources.tabular import read_dict_rows, read_table, read_typed_rows
 from omnigraph.sources.typed_files import read_table_file
 from omnigraph.store.storage_options import StorageOptions
 
-_PER_TYPE = 'give tables per type: {"Person": table, "Knows": edges}'
+_BY_TYPE = 'tables by type: {"Person": table, "Knows": edges}'
 
 
 @dataclass(frozen=True)
-class _Opening:
+class _OpenOptions:
     catalog: Catalog
     permissive: bool
     on_reject: OnReject | None
@@ -57,39 +59,38 @@ def open_source(
     options: StorageOptions | None = None,
     mapping: LoadMapping | None = None,
 ) -> Iterator[InputBatch]:
-    """The rows of whatever a load was given.
+    """Return the rows of a load source.
 
-    - A path, a glob, a folder or a binary stream of graph records, one JSON object a line; ``.gz`` is unpacked.
-      A path may also be an address: ``s3://bucket/key``, with a slash at its end for all files below it, or
-      ``file://``. `options` are how to reach it.
-    - A mapping from type to its rows: a path of CSV, JSON, Parquet, ORC, Avro or Arrow files, an Arrow, pandas or
-      polars table, record batches, or rows as dicts. ``node:`` or ``edge:`` says which type is meant where both
-      have the name.
+    - A path, a glob, a folder or a binary stream of graph records, one JSON object per line; ``.gz`` is
+      decompressed. A path may also be a URI: ``s3://bucket/key``, with a trailing slash for all files below it,
+      or ``file://``. `options` are the storage options for it.
+    - A mapping from type to its rows: a path of CSV, JSON, Parquet, ORC, Avro or Arrow files, an Arrow, pandas
+      or polars table, record batches, or rows as dicts. A prefix ``node:`` or ``edge:`` resolves a name that
+      both kinds have.
     - An iterable of records as dicts.
 
-    With a `mapping` tables per type may have other columns, and None as a source stands for those that it names.
-    What a source is gets decided at once, before the first row is asked for: something else, a file that is not
-    there, an unknown type raise here.
+    With a `mapping` tables may have other columns, and the source None stands for the sources of the mapping. An
+    unsupported source, a missing file and an unknown type raise at once, before the first row is read.
     """
-    opening = _Opening(catalog, permissive, on_reject, options or {}, mapping)
+    opening = _OpenOptions(catalog, permissive, on_reject, options or {}, mapping)
     source = effective_source(source, mapping)
     if isinstance(source, Mapping):
         if {"type", "edge"} & source.keys():
-            # Names of types begin with a capital letter.
-            raise InvalidInput("a single record is no source", hint="give a list of records")
+            # Type names start with an upper-case letter.
+            raise InvalidInput("cannot load from a single record", hint="pass a list of records")
         return _chain(
-            [_announced(find_table(catalog, str(name)).key, part, opening) for name, part in source.items()]
+            [_type_reader(find_table(catalog, str(name)).key, part, opening) for name, part in source.items()]
         )
     if isinstance(source, str | Path):
         return _chain([_records_of(file, opening) for file in list_records(source, opening.options)])
     if _is_stream(source):
         return _read_records(source, getattr(source, "name", None), opening)
     if table_of(source) is not None:
-        raise InvalidInput("a table does not say what type its rows have", hint=_PER_TYPE)
+        raise InvalidInput("the type of the rows of a table is unknown", hint=f"pass {_BY_TYPE}")
     if isinstance(source, Iterable) and not isinstance(source, bytes | bytearray):
         return read_dicts(source, catalog, on_reject=on_reject)
     raise InvalidInput(
-        f"cannot load from {type(source).__name__}", hint=f"give a path, records, or {_PER_TYPE[5:]}"
+        f"cannot load from {type(source).__name__}", hint=f"pass a path, records, or {_BY_TYPE}"
     )
 
 
@@ -102,15 +103,15 @@ def _chain(parts: Iterable[Callable[[], Iterator[InputBatch]]]) -> Iterator[Inpu
 
 
 def list_records(source: str | Path, options: StorageOptions) -> list[InputFile]:
-    """The files of graph records that a path names."""
+    """Return the files of graph records of a path."""
     files = list_files(source, RECORD_SUFFIXES, options)
-    odd = next((file for file in files if file.format not in (None, "json")), None)
-    if odd is not None:
-        raise InvalidInput(f"`{odd.name}` does not say what type its rows have", hint=_PER_TYPE)
+    table = next((file for file in files if file.format not in (None, "json")), None)
+    if table is not None:
+        raise InvalidInput(f"the type of the rows of `{table.name}` is unknown", hint=f"pass {_BY_TYPE}")
     return files
 
 
-def _records_of(file: InputFile, opening: _Opening) -> Callable[[], Iterator[InputBatch]]:
+def _records_of(file: InputFile, opening: _OpenOptions) -> Callable[[], Iterator[InputBatch]]:
     def read() -> Iterator[InputBatch]:
         with open_file(file) as stream:
             yield from _read_records(stream, file.name, opening)
@@ -118,7 +119,7 @@ def _records_of(file: InputFile, opening: _Opening) -> Callable[[], Iterator[Inp
     return read
 
 
-def _read_records(stream: BinaryIO, name: Any, opening: _Opening) -> Iterator[InputBatch]:
+def _read_records(stream: BinaryIO, name: Any, opening: _OpenOptions) -> Iterator[InputBatch]:
     reader = read_permissive if opening.permissive else read_ndjson
     source = name if isinstance(name, str) else None
     data = without_bom(read_chunks(stream, source))
@@ -132,20 +133,20 @@ def _is_stream(source: Any) -> bool:
 # --- tables per type --------------------------------------------------------------------------------------
 
 
-def _announced(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[InputBatch]]:
-    """The reader of a type, beginning with a batch without rows: a type that is named is there, be it empty."""
+def _type_reader(key: str, rows: Any, opening: _OpenOptions) -> Callable[[], Iterator[InputBatch]]:
+    """Return the reader of a type; its first batch is empty, so that the load includes a type without rows."""
     table = opening.catalog.tables[key]
-    nothing = InputBatch(key, logical_schema(table).empty_table(), pa.array([], pa.int64()))
-    read = _typed(key, rows, opening)
-    return lambda: chain([nothing], read())
+    empty = InputBatch(key, logical_schema(table).empty_table(), pa.array([], pa.int64()))
+    read = _rows_reader(key, rows, opening)
+    return lambda: chain([empty], read())
 
 
-def _typed(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[InputBatch]]:
-    """The reader of what a mapping has for a type."""
+def _rows_reader(key: str, rows: Any, opening: _OpenOptions) -> Callable[[], Iterator[InputBatch]]:
+    """Return the reader of the rows of a type."""
     catalog, on_reject, mapping = opening.catalog, opening.on_reject, opening.of_type(key)
     if isinstance(rows, str | Path):
         files = list_table_files(rows, opening.options, None if mapping is None else mapping.format)
-        return lambda: (batch for found in files for batch in _read_file(*found, key, opening))
+        return lambda: (batch for file, form in files for batch in _read_file(file, form, key, opening))
     table = table_of(rows)
     if isinstance(table, TypedRows):
         return lambda: read_typed_rows(key, table, catalog, on_reject=on_reject, mapping=mapping)
@@ -157,17 +158,17 @@ def _typed(key: str, rows: Any, opening: _Opening) -> Callable[[], Iterator[Inpu
         and not _is_stream(rows)
     ):
         return lambda: _read_rows(key, rows, opening)
-    raise InvalidInput(f"'{key}' cannot be loaded from {type(rows).__name__}", hint="give a path or a table")
+    raise InvalidInput(f"cannot load '{key}' from {type(rows).__name__}", hint="pass a path or a table")
 
 
-def _read_file(file: InputFile, form: Format, key: str, opening: _Opening) -> Iterator[InputBatch]:
-    wanted = TableInput(key, opening.catalog, file.name, opening.on_reject, opening.of_type(key))
+def _read_file(file: InputFile, form: Format, key: str, opening: _OpenOptions) -> Iterator[InputBatch]:
+    table = TableInput(key, opening.catalog, file.name, opening.on_reject, opening.of_type(key))
     with open_file(file) as stream:
-        yield from read_table_file(stream, form, wanted)
+        yield from read_table_file(stream, form, table)
 
 
-def _read_rows(key: str, rows: Iterable[Any], opening: _Opening) -> Iterator[InputBatch]:
-    """Record batches or dicts, whichever comes first."""
+def _read_rows(key: str, rows: Iterable[Any], opening: _OpenOptions) -> Iterator[InputBatch]:
+    """Read record batches or dicts, depending on the first item."""
     iterator = iter(rows)
     first = next(iterator, None)
     if first is None:

@@ -1,4 +1,4 @@
-"""An input cut into pieces that can be read apart, in any order and by any process."""
+"""Splits of a load input, which any process can read independently and in any order."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from typing import Any, BinaryIO, Literal, TypeAlias, cast
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.table_lookup import find_table
 from omnigraph.sources.columnar_files import PieceRange, orc_pieces, parquet_pieces, read_orc, read_parquet
-from omnigraph.sources.csv_files import cut_csv, read_csv, read_header
+from omnigraph.sources.csv_files import read_csv, read_header, split_csv
 from omnigraph.sources.input_files import InputFile, list_files, list_table_files, open_file, read_chunks
-from omnigraph.sources.json.json_files import holds_array, read_json_lines
+from omnigraph.sources.json.json_files import read_json_lines, starts_with_array
 from omnigraph.sources.json.line_blocks import without_bom
 from omnigraph.sources.json.ndjson import read_ndjson
 from omnigraph.sources.mapping.type_mapping import Format, LoadMapping, TypeMapping, effective_source
 from omnigraph.sources.readers import list_records
-from omnigraph.sources.row_batch import InputBatch, OnReject
-from omnigraph.sources.tabular import TableInput
+from omnigraph.sources.rejects import OnReject
+from omnigraph.sources.row_batch import InputBatch
+from omnigraph.sources.table_reader import TableInput
 from omnigraph.sources.typed_files import read_table_file
 from omnigraph.store.storage_options import StorageOptions
 
-# Some hundred thousand records: enough that starting a task does not count, little enough to be held in memory.
+# Some hundred thousand records: large compared with the start of a task, small enough for memory.
 SPLIT_BYTES = 32 << 20
 _SPLIT_ROWS = 500_000
-_PIECE = 1 << 20
 
-# Besides the formats of files: lines of JSON, of the graph or of one type; and rows that come from somewhere else.
+# Besides file formats: JSON lines, of graph records or of one type, and rows that do not come from a file.
 Form: TypeAlias = Format | Literal["records", "rows"]
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A part of one file: a range of bytes of lines, of row groups or stripes, or a whole file.
+    """A part of a file: a byte range of lines, a range of row groups or stripes, or the whole file.
 
-    Splits of one input are numbered in its order. `first_row` is the number of rows before it, where that is known
-    without reading. `file` is what messages call it, `address` where it is, from wherever one looks. Rows of one
-    type have its `key`, and its `mapping` if there is one.
+    Splits are numbered in input order. `first_row` is the number of rows before the split, where it is known
+    without reading. `file` is the name in errors, `address` an absolute path or a URI. A split with rows of one
+    type has its `key`, and its `mapping` if there is one.
     """
 
     number: int
@@ -54,7 +54,7 @@ class Split:
 
 
 def can_split(source: Any, mapping: LoadMapping | None = None) -> bool:
-    """Whether a source consists of files alone, which can be read from anywhere."""
+    """Return whether a source consists of files only, which other processes can read."""
     source = effective_source(source, mapping)
     if isinstance(source, Mapping):
         return bool(source) and all(isinstance(part, str | Path) for part in source.values())
@@ -64,11 +64,11 @@ def can_split(source: Any, mapping: LoadMapping | None = None) -> bool:
 def input_bytes(
     source: Any, catalog: Catalog, options: StorageOptions, mapping: LoadMapping | None = None
 ) -> int:
-    """How many bytes the files of a source have, packed or not."""
+    """Return the size of the files of a source, as stored."""
     source = effective_source(source, mapping)
     if isinstance(source, Mapping):
-        tables = [_tables(name, part, catalog, options, mapping) for name, part in source.items()]
-        files = [file for _, found, _ in tables for file, _ in found]
+        tables = [_table_files(name, part, catalog, options, mapping) for name, part in source.items()]
+        files = [file for _, table_files, _ in tables for file, _ in table_files]
     else:
         files = list_records(source, options)
     total = 0
@@ -85,46 +85,46 @@ def plan_splits(
     split_bytes: int = SPLIT_BYTES,
     mapping: LoadMapping | None = None,
 ) -> list[Split]:
-    """The splits of graph records in files, or of files per type, in input order."""
+    """Return the splits of files with graph records, or of files per type, in input order."""
     source = effective_source(source, mapping)
-    found: list[Split] = []
+    splits: list[Split] = []
     if isinstance(source, Mapping):
         for name, part in source.items():
-            key, files, own = _tables(name, part, catalog, options, mapping)
+            key, files, own = _table_files(name, part, catalog, options, mapping)
             for file, form in files:
-                for item in _cut(file, form, split_bytes):
-                    found.append(replace(item, number=len(found), key=key, mapping=own))
+                for item in _split_file(file, form, split_bytes):
+                    splits.append(replace(item, number=len(splits), key=key, mapping=own))
     else:
         for file in list_records(source, options):
-            for item in _cut_lines(file, split_bytes):
-                found.append(replace(item, number=len(found)))
-    return found
+            for item in _split_lines(file, split_bytes):
+                splits.append(replace(item, number=len(splits)))
+    return splits
 
 
-def _tables(
+def _table_files(
     name: Any, part: Any, catalog: Catalog, options: StorageOptions, mapping: LoadMapping | None
 ) -> tuple[str, list[tuple[InputFile, Format]], TypeMapping | None]:
-    """The table that a name means, its files, and how their columns are mapped."""
+    """Return the table key of a type name, its files and its mapping."""
     key = find_table(catalog, str(name)).key
     own = None if mapping is None else mapping.types.get(key)
     return key, list_table_files(part, options, None if own is None else own.format), own
 
 
-def _cut(file: InputFile, form: Format, split_bytes: int) -> list[Split]:
-    """The splits of a file with rows of one type."""
+def _split_file(file: InputFile, form: Format, split_bytes: int) -> list[Split]:
+    """Return the splits of a file with rows of one type."""
     whole = Split(0, form, file.name, _address(file.name))
     if form == "json":
         with open_file(file) as stream:
-            is_array = holds_array(stream, file.name)
-        return [whole] if is_array else _cut_lines(file, split_bytes)
+            is_array = starts_with_array(stream, file.name)
+        return [whole] if is_array else _split_lines(file, split_bytes)
     if form == "csv":
-        # Whether it can be cut takes a look at every byte, which is worth it only where they are near.
+        # The check whether a file can be split reads every byte, which only pays for local files.
         if file.is_compressed or "://" in file.name:
             return [whole]
         with open_file(file) as stream:
             size = stream.seek(0, 2)
-            lines = cut_csv(stream, size, split_bytes) if size > split_bytes else None
-        return [replace(whole, **asdict(part)) for part in lines or ()] or [whole]
+            parts = split_csv(stream, size, split_bytes) if size > split_bytes else None
+        return [replace(whole, **asdict(part)) for part in parts or ()] or [whole]
     if form in ("parquet", "orc"):
         pieces = parquet_pieces if form == "parquet" else orc_pieces
         with open_file(file) as stream:
@@ -132,7 +132,7 @@ def _cut(file: InputFile, form: Format, split_bytes: int) -> list[Split]:
     return [whole]
 
 
-def _cut_lines(file: InputFile, split_bytes: int) -> list[Split]:
+def _split_lines(file: InputFile, split_bytes: int) -> list[Split]:
     with open_file(file) as stream:
         size = None if file.is_compressed else stream.seek(0, 2)
     stops = [*range(split_bytes, size or 0, split_bytes), size]
@@ -148,7 +148,7 @@ def _address(name: str) -> str:
 
 
 class SplitReader:
-    """Reads one split; `lines` tells afterwards how many lines of records it had."""
+    """Reads one split. After reading, `lines` is its number of lines of JSON."""
 
     def __init__(self, split: Split, catalog: Catalog, options: StorageOptions) -> None:
         self.split = split
@@ -157,28 +157,28 @@ class SplitReader:
         self._options = options
 
     def read(self, on_reject: OnReject | None) -> Iterator[InputBatch]:
-        """The rows of the split; places count from its beginning."""
+        """Read the rows of the split; places count from its start."""
         split = self.split
         (file,) = list_files(split.address, ("",), self._options)
         with open_file(file) as stream:
             if split.key is None:
-                pieces = self._counted(_lines(stream, split))
-                yield from read_ndjson(pieces, self._catalog, source=split.file, on_reject=on_reject)
+                chunks = self._count_lines(_lines(stream, split))
+                yield from read_ndjson(chunks, self._catalog, source=split.file, on_reject=on_reject)
             else:
-                wanted = TableInput(split.key, self._catalog, split.file, on_reject, split.mapping)
-                yield from self._read_table(stream, wanted)
+                table = TableInput(split.key, self._catalog, split.file, on_reject, split.mapping)
+                yield from self._read_table(stream, table)
 
     def _read_table(self, stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
         split = self.split
-        assert split.form != "rows", "rows of elsewhere are in no file"
+        assert split.form != "rows", "the rows of the split are not in a file"
         pieces = None if split.stop is None else PieceRange(split.start, split.stop, split.first_row)
         match split.form:
             case "records":
-                return read_json_lines(self._counted(_lines(stream, split)), file)
+                return read_json_lines(self._count_lines(_lines(stream, split)), file)
             case "csv" if split.stop is not None:
                 header = read_header(stream)
-                assert header is not None, "a file without a header line is not cut"
-                rows = _Stream(chain([header], _range(stream, split)))
+                assert header is not None, "a file without a header line is not split"
+                rows = _ChunkStream(chain([header], _range(stream, split)))
                 return read_csv(cast(BinaryIO, rows), file)
             case "parquet":
                 return read_parquet(stream, file, pieces)
@@ -187,72 +187,68 @@ class SplitReader:
             case "csv" | "json" | "avro" | "arrow":
                 return read_table_file(stream, split.form, file)
 
-    def _counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def _count_lines(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         last = b"\n"
-        for piece in pieces:
-            self.lines += piece.count(b"\n")
-            last = piece[-1:]
-            yield piece
+        for chunk in chunks:
+            self.lines += chunk.count(b"\n")
+            last = chunk[-1:]
+            yield chunk
         self.lines += last != b"\n"
 
 
 def _lines(stream: BinaryIO, split: Split) -> Iterator[bytes]:
-    found = _range(stream, split)
-    return without_bom(found) if split.start == 0 else found
+    chunks = _range(stream, split)
+    return without_bom(chunks) if split.start == 0 else chunks
 
 
 def _range(stream: BinaryIO, split: Split) -> Iterator[bytes]:
-    """The lines that begin in the range of a split: the one that crosses its start belongs to the one before."""
+    """Yield the lines that start in the range of a split; a line across its start is in the previous split."""
     if split.stop is None:
         yield from read_chunks(stream, split.file)
         return
     position = max(0, split.start - 1)
     stream.seek(position)
-    begun = split.start == 0
-    for piece in _pieces(stream, split.file):
-        found = piece
-        if not begun:
-            end = found.find(b"\n")
-            position += len(found) if end < 0 else end + 1
+    started = split.start == 0
+    for chunk in read_chunks(stream, split.file):
+        part = chunk
+        if not started:
+            end = part.find(b"\n")
+            position += len(part) if end < 0 else end + 1
             if end < 0:
                 continue
-            found, begun = found[end + 1 :], True
+            part, started = part[end + 1 :], True
             if position >= split.stop:
                 return
-        if position + len(found) < split.stop:
-            position += len(found)
-            yield found
+        if position + len(part) < split.stop:
+            position += len(part)
+            yield part
             continue
-        # The last line is the one that the byte before the stop is in.
-        end = found.find(b"\n", max(0, split.stop - 1 - position))
+        # The last line is the one with the byte before the stop.
+        end = part.find(b"\n", max(0, split.stop - 1 - position))
         if end >= 0:
-            yield found[: end + 1]
+            yield part[: end + 1]
             return
-        position += len(found)
-        yield found
+        position += len(part)
+        yield part
 
 
-def _pieces(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    return (piece for piece in read_chunks(stream, name) if piece)
+class _ChunkStream(io.RawIOBase):
+    """A readable stream of chunks of bytes."""
 
-
-class _Stream(io.RawIOBase):
-    """Pieces of bytes as a stream."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces = iter(pieces)
-        self._held = b""
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._buffer = b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._held:
-            found = next(self._pieces, None)
-            if found is None:
+        while not self._buffer:
+            chunk = next(self._chunks, None)
+            if chunk is None:
                 return 0
-            self._held = found
-        count = min(len(buffer), len(self._held))
-        buffer[:count] = self._held[:count]
-        self._held = self._held[count:]
+            self._buffer = chunk
+        count = min(len(buffer), len(self._buffer))
+        buffer[:count] = self._buffer[:count]
+        self._buffer = self._buffer[count:]
         return count

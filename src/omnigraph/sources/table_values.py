@@ -1,8 +1,8 @@
-"""Columns of tables as the columns of a graph: casts that lose nothing, or the rows that stand in the way.
+"""Lossless conversion of table columns to the types of properties, with the errors of single rows.
 
-A column of a suitable Arrow type is cast at once. When that fails, and for every other type, each value is
-converted on its own, by the same functions as values of records, so that an error can name its row. What is below a
-millisecond is cut off from a DateTime, as it is from a text.
+A column of a suitable Arrow type is cast as a whole. When that fails, and for every other type, each value is
+converted separately, by the same functions as the values of records, so that an error can name its row. Digits
+below a millisecond are truncated from a DateTime, as they are from text.
 """
 
 from __future__ import annotations
@@ -21,51 +21,49 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Column
 from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
-from omnigraph.errors import InvalidInput
+from omnigraph.errors import ErrorLocation, InvalidInput
 from omnigraph.lang.types import FLOATS, INT_RANGES, Scalar
 from omnigraph.sources.json.json_values import (
     MISMATCH,
     NOT_FINITE,
     Convert,
     build_array,
-    converter,
     display_value,
     in_range,
+    value_converter,
 )
 
-# The rows of a column that do not fit, by position, each with what is wrong.
-Faults = dict[int, str]
+# Errors of rows by position.
+RowErrors: TypeAlias = dict[int, InvalidInput]
 # A column: of one Arrow type, or Python values of any types.
 Values: TypeAlias = pa.Array | list[Any]
 
-_WHOLE = re.compile(r"-?\d{1,30}\Z", re.ASCII)
+_INTEGER = re.compile(r"-?\d{1,30}\Z", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z", re.ASCII)
 _STORED = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
-# More than any number that a property takes has: as an integer, one with a great exponent would not end.
-_MOST_DIGITS = 400
-# How many of a unit make so many milliseconds.
+# More digits than any number of a property has; converting a decimal with a large exponent to an integer is slow.
+_MAX_DIGITS = 400
+# Units of time as a fraction: so many of a unit are so many milliseconds.
 _DAY = 86_400_000
 _UNITS = {"D": (1, _DAY), "s": (1, 1_000), "ms": (1, 1), "us": (1_000, 1), "ns": (1_000_000, 1)}
-_TRUTH = {"true": True, "false": False}
+_BOOLEANS = {"true": True, "false": False}
 
 
-def fit(column: Column, values: Values) -> tuple[pa.Array, Faults]:
-    """A column of a table in the type of its property, with null where a value does not fit."""
+def convert_column(column: Column, values: Values) -> tuple[pa.Array, RowErrors]:
+    """Convert a column of a table to the type of its property; values with errors become null."""
     if isinstance(values, list):
-        return convert_all(column, values, python_value(column))
+        return convert_values(column, values, python_value(column))
     values = plain_array(values)
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), arrow_type(column.type)), {}
-    found = _cast(column, values)
-    return (
-        (found, {})
-        if found is not None
-        else convert_all(column, _listed(column, values), python_value(column))
-    )
+    cast = _cast(column, values)
+    if cast is not None:
+        return cast, {}
+    return convert_values(column, _stored_items(column, values), python_value(column))
 
 
 def plain_array(values: pa.Array) -> pa.Array:
-    """The same values without dictionaries and views, which most functions of Arrow do not take."""
+    """Return the array without dictionary encoding and views, which most Arrow functions do not support."""
     if pa.types.is_dictionary(values.type):
         return plain_array(values.dictionary).take(values.indices)
     if pa.types.is_string_view(values.type):
@@ -73,68 +71,74 @@ def plain_array(values: pa.Array) -> pa.Array:
     return values.cast(pa.large_binary()) if pa.types.is_binary_view(values.type) else values
 
 
-def fit_json(column: Column, values: Values) -> tuple[pa.Array, Faults]:
-    """JSON values, or what Arrow made of them, in the type of their property, as strictly as records are read."""
+def convert_json_column(column: Column, values: Values) -> tuple[pa.Array, RowErrors]:
+    """Convert JSON values, or an Arrow array parsed from JSON, with the rules of strict records."""
     if isinstance(values, pa.Array):
-        found = _cast(column, values)
-        if found is not None:
-            return found, {}
-    return convert_all(column, values, converter(column))
+        cast = _cast(column, values)
+        if cast is not None:
+            return cast, {}
+    return convert_values(column, values, value_converter(column))
 
 
-def fit_text(column: Column, cells: Values) -> tuple[pa.Array, Faults]:
-    """Cells of text, as a CSV file has them, in the type of their property; null is no value.
+def convert_text_column(column: Column, cells: Values) -> tuple[pa.Array, RowErrors]:
+    """Convert text cells, as in a CSV file; null is a missing value.
 
-    A list or a vector is a JSON array in a cell, everything else is written as it is.
+    A list or a vector is a JSON array in a cell; other values are plain text.
     """
     if isinstance(cells, pa.Array):
-        found = _cast_text(column, cells)
-        if found is not None:
-            return found, {}
-    return convert_all(column, cells, cell_value(column))
+        cast = _cast_text(column, cells)
+        if cast is not None:
+            return cast, {}
+    return convert_values(column, cells, cell_value(column))
 
 
-def convert_all(column: Column, values: Values, convert: Convert) -> tuple[pa.Array, Faults]:
-    """A column through a function for one value; those that it finds `MISMATCH` or refuses are faults."""
+def convert_values(column: Column, values: Values, convert: Convert) -> tuple[pa.Array, RowErrors]:
+    """Convert a column value by value; a result `MISMATCH` and an exception are errors of the row."""
     if isinstance(values, pa.Array) and pa.types.is_string(values.type):
-        # Texts such as dates repeat: each different one is looked at once.
+        # Texts such as dates repeat, so that each distinct text is converted only once.
         encoded = values.dictionary_encode()
-        found, wrong = _one_by_one(column, encoded.dictionary.to_pylist(), convert)
-        return found.take(encoded.indices), _spread(wrong, encoded.indices)
-    return _one_by_one(column, values if isinstance(values, list) else values.to_pylist(), convert)
+        converted, errors = _convert_items(column, encoded.dictionary.to_pylist(), convert)
+        return converted.take(encoded.indices), _spread(errors, encoded.indices)
+    return _convert_items(column, values if isinstance(values, list) else values.to_pylist(), convert)
 
 
-def _spread(wrong: Faults, indices: pa.Array) -> Faults:
-    """The faults of different values as those of the rows that have them."""
-    if not wrong:
+def column_error(name: str, reason: str) -> InvalidInput:
+    """Return the error for a value of a column of the input."""
+    return InvalidInput(reason, location=ErrorLocation(column=name))
+
+
+def _spread(errors: RowErrors, indices: pa.Array) -> RowErrors:
+    """Return the errors of distinct values as errors of the rows that have these values."""
+    if not errors:
         return {}
     rows = pc.fill_null(indices, -1).to_numpy(zero_copy_only=False)
-    positions = np.flatnonzero(np.isin(rows, list(wrong)))
-    return {int(place): wrong[int(rows[place])] for place in positions}
+    positions = np.flatnonzero(np.isin(rows, list(errors)))
+    return {int(position): errors[int(rows[position])] for position in positions}
 
 
-def _one_by_one(column: Column, values: list[Any], convert: Convert) -> tuple[pa.Array, Faults]:
+def _convert_items(column: Column, values: list[Any], convert: Convert) -> tuple[pa.Array, RowErrors]:
     converted: list[Any] = []
-    faults: Faults = {}
+    errors: RowErrors = {}
     for position, value in enumerate(values):
-        found = None
+        result = None
         if value is not None:
             try:
-                found = convert(value)
+                result = convert(value)
             except InvalidInput as error:
-                faults[position] = f"column '{column.name}': {error.reason}"
-            if found is MISMATCH:
-                faults[position] = f"column '{column.name}': {display_value(value)} is no {column.type.core}"
-                found = None
-        converted.append(found)
-    return build_array(column, converted), faults
+                errors[position] = column_error(column.name, error.reason)
+            if result is MISMATCH:
+                reason = f"expected {column.type.core}, got {display_value(value)}"
+                errors[position] = column_error(column.name, reason)
+                result = None
+        converted.append(result)
+    return build_array(column, converted), errors
 
 
 # --- whole columns ----------------------------------------------------------------------------------------
 
 
 def _cast(column: Column, values: pa.Array) -> pa.Array | None:
-    """The column at once; None when its values have to be looked at."""
+    """Cast a whole column; return None when its values must be converted one by one."""
     if column.type.is_list or column.type.scalar is Scalar.VECTOR:
         return _cast_lists(column, values)
     if not _is_direct(column.type.scalar, values.type):
@@ -142,28 +146,26 @@ def _cast(column: Column, values: pa.Array) -> pa.Array | None:
     try:
         if column.type.scalar is Scalar.DATETIME and pa.types.is_timestamp(values.type):
             values = pc.floor_temporal(values.cast(pa.timestamp(values.type.unit)), unit="millisecond")
-        found = values.cast(arrow_type(column.type))
-        if column.type.scalar is Scalar.F32 and pc.any(pc.is_inf(found)).as_py():
+        cast = values.cast(arrow_type(column.type))
+        if column.type.scalar is Scalar.F32 and pc.any(pc.is_inf(cast)).as_py():
             return None
     except pa.ArrowException:
         return None
-    return found if in_range(column, found) else None
+    return cast if in_range(column, cast) else None
 
 
-def _is_direct(scalar: Scalar, found: pa.DataType) -> bool:
-    """Whether a safe cast between these types keeps every value or fails."""
+def _is_direct(scalar: Scalar, source: pa.DataType) -> bool:
+    """Return whether a safe cast between these types either keeps every value or fails."""
     is_ = pa.types
     if scalar is Scalar.STRING:
-        return bool(is_.is_string(found) or is_.is_large_string(found) or is_.is_string_view(found))
-    if scalar in INT_RANGES:
-        return bool(is_.is_integer(found) or is_.is_floating(found))
-    if scalar in FLOATS:
-        return bool(is_.is_integer(found) or is_.is_floating(found))
+        return bool(is_.is_string(source) or is_.is_large_string(source) or is_.is_string_view(source))
+    if scalar in INT_RANGES or scalar in FLOATS:
+        return bool(is_.is_integer(source) or is_.is_floating(source))
     if scalar is Scalar.BOOL:
-        return bool(is_.is_boolean(found))
+        return bool(is_.is_boolean(source))
     if scalar is Scalar.DATE:
-        return bool(is_.is_date32(found))
-    return scalar is Scalar.DATETIME and bool(is_.is_timestamp(found) or is_.is_date32(found))
+        return bool(is_.is_date32(source))
+    return scalar is Scalar.DATETIME and bool(is_.is_timestamp(source) or is_.is_date32(source))
 
 
 def _cast_lists(column: Column, values: pa.Array) -> pa.Array | None:
@@ -225,29 +227,29 @@ def _cast_text(column: Column, cells: pa.Array) -> pa.Array | None:
     if not pc.all(pc.match_substring_regex(cells, pattern), min_count=0).as_py():
         return None
     try:
-        found = cells.cast(arrow_type(column.type) if scalar is not Scalar.F32 else pa.float64())
+        numbers = cells.cast(arrow_type(column.type) if scalar is not Scalar.F32 else pa.float64())
     except pa.ArrowException:
         return None
-    return _cast(column, found)
+    return _cast(column, numbers)
 
 
 def _cast_stored(column: Column, cells: pa.Array) -> pa.Array | None:
-    """Dates and datetimes as the numbers that they are stored as, when all of them are."""
+    """Cast dates and datetimes whose cells all contain the stored integers; return None otherwise."""
     if not pc.all(pc.match_substring_regex(cells, r"^-?[0-9]{1,18}$"), min_count=0).as_py():
         return None
     try:
-        found = cells.cast(pa.int64()).cast(_STORED[column.type.scalar]).cast(arrow_type(column.type))
+        cast = cells.cast(pa.int64()).cast(_STORED[column.type.scalar]).cast(arrow_type(column.type))
     except pa.ArrowException:
         return None
-    return found if in_range(column, found) else None
+    return cast if in_range(column, cast) else None
 
 
 # --- one value --------------------------------------------------------------------------------------------
 
 
 def python_value(column: Column) -> Convert:
-    """From what Arrow gives for a value to what the column stores."""
-    convert = converter(column, finite=False)
+    """Return the function that converts the Python value of an Arrow scalar to the stored value."""
+    convert = value_converter(column, finite=False)
     scalar = column.type.scalar
     if scalar is Scalar.BLOB:
         return _blob(convert)
@@ -256,8 +258,8 @@ def python_value(column: Column) -> Convert:
     return _each(column, _midnight, convert) if scalar is Scalar.DATE else convert
 
 
-def _listed(column: Column, values: pa.Array) -> Values:
-    """The values of an array for `python_value`, also where it holds dates that Python has none for."""
+def _stored_items(column: Column, values: pa.Array) -> Values:
+    """Return the values of an array for `python_value`; dates beyond the range of Python as integers."""
     if column.type.scalar not in _STORED or pa.types.is_string(values.type):
         return values
     per_day = _DAY if column.type.scalar is Scalar.DATE else 1
@@ -265,12 +267,12 @@ def _listed(column: Column, values: pa.Array) -> Values:
 
 
 def python_items(values: pa.Array, beyond: Callable[[int], Any] = str) -> list[Any]:
-    """The values of an array; `beyond` is given the milliseconds of a date that Python has none for."""
+    """Return the Python values of an array; `beyond` converts the milliseconds of dates that Python cannot hold."""
     try:
-        found: list[Any] = values.to_pylist()
+        items: list[Any] = values.to_pylist()
     except (OverflowError, ValueError):
         return [_python_item(item, beyond) for item in values]
-    return found
+    return items
 
 
 def _python_item(item: pa.Scalar, beyond: Callable[[int], Any]) -> Any:
@@ -286,24 +288,24 @@ def _python_item(item: pa.Scalar, beyond: Callable[[int], Any]) -> Any:
 
 
 def _each(column: Column, change: Callable[[Any], Any], convert: Convert) -> Convert:
-    """`convert` after `change`, which a list has done to each of its elements."""
+    """Return a function that applies `change`, for lists to each element, and then `convert`."""
     if column.type.is_list or column.type.scalar is Scalar.VECTOR:
         return lambda value: convert([change(item) for item in value] if isinstance(value, list) else value)
     return lambda value: convert(change(value))
 
 
 def _number(scalar: Scalar) -> Callable[[Any], Any]:
-    whole = scalar in INT_RANGES
+    is_integer = scalar in INT_RANGES
 
     def change(value: Any) -> Any:
         if isinstance(value, Decimal):
-            if not value.is_finite() or value.adjusted() > _MOST_DIGITS:
+            if not value.is_finite() or value.adjusted() > _MAX_DIGITS:
                 return value
             value = int(value) if value == value.to_integral_value() else float(value)
-        if whole and isinstance(value, float) and value.is_integer():
+        if is_integer and isinstance(value, float) and value.is_integer():
             return int(value)
-        if not whole and isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53:
-            # The nearest float would be another number.
+        if not is_integer and isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53:
+            # A float may not represent the integer exactly.
             return value if int(float(value)) == value else MISMATCH
         return value
 
@@ -311,7 +313,7 @@ def _number(scalar: Scalar) -> Callable[[Any], Any]:
 
 
 def _midnight(value: Any) -> Any:
-    """A datetime without a time of day is a date: pandas has no other."""
+    """Return the date of a datetime at midnight, because pandas has no type for dates."""
     if not isinstance(value, datetime):
         return value
     moment = value if value.tzinfo is None else value.astimezone(UTC)
@@ -328,31 +330,31 @@ def _blob(convert: Convert) -> Convert:
 
 
 def cell_value(column: Column) -> Convert:
-    """From the text of a cell to what the column stores."""
-    convert = converter(column, finite=False)
+    """Return the function that converts the text of a cell to the stored value."""
+    convert = value_converter(column, finite=False)
     if column.type.is_list or column.type.scalar is Scalar.VECTOR:
         return lambda text: _array(text, convert)
     scalar = column.type.scalar
     if scalar in INT_RANGES:
-        return lambda text: convert(int(text)) if _WHOLE.match(text) else MISMATCH
+        return lambda text: convert(int(text)) if _INTEGER.match(text) else MISMATCH
     if scalar in FLOATS:
         return lambda text: convert(_float(text))
     if scalar is Scalar.BOOL:
-        return lambda text: _TRUTH.get(text.lower(), MISMATCH)
+        return lambda text: _BOOLEANS.get(text.lower(), MISMATCH)
     if scalar in (Scalar.DATE, Scalar.DATETIME):
-        return lambda text: convert(int(text) if _WHOLE.match(text) else text)
+        return lambda text: convert(int(text) if _INTEGER.match(text) else text)
     return convert
 
 
 def _array(text: str, convert: Convert) -> Any:
     try:
-        found = json.loads(text)
+        items = json.loads(text)
     except (ValueError, RecursionError):
         return MISMATCH
-    return convert(found)
+    return convert(items)
 
 
 def _float(text: str) -> Any:
-    found = float(text) if _NUMBER.match(text) else NOT_FINITE.get(text, text)
-    # Python reads a number that is too great as infinite.
-    return text if found in (math.inf, -math.inf) and text not in NOT_FINITE else found
+    number = float(text) if _NUMBER.match(text) else NOT_FINITE.get(text, text)
+    # Python parses a number out of range as infinity.
+    return text if number in (math.inf, -math.inf) and text not in NOT_FINITE else number

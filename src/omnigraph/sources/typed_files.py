@@ -1,4 +1,4 @@
-"""Files with rows of one type, read whole, whatever is in them."""
+"""Reader of files with rows of one type, for all formats."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import BinaryIO
 from omnigraph.sources.columnar_files import read_arrow, read_avro, read_orc, read_parquet
 from omnigraph.sources.csv_files import read_csv
 from omnigraph.sources.input_files import read_chunks
-from omnigraph.sources.json.json_files import holds_array, read_json_array, read_json_lines
+from omnigraph.sources.json.json_files import read_json_array, read_json_lines, starts_with_array
 from omnigraph.sources.json.line_blocks import without_bom
 from omnigraph.sources.mapping.type_mapping import Format
 from omnigraph.sources.row_batch import InputBatch
-from omnigraph.sources.tabular import TableInput
+from omnigraph.sources.table_reader import TableInput
 
 
 def read_table_file(stream: BinaryIO, form: Format, file: TableInput) -> Iterator[InputBatch]:
-    """The rows of a file of this format, from the beginning of its unpacked bytes."""
+    """Read the rows of a file of this format, from the start of its decompressed bytes."""
     match form:
         case "csv":
             return read_csv(stream, file)
         case "json":
-            if holds_array(stream, file.source):
+            if starts_with_array(stream, file.source):
                 return read_json_array(stream, file)
             return read_json_lines(without_bom(read_chunks(stream, file.source)), file)
         case "parquet":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.write_request import WriteRequest, WriteResult
     from omnigraph.load.load import LoadResult
-    from omnigraph.sources.row_batch import OnReject
+    from omnigraph.sources.rejects import OnReject
 
 # Spark takes about ten seconds to start, which is less than the time it saves from this input size on.
 SPARK_BYTES = 256 << 20

@@ -231,7 +231,7 @@ def _read_source(data: Sequence[str], *, mapped: bool = False) -> str | BinaryIO
     if not tables and len(data) == 1:
         if not mapped and data[0].lower().removesuffix(".gz").endswith(TABLE_SUFFIXES):
             raise InvalidInput(
-                f"{data[0]} does not say what type its rows have", hint=f"pass --data TYPE={data[0]}"
+                f"the type of the rows of {data[0]} is unknown", hint=f"pass --data TYPE={data[0]}"
             )
         if data[0] != STDIN:
             return data[0]

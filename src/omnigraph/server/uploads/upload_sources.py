@@ -20,8 +20,8 @@ from omnigraph.protocol.upload_lines import (
     read_lines,
 )
 from omnigraph.server.uploads.multipart import UploadPart, load_limit
+from omnigraph.sources.arrow_errors import translate_arrow_errors, validated_batches
 from omnigraph.sources.dataframes import TypedRows
-from omnigraph.sources.tabular import translate_arrow_errors, validated_batches
 
 RECORDS: Final = "records"
 MAPPING: Final = "mapping"

@@ -1,4 +1,4 @@
-"""JSON values out of a byte stream, one after the other, however they are laid out."""
+"""Parser of a byte stream of JSON values in any layout."""
 
 from __future__ import annotations
 
@@ -9,36 +9,39 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NoReturn
 
 from omnigraph.errors import ErrorLocation, InvalidInput, ResourceLimit
-from omnigraph.sources.json.line_blocks import LINE_BYTES, pieces
+from omnigraph.sources.json.line_blocks import LINE_BYTES, chunks
+from omnigraph.sources.json.ndjson import reject_constant
 
-_READ = 65_536
+_READ_BYTES = 65_536
 _SPACE = re.compile(r"[ \t\r\n]*")
-# Where a token is cut off, Python points at most so far before the end of the text: `-Infinity`, or an escape.
-_TOKEN = 12
+# Python reports a truncated token at most so many characters before the end of the text: `-Infinity`, an escape.
+_MAX_TOKEN = 12
 
 
-def json_values(
+def parse_json_stream(
     stream: BinaryIO | Iterable[bytes],
     source: str | None = None,
     *,
     limit: int = LINE_BYTES,
-    read: int = _READ,
+    read_bytes: int = _READ_BYTES,
 ) -> Iterator[Any]:
-    """The values of a stream. Held are one value, of at most `limit` characters, and what was read beyond it.
+    """Yield the values of a stream. At most one value of up to `limit` characters is kept in memory.
 
-    Text that is no JSON is `InvalidInput`, with the number of the record that it would have been.
+    Raises `InvalidInput` for invalid JSON, with the number of the record.
 
-    >>> list(json_values([b'{"a":\\n 1} {"a"', b': 2}']))
+    >>> list(parse_json_stream([b'{"a":\\n 1} {"a"', b': 2}']))
     [{'a': 1}, {'a': 2}]
     """
-    buffer = _Buffer(stream, source, limit, read)
+    buffer = _Buffer(stream, source, limit, read_bytes)
     while buffer.skip_space():
-        yield buffer.value()
+        yield buffer.next_value()
 
 
 class _Buffer:
-    def __init__(self, stream: BinaryIO | Iterable[bytes], source: str | None, limit: int, read: int) -> None:
-        self._pieces = pieces(stream, read)
+    def __init__(
+        self, stream: BinaryIO | Iterable[bytes], source: str | None, limit: int, read_bytes: int
+    ) -> None:
+        self._chunks = chunks(stream, read_bytes)
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._source = source
         self._limit = limit
@@ -48,7 +51,7 @@ class _Buffer:
         self._finished = False
 
     def skip_space(self) -> bool:
-        """Go to the next value; false at the end of the stream."""
+        """Advance to the next value; return false at the end of the stream."""
         while True:
             space = _SPACE.match(self._text, self._position)
             self._position = len(self._text) if space is None else space.end()
@@ -56,20 +59,20 @@ class _Buffer:
                 return True
             if self._finished:
                 return False
-            self._more()
+            self._read_more()
 
-    def value(self) -> Any:
+    def next_value(self) -> Any:
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._position)
             except json.JSONDecodeError as error:
-                if self._finished or not self._is_cut(error):
-                    self._refuse(error, error.msg)
+                if self._finished or not self._is_truncated(error):
+                    self._fail(error, error.msg)
             except (ValueError, RecursionError) as error:
-                self._refuse(error, str(error))
+                self._fail(error, str(error))
             else:
-                # A number near the end of the text may go on: `1` of `1.5`, and of `1e+9`.
-                if isinstance(value, dict) or end + _TOKEN <= len(self._text) or self._finished:
+                # A number near the end of the text may continue: `1` of `1.5` or of `1e+9`.
+                if isinstance(value, dict) or end + _MAX_TOKEN <= len(self._text) or self._finished:
                     self._position, self._number = end, self._number + 1
                     return value
             if len(self._text) - self._position > self._limit:
@@ -78,33 +81,29 @@ class _Buffer:
                     details={"limit": self._limit},
                     location=ErrorLocation(source=self._source, record=self._number),
                 )
-            self._more()
+            self._read_more()
 
-    def _is_cut(self, error: json.JSONDecodeError) -> bool:
-        return error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _TOKEN
+    def _is_truncated(self, error: json.JSONDecodeError) -> bool:
+        return error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _MAX_TOKEN
 
-    def _more(self) -> None:
-        """Read as much again as is held, so that a long value is not decoded from its beginning too often."""
+    def _read_more(self) -> None:
+        """Double the buffered text, so that a long value is not decoded too often from its start."""
         parts = [self._text[self._position :]]
-        wanted = len(parts[0])
-        while wanted >= 0 and not self._finished:
-            piece = next(self._pieces, None)
-            self._finished = piece is None
+        remaining = len(parts[0])
+        while remaining >= 0 and not self._finished:
+            chunk = next(self._chunks, None)
+            self._finished = chunk is None
             try:
-                parts.append(self._decoder.decode(piece or b"", final=piece is None))
+                parts.append(self._decoder.decode(chunk or b"", final=chunk is None))
             except UnicodeDecodeError as error:
-                self._refuse(error, "invalid UTF-8")
-            wanted -= max(1, len(parts[-1]))
+                self._fail(error, "invalid UTF-8")
+            remaining -= max(1, len(parts[-1]))
         self._text, self._position = "".join(parts), 0
 
-    def _refuse(self, error: Exception, reason: str) -> NoReturn:
+    def _fail(self, error: Exception, reason: str) -> NoReturn:
         raise InvalidInput(
             reason, location=ErrorLocation(source=self._source, record=self._number, syntax="JSON")
         ) from error
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(parse_constant=reject_constant)

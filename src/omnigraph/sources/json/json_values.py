@@ -1,7 +1,7 @@
-"""Values of records as the values that columns are built from, one function per property, without coercion.
+"""Conversion of single JSON values to stored values, one function per property, without coercion.
 
-A JSON value becomes what its column stores: a Date its days, a DateTime its milliseconds, a Blob its two fields.
-The same functions take Python values where JSON has none of its own: dates, datetimes, bytes and tuples.
+A Date becomes days, a DateTime milliseconds, a Blob its two fields. The functions also accept Python values
+that JSON does not have: dates, datetimes, bytes and tuples.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
 from omnigraph.errors import ErrorLocation, InvalidInput
 from omnigraph.lang.temporal import TEMPORAL_RANGES, days_of, millis_of, parse_date, parse_datetime
 from omnigraph.lang.types import INT_RANGES, PropType, Scalar
-from omnigraph.sources.arrow_values import BASE64
+from omnigraph.sources.arrow_values import BASE64, invalid_base64
 
 Convert: TypeAlias = Callable[[Any], Any]
 
-# What a converter gives for a value of the wrong type. A value of the right type that does not fit raises.
+# Result of a converter for a value of the wrong type. A value of the right type that is out of range raises.
 MISMATCH: Final = object()
-# The least double that rounds to an infinite float32: halfway from the greatest float32 to the next power of two.
+# The smallest double that rounds to an infinite float32: halfway from the largest float32 to the next power of two.
 F32_LIMIT: Final = (2 - 2**-24) * 2.0**127
-# Longer values are cut in messages.
-_SHOWN = 200
+# Longer values are truncated in messages.
+_MAX_DISPLAYED = 200
 
 
-# How what JSON has no number for is written, here and by exports.
+# Text forms of the floats that JSON has no numbers for, as exports write them.
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def converter(column: Column, *, finite: bool = True) -> Convert:
-    """The function from a value that is not None to what the column stores, or `MISMATCH`.
+def value_converter(column: Column, *, finite: bool = True) -> Convert:
+    """Return the function that converts a value other than None to the stored value, or to `MISMATCH`.
 
-    `finite` refuses infinite and NaN floats: JSON has none, so there they are numbers that were too great.
-    Written as texts, the way exports do, they are read.
+    `finite` rejects infinite and NaN floats. JSON has no such numbers, so that they come from numbers out of range.
+    Their text forms, as exports write them, are always accepted.
 
     >>> from omnigraph.lang.types import DATE
-    >>> since = converter(Column("since", DATE, "p1"))
+    >>> since = value_converter(Column("since", DATE, "p1"))
     >>> since("1970-01-31"), since(30), since("soon") is MISMATCH
     (30, 30, True)
     """
@@ -54,42 +54,46 @@ def converter(column: Column, *, finite: bool = True) -> Convert:
     return _list(column, finite) if column.type.is_list else _scalar(column, finite)
 
 
-def mismatch_message(column: Column, value: Any) -> str:
-    """What to say of a value that its converter found `MISMATCH`."""
+def mismatch_error(column: Column, value: Any) -> InvalidInput:
+    """Return the error for a value whose conversion is `MISMATCH`."""
     if isinstance(value, list | tuple):
         if column.type.scalar is Scalar.VECTOR:
-            odd = next(item for item in value if not _is_number(item))
-            return f"vector property '{column.name}' elements must be numeric, got {display_value(odd)}"
+            element = next(item for item in value if not _is_number(item))
+            reason = f"vector property '{column.name}' elements must be numeric, got {display_value(element)}"
+            return InvalidInput(reason)
         if column.type.is_list and any(item is None for item in value):
-            return f"list property '{column.name}' elements must not be null"
-    return f"property '{column.name}' expects {column.type}, got {display_value(value)}"
+            return InvalidInput(f"list property '{column.name}' elements must not be null")
+    return InvalidInput(
+        f"expected {column.type.core}, got {display_value(value)}",
+        location=ErrorLocation(property=column.name),
+    )
 
 
 def display_value(value: Any) -> str:
-    """A value as messages show it: JSON, cut when it is long.
+    """Return a value as messages show it: as JSON, truncated when it is long.
 
     >>> display_value({"a": [1, None]})
     '{"a":[1,null]}'
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     text = text.encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_DISPLAYED else f"{text[:_MAX_DISPLAYED]}…"
 
 
 def build_array(column: Column, values: Sequence[Any]) -> pa.Array:
-    """Converted values, None included, as the Arrow column of rows in the making."""
-    wanted = arrow_type(column.type)
+    """Build the Arrow array of converted values; None is null."""
+    target = arrow_type(column.type)
     if column.type.scalar in _STORED:
         stored = _STORED[column.type.scalar]
-        return pa.array(values, pa.list_(stored) if column.type.is_list else stored).cast(wanted)
-    return pa.array(values, wanted)
+        return pa.array(values, pa.list_(stored) if column.type.is_list else stored).cast(target)
+    return pa.array(values, target)
 
 
 _STORED = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
 
 
 def out_of_range(column: Column, value: Any) -> InvalidInput:
-    """The refusal of a number that its type cannot hold."""
+    """Return the error for a number beyond the range of its type."""
     return InvalidInput(
         f"value {display_value(value)} exceeds {column.type.scalar.value}",
         location=ErrorLocation(property=column.name),
@@ -97,13 +101,13 @@ def out_of_range(column: Column, value: Any) -> InvalidInput:
 
 
 def in_range(column: Column, stored: pa.Array) -> bool:
-    """Whether all the dates or datetimes of an array are of the years 1 to 9999; what is neither always is."""
+    """Return whether all dates or datetimes of an array are in the years 1 to 9999; true for other types."""
     if column.type.scalar not in _STORED:
         return True
     low, high = TEMPORAL_RANGES[column.type.scalar]
-    found = pc.min_max(stored.cast(_STORED[column.type.scalar]))
-    least, most = found["min"].as_py(), found["max"].as_py()
-    return least is None or (low <= least and most <= high)
+    bounds = pc.min_max(stored.cast(_STORED[column.type.scalar]))
+    smallest, largest = bounds["min"].as_py(), bounds["max"].as_py()
+    return smallest is None or (low <= smallest and largest <= high)
 
 
 def _is_number(value: Any) -> bool:
@@ -138,13 +142,13 @@ def _string(column: Column) -> Convert:
 
 
 def check_unicode(name: str, value: str) -> None:
-    """Refuse text with a lone surrogate: it cannot be stored."""
+    """Raise `InvalidInput` for text with an unpaired surrogate, which cannot be stored."""
     if value.isascii():
         return
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"property '{name}' is not valid Unicode text") from error
+        raise InvalidInput("not valid Unicode text", location=ErrorLocation(property=name)) from error
 
 
 def _boolean(value: Any) -> Any:
@@ -169,12 +173,12 @@ def _float(column: Column, limit: float, finite: bool) -> Convert:
         if not _is_number(value):
             return NOT_FINITE.get(value, MISMATCH) if isinstance(value, str) else MISMATCH
         try:
-            found = float(value)
+            number = float(value)
         except OverflowError as error:
             raise out_of_range(column, value) from error
-        if not -limit < found < limit and (finite or math.isfinite(found)):
+        if not -limit < number < limit and (finite or math.isfinite(number)):
             raise out_of_range(column, value)
-        return found
+        return number
 
     return convert
 
@@ -185,8 +189,8 @@ def _temporal(column: Column, low: int, high: int, parse: Callable[[Any], int | 
             if low <= value <= high:
                 return value
             raise out_of_range(column, value)
-        found = parse(value)
-        return MISMATCH if found is None else found
+        parsed = parse(value)
+        return MISMATCH if parsed is None else parsed
 
     return convert
 
@@ -201,7 +205,7 @@ def _datetime(value: Any) -> int | None:
     if isinstance(value, str):
         return parse_datetime(value)
     if isinstance(value, datetime):
-        # What pandas has for a missing time is one too, and differs from itself.
+        # NaT of pandas, a missing time, is a datetime that does not equal itself.
         return millis_of(value) if value == value else None
     return days_of(value) * 86_400_000 if isinstance(value, date) else None
 
@@ -212,8 +216,8 @@ def _list(column: Column, finite: bool) -> Convert:
     def convert(value: Any) -> Any:
         if not isinstance(value, list | tuple):
             return MISMATCH
-        found = [item(part) for part in value]
-        return MISMATCH if MISMATCH in found else found
+        items = [item(part) for part in value]
+        return MISMATCH if MISMATCH in items else items
 
     return convert
 
@@ -228,7 +232,7 @@ def _vector(column: Column) -> Convert:
             raise InvalidInput(f"vector property '{name}' expects {dim} dimensions, got {len(value)}")
         if not all(_is_number(part) for part in value):
             return MISMATCH
-        # Compared before the conversion, which a huge integer would not survive.
+        # Compared before the conversion, because a huge integer cannot be converted to float.
         if not all(-F32_LIMIT < part < F32_LIMIT for part in value):
             raise InvalidInput(f"vector property '{name}' elements must be finite")
         return [float(part) for part in value]
@@ -246,11 +250,9 @@ def _blob(column: Column) -> Convert:
         if not value.startswith(BASE64):
             return {BLOB_DATA: None, BLOB_URI: value}
         try:
-            found = base64.b64decode(value.removeprefix(BASE64), validate=True)
+            data = base64.b64decode(value.removeprefix(BASE64), validate=True)
         except (binascii.Error, ValueError) as error:
-            raise InvalidInput(
-                f"property '{column.name}' has a `base64:` payload that cannot be decoded"
-            ) from error
-        return {BLOB_DATA: found, BLOB_URI: None}
+            raise invalid_base64(column.name) from error
+        return {BLOB_DATA: data, BLOB_URI: None}
 
     return convert

@@ -1,4 +1,4 @@
-"""A byte stream as blocks of complete lines, bounded however the input is cut and however long a line is."""
+"""Blocks of complete lines of a byte stream, with bounded memory for any input."""
 
 from __future__ import annotations
 
@@ -8,110 +8,118 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO
 
-from omnigraph.errors import InvalidInput
+from omnigraph.errors import InvalidInput, ResourceLimit
 
-# The longest line of a strict input, its line end not counted.
+# Maximum length of a line of a strict input, without its line end.
 LINE_BYTES = 33_554_432
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Complete lines; `first` is the number of the first. A line that is too long stands alone, without text."""
+class LineBlock:
+    """Complete lines; `first` is the number of the first line. A line over the limit is a block without data."""
 
     first: int
     data: bytes
     too_long: bool = False
 
 
-def blocks(stream: BinaryIO | Iterable[bytes], size: int, limit: int = LINE_BYTES) -> Iterator[Block]:
-    """Blocks of about `size` bytes. The last line need not have an end.
+def line_blocks(
+    stream: BinaryIO | Iterable[bytes], size: int, limit: int = LINE_BYTES
+) -> Iterator[LineBlock]:
+    """Yield blocks of about `size` bytes. The last line may lack a line end.
 
-    Of a line longer than `limit` no more than that is held; the rest of it is read and dropped.
+    At most `limit` bytes of a line are kept in memory; the rest of a longer line is read and discarded.
 
-    >>> [(block.first, block.data) for block in blocks([b"a\\nb", b"b\\nc"], 2)]
+    >>> [(block.first, block.data) for block in line_blocks([b"a\\nb", b"b\\nc"], 2)]
     [(1, b'a\\n'), (2, b'bb\\n'), (3, b'c')]
     """
     number = 1
     pending: list[bytes] = []
-    held = 0
-    dropping = False
-    for piece in pieces(stream, size):
+    pending_bytes = 0
+    discarding = False
+    for piece in chunks(stream, size):
         chunk = piece
-        if dropping:
+        if discarding:
             end = chunk.find(b"\n")
             if end < 0:
                 continue
-            yield Block(number, b"", too_long=True)
-            number, dropping, chunk = number + 1, False, chunk[end + 1 :]
+            yield LineBlock(number, b"", too_long=True)
+            number, discarding, chunk = number + 1, False, chunk[end + 1 :]
         cut = chunk.rfind(b"\n") + 1
         if cut:
             data = b"".join([*pending, chunk[:cut]])
             yield from _bounded(number, data, limit)
             number += data.count(b"\n")
-            pending, held, chunk = [], 0, chunk[cut:]
+            pending, pending_bytes, chunk = [], 0, chunk[cut:]
         if chunk:
             pending.append(chunk)
-            held += len(chunk)
-            # One byte more for the carriage return that may end the line.
-            if held > limit + 1:
-                pending, held, dropping = [], 0, True
-    if dropping:
-        yield Block(number, b"", too_long=True)
+            pending_bytes += len(chunk)
+            # One byte more for a carriage return at the end of the line.
+            if pending_bytes > limit + 1:
+                pending, pending_bytes, discarding = [], 0, True
+    if discarding:
+        yield LineBlock(number, b"", too_long=True)
     elif pending:
         yield from _bounded(number, b"".join(pending), limit)
 
 
-def pieces(stream: BinaryIO | Iterable[bytes], size: int) -> Iterator[bytes]:
-    """The bytes of a stream in pieces of `size`, however it hands them out; the last may be shorter."""
-    held: list[bytes] = []
+def line_too_long() -> ResourceLimit:
+    """Return the error for a line over the limit."""
+    details = {"resource": "graph_batch_line_bytes", "limit": LINE_BYTES}
+    return ResourceLimit(f"the line is longer than {LINE_BYTES:,} bytes", details=details)
+
+
+def chunks(stream: BinaryIO | Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Yield the bytes of a stream in chunks of `size`; the last one may be shorter."""
+    pending: list[bytes] = []
     count = 0
-    for given in _given(stream, size):
-        if not isinstance(given, bytes | bytearray | memoryview):
+    for part in _parts(stream, size):
+        if not isinstance(part, bytes | bytearray | memoryview):
             raise InvalidInput(
-                f"bytes expected, got {type(given).__name__}", hint="open the file in binary mode"
+                f"expected bytes, got {type(part).__name__}", hint="open the file in binary mode"
             )
-        held.append(bytes(given))
-        count += len(held[-1])
+        pending.append(bytes(part))
+        count += len(pending[-1])
         if count >= size:
-            whole = b"".join(held)
+            joined = b"".join(pending)
             cut = count - count % size
-            yield from (whole[start : start + size] for start in range(0, cut, size))
-            held, count = [whole[cut:]], count - cut
+            yield from (joined[start : start + size] for start in range(0, cut, size))
+            pending, count = [joined[cut:]], count - cut
     if count:
-        yield b"".join(held)
+        yield b"".join(pending)
 
 
-def without_bom(given: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes of a file from its beginning, without the mark that some programs write before UTF-8.
+def without_bom(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the bytes of a file from its start, without the UTF-8 byte-order mark.
 
     >>> list(without_bom([b"\\xef", b"\\xbb\\xbf{", b"}"]))
     [b'{', b'}']
     """
-    held: bytes | None = b""
-    for piece in given:
-        # What is no bytes is refused by whoever reads on.
-        if held is None or not isinstance(piece, bytes | bytearray | memoryview):
-            yield piece
+    start: bytes | None = b""
+    for part in parts:
+        # The consumer rejects values that are not bytes.
+        if start is None or not isinstance(part, bytes | bytearray | memoryview):
+            yield part
             continue
-        held += bytes(piece)
-        if len(held) < len(BOM_UTF8) and BOM_UTF8.startswith(held):
+        start += bytes(part)
+        if len(start) < len(BOM_UTF8) and BOM_UTF8.startswith(start):
             continue
-        found, held = held.removeprefix(BOM_UTF8), None
-        if found:
-            yield found
-    if held:
-        yield held
+        first, start = start.removeprefix(BOM_UTF8), None
+        if first:
+            yield first
+    if start:
+        yield start
 
 
-def _given(stream: Any, size: int) -> Iterator[Any]:
+def _parts(stream: Any, size: int) -> Iterator[Any]:
     read = getattr(stream, "read", None)
     return iter(stream) if read is None else iter(partial(read, size), b"")
 
 
-def _bounded(number: int, data: bytes, limit: int) -> Iterator[Block]:
-    """A block as it is, or in parts around its lines that are too long."""
+def _bounded(number: int, data: bytes, limit: int) -> Iterator[LineBlock]:
+    """Yield the block, or its parts around lines over the limit."""
     if len(data) <= limit:
-        yield Block(number, data)
+        yield LineBlock(number, data)
         return
     start = 0
     position = 0
@@ -123,12 +131,12 @@ def _bounded(number: int, data: bytes, limit: int) -> Iterator[Block]:
         )
         if len(text) > limit:
             if start < position:
-                yield Block(number - data.count(b"\n", start, position), data[start:position])
-            yield Block(number, b"", too_long=True)
+                yield LineBlock(number - data.count(b"\n", start, position), data[start:position])
+            yield LineBlock(number, b"", too_long=True)
             start = after
         number += 1
         position = after
     if start < len(data):
         tail = data[start:]
         count = tail.count(b"\n") + (not tail.endswith(b"\n"))
-        yield Block(number - count, tail)
+        yield LineBlock(number - count, tail)

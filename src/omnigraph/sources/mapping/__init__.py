@@ -1,1 +1,1 @@
-"""Column mappings: which columns of an input fill which properties, and with which casts."""
+"""Column mappings of loads: input columns, casts and constants of properties."""

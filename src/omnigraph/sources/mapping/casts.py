@@ -1,6 +1,6 @@
-"""Casts that a mapping asks for: values of one kind read as a property of another.
+"""Casts of a mapping: conversion of values of one kind to a property of another kind.
 
-Each cast is defined for one value. A whole column takes a faster way only where that gives the same.
+Each cast is defined for a single value. Whole columns are cast at once only when the result is the same.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import suggestion
 from omnigraph.lang.temporal import MIN_MILLIS, TEMPORAL_RANGES, days_of, format_datetime, millis_of
 from omnigraph.lang.types import Scalar
-from omnigraph.sources.json.json_values import MISMATCH, Convert, converter, in_range, out_of_range
+from omnigraph.sources.json.json_values import MISMATCH, Convert, in_range, out_of_range, value_converter
 from omnigraph.sources.table_values import (
-    Faults,
+    RowErrors,
     Values,
     cell_value,
-    convert_all,
-    fit_text,
+    convert_text_column,
+    convert_values,
     python_value,
 )
 
 Kind: TypeAlias = Literal["type", "format", "epoch", "json", "split", "base64"]
 
-# How many of each make a millisecond, as a fraction.
+# Milliseconds per unit.
 _EPOCHS = {
     "epoch_seconds": Decimal(1000),
     "epoch_millis": Decimal(1),
@@ -48,11 +48,11 @@ _EPOCHS = {
 _SPLIT = "split:"
 _TEMPORAL = (Scalar.DATE, Scalar.DATETIME)
 _DAY = 86_400_000
-_TRUTH = {
+_BOOLEANS = {
     **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
     **dict.fromkeys(("false", "f", "no", "n", "0"), False),
 }
-# The directives whose text has a fixed width, by what matches it.
+# Directives of fixed width, with the pattern of their text.
 _FIXED = {
     "Y": "[0-9]{4}",
     "m": "[0-9]{2}",
@@ -66,21 +66,21 @@ _DIRECTIVE = re.compile(r"%(.)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A cast for a property: its kind, and the format, unit or separator of that kind."""
+    """A cast: its kind, and the format, unit or separator."""
 
     kind: Kind
     text: str
 
 
 def read_cast(text: Any, column: Column) -> Cast:
-    """The cast that a text names for a property; `InvalidInput` when there is none or it gives something else.
+    """Return the cast of a mapping for a property; raise `InvalidInput` for an unknown or unsuitable cast.
 
     >>> from omnigraph.lang.types import DATE
     >>> read_cast("%d.%m.%Y", Column("born", DATE, "p1"))
     Cast(kind='format', text='%d.%m.%Y')
     """
     if not isinstance(text, str) or not text:
-        raise InvalidInput(f"a cast is a text, got {text!r}")
+        raise InvalidInput(f"expected a cast as text, got {text!r}")
     own = str(column.type.core)
     scalar = column.type.scalar
     names = [own, *_EPOCHS, "json", "base64", f"{_SPLIT};"]
@@ -98,15 +98,18 @@ def read_cast(text: Any, column: Column) -> Cast:
     if text.startswith(_SPLIT) and text != _SPLIT:
         return _of_type(Cast("split", text.removeprefix(_SPLIT)), column, column.type.is_list)
     if text in [item.value for item in Scalar]:
-        raise InvalidInput(f"cast to {text}, but property '{column.name}' is {own}")
+        raise InvalidInput(f"cast to {text}, but property '{column.name}' has type {own}")
     raise InvalidInput(
-        f"no cast '{text}'", hint=suggestion(text, names) or f"a format with %, or one of {', '.join(names)}"
+        f"unknown cast '{text}'",
+        hint=suggestion(text, names) or f"use a format with %, or one of {', '.join(names)}",
     )
 
 
-def _of_type(cast: Cast, column: Column, fits: bool) -> Cast:
-    if not fits:
-        raise InvalidInput(f"cast '{cast.text}' gives no {column.type.core} for property '{column.name}'")
+def _of_type(cast: Cast, column: Column, is_suitable: bool) -> Cast:
+    if not is_suitable:
+        raise InvalidInput(
+            f"cast '{cast.text}' cannot produce {column.type.core} for property '{column.name}'"
+        )
     return cast
 
 
@@ -115,27 +118,27 @@ def _check_format(text: str) -> None:
         datetime.strptime("", text)  # noqa: DTZ007
     except ValueError as error:
         if "does not match" not in str(error):
-            raise InvalidInput(f"'{text}' is no format of dates: {error}") from error
+            raise InvalidInput(f"invalid date format '{text}': {error}") from error
     except re.error as error:
-        raise InvalidInput(f"'{text}' is no format of dates: {error}") from error
+        raise InvalidInput(f"invalid date format '{text}': {error}") from error
 
 
-def apply_cast(cast: Cast, column: Column, values: Values) -> tuple[pa.Array, Faults]:
-    """A column as its property has it, null where a value cannot be cast; `column` has the name of the input's."""
+def apply_cast(cast: Cast, column: Column, values: Values) -> tuple[pa.Array, RowErrors]:
+    """Cast a column; values with errors become null. `column` has the name of the input column."""
     if isinstance(values, pa.Array):
-        found = _at_once(cast, column, values)
-        if found is not None:
-            return found, {}
-    return convert_all(column, values, _value(cast, column, values))
+        array = _cast_array(cast, column, values)
+        if array is not None:
+            return array, {}
+    return convert_values(column, values, _value_cast(cast, column, values))
 
 
 # --- one value --------------------------------------------------------------------------------------------
 
 
-def _value(cast: Cast, column: Column, values: Values) -> Convert:
+def _value_cast(cast: Cast, column: Column, values: Values) -> Convert:
     match cast.kind:
         case "format":
-            return _formatted(cast.text, column)
+            return _date_format(cast.text, column)
         case "epoch":
             return _epoch(_EPOCHS[cast.text], column)
         case "json":
@@ -147,10 +150,11 @@ def _value(cast: Cast, column: Column, values: Values) -> Convert:
     if column.type.scalar is Scalar.STRING:
         is_single = isinstance(values, pa.Array) and values.type in (pa.float32(), pa.float16())
         return _text(Scalar.F32 if is_single else Scalar.F64)
-    return _truth if column.type.scalar is Scalar.BOOL else _trimmed(column)
+    return _boolean if column.type.scalar is Scalar.BOOL else _trimmed(column)
 
 
 def _on_text(read: Convert, other: Convert) -> Convert:
+    """Return a function that applies `read` to text and `other` to other values."""
     return lambda value: read(value) if isinstance(value, str) else other(value)
 
 
@@ -159,9 +163,9 @@ def _trimmed(column: Column) -> Convert:
     return _on_text(lambda text: read(text.strip()), python_value(column))
 
 
-def _truth(value: Any) -> Any:
+def _boolean(value: Any) -> Any:
     if isinstance(value, str):
-        return _TRUTH.get(value.strip().lower(), MISMATCH)
+        return _BOOLEANS.get(value.strip().lower(), MISMATCH)
     return bool(value) if value in (0, 1) else MISMATCH
 
 
@@ -184,14 +188,14 @@ def _text(width: Scalar) -> Convert:
     return convert
 
 
-def _formatted(text: str, column: Column) -> Convert:
+def _date_format(text: str, column: Column) -> Convert:
     other = python_value(column)
     is_date = column.type.scalar is Scalar.DATE
 
     @lru_cache(maxsize=65_536)
     def parse(value: str) -> Any:
         try:
-            # Without an offset the time is UTC, as everywhere.
+            # A time without an offset is UTC.
             moment = datetime.strptime(value, text)  # noqa: DTZ007
             return days_of(moment.date()) if is_date else millis_of(moment)
         except (ValueError, OverflowError):
@@ -200,7 +204,7 @@ def _formatted(text: str, column: Column) -> Convert:
     def convert(value: Any) -> Any:
         if isinstance(value, str):
             return parse(value.strip())
-        # 20240131 in a column of numbers.
+        # A column of numbers such as 20240131.
         return parse(str(value)) if isinstance(value, int) and not isinstance(value, bool) else other(value)
 
     return convert
@@ -215,26 +219,26 @@ def _epoch(unit: Decimal, column: Column) -> Convert:
             return MISMATCH
         try:
             number = Decimal(value.strip() if isinstance(value, str) else str(value))
-            found = int((number * unit).to_integral_value(ROUND_FLOOR))
+            millis = int((number * unit).to_integral_value(ROUND_FLOOR))
         except (InvalidOperation, ValueError, OverflowError):
             return MISMATCH
-        found = found // _DAY if is_date else found
-        if not low <= found <= high:
+        stored = millis // _DAY if is_date else millis
+        if not low <= stored <= high:
             raise out_of_range(column, value)
-        return found
+        return stored
 
     return convert
 
 
 def _json(column: Column) -> Convert:
-    convert = converter(column)
+    convert = value_converter(column)
 
     def read(text: str) -> Any:
         try:
-            found = json.loads(text)
+            value = json.loads(text)
         except (ValueError, RecursionError):
             return MISMATCH
-        return None if found is None else convert(found)
+        return None if value is None else convert(value)
 
     return read
 
@@ -243,8 +247,8 @@ def _split(separator: str, column: Column) -> Convert:
     item = cell_value(Column(column.name, column.type.item, column.physical))
 
     def read(text: str) -> Any:
-        found = [item(part) for part in text.split(separator)] if text else []
-        return MISMATCH if MISMATCH in found else found
+        items = [item(part) for part in text.split(separator)] if text else []
+        return MISMATCH if MISMATCH in items else items
 
     return read
 
@@ -259,57 +263,57 @@ def _base64(text: str) -> Any:
 # --- whole columns ----------------------------------------------------------------------------------------
 
 
-def _at_once(cast: Cast, column: Column, values: pa.Array) -> pa.Array | None:
-    """The column cast at once; None when each value has to be looked at."""
+def _cast_array(cast: Cast, column: Column, values: pa.Array) -> pa.Array | None:
+    """Cast a whole column; return None when its values must be cast one by one."""
     is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
     try:
         if cast.kind == "format" and is_text:
-            return _formatted_at_once(cast.text, column, values)
+            return _parse_dates(cast.text, column, values)
         if cast.kind == "epoch":
-            return _epoch_at_once(_EPOCHS[cast.text], column, values)
+            return _cast_epochs(_EPOCHS[cast.text], column, values)
         if cast.kind == "split" and is_text and column.type.scalar is Scalar.STRING:
-            return _split_at_once(cast.text, column, values)
+            return _split_texts(cast.text, column, values)
         if cast.kind == "type" and column.type.scalar is Scalar.STRING:
             direct = is_text or pa.types.is_integer(values.type) or pa.types.is_boolean(values.type)
             return values.cast(pa.string()) if direct else None
         if cast.kind == "type" and is_text and column.type.scalar is not Scalar.BOOL:
-            found, faults = fit_text(column, values.cast(pa.string()))
-            return None if faults else found
+            array, errors = convert_text_column(column, values.cast(pa.string()))
+            return None if errors else array
     except pa.ArrowException:
         pass
     return None
 
 
-def _formatted_at_once(text: str, column: Column, values: pa.Array) -> pa.Array | None:
-    """Formats of fixed width; what was read, written again, must be the text that was given."""
+def _parse_dates(text: str, column: Column, values: pa.Array) -> pa.Array | None:
+    """Parse a format of fixed width; the parsed dates, formatted again, must equal the texts."""
     names = _DIRECTIVE.findall(text)
     if not set(names) <= _FIXED.keys() or len(set(names)) < len(names) or not {"Y", "m", "d"} <= set(names):
         return None
     pieces = _DIRECTIVE.split(text)
-    pattern = "".join(_FIXED[item] if place % 2 else re.escape(item) for place, item in enumerate(pieces))
+    pattern = "".join(_FIXED[item] if index % 2 else re.escape(item) for index, item in enumerate(pieces))
     if not pc.all(pc.match_substring_regex(values, f"^{pattern}$"), min_count=0).as_py():
         return None
-    found = pc.strptime(values, text, "ms", error_is_null=True)
-    if pc.any(pc.less(found.cast(pa.int64()), MIN_MILLIS)).as_py():
-        # There is a year 0 to Arrow alone.
+    parsed = pc.strptime(values, text, "ms", error_is_null=True)
+    if pc.any(pc.less(parsed.cast(pa.int64()), MIN_MILLIS)).as_py():
+        # Arrow accepts the year 0.
         return None
-    # Of milliseconds Arrow would write the fraction with the seconds.
-    again = pc.strftime(found.cast(pa.timestamp("s")), text)
-    if found.null_count != values.null_count or not pc.all(pc.equal(again, values), min_count=0).as_py():
+    # Arrow formats seconds of a millisecond timestamp with a fraction.
+    again = pc.strftime(parsed.cast(pa.timestamp("s")), text)
+    if parsed.null_count != values.null_count or not pc.all(pc.equal(again, values), min_count=0).as_py():
         return None
-    return found.cast(pa.date32(), safe=False) if column.type.scalar is Scalar.DATE else found
+    return parsed.cast(pa.date32(), safe=False) if column.type.scalar is Scalar.DATE else parsed
 
 
-def _epoch_at_once(unit: Decimal, column: Column, values: pa.Array) -> pa.Array | None:
+def _cast_epochs(unit: Decimal, column: Column, values: pa.Array) -> pa.Array | None:
     if pa.types.is_string(values.type):
         if not pc.all(pc.match_substring_regex(values, "^-?[0-9]{1,18}$"), min_count=0).as_py():
             return None
         values = values.cast(pa.int64())
     if pa.types.is_floating(values.type):
-        whole = values.cast(pa.int64())
-        if pc.any(pc.greater(pc.abs(whole), 2**53)).as_py():
+        integers = values.cast(pa.int64())
+        if pc.any(pc.greater(pc.abs(integers), 2**53)).as_py():
             return None
-        values = whole
+        values = integers
     if not pa.types.is_integer(values.type) or pa.types.is_uint64(values.type):
         return None
     numbers = values.cast(pa.int64())
@@ -325,15 +329,15 @@ def _epoch_at_once(unit: Decimal, column: Column, values: pa.Array) -> pa.Array 
         if ((days < low) | (days > high)).any():
             return None
         return pa.array(days.astype(np.int32), mask=~valid).cast(pa.date32())
-    found = pa.array(millis, pa.int64(), mask=~valid).cast(arrow_type(column.type))
-    return found if in_range(column, found) else None
+    stored = pa.array(millis, pa.int64(), mask=~valid).cast(arrow_type(column.type))
+    return stored if in_range(column, stored) else None
 
 
-def _split_at_once(separator: str, column: Column, values: pa.Array) -> pa.Array:
-    found = pc.split_pattern(values.cast(pa.string()), pattern=separator)
-    # One empty part stands for a text with nothing in it.
-    empty = pc.fill_null(pc.equal(values, ""), False)
-    nothing = pa.array([[]], found.type)
+def _split_texts(separator: str, column: Column, values: pa.Array) -> pa.Array:
+    lists = pc.split_pattern(values.cast(pa.string()), pattern=separator)
+    # Arrow splits an empty text to a list of one empty text; here it becomes an empty list.
+    is_empty = pc.fill_null(pc.equal(values, ""), False)
+    empty_list = pa.array([[]], lists.type)
     indices = np.arange(len(values))
-    indices[empty.to_numpy(zero_copy_only=False)] = len(values)
-    return pa.concat_arrays([found, nothing]).take(pa.array(indices)).cast(arrow_type(column.type))
+    indices[is_empty.to_numpy(zero_copy_only=False)] = len(values)
+    return pa.concat_arrays([lists, empty_list]).take(pa.array(indices)).cast(arrow_type(column.type))

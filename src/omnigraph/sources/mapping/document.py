@@ -1,4 +1,4 @@
-"""The document that a mapping is written in: its values, and the lines on which they stand."""
+"""YAML and JSON documents with the line numbers of their keys."""
 
 from __future__ import annotations
 
@@ -12,69 +12,77 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from omnigraph.errors import InvalidInput, NotFound, StorageError
+from omnigraph.errors import ErrorLocation, InvalidInput, NotFound, StorageError
 from omnigraph.store.location import Location
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.storage_options import StorageOptions
 
-# Where something stands in a mapping: the names that lead there.
+# The keys that lead to a value of a document.
 KeyPath: TypeAlias = tuple[str, ...]
 
-# Far more than a document has; a few lines of aliases would be billions.
-_MOST_VALUES = 100_000
+# No document has so many values; a few lines of nested aliases can expand to billions.
+_MAX_VALUES = 100_000
 
 
 @dataclass(frozen=True)
 class Document:
-    """What a mapping says, and the lines on which it does."""
+    """The value of a document and the line of each key."""
 
     value: Any
     name: str | None = None
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
-    def error(self, way: KeyPath, message: str, hint: str | None = None) -> InvalidInput:
-        """An error that names the place: file, line, and the names that lead there."""
+    def error(self, path: KeyPath, message: str, hint: str | None = None) -> InvalidInput:
+        """Return an error with the location of a value: file, line and key path."""
         return InvalidInput(
-            f"{self._place(way)}: {message}", hint=hint, details={"source": self.name, "path": ".".join(way)}
+            _prefixed(path, message),
+            hint=hint,
+            details={"path": ".".join(path)},
+            location=self._location(path),
         )
 
-    def _place(self, way: KeyPath) -> str:
+    def _location(self, path: KeyPath) -> ErrorLocation:
         line = next(
-            (self.lines[way[:end]] for end in range(len(way), 0, -1) if way[:end] in self.lines), None
+            (self.lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.lines), None
         )
-        where = "mapping" if self.name is None else self.name
-        where += "" if line is None else f", line {line}"
-        return f"{where}: {'.'.join(way)}" if way else where
+        return ErrorLocation(source="mapping" if self.name is None else self.name, line=line)
 
-    def located(self, way: KeyPath, check: Callable[[], Any]) -> Any:
-        """What a check gives; what it refuses is told with the place."""
+    def located(self, path: KeyPath, check: Callable[[], Any]) -> Any:
+        """Return the result of a check; add the location of a value to its errors."""
         try:
             return check()
         except (InvalidInput, NotFound) as error:
-            message = f"{self._place(way)}: {error.message}"
-            details = {**error.details, "source": self.name, "path": ".".join(way)}
-            raise type(error)(message, hint=error.hint, details=details) from error
+            raise type(error)(
+                _prefixed(path, error.message),
+                hint=error.hint,
+                details={**error.details, "path": ".".join(path)},
+                location=self._location(path),
+            ) from error
 
-    def object(self, way: KeyPath, value: Any) -> Mapping[str, Any]:
-        """A value that must be names with values."""
+    def object(self, path: KeyPath, value: Any) -> Mapping[str, Any]:
+        """Return a value that must be a mapping with text keys."""
         if not isinstance(value, Mapping):
-            raise self.error(way, f"names with values expected, got {_kind(value)}")
+            raise self.error(path, f"expected a mapping, got {_kind(value)}")
         for name in value:
             if not isinstance(name, str):
-                raise self.error(way, f"a name is a text, got {name!r}", hint="put it in quotes")
+                raise self.error(path, f"expected a text key, got {name!r}", hint="put it in quotes")
         return value
 
-    def text(self, way: KeyPath, value: Any) -> str:
-        """A value that must be a text."""
+    def text(self, path: KeyPath, value: Any) -> str:
+        """Return a value that must be a non-empty text."""
         if not isinstance(value, str) or not value:
-            raise self.error(way, f"a text expected, got {_kind(value)}", hint="put it in quotes")
+            raise self.error(path, f"expected text, got {_kind(value)}", hint="put it in quotes")
         return value
 
-    def texts(self, way: KeyPath, value: Any) -> tuple[str, ...]:
-        """A text, or a list of texts."""
+    def texts(self, path: KeyPath, value: Any) -> tuple[str, ...]:
+        """Return a value that must be a text or a list of texts."""
         if not isinstance(value, list | tuple):
-            return (self.text(way, value),)
-        return tuple(self.text(way, item) for item in value)
+            return (self.text(path, value),)
+        return tuple(self.text(path, item) for item in value)
+
+
+def _prefixed(path: KeyPath, message: str) -> str:
+    return f"{'.'.join(path)}: {message}" if path else message
 
 
 def _kind(value: Any) -> str:
@@ -84,17 +92,17 @@ def _kind(value: Any) -> str:
 
 
 def read_document(path: str | Path, options: StorageOptions) -> tuple[Document, str]:
-    """The document in a file, and the folder that its paths are relative to."""
-    text, base = _text_in(path, options)
+    """Read a document; return it and the folder that its relative paths refer to."""
+    text, base = _read(path, options)
     return _parse(str(path), text), base
 
 
 def read_text(path: str | Path, options: StorageOptions) -> str:
-    """The text of a file, on a disk or in a store."""
-    return _text_in(path, options)[0]
+    """Read a UTF-8 file, local or in an object store."""
+    return _read(path, options)[0]
 
 
-def _text_in(path: str | Path, options: StorageOptions) -> tuple[str, str]:
+def _read(path: str | Path, options: StorageOptions) -> tuple[str, str]:
     name = str(path)
     if isinstance(path, str) and name.partition("://")[0].lower() in ("s3", "memory") and "://" in name:
         store, key = ObjectStore.split_uri(name, options)
@@ -105,60 +113,63 @@ def _text_in(path: str | Path, options: StorageOptions) -> tuple[str, str]:
         try:
             data = local.read_bytes()
         except FileNotFoundError as error:
-            raise NotFound(f"there is no file `{name}`") from error
+            raise NotFound(f"file `{name}` not found") from error
         except OSError as error:
-            raise StorageError(f"`{name}` cannot be read: {error}", details={"source": name}) from error
+            raise StorageError(f"cannot read `{name}`: {error}", details={"source": name}) from error
     try:
         return data.decode("utf-8-sig"), base
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"`{name}` is no text in UTF-8", details={"source": name}) from error
+        raise InvalidInput(f"`{name}` is not valid UTF-8", details={"source": name}) from error
 
 
 def _parse(name: str, text: str) -> Document:
     is_json = name.lower().endswith(".json")
+    location = ErrorLocation(source=name)
     try:
-        # JSON is YAML, except for tabs, which stand between its tokens only.
+        # JSON is valid YAML, except for tabs, which occur between tokens only.
         node = yaml.compose(text.replace("\t", " ") if is_json else text, yaml.SafeLoader)
-        if node is not None and _written_out(node, {}) > _MOST_VALUES:
-            raise InvalidInput(f"{name}: more than {_MOST_VALUES:,} values", details={"source": name})
+        if node is not None and _expanded_size(node, {}) > _MAX_VALUES:
+            raise InvalidInput(f"more than {_MAX_VALUES:,} values", location=location)
         value = json.loads(text) if is_json else yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None else f", line {mark.line + 1}"
-        problem = getattr(error, "problem", None) or str(error)
-        raise InvalidInput(f"{name}{line}: {problem}", details={"source": name}) from error
+        if mark is not None:
+            location = ErrorLocation(source=name, line=mark.line + 1)
+        raise InvalidInput(getattr(error, "problem", None) or str(error), location=location) from error
     except ValueError as error:
-        raise InvalidInput(f"{name}: {error}", details={"source": name}) from error
+        raise InvalidInput(str(error), location=location) from error
     except RecursionError as error:
-        raise InvalidInput(f"{name}: too deeply nested", details={"source": name}) from error
+        raise InvalidInput("nested too deeply", location=location) from error
+    value = {} if value is None else value
     lines: dict[KeyPath, int] = {}
-    document = Document({} if value is None else value, name, lines)
-    if node is not None:
-        _find_lines(document, (), node, lines)
-    return document
+    for path, line in [] if node is None else _key_lines((), node):
+        if path in lines:
+            raise Document(value, name, {path: line}).error(
+                path, f"duplicate key, also on line {lines[path]}"
+            )
+        lines[path] = line
+    return Document(value, name, lines)
 
 
-def _written_out(node: yaml.Node, known: dict[int, float]) -> float:
-    """How many values there are once every alias is written out; without end when one holds itself."""
+def _expanded_size(node: yaml.Node, known: dict[int, float]) -> float:
+    """Return the number of values after all aliases are expanded; infinite for a recursive alias."""
     if id(node) not in known:
         known[id(node)] = math.inf
         inner = node.value if isinstance(node, yaml.CollectionNode) else ()
         flat = chain.from_iterable(inner) if isinstance(node, yaml.MappingNode) else inner
-        known[id(node)] = 1 + sum(_written_out(item, known) for item in flat)
+        known[id(node)] = 1 + sum(_expanded_size(item, known) for item in flat)
     return known[id(node)]
 
 
-def _find_lines(document: Document, way: KeyPath, node: yaml.Node, lines: dict[KeyPath, int]) -> None:
-    """Note the line of every name; one that stands twice in one place is refused, since the last would win."""
+def _key_lines(path: KeyPath, node: yaml.Node) -> list[tuple[KeyPath, int]]:
+    """Return the line of every key, in document order."""
+    found: list[tuple[KeyPath, int]] = []
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
-            _find_lines(document, (*way, str(number)), item, lines)
-    if not isinstance(node, yaml.MappingNode):
-        return
-    for key, value in node.value:
-        inner = (*way, str(key.value))
-        known = lines.get(inner)
-        lines[inner] = key.start_mark.line + 1
-        if known is not None:
-            raise document.error(inner, f"is already on line {known}")
-        _find_lines(document, inner, value, lines)
+            found += _key_lines((*path, str(number)), item)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            inner = (*path, str(key.value))
+            found.append((inner, key.start_mark.line + 1))
+            found += _key_lines(inner, value)
+    return found

@@ -1,4 +1,4 @@
-"""Which columns of an input fill the properties of a type. Plain values that travel to wherever rows are read."""
+"""Mappings of input columns to properties, as plain values that can be sent to other processes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 
 @dataclass(frozen=True)
 class TypeMapping:
-    """How the rows of one table are made of an input's rows; `mapping.read_mapping` makes and checks it.
+    """The mapping of one type; `mapping_reader.read_mapping` creates and validates it.
 
-    `columns` has the input column of a property, or a path of names with dots between them. `ends` has, for ``src``
-    and ``dst``, the columns of the key values of the node there, in the order of its key. What is named nowhere
-    comes from a column of its own name. `constants` are JSON values. `casts` go by property, `end_casts` by column
-    of `ends`. Columns that fill nothing must be in `ignore`, unless `ignores_others`.
+    `columns` has the input column, or the dotted path, of each mapped property. `endpoints` has the key columns
+    of the nodes at ``src`` and ``dst``, in the order of their keys. Other properties are read from columns of
+    the same name. `constants` are JSON values. `casts` are by property, `endpoint_casts` by column of
+    `endpoints`. Columns that are not read must be listed in `ignore`, unless `ignores_others` is true.
     """
 
     key: str
     source: str | None = None
     format: Format | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
-    ends: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    endpoints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
     casts: Mapping[str, str] = field(default_factory=dict)
-    end_casts: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+    endpoint_casts: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
     ignores_others: bool = False
     null_values: tuple[str, ...] = ()
@@ -37,34 +37,34 @@ class TypeMapping:
 
 @dataclass(frozen=True)
 class LoadMapping:
-    """The mappings of a load by table, such as ``node:Person``; `name` is the file they were read from."""
+    """The mappings of a load by table key, such as ``node:Person``; `name` is the file of the mapping."""
 
     types: Mapping[str, TypeMapping]
     name: str | None = None
 
-    def source_of(self, given: Any) -> Any:
-        """What is to be loaded: what was given, or else what the mapping itself names, by type.
+    def source_of(self, source: Any) -> Any:
+        """Return the source of a load by type: the source that was passed, or else the sources of the mapping.
 
-        A path alone is the source of the type when the mapping has just one.
+        A single path is the source of the only type of the mapping.
         """
-        if given is None:
+        if source is None:
             without = [key for key, item in self.types.items() if item.source is None]
             if without or not self.types:
                 raise InvalidInput(
-                    f"the mapping names no source for {', '.join(without) or 'any type'}",
-                    hint="add `source:` there, or say what to load",
+                    f"the mapping has no source for {', '.join(without) or 'any type'}",
+                    hint="add `source:` to the mapping, or pass the source to load",
                 )
             return {key: item.source for key, item in self.types.items()}
-        if isinstance(given, Mapping):
-            return given
+        if isinstance(source, Mapping):
+            return source
         if len(self.types) == 1:
-            return {next(iter(self.types)): given}
+            return {next(iter(self.types)): source}
         raise InvalidInput(
-            "a mapping of several types needs to know which input is of which type",
-            hint='give inputs per type: {"Person": "people.csv"}',
+            "a mapping of several types requires a source per type",
+            hint='pass the sources by type: {"Person": "people.csv"}',
         )
 
 
 def effective_source(source: Any, mapping: LoadMapping | None) -> Any:
-    """What a load with a mapping, or without one, is given."""
+    """Return the source of a load with an optional mapping."""
     return source if mapping is None else mapping.source_of(source)

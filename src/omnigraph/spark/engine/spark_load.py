@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.load.load_request import LoadRequest
     from omnigraph.load.split_staging import LoadJob, SplitReport
     from omnigraph.sources.mapping.type_mapping import TypeMapping
-    from omnigraph.sources.row_batch import OnReject
+    from omnigraph.sources.rejects import OnReject
     from omnigraph.store.storage_options import StorageOptions
 
 _TABLE = "table:"

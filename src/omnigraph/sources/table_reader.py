@@ -1,0 +1,224 @@
+"""Conversion of input rows to typed rows of one type: required values, keys and ids, rejected rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.columns import ENDPOINT_COLUMNS, logical_schema
+from omnigraph.catalog.key_arrays import derive_ids
+from omnigraph.catalog.keys import missing_key
+from omnigraph.errors import ErrorLocation, InvalidInput, NotFound
+from omnigraph.lang.suggestions import suggestion
+from omnigraph.lang.types import FLOATS
+from omnigraph.sources.graph_records import RecordConverter, wrong_id
+from omnigraph.sources.input_rows import InputRows
+from omnigraph.sources.mapping.column_mapper import ColumnMapper, ConvertColumn
+from omnigraph.sources.mapping.type_mapping import TypeMapping
+from omnigraph.sources.rejects import OnReject, RejectHandler, Unit
+from omnigraph.sources.row_batch import InputBatch
+from omnigraph.sources.table_values import RowErrors, column_error
+
+
+@dataclass(frozen=True, slots=True)
+class TableInput:
+    """Type, mapping and name of an input with rows of one type; `source` is its name in errors."""
+
+    key: str
+    catalog: Catalog
+    source: str | None
+    on_reject: OnReject | None = None
+    mapping: TypeMapping | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowError:
+    """A rejected row: its number, its error, and the row as rejected records show it."""
+
+    place: int
+    error: InvalidInput
+    record: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedRows:
+    """Valid rows of a type, their positions in the input, and the errors of the other rows by position."""
+
+    rows: pa.Table
+    positions: np.ndarray[Any, Any]
+    errors: RowErrors
+
+
+class TableReader:
+    """Converts rows of an input to batches of one type."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        key: str,
+        unit: Unit,
+        convert_column: ConvertColumn,
+        *,
+        source: str | None = None,
+        on_reject: OnReject | None = None,
+        mapping: TypeMapping | None = None,
+    ) -> None:
+        table = catalog.tables.get(key)
+        if table is None:
+            raise NotFound(f"unknown type '{key}'", hint=suggestion(key, catalog.tables))
+        self.converter = RecordConverter.of(catalog, table)
+        self.mapper = ColumnMapper(catalog, table, convert_column, mapping)
+        self.rejects = RejectHandler(unit, source, on_reject, table.name)
+        self._schema = logical_schema(table)
+
+    @classmethod
+    def of(cls, file: TableInput, unit: Unit, convert_column: ConvertColumn) -> TableReader:
+        """Return the reader of an input whose errors count in this unit."""
+        return cls(
+            file.catalog,
+            file.key,
+            unit,
+            convert_column,
+            source=file.source,
+            on_reject=file.on_reject,
+            mapping=file.mapping,
+        )
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Raise `InvalidInput` for missing required columns and for unknown columns."""
+        with self._located():
+            self.mapper.check_names(names, self.converter.required)
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """Add the name of the input to errors."""
+        try:
+            yield
+        except InvalidInput as error:
+            raise error.located(ErrorLocation(source=self.rejects.source)) from error
+
+    def read(
+        self,
+        rows: InputRows,
+        numbers: np.ndarray[Any, Any],
+        invalid: RowErrors | None = None,
+        left_out: Iterable[RowError] = (),
+    ) -> Iterator[InputBatch]:
+        """Yield a batch of the valid rows and reject the others.
+
+        `numbers` are the numbers of the rows in the input. `invalid` has errors that are already known, by
+        position. `left_out` are rejected rows that are not among `rows`.
+        """
+        yield from self.emit(self.convert(rows, invalid), rows, numbers, left_out)
+
+    def convert(self, rows: InputRows, invalid: RowErrors | None = None) -> ConvertedRows:
+        """Convert rows to the columns of the type, derive ids, and collect the errors of single rows."""
+        with self._located():
+            arrays, conversion_errors = self.mapper.convert(rows)
+        errors = {
+            **self._key_errors(arrays),
+            **self._missing_values(arrays),
+            **conversion_errors,
+            **(invalid or {}),
+        }
+        table = pa.Table.from_arrays(list(arrays.values()), schema=self._schema)
+        positions = np.arange(rows.count)
+        if errors:
+            positions = np.delete(positions, list(errors))
+            table = table.take(pa.array(positions))
+        return self._with_ids(ConvertedRows(table, positions, errors))
+
+    def emit(
+        self,
+        converted: ConvertedRows,
+        rows: InputRows,
+        numbers: np.ndarray[Any, Any],
+        left_out: Iterable[RowError] = (),
+    ) -> Iterator[InputBatch]:
+        """Reject the rows with errors and yield the others as a batch."""
+        rejected = [
+            RowError(int(numbers[position]), error, rows.record(position))
+            for position, error in converted.errors.items()
+        ]
+        self.reject([*rejected, *left_out])
+        if converted.rows.num_rows:
+            places = pa.array(numbers[converted.positions], pa.int64())
+            yield InputBatch(self.converter.table.key, converted.rows, places, self.rejects.source)
+
+    def reject(self, errors: Iterable[RowError]) -> None:
+        """Reject rows in input order, so that the first error does not depend on the size of batches.
+
+        Without a callback the error of the first row is raised. For a table in memory it has the number of further
+        rejected rows of the batch. For a file it has not: that number depends on how the file is split, and the
+        errors of a load must not.
+        """
+        ordered = sorted(errors, key=lambda item: item.place)
+        if self.rejects.on_reject is None and self.rejects.source is None and len(ordered) > 1:
+            ordered = [_with_count(ordered[0], len(ordered) - 1)]
+        for item in ordered:
+            self.rejects.reject(item.place, item.error, item.record)
+
+    def _missing_values(self, arrays: Mapping[str, pa.Array]) -> RowErrors:
+        """Return the errors of rows without a key value, an endpoint or a required property."""
+        converter = self.converter
+        keys = () if converter.key is None else tuple(item.name for item in converter.key.columns)
+        endpoints = ENDPOINT_COLUMNS.values() if converter.table.kind == "edge" else ()
+        errors: RowErrors = {}
+        for name in (*keys, *endpoints, *sorted(converter.required)):
+            if not arrays[name].null_count:
+                continue
+            if converter.key is not None and name in keys:
+                error = InvalidInput(missing_key(converter.key))
+            elif name in endpoints:
+                error = column_error(name, "must not be null")
+            else:
+                error = InvalidInput(f"non-nullable property '{name}' has null or invalid values")
+            is_null = arrays[name].is_null().to_numpy(zero_copy_only=False)
+            for position in np.flatnonzero(is_null).tolist():
+                errors.setdefault(position, error)
+        return errors
+
+    def _key_errors(self, arrays: Mapping[str, pa.Array]) -> RowErrors:
+        """Return the errors of rows with NaN or infinity in the key, from which no id can be derived."""
+        errors: RowErrors = {}
+        for column in () if self.converter.key is None else self.converter.key.columns:
+            if column.type.scalar in FLOATS:
+                numbers = arrays[column.name].to_numpy(zero_copy_only=False)
+                error = InvalidInput(f"key property '{column.name}' must be a finite {column.type}")
+                for position in np.flatnonzero(~np.isfinite(numbers)).tolist():
+                    errors.setdefault(position, error)
+        return errors
+
+    def _with_ids(self, converted: ConvertedRows) -> ConvertedRows:
+        """Return the rows with derived ids; an explicit id that differs is an error of its row."""
+        rows, positions = converted.rows, converted.positions
+        if self.converter.key is None or not rows.num_rows:
+            return converted
+        derived = derive_ids(self.converter.key, rows)
+        ids = rows["id"].combine_chunks()
+        rows = rows.set_column(0, self._schema.field(0), derived)
+        differs = pc.fill_null(pc.not_equal(ids, derived), False).to_numpy(zero_copy_only=False)
+        if not differs.any():
+            return ConvertedRows(rows, positions, converted.errors)
+        errors = {
+            int(positions[at]): wrong_id(self.converter.table.name, ids[at].as_py(), derived[at].as_py())
+            for at in np.flatnonzero(differs).tolist()
+        }
+        valid = rows.filter(pa.array(~differs))
+        return ConvertedRows(valid, positions[~differs], {**converted.errors, **errors})
+
+
+def _with_count(first: RowError, others: int) -> RowError:
+    error = first.error
+    more = f"(and {others:,} more {'row' if others == 1 else 'rows'})"
+    counted = InvalidInput(
+        f"{error.reason} {more}", details=error.details, hint=error.hint, location=error.location
+    )
+    return RowError(first.place, counted, first.record)
