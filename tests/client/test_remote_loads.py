@@ -311,10 +311,12 @@ def test_a_reject_that_cannot_be_passed_on_is_raised_with_what_the_load_did(
     too_long = tmp_path / ("x" * 300)
     with pytest.raises(OSError, match="File name too long") as caught:
         twins.remote.load(REJECTED, rejects=too_long)
-    assert caught.value.__notes__ == [f"the server has done the load: commit {twins.remote.commits()[0].id}"]
+    assert caught.value.__notes__ == [
+        f"the server has committed the load: commit {twins.remote.commits()[0].id}"
+    ]
     with pytest.raises(OSError, match="File name too long") as caught:
         twins.remote.load([*REJECTED, {**KNOWS, "to": "Zoe"}], "merge", rejects=too_long)
-    assert caught.value.__notes__ == ["the server has loaded nothing"]
+    assert caught.value.__notes__ == ["the server has committed nothing"]
 
 
 @pytest.mark.parametrize("rejects", [None, list[Any]().append])
@@ -324,7 +326,7 @@ def test_a_reject_that_cannot_be_passed_on_is_raised_with_what_the_load_did(
 def test_a_load_whose_receipt_cannot_be_read_is_in_doubt(text: bytes, rejects: Any) -> None:
     with scripted([reply(body={"actor_id": None}), reply(text=text)]) as server:
         graph = og.connect(server.url, "team")
-        with pytest.raises(OutcomeUnknown, match="not one of an OmniGraph server") as caught:
+        with pytest.raises(OutcomeUnknown, match="not from an OmniGraph server") as caught:
             graph.load([ANN], rejects=rejects, idempotency_key="k-3")
     assert caught.value.details["idempotency_key"] == "k-3"
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from omnigraph.client.entry import check_token, check_url, connect, list_graphs
-from omnigraph.client.transport import Transport, rows_of
+from omnigraph.client.transport import Transport, decode_rows
 from omnigraph.errors import (
     Conflict,
     ConstraintViolation,
@@ -213,9 +213,9 @@ class TestBrokenConnections:
         said = reply(text=text)
         with scripted([said, said]) as server:
             transport = Transport(server.url)
-            with pytest.raises(StorageError, match="not one of an OmniGraph server"):
+            with pytest.raises(StorageError, match="not from an OmniGraph server"):
                 transport.call("GET", "/branches", lambda found: found["branches"])
-            with pytest.raises(OutcomeUnknown, match="not one of an OmniGraph server"):
+            with pytest.raises(OutcomeUnknown, match="not from an OmniGraph server"):
                 transport.call("POST", "/branches", lambda found: found["name"], body={}, writes=True)
 
     @pytest.mark.parametrize("status", [200, 500])
@@ -233,7 +233,7 @@ class TestBrokenConnections:
         endless = b"HTTP/1.1 200 OK\r\n\r\nfirst"
         with (
             scripted([endless]) as server,
-            pytest.raises(StorageError, match="not one of"),
+            pytest.raises(StorageError, match="not from"),
             Transport(server.url).stream("GET", "/diff"),
         ):
             pytest.fail("it was begun")
@@ -381,12 +381,12 @@ class TestStatuses:
         with scripted([reply(502, text=text)], [reply(text=b"<html>")]) as server:
             with pytest.raises(StorageError, match="502"):
                 call(Transport(server.url), "GET", "/x")
-            with pytest.raises(StorageError, match="not one of an OmniGraph server"):
+            with pytest.raises(StorageError, match="not from an OmniGraph server"):
                 call(Transport(server.url), "GET", "/x")
 
     def test_rows_that_are_not_arrow_are_no_answer(self) -> None:
-        with scripted([OK]) as server, pytest.raises(StorageError, match="not one of an OmniGraph server"):
-            Transport(server.url).request("POST", "/query", rows_of, body={})
+        with scripted([OK]) as server, pytest.raises(StorageError, match="not from an OmniGraph server"):
+            Transport(server.url).request("POST", "/query", decode_rows, body={})
 
 
 class TestAddresses:
@@ -414,7 +414,7 @@ class TestAddresses:
         ],
     )
     def test_anything_else_is_refused(self, url: str) -> None:
-        with pytest.raises(InvalidInput, match="like http://host:8080"):
+        with pytest.raises(InvalidInput, match="such as http://host:8080"):
             check_url(url)
 
     @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ class TestAddresses:
 
     @pytest.mark.parametrize("said", [[], {}, 7, None])
     def test_somebody_else_who_answers_is_no_server_of_graphs(self, said: Any) -> None:
-        with scripted([reply(body=said)]) as server, pytest.raises(StorageError, match="not one of"):
+        with scripted([reply(body=said)]) as server, pytest.raises(StorageError, match="not from"):
             connect(server.url, "team")
 
     @pytest.mark.parametrize("token", ["", " ", "two words", "line\nbreak", "ключ"])

@@ -318,7 +318,7 @@ def test_what_spark_alone_can_read_is_not_loaded_by_another_engine(
     graph: og.LocalGraph, spark: SparkSession
 ) -> None:
     frames = frames_of(spark)
-    with pytest.raises(InvalidInput, match="loaded by Spark"):
+    with pytest.raises(InvalidInput, match="only Spark loads"):
         graph.load(frames, engine="local")
     with pytest.raises(InvalidInput, match="cannot load from Table"):
         graph.load({**frames, "Firm": pa.table({"name": ["x"]})})

@@ -92,7 +92,7 @@ def connect(
     timeout: float | None = 360.0,
     storage_options: Mapping[str, str] | None = None,
 ) -> Opening[AsyncRemoteGraph]:
-    """A graph that a server has, with all calls of one that is opened here.
+    """Connect to a graph on a server. The handle has all methods of a local graph.
 
     Await the result, or use it with ``async with``. See `omnigraph.connect`.
     """

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from omnigraph.api.blobs import BlobInfo, Blobs, BlobSelector
-from omnigraph.client.entry import PATIENCE, check_token, graph_url
-from omnigraph.client.request_errors import garbled
+from omnigraph.client.entry import READ_TIMEOUT, check_token, graph_url
+from omnigraph.client.request_errors import unexpected_response
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, StorageError
 from omnigraph.protocol.codec import SNAPSHOT_ID
 
@@ -26,7 +26,7 @@ def connect_blobs(url: str, graph: str, token: str | None = None) -> Iterator[Re
     """Connect to the Blob values of a graph on a server. The graph itself is not requested."""
     from omnigraph.client.transport import Transport
 
-    transport = Transport(graph_url(url, graph), check_token(token), PATIENCE)
+    transport = Transport(graph_url(url, graph), check_token(token), READ_TIMEOUT)
     try:
         yield RemoteBlobs(transport)
     finally:
@@ -78,7 +78,7 @@ class RemoteBlobs(Blobs):
             info = _info(response)
             if span is not None and response.status_code == _OK:
                 # A proxy ignored the range. The whole value must not pass for a part of it.
-                raise garbled(response)
+                raise unexpected_response(response)
             yield info, iter(()) if info.uri is not None else response.iter_bytes()
 
 

@@ -1,4 +1,4 @@
-"""Ways to a server. What they need is imported when one is taken, so that `import omnigraph` stays light."""
+"""Connect to graphs on a server. The first call imports the HTTP client, so `import omnigraph` is fast."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from omnigraph.errors import InvalidInput
 if TYPE_CHECKING:
     from omnigraph.client.graph import RemoteGraph
 
-# Seconds without a byte after which a read is given up. A server gives up a little earlier, and says why.
-PATIENCE = 360.0
+# The number of seconds without a byte after which a read fails. The server times out a little earlier, with an
+# error that says why.
+READ_TIMEOUT = 360.0
 
 
 @dataclass(frozen=True, slots=True)
 class ServedGraph:
-    """A graph that a server has, and where its data is."""
+    """A graph on a server, and the address of its storage."""
 
     graph_id: str
     uri: str
@@ -30,25 +31,26 @@ def connect(
     graph: str,
     *,
     token: str | None = None,
-    timeout: float | None = PATIENCE,
+    timeout: float | None = READ_TIMEOUT,
     storage_options: Mapping[str, str] | None = None,
 ) -> RemoteGraph:
-    """A graph that a server has, with all calls of one that is opened here.
+    """Connect to a graph on a server. The handle has all methods of a local graph.
 
-    `url` is the address of the server, `graph` what it calls the graph; the `token` decides who acts. That there is
-    such a graph is asked at once: `NotFound` when there is none, `PermissionDenied` for a wrong token.
+    `url` is the address of the server, `graph` the id of the graph. The bearer `token` identifies the actor.
+    The graph is requested immediately: `NotFound` is raised if it does not exist, `PermissionDenied` if the
+    token is invalid.
 
-    A read is given up when nothing comes for `timeout` seconds; None waits forever. Writes are always waited for,
-    as long as the other machine is there: one whose answer never came is `OutcomeUnknown`, and is not sent again
-    unless it has an `idempotency_key`. Proxies that the environment names are not used.
+    A read fails if no data arrives for `timeout` seconds; None means no limit. A write has no timeout while the
+    connection is alive. A write whose response is lost raises `OutcomeUnknown`. It is not retried unless it has an
+    `idempotency_key`. Proxy settings of the environment are ignored.
 
-    `storage_options` are how to reach the stores that loads read from and exports are written to, as in `open`; the
-    server does not get them.
+    `storage_options` are used for the object stores that loads read from and exports write to. They are not
+    sent to the server.
     """
     from omnigraph.client.graph import RemoteGraph
     from omnigraph.client.transport import Transport
 
-    opened = {
+    connection = {
         "url": check_url(url),
         "graph": graph,
         "token": check_token(token),
@@ -57,69 +59,75 @@ def connect(
     }
     transport = Transport(graph_url(url, graph), check_token(token), timeout)
     try:
-        return RemoteGraph(transport, transport.call("GET", "", lambda found: found["actor_id"]), opened)
+        return RemoteGraph(
+            transport, transport.call("GET", "", lambda answer: answer["actor_id"]), connection
+        )
     except BaseException:
         transport.close()
         raise
 
 
-def list_graphs(url: str, token: str | None = None, timeout: float | None = PATIENCE) -> list[ServedGraph]:
-    """The graphs that a server has, by id, for those who may list them."""
+def list_graphs(
+    url: str, token: str | None = None, timeout: float | None = READ_TIMEOUT
+) -> list[ServedGraph]:
+    """Return the graphs of a server, by id. Needs the permission to list graphs."""
     from omnigraph.client.transport import Transport
     from omnigraph.protocol.codec import decode
 
     transport = Transport(check_url(url), check_token(token), check_timeout(timeout))
     try:
-        return transport.call("GET", "/graphs", lambda found: decode(list[ServedGraph], found["graphs"]))
+        return transport.call("GET", "/graphs", lambda answer: decode(list[ServedGraph], answer["graphs"]))
     finally:
         transport.close()
 
 
 def check_url(url: str) -> str:
-    """The address of a server in its one form, or `InvalidInput`.
+    """Return the URL of a server in its normal form. Raises `InvalidInput` if it is invalid.
 
     >>> check_url("http://127.0.0.1:8080/")
     'http://127.0.0.1:8080'
     """
-    wrong = "the address of a server is like http://host:8080"
+    invalid = "the address of a server must be a URL such as http://host:8080"
     try:
         parts = urlsplit(url.strip())
         _ = parts.port
     except ValueError:
-        # What is wrong with it would be told with a part of it, which may be a secret.
-        raise InvalidInput(wrong) from None
+        # The message of the error repeats a part of the URL, which may be a secret.
+        raise InvalidInput(invalid) from None
     if parts.username is not None or parts.password is not None:
-        # Not repeated: it is a secret.
-        raise InvalidInput("the address of a server holds no user and no password", hint="give a token")
+        # The message does not repeat the URL, because it has a password.
+        raise InvalidInput(
+            "the address of a server must not have a user or a password", hint="pass a bearer token"
+        )
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise InvalidInput(wrong, details={} if set(url) & set("@?#") else {"url": url})
+        raise InvalidInput(invalid, details={} if set(url) & set("@?#") else {"url": url})
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
 def check_token(token: str | None) -> str | None:
-    """A token without spaces around it, when it can be one; what is wrong with it is told, not what it is."""
+    """Return a bearer token without surrounding spaces. Raises `InvalidInput`, which does not repeat the token."""
     if token is None:
         return None
-    found = token.strip()
-    if not found or not found.isascii() or not found.isprintable() or " " in found:
-        raise InvalidInput("a token is a text of letters, digits and signs of ASCII without spaces")
-    return found
+    stripped = token.strip()
+    if not stripped or not stripped.isascii() or not stripped.isprintable() or " " in stripped:
+        raise InvalidInput("a token must be printable ASCII without spaces")
+    return stripped
 
 
 def check_timeout(timeout: float | None) -> float | None:
-    """Seconds to wait, or None to wait for ever; else `InvalidInput`."""
+    """Return a timeout in seconds, or None for no limit. Raises `InvalidInput` if it is not positive and finite."""
     if timeout is not None and not 0 < timeout < math.inf:
-        raise InvalidInput(f"a timeout is a number of seconds more than 0, not {timeout}")
+        raise InvalidInput(f"a timeout must be a positive number of seconds, got {timeout}")
     return timeout
 
 
 def graph_url(url: str, graph: str) -> str:
-    """The address of a graph on a server."""
+    """Return the URL of a graph on a server."""
     from omnigraph.client.request_names import segment
 
     return f"{check_url(url)}/graphs/{segment(graph)}"
 
 
-def reconnect(opened: Mapping[str, Any]) -> RemoteGraph:
-    """The handle that another one was pickled to."""
-    return connect(**opened)
+def reconnect(connection: Mapping[str, Any]) -> RemoteGraph:
+    """Connect with the arguments of another handle. Pickled handles call it."""
+    return connect(**connection)

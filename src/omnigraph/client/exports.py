@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from omnigraph.api.exports import ExportOptions, ExportTarget, folder_of, write_one
@@ -12,14 +12,15 @@ from omnigraph.client.request_names import place_of
 from omnigraph.client.server_decisions import refuse_spark
 from omnigraph.client.streamed_lines import lines_to_end
 from omnigraph.errors import StorageError
+from omnigraph.graph.progress import Progress
 
 if TYPE_CHECKING:
     from omnigraph.client.transport import Transport
     from omnigraph.read.export.export_folder import ExportFolder
     from omnigraph.store.storage_options import StorageOptions
 
-_PIECE: Final = 1 << 20
-_INCOMPLETE = "the archive that the server sent is not a complete export"
+_CHUNK_BYTES: Final = 1 << 20
+_INCOMPLETE = "the archive of the server is not a complete export"
 
 
 def fetch_export(
@@ -75,14 +76,14 @@ def _unpack(chunks: Iterator[bytes], folder: ExportFolder) -> int:
     try:
         for name, file in _members(chunks):
             if report is not None:
-                raise StorageError(f"{_INCOMPLETE}: `{name}` comes after its end")
+                raise StorageError(f"{_INCOMPLETE}: `{name}` follows the success marker")
             if name == MARKER:
-                report = _report(file.read())
+                report = _parse_report(file.read())
                 continue
             names.append(name)
             with folder.store.open_write(folder.prefix + name) as target:
-                while piece := file.read(_PIECE):
-                    target.write(piece)
+                while data := file.read(_CHUNK_BYTES):
+                    target.write(data)
         if report is None:
             raise StorageError(_INCOMPLETE, transient=True)
         folder.publish(names, report)
@@ -95,49 +96,49 @@ def _unpack(chunks: Iterator[bytes], folder: ExportFolder) -> int:
 
 
 def _members(chunks: Iterator[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
-    """The files of an archive, in order, each to be read before the next; anything else in it is refused."""
+    """Yield the files of an archive. Each must be read before the next. Any other member is an error."""
     from omnigraph.read.export.export_folder import is_export_file
 
-    reader = cast(IO[bytes], _Reader(chunks))
-    with tarfile.open(fileobj=reader, mode="r|", bufsize=_PIECE) as archive:
+    reader = cast(IO[bytes], _ChunkReader(chunks))
+    with tarfile.open(fileobj=reader, mode="r|", bufsize=_CHUNK_BYTES) as archive:
         for member in archive:
             file = archive.extractfile(member) if member.isreg() else None
             if file is None or not is_export_file(member.name):
-                raise StorageError(f"{_INCOMPLETE}: `{member.name}` is of no export")
+                raise StorageError(f"{_INCOMPLETE}: unexpected member `{member.name}`")
             yield member.name, file
 
 
-def _report(data: bytes) -> dict[str, Any]:
+def _parse_report(data: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(data)
+        report = json.loads(data)
     except ValueError as error:
-        raise StorageError(f"{_INCOMPLETE}: it has no report") from error
-    if not isinstance(found, dict) or not isinstance(found.get("rows"), dict):
-        raise StorageError(f"{_INCOMPLETE}: it has no report")
-    return found
+        raise StorageError(f"{_INCOMPLETE}: its success marker is invalid") from error
+    if not isinstance(report, dict) or not isinstance(report.get("rows"), dict):
+        raise StorageError(f"{_INCOMPLETE}: its success marker is invalid")
+    return report
 
 
-def _report_bytes(chunks: Iterator[bytes], progress: Callable[[str, int], None] | None) -> Iterator[bytes]:
+def _report_bytes(chunks: Iterator[bytes], progress: Progress | None) -> Iterator[bytes]:
     for chunk in chunks:
         if progress is not None:
             progress("receive", len(chunk))
         yield chunk
 
 
-class _Reader:
-    """Chunks as a file to read from."""
+class _ChunkReader:
+    """A readable file over an iterator of chunks."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
         self._rest = b""
 
     def read(self, size: int) -> bytes:
-        """So many bytes; fewer only at the end."""
-        found = [self._rest]
+        """Return `size` bytes, fewer only at the end."""
+        chunks = [self._rest]
         missing = size - len(self._rest)
         while missing > 0 and (chunk := next(self._chunks, None)) is not None:
-            found.append(chunk)
+            chunks.append(chunk)
             missing -= len(chunk)
-        data = b"".join(found)
+        data = b"".join(chunks)
         self._rest = data[size:]
         return data[:size]

@@ -25,7 +25,7 @@ from omnigraph.client.request_names import condition, params_of, place_of, segme
 from omnigraph.client.schemas import RemoteSchemaView
 from omnigraph.client.server_decisions import TokenActor, refuse_spark
 from omnigraph.client.stored_query_calls import QueryEntry, StoredQueryCalls
-from omnigraph.client.transport import ROWS, Transport, rows_of
+from omnigraph.client.transport import ROWS, Transport, decode_rows
 from omnigraph.graph.argument_checks import check_text, require_text
 from omnigraph.load.load_request import LoadRequest
 from omnigraph.protocol.codec import decode, decode_snapshot, to_json_value
@@ -104,7 +104,7 @@ class RemoteGraph(RemoteChangeReads, Graph):
     def _query(self, text: str, options: QueryOptions) -> Result:
         refuse_spark(options.engine, options.spark)
         body = self._query_body(text, options)
-        return self._transport.request("POST", "/query", rows_of, body=body, headers=ROWS)
+        return self._transport.request("POST", "/query", decode_rows, body=body, headers=ROWS)
 
     def _dataframe(self, text: str, options: QueryOptions) -> Any:
         from omnigraph.spark.engine.result_frame import result_frame

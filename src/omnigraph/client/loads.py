@@ -1,4 +1,4 @@
-"""Loads of a served graph: what is here is sent as it is, in bounded memory, and the server loads it."""
+"""Load into a remote graph: send the input in bounded memory, and let the server load it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from omnigraph.api.loads import LoadReceipt, RejectedRecords
-from omnigraph.client.request_errors import garbled
+from omnigraph.client.request_errors import unexpected_response
 from omnigraph.client.server_decisions import refuse_spark
-from omnigraph.client.transport import Transport, understanding
+from omnigraph.client.transport import Transport, decoding
 from omnigraph.errors import InvalidInput, OmnigraphError
 from omnigraph.load.load_request import LoadRequest
 from omnigraph.protocol.codec import decode, decode_error, decode_snapshot
@@ -19,7 +19,7 @@ from omnigraph.protocol.upload_lines import read_lines
 if TYPE_CHECKING:
     import httpx
 
-    from omnigraph.client.multipart_body import Part
+    from omnigraph.client.multipart_body import FormPart
     from omnigraph.store.storage_options import StorageOptions
 
 PATH: Final = "/load/files"
@@ -28,22 +28,22 @@ PATH: Final = "/load/files"
 def send_load(
     transport: Transport, request: LoadRequest, options: StorageOptions | None = None
 ) -> LoadReceipt:
-    """Send what is to be loaded and have it loaded; the receipt and the refusals are those of `run_load`.
+    """Send the input of a load and return its receipt. The errors are those of a local load.
 
-    `options` are how to reach files that are in a store. `progress` is told how many bytes have been sent so far.
+    `options` are storage options for files in an object store. `progress` receives the number of bytes sent so far.
     """
-    from omnigraph.client.multipart_body import Form
+    from omnigraph.client.multipart_body import MultipartForm
 
     refuse_spark(request.engine, request.spark)
-    form = Form(_parts(transport, request, options or {}), request.progress)
+    form = MultipartForm(_parts(transport, request, options or {}), request.progress)
     headers = {"Content-Type": form.content_type}
     with transport.send(
         "POST", PATH, params=_params(request), headers=headers, content=form.chunks()
     ) as response:
         if request.rejects is not None:
-            return _receipt_after_rejects(response, request)
+            return _read_rejects(response, request)
         response.read()
-        with understanding(response, writes=True, key=request.idempotency_key):
+        with decoding(response, writes=True, key=request.idempotency_key):
             return decode(LoadReceipt, response.json())
 
 
@@ -60,21 +60,21 @@ def _params(request: LoadRequest) -> dict[str, Any]:
         "message": request.message,
         "if_commit": request.if_commit,
         "idempotency_key": request.idempotency_key,
-        **{name: "true" for name, given in flags.items() if given},
+        **{name: "true" for name, is_set in flags.items() if is_set},
     }
 
 
-def _parts(transport: Transport, request: LoadRequest, options: StorageOptions) -> list[Part]:
+def _parts(transport: Transport, request: LoadRequest, options: StorageOptions) -> list[FormPart]:
     from omnigraph.client.load_parts import list_parts
 
-    found = list_parts(request.source, request.mapping, options)
-    if found is None:
-        _explain(transport, request, options)
-    return found
+    parts = list_parts(request.source, request.mapping, options)
+    if parts is None:
+        _raise_source_error(transport, request, options)
+    return parts
 
 
-def _explain(transport: Transport, request: LoadRequest, options: StorageOptions) -> NoReturn:
-    """Say what is wrong with a source, as it would be said where the graph is: that takes the schema."""
+def _raise_source_error(transport: Transport, request: LoadRequest, options: StorageOptions) -> NoReturn:
+    """Raise the error of a source that cannot be loaded, as a local graph does. This needs the schema."""
     from omnigraph.sources.mapping.mapping_reader import read_mapping
     from omnigraph.sources.readers import open_source
 
@@ -82,49 +82,50 @@ def _explain(transport: Transport, request: LoadRequest, options: StorageOptions
     catalog = transport.call("GET", "/snapshot", decode_snapshot, params={"branch": branch}).catalog
     mapping = None if request.mapping is None else read_mapping(request.mapping, catalog, options)
     open_source(request.source, catalog, options=options, mapping=mapping)
-    raise InvalidInput(f"cannot load from {type(request.source).__name__}")
+    raise InvalidInput(f"cannot load from a value of {type(request.source).__name__}")
 
 
-def _receipt_after_rejects(response: httpx.Response, request: LoadRequest) -> LoadReceipt:
-    """Pass rejected records on as they come; the last line is what became of the load.
+def _read_rejects(response: httpx.Response, request: LoadRequest) -> LoadReceipt:
+    """Write rejected records as they arrive and return the receipt, which is the last line.
 
-    The server has done the load by now: when a record cannot be passed on, that is raised with what it did.
+    The server has finished the load before it responds. If a record cannot be written, the error has a note
+    with the outcome of the load.
     """
     assert request.rejects is not None
-    with ExitStack() as opened:
-        rejected = RejectedRecords(request.rejects, opened)
+    with ExitStack() as stack:
+        rejected = RejectedRecords(request.rejects, stack)
         lines = _lines(response, request.idempotency_key)
-        for told in lines:
-            if isinstance(told, LoadReceipt):
-                return told
-            if isinstance(told, OmnigraphError):
-                raise told
+        for line in lines:
+            if isinstance(line, LoadReceipt):
+                return line
+            if isinstance(line, OmnigraphError):
+                raise line
             try:
-                rejected.add_line(told)
+                rejected.add_line(line)
             except Exception as error:
                 error.add_note(_outcome(lines))
                 raise
-    raise garbled(response, writes=True, key=request.idempotency_key)
+    raise unexpected_response(response, writes=True, key=request.idempotency_key)
 
 
 def _lines(
     response: httpx.Response, key: str | None
 ) -> Iterator[Mapping[str, Any] | LoadReceipt | OmnigraphError]:
-    """Rejected records, and then what became of the load."""
-    with understanding(response, writes=True, key=key):
-        for told in read_lines(response.iter_lines()):
-            match told:
+    """Yield the rejected records, and last the receipt or the error of the load."""
+    with decoding(response, writes=True, key=key):
+        for line in read_lines(response.iter_lines()):
+            match line:
                 case {"receipt": receipt}:
                     yield decode(LoadReceipt, receipt)
                 case {"exception": error}:
                     yield decode_error(error)
                 case {"error": _, "record": _}:
-                    yield told
+                    yield line
 
 
 def _outcome(lines: Iterable[object]) -> str:
     last = deque(lines, maxlen=1)
     if not (last and isinstance(last[0], LoadReceipt)):
-        return "the server has loaded nothing"
+        return "the server has committed nothing"
     commit = last[0].commit
-    return "the server has " + ("loaded nothing" if commit is None else f"done the load: commit {commit.id}")
+    return "the server has committed " + ("nothing" if commit is None else f"the load: commit {commit.id}")

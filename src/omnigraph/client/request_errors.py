@@ -1,4 +1,4 @@
-"""What went wrong between a client and a server, as the errors that embedded graphs raise."""
+"""The errors of HTTP requests, as the classes that local graphs raise."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import httpx
 
 RETRY_SECONDS = 60
-# Statuses that stand for themselves: the answer is elsewhere, the work was not taken.
-_DONE, _REFUSED = 303, 503
+_SEE_OTHER, _UNAVAILABLE = 303, 503
 _TRANSIENT = (502, 503, 504)
-_SHOWN = 200
-_LONGEST = 2_000
-_KINDS: Mapping[int, type[OmnigraphError]] = {
+# The length of foreign messages that an error repeats.
+_CAUSE_LENGTH = 200
+_MESSAGE_LENGTH = 2_000
+_ERRORS_BY_STATUS: Mapping[int, type[OmnigraphError]] = {
     401: PermissionDenied,
     403: PermissionDenied,
     404: NotFound,
@@ -38,100 +38,105 @@ _KINDS: Mapping[int, type[OmnigraphError]] = {
 }
 
 
-def refusal(
-    response: httpx.Response, *, writes: bool = False, heard: bool = False, key: str | None = None
+def response_error(
+    response: httpx.Response, *, writes: bool = False, may_have_applied: bool = False, key: str | None = None
 ) -> OmnigraphError:
-    """The error that a response with another status than success stands for; its body has been read.
+    """Return the error for a response that is not a success. Its body has been read.
 
-    A server of ours says which error it was. Anything else, such as a proxy in between, is known by its status
-    alone, and then a failed write may have happened. `heard` says that an earlier try of the same write may have:
-    a server that takes no work now tells nothing of that.
+    An OmniGraph server names the error. A response of anything else, such as a proxy, is mapped by its status, and
+    then a failed write may have been applied. `may_have_applied` says that an earlier attempt of the same write may
+    have been applied. Then an error that only refuses this attempt leaves the outcome unknown.
     """
-    found = _told(response, writes, key)
-    if heard and isinstance(found, StorageError | ResourceLimit | RecoveryRequired):
-        return _unknown(found.message, found.details, key)
-    return found
+    error = _decode_or_map(response, writes, key)
+    if may_have_applied and isinstance(error, StorageError | ResourceLimit | RecoveryRequired):
+        return _outcome_unknown(error.message, error.details, key)
+    return error
 
 
-def _told(response: httpx.Response, writes: bool, key: str | None) -> OmnigraphError:
-    body = _body(response)
-    # Somebody else may have a member of that name too.
+def _decode_or_map(response: httpx.Response, writes: bool, key: str | None) -> OmnigraphError:
+    body = _json_body(response)
+    # The body of another server may have an `exception` member too.
     with suppress(StorageError):
         return decode_error(body.get("exception"))
     status = response.status_code
-    text = str(body.get("error") or f"the server answered {status} {response.reason_phrase}".rstrip())
-    text = text[:_LONGEST]
+    text = str(body.get("error") or f"the server responded {status} {response.reason_phrase}".rstrip())
+    text = text[:_MESSAGE_LENGTH]
     details = _details(response, body)
     if status == 401:
-        hint = "give a token that the server knows: `token` of connect, or `omnigraph login`"
+        hint = "pass a valid bearer token: `token` of connect, or `omnigraph login`"
         return PermissionDenied(text, details=details, hint=hint)
     if status == 413:
         limit = body.get("resource_limit")
         return ResourceLimit(text, details={**details, **(limit if isinstance(limit, Mapping) else {})})
     if status == 429:
-        hint = "try again later, or with fewer calls at a time"
+        hint = "retry later, or with fewer concurrent calls"
         return ResourceLimit(text, details={"retry_after": RETRY_SECONDS, **details}, hint=hint)
     if status < 400:
-        if writes and status == _DONE:
-            return _unknown(text, details, key)
-        where = response.headers.get("location", "somewhere else")
-        return InvalidInput(
-            f"the server sends its callers to {where}", details=details, hint="use that address"
-        )
+        if writes and status == _SEE_OTHER:
+            return _outcome_unknown(text, details, key)
+        target = response.headers.get("location", "another address")
+        return InvalidInput(f"the server redirects to {target}", details=details, hint="use that address")
     if status < 500:
-        return _KINDS.get(status, InvalidInput)(text, details=details)
-    if writes and not (status == _REFUSED and _is_ours(body)):
-        return _unknown(text, details, key)
+        return _ERRORS_BY_STATUS.get(status, InvalidInput)(text, details=details)
+    if writes and not (status == _UNAVAILABLE and _is_from_omnigraph(body)):
+        return _outcome_unknown(text, details, key)
     return StorageError(text, transient=status in _TRANSIENT, details=details)
 
 
-def unreachable(error: Exception, url: str, *, heard: bool = False, key: str | None = None) -> OmnigraphError:
-    """Nobody was there: nothing was sent, unless an earlier try may have been heard."""
-    return _lost(f"the server at {url} cannot be reached: {_said(error)}", url, heard, key)
+def server_unreachable(
+    error: Exception, url: str, *, may_have_applied: bool = False, key: str | None = None
+) -> OmnigraphError:
+    """Return the error for a failed connection. Nothing was sent, but an earlier attempt may have been applied."""
+    text = f"the server at {url} cannot be reached: {_cause(error)}"
+    return _lost(text, url, may_have_applied, key)
 
 
-def broken(error: Exception, url: str, *, heard: bool = False, key: str | None = None) -> OmnigraphError:
-    """The connection broke, or nothing came for too long. `heard` says that a write may have been sent whole."""
-    text = f"the connection to {url} broke before the answer was complete: {_said(error)}"
-    return _lost(text, url, heard, key)
+def connection_lost(
+    error: Exception, url: str, *, may_have_applied: bool = False, key: str | None = None
+) -> OmnigraphError:
+    """Return the error for a connection that broke or timed out. `may_have_applied` says that a write was sent."""
+    text = f"the connection to {url} broke before the response was complete: {_cause(error)}"
+    return _lost(text, url, may_have_applied, key)
 
 
-def garbled(response: httpx.Response, *, writes: bool = False, key: str | None = None) -> OmnigraphError:
-    """A success whose body is not what a server of ours sends, so that nobody knows what a write has done."""
-    text = f"the answer of {response.url.copy_with(query=None)} is not one of an OmniGraph server"
+def unexpected_response(
+    response: httpx.Response, *, writes: bool = False, key: str | None = None
+) -> OmnigraphError:
+    """Return the error for a success that an OmniGraph server would not send. The outcome of a write is unknown."""
+    text = f"the response of {response.url.copy_with(query=None)} is not from an OmniGraph server"
     details = {"status": response.status_code, "content_type": response.headers.get("content-type")}
     if writes:
-        return _unknown(text, details, key)
+        return _outcome_unknown(text, details, key)
     return StorageError(
-        text, details=details, hint="is the address that of an OmniGraph server of this version?"
+        text, details=details, hint="check that the address is that of an OmniGraph server of this version"
     )
 
 
-def _lost(text: str, url: str, heard: bool, key: str | None) -> OmnigraphError:
-    if heard:
-        return _unknown(text, {"url": url}, key)
+def _lost(text: str, url: str, may_have_applied: bool, key: str | None) -> OmnigraphError:
+    if may_have_applied:
+        return _outcome_unknown(text, {"url": url}, key)
     return StorageError(text, transient=True, details={"url": url})
 
 
-def _unknown(text: str, details: Mapping[str, Any], key: str | None) -> OutcomeUnknown:
+def _outcome_unknown(text: str, details: Mapping[str, Any], key: str | None) -> OutcomeUnknown:
     if key is None:
-        hint = "look at the newest commits of the branch before trying again"
+        hint = "look at the newest commits of the branch before you retry"
         return OutcomeUnknown(text, details=details, hint=hint)
-    hint = "try again with the same idempotency key: the write happens once"
+    hint = "retry with the same idempotency key: the write is applied once"
     return OutcomeUnknown(text, details={**details, "idempotency_key": key}, hint=hint)
 
 
-def _body(response: httpx.Response) -> Mapping[str, Any]:
+def _json_body(response: httpx.Response) -> Mapping[str, Any]:
     try:
-        found = response.json()
+        body = response.json()
     except (ValueError, RecursionError):
-        # Not one of ours; the status says what can be said.
+        # Not from an OmniGraph server. The status is all that is known.
         return {}
-    return found if isinstance(found, Mapping) else {}
+    return body if isinstance(body, Mapping) else {}
 
 
-def _is_ours(body: Mapping[str, Any]) -> bool:
-    """Whether a server of ours takes no work, and has done none; proxies say the same of one that fell silent."""
+def _is_from_omnigraph(body: Mapping[str, Any]) -> bool:
+    """Return whether an OmniGraph server refused the request. A proxy responds 503 also after it forwarded it."""
     return body.keys() == {"error"}
 
 
@@ -145,5 +150,5 @@ def _details(response: httpx.Response, body: Mapping[str, Any]) -> dict[str, Any
     return details
 
 
-def _said(error: Exception) -> str:
-    return (str(error) or type(error).__name__)[:_SHOWN]
+def _cause(error: Exception) -> str:
+    return (str(error) or type(error).__name__)[:_CAUSE_LENGTH]

@@ -1,4 +1,4 @@
-"""Stored queries: what only servers have."""
+"""The stored queries of a remote graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.api.commits import At
 from omnigraph.api.receipts import Receipt
 from omnigraph.client.request_names import condition, params_of, place_of, segment
-from omnigraph.client.transport import ROWS, Transport, is_arrow, rows_of
+from omnigraph.client.transport import ROWS, Transport, decode_rows, is_arrow
 from omnigraph.protocol.codec import decode
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QueryParam:
-    """A parameter of a stored query. `item_kind` is that of a list's items, `vector_dim` the length of a vector."""
+    """A parameter of a stored query. `item_kind` is the kind of list items, `vector_dim` the vector dimension."""
 
     name: str
     kind: str
@@ -31,7 +31,7 @@ class QueryParam:
 
 @dataclass(frozen=True, slots=True)
 class QueryEntry:
-    """A query that a server keeps, to be run by its name."""
+    """A stored query of a server, which clients run by name."""
 
     name: str
     tool_name: str
@@ -43,14 +43,14 @@ class QueryEntry:
 
 @dataclass(frozen=True, slots=True)
 class StoredQueryCalls:
-    """The calls of stored queries of one graph."""
+    """Requests for the stored queries of one graph."""
 
     transport: Transport
 
     def list(self) -> list[QueryEntry]:
-        """Every stored query, by name."""
+        """Return all stored queries, by name."""
         return self.transport.call(
-            "GET", "/queries", lambda found: decode(list[QueryEntry], found["queries"])
+            "GET", "/queries", lambda answer: decode(list[QueryEntry], answer["queries"])
         )
 
     def invoke(
@@ -62,10 +62,14 @@ class StoredQueryCalls:
         if_commit: str | None,
         expect_mutation: bool | None,
     ) -> Result | Receipt:
-        """Run one. Whether it writes is known by what comes back: until then it may, unless a state is named."""
+        """Run a stored query.
+
+        Only the response tells whether it is a mutation. Until then it counts as a write, unless a state is
+        given or a read is expected.
+        """
 
         def read(response: httpx.Response) -> Result | Receipt:
-            return rows_of(response) if is_arrow(response) else decode(Receipt, response.json())
+            return decode_rows(response) if is_arrow(response) else decode(Receipt, response.json())
 
         path = f"/queries/{segment(name)}"
         place = place_of(self.transport, branch, at)

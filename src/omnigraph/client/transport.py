@@ -1,8 +1,8 @@
-"""One pool of connections to one address: requests with a token, and errors as the library raises them.
+"""HTTP requests to one server, with its connection pool, and their errors as the library raises them.
 
-A request whose body was not handed over whole has done nothing. A read, and a write with an idempotency key, is
-tried once more when its connection breaks, because one that was kept open may have been closed at the other end
-meanwhile. A write that was sent and whose answer does not come, or cannot be read, is `OutcomeUnknown`.
+A request whose body was not sent completely has no effect. A read, and a write with an idempotency key, is
+retried once if the connection breaks, because the server may have closed an idle connection. A write that was
+sent and whose response is lost or unreadable raises `OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,17 @@ import socket
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import httpx
 
-from omnigraph.client.request_errors import broken, garbled, refusal, unreachable
+from omnigraph.client.request_errors import (
+    connection_lost,
+    response_error,
+    server_unreachable,
+    unexpected_response,
+)
 from omnigraph.errors import InvalidInput, OmnigraphError
 from omnigraph.protocol.codec import ARROW, EXACT, read_result
 
@@ -25,21 +31,32 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Rows come as Arrow; a refusal does not, and neither does what a mutation did.
+# Rows are requested as Arrow. Error responses and the receipts of mutations are JSON.
 ROWS: Final = {"Accept": f"{ARROW}, {EXACT}"}
 _CONNECT_SECONDS = 10.0
-# Servers and proxies close what is idle for some seconds; who closes first never sends into a closed connection.
-_KEPT_SECONDS = 4.0
-_KEPT = 20
-# A machine that is gone says nothing: after a minute and a half without a sign of it, it is taken for gone.
-_ALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
+# Servers and proxies close a connection after some idle seconds. The client closes it earlier, so that it never
+# sends a request on a connection that is being closed.
+_IDLE_SECONDS = 4.0
+_IDLE_CONNECTIONS = 20
+# TCP keep-alive: a peer that does not answer for 90 seconds is gone.
+_KEEP_ALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """How a request is sent. `retry` allows a second attempt; `stream` leaves the body of a success unread."""
+
+    writes: bool
+    key: str | None
+    retry: bool
+    stream: bool
 
 
 class Transport:
-    """Requests to what is below one address. Safe to share between threads; a `path` begins with ``/``.
+    """Requests below one URL. Thread-safe. A `path` begins with ``/``.
 
-    Of parameters, and of members of a body, those that are None are left out. `timeout` is how many seconds a read
-    waits for the next bytes; None is forever. A write always waits: giving up would leave it in doubt.
+    Parameters and body members that are None are omitted. `timeout` is the number of seconds that a read waits
+    for the next bytes, None for no limit. A write has no timeout, because its outcome would be unknown.
     """
 
     def __init__(self, url: str, token: str | None = None, timeout: float | None = None) -> None:
@@ -49,7 +66,8 @@ class Transport:
             self._headers["Authorization"] = f"Bearer {token}"
         self._is_closed = False
         self._open()
-        self._patience = {
+        # By whether the request writes.
+        self._timeouts = {
             False: httpx.Timeout(timeout, connect=_CONNECT_SECONDS, pool=None),
             True: httpx.Timeout(None, connect=_CONNECT_SECONDS),
         }
@@ -61,7 +79,7 @@ class Transport:
         raise TypeError("connections to a server cannot be pickled: pickle the graph instead")
 
     def close(self) -> None:
-        """Let go of all connections. Calls after this are refused."""
+        """Close all connections. Later calls raise `InvalidInput`."""
         self._is_closed = True
         if self._process == os.getpid():
             self._client.close()
@@ -77,7 +95,10 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         writes: bool = False,
     ) -> T:
-        """What is read from the JSON of a success. A write with an ``idempotency_key`` may be sent twice."""
+        """Send a request and return what `read` makes of the JSON of a success.
+
+        A write with an ``idempotency_key`` may be sent twice.
+        """
         return self.request(
             method,
             path,
@@ -99,9 +120,11 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         writes: bool = False,
     ) -> T:
-        """What is read from a success, where it may have one of several forms."""
-        response = self._ask(method, path, params, body, headers, writes, stream=False)
-        with understanding(response, writes=writes, key=_key_of(body)):
+        """Send a request and return what `read` makes of a success. The body may have several formats."""
+        key = _idempotency_key(body)
+        build = self._json_request(method, path, params, body, headers)
+        response = self._send_json(build, _Attempt(writes, key, not writes or key is not None, stream=False))
+        with decoding(response, writes=writes, key=key):
             return read(response)
 
     @contextmanager
@@ -113,12 +136,13 @@ class Transport:
         params: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> Iterator[Iterator[bytes]]:
-        """The chunks of a success as they come. Whoever leaves early hangs up."""
-        response = self._ask(method, path, params, body, None, writes=False, stream=True)
+        """Send a read and return the chunks of a success as they arrive. Leaving early closes the connection."""
+        build = self._json_request(method, path, params, body, None)
+        response = self._send_json(build, _Attempt(False, _idempotency_key(body), retry=True, stream=True))
         try:
             if not {"transfer-encoding", "content-length"} & response.headers.keys():
-                # Its end could not be told from a break.
-                raise garbled(response)
+                # A truncated body would look complete.
+                raise unexpected_response(response)
             yield self._chunks(response)
         finally:
             response.close()
@@ -131,181 +155,172 @@ class Transport:
         *,
         params: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-        files: Any = None,
         content: Iterable[bytes] | bytes | None = None,
         writes: bool = True,
     ) -> Iterator[httpx.Response]:
-        """Send files or chunks, once, and give the response, of which the body is still to be read.
+        """Send a body of bytes once and return the response with its body unread.
 
-        The status of an error is raised, and of a write any that is no success; others are for the caller.
+        Raises the error of an error status, and for a write the error of any status that is not a success.
         """
-        key = _key_of(params)
+        key = _idempotency_key(params)
 
         def build() -> httpx.Request:
             return self._client.build_request(
-                method,
-                self.url + path,
-                params=_given(params),
-                headers=headers,
-                files=files,
-                content=content,
+                method, self.url + path, params=_without_none(params), headers=headers, content=content
             )
 
-        response = self._answer(build, writes, key, again=False, stream=True)
+        response = self._send(build, _Attempt(writes, key, retry=False, stream=True))
         try:
             yield response
         except httpx.RequestError as error:
-            raise broken(error, self.url, heard=writes, key=key) from error
+            raise connection_lost(error, self.url, may_have_applied=writes, key=key) from error
         finally:
             response.close()
 
-    def _ask(
+    def _json_request(
         self,
         method: str,
         path: str,
         params: Mapping[str, Any] | None,
         body: Mapping[str, Any] | None,
         headers: Mapping[str, str] | None,
-        writes: bool,
-        *,
-        stream: bool,
-    ) -> httpx.Response:
-        """A success; its body is there unless it is to be streamed."""
-        key = _key_of(body)
-        again = not writes or key is not None
+    ) -> Callable[[], httpx.Request]:
+        return lambda: self._client.build_request(
+            method, self.url + path, params=_without_none(params), json=_without_none(body), headers=headers
+        )
 
-        def build() -> httpx.Request:
-            return self._client.build_request(
-                method, self.url + path, params=_given(params), json=_given(body), headers=headers
-            )
-
-        response = self._answer(build, writes, key, again=again, stream=stream)
+    def _send_json(self, build: Callable[[], httpx.Request], attempt: _Attempt) -> httpx.Response:
+        """Return a success. Raise the error of any other status."""
+        response = self._send(build, attempt)
         if response.is_success:
             return response
-        raise refusal(response)
+        raise response_error(response)
 
-    def _answer(
-        self,
-        build: Callable[[], httpx.Request],
-        writes: bool,
-        key: str | None,
-        *,
-        again: bool,
-        stream: bool,
-    ) -> httpx.Response:
-        """The response to a request, whole unless it is a success to be streamed. `again` allows a second try.
+    def _send(self, build: Callable[[], httpx.Request], attempt: _Attempt) -> httpx.Response:
+        """Return the response to a request; its body is read unless it is a success to be streamed.
 
-        The status of an error is raised, and of a write any that is no success.
+        Raises the error of an error status, and for a write the error of any status that is not a success.
         """
         self._check_open()
-        # Whether a try that broke was sent whole: whatever becomes of the next one, it may have been heard.
-        heard = False
+        retry, writes, key = attempt.retry, attempt.writes, attempt.key
+        # Whether the server may have applied an attempt whose connection broke.
+        may_have_applied = False
         while True:
             try:
                 request = build()
             except UnicodeEncodeError as error:
-                # Half a surrogate pair, which JSON can escape and no request can carry.
+                # A lone surrogate cannot be encoded.
                 raise InvalidInput("the request cannot be sent: it is not valid Unicode text") from error
-            request.extensions["timeout"] = self._patience[writes].as_dict()
-            sent = request.stream = _Watched(request.stream)
+            request.extensions["timeout"] = self._timeouts[writes].as_dict()
+            body = request.stream = _TrackedBody(request.stream)
             try:
                 response = self._client.send(request, stream=True)
-                if not (stream and response.is_success):
+                if not (attempt.stream and response.is_success):
                     response.read()
             except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-                raise unreachable(error, self.url, heard=heard, key=key) from error
+                raise server_unreachable(
+                    error, self.url, may_have_applied=may_have_applied, key=key
+                ) from error
             except httpx.LocalProtocolError as error:
                 raise InvalidInput(f"the request cannot be sent: {error}") from error
             except httpx.RequestError as error:
-                heard = writes and (heard or sent.whole)
-                if not again or isinstance(error, httpx.TimeoutException):
-                    raise broken(error, self.url, heard=heard, key=key) from error
-                again = False
+                may_have_applied = writes and (may_have_applied or body.was_sent)
+                if not retry or isinstance(error, httpx.TimeoutException):
+                    raise connection_lost(
+                        error, self.url, may_have_applied=may_have_applied, key=key
+                    ) from error
+                retry = False
                 continue
             if response.is_error or (writes and not response.is_success):
-                raise refusal(response, writes=writes, heard=heard, key=key)
+                raise response_error(response, writes=writes, may_have_applied=may_have_applied, key=key)
             return response
 
     def _open(self) -> None:
-        """Begin without connections."""
+        """Create an empty connection pool."""
         pool = httpx.HTTPTransport(
-            # Certificates take a while to read, and nobody shows one without TLS.
+            # Loading certificates is slow and not needed without TLS.
             verify=self.url.startswith("https:"),
             limits=httpx.Limits(
-                max_connections=None, max_keepalive_connections=_KEPT, keepalive_expiry=_KEPT_SECONDS
+                max_connections=None,
+                max_keepalive_connections=_IDLE_CONNECTIONS,
+                keepalive_expiry=_IDLE_SECONDS,
             ),
             socket_options=_socket_options(),
         )
         self._client = httpx.Client(headers=self._headers, transport=pool)
-        # Nobody has to close a graph, and none leaves connections behind.
-        self._closing = weakref.finalize(self, self._client.close)
+        # A graph need not be closed, so its connections are closed when it is garbage-collected.
+        self._finalizer = weakref.finalize(self, self._client.close)
         self._process = os.getpid()
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise InvalidInput("the graph is closed", hint="connect again")
         if self._process != os.getpid():
-            # Those of the process that this one was forked from are still in use there: sent from both, requests
-            # would get each other's answers. They are left to it, and so are their locks.
-            self._closing.detach()
+            # After a fork the parent still uses the connections. Requests of both processes on one connection would
+            # get each other's responses, so the child leaves the pool and its locks alone and creates its own.
+            self._finalizer.detach()
             self._open()
 
     def _chunks(self, response: httpx.Response) -> Iterator[bytes]:
         try:
             yield from response.iter_bytes()
         except httpx.RequestError as error:
-            raise broken(error, self.url) from error
+            raise connection_lost(error, self.url) from error
 
 
 @contextmanager
-def understanding(response: httpx.Response, *, writes: bool, key: str | None) -> Iterator[None]:
-    """Reads of a success: what cannot be read as what it should be is no answer, and leaves a write in doubt."""
+def decoding(response: httpx.Response, *, writes: bool, key: str | None) -> Iterator[None]:
+    """Convert an error while a success is decoded into `StorageError`, or `OutcomeUnknown` for a write."""
     try:
         yield
     except (OmnigraphError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise garbled(response, writes=writes, key=key) from error
+        raise unexpected_response(response, writes=writes, key=key) from error
 
 
-def rows_of(response: httpx.Response) -> Result:
-    """The rows that a query is answered with."""
+def decode_rows(response: httpx.Response) -> Result:
+    """Return the result of a read query."""
     if not is_arrow(response):
-        raise garbled(response)
+        raise unexpected_response(response)
     return read_result(response.content)
 
 
 def is_arrow(response: httpx.Response) -> bool:
-    """Whether a response holds rows."""
+    """Return whether the body of a response is an Arrow stream."""
     return bool(response.headers.get("content-type", "").partition(";")[0].strip() == ARROW)
 
 
-class _Watched(httpx.SyncByteStream):
-    """A body that knows whether all of it was handed over, without which no server begins."""
+class _TrackedBody(httpx.SyncByteStream):
+    """A request body that records whether it was sent completely. A server processes only complete requests."""
 
     def __init__(self, stream: Any) -> None:
-        self.whole = False
+        self.was_sent = False
         self._stream = stream
 
     def __iter__(self) -> Iterator[bytes]:
         yield from self._stream
-        self.whole = True
+        self.was_sent = True
 
     def close(self) -> None:
-        """Close what is sent."""
+        """Close the underlying stream."""
         self._stream.close()
 
 
-def _given(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if found is None else {key: value for key, value in found.items() if value is not None}
+def _without_none(members: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if members is None:
+        return None
+    return {name: value for name, value in members.items() if value is not None}
 
 
-def _key_of(found: Mapping[str, Any] | None) -> str | None:
-    return None if found is None else found.get("idempotency_key")
+def _idempotency_key(members: Mapping[str, Any] | None) -> str | None:
+    return None if members is None else members.get("idempotency_key")
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
-    found = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-    # Not every system lets one say how often.
-    found += [
-        (socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in _ALIVE if hasattr(socket, name)
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    # Not every operating system has these options.
+    options += [
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in _KEEP_ALIVE
+        if hasattr(socket, name)
     ]
-    return found
+    return options
