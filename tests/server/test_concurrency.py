@@ -57,7 +57,9 @@ class SlowStorage:
 def distant(s3: Bucket) -> ServerResources:
     """Return resources with an unread graph in a bucket and a graph in memory."""
     og.init(f"{s3.uri}/far", SCHEMA, storage_options=s3.options).load(BytesIO(PEOPLE.encode()))
-    far = open_graphs(Hosting((GraphSource("far", f"{s3.uri}/far"),)), TokenRegistry(), options=s3.options)
+    # A delayed request stays blocked until it is released: the storage client must not retry it before.
+    patient = {**s3.options, "timeout": f"{2 * HANG:.0f}s", "retry_timeout": f"{2 * HANG:.0f}s"}
+    far = open_graphs(Hosting((GraphSource("far", f"{s3.uri}/far"),)), TokenRegistry(), options=patient)
     near = host(limits=ServerLimits(read_seconds=1.0))
     return ServerResources({**far.graphs, **near.graphs}, limits=near.limits)
 
@@ -77,6 +79,7 @@ def test_load_does_not_wait_for_blocked_reads(distant: ServerResources, s3: Buck
         near.timeout = httpx.Timeout(HANG)
         assert near.post("/load/ndjson", content=PEOPLE, headers=lines).status_code == 200
         assert near.post("/load/files", files={"records": ("a.ndjson", PEOPLE)}).status_code == 200
+        assert not slow.done()
         storage.go_on.set()
         assert slow.result() == ["Ann", "Bob"]
 
