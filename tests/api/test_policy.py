@@ -446,7 +446,7 @@ class TestOpening:
             **DOCUMENT,
             "rules": [{"id": "r", "allow": {"actors": {"group": "team"}, "actions": ["graph_list"]}}],
         }
-        with pytest.raises(InvalidInput, match="about the server"):
+        with pytest.raises(InvalidInput, match="applies to the server"):
             og.init(uri, SCHEMA, policy=server)
         with pytest.raises(NotFound):
             og.init(uri, SCHEMA, policy=tmp_path / "missing.yaml")

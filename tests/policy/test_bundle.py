@@ -107,9 +107,9 @@ def test_rules_for_the_server_and_for_graphs_are_bound_apart() -> None:
     server = bundle(rules=[rule(actions=["graph_list"])])
     assert read_bundle(server, binding="cluster").rules
     assert read_bundle(bundle(), binding="graph").rules
-    with pytest.raises(InvalidInput, match="about the server"):
+    with pytest.raises(InvalidInput, match="applies to the server"):
         read_bundle(server, binding="graph")
-    with pytest.raises(InvalidInput, match="about graphs"):
+    with pytest.raises(InvalidInput, match="applies to graphs"):
         read_bundle(bundle(), binding="cluster")
 
 
@@ -141,21 +141,21 @@ def test_cases_that_are_decided_otherwise_are_told_one_by_one() -> None:
         ({"version": True, "cases": []}, "policy test version must be 1"),
         (
             {"version": 1, "case": []},
-            "a policy test has an unknown member 'case'; known are version, cases",
+            "a policy test has an unknown member 'case'; expected one of version, cases",
         ),
         ({"version": 1}, "policy test cases must be a list with at least one case"),
         ({"version": 1, "cases": []}, "policy test cases must be a list with at least one case"),
         ({"version": 1, "cases": 5}, "policy test cases must be a list with at least one case"),
-        ({"version": 1, "cases": [case(branch=["main"])]}, "policy test case 'a' branch must be a text"),
-        ({"version": 1, "cases": [case(branch=5)]}, "policy test case 'a' branch must be a text"),
+        ({"version": 1, "cases": [case(branch=["main"])]}, "policy test case 'a' branch must be a string"),
+        ({"version": 1, "cases": [case(branch=5)]}, "policy test case 'a' branch must be a string"),
         (
             {"version": 1, "cases": [case(target_branch=" ")]},
-            "policy test case 'a' target_branch must be a text",
+            "policy test case 'a' target_branch must be a string",
         ),
         (
             {"version": 1, "cases": [case(brnch="main")]},
             (
-                "a policy test case has an unknown member 'brnch'; known are id, actor, action, branch,"
+                "a policy test case has an unknown member 'brnch'; expected one of id, actor, action, branch,"
                 " target_branch, expect"
             ),
         ),

@@ -1,1 +1,1 @@
-"""Who may do what: bundles of rules, decided by Cedar."""
+"""Access control: policy bundles of rules, evaluated by Cedar."""

@@ -1,6 +1,6 @@
-"""A policy bundle: groups of actors, protected branches, and rules that allow.
+"""A policy bundle: groups of actors, protected branches, and rules that allow actions.
 
-What nobody allows is denied. A bundle is read from plain data; whoever has a file turns it into that first.
+An action that no rule allows is denied. Bundles are read from plain data; callers parse files first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One permission: what a group may do, and on which branches. Without a scope the branch does not matter."""
+    """One permission: the actions that a group may perform. Without a scope it applies to every branch."""
 
     id: str
     group: str
@@ -38,7 +38,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class PolicyBundle:
-    """Everything that decides about one graph, or about the server."""
+    """The complete policy of one graph, or of the server."""
 
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     protected_branches: frozenset[str] = frozenset()
@@ -46,14 +46,14 @@ class PolicyBundle:
 
     @cached_property
     def actors(self) -> frozenset[str]:
-        """Everybody who is in a group."""
+        """The members of all groups."""
         return frozenset(actor for members in self.groups.values() for actor in members)
 
 
 def read_bundle(document: Any, *, binding: Binding | None = None) -> PolicyBundle:
-    """A bundle from plain data, or `InvalidInput` that says what is wrong with it.
+    """Parse and validate a bundle; raise `InvalidInput` with the first error.
 
-    `binding` is what it is to decide about: rules for the server and rules for graphs do not mix.
+    `binding` is what the bundle applies to. A bundle has rules for the server or rules for graphs, not both.
 
     >>> bundle = read_bundle({
     ...     "version": 1,
@@ -154,9 +154,9 @@ def _check_scopes(rule: Rule) -> None:
 def _check_binding(rule: Rule, binding: Binding | None) -> None:
     for_server = all(action in SERVER_ACTIONS for action in rule.actions)
     if binding == "cluster" and not for_server:
-        _refuse(f"policy rule '{rule.id}' is about graphs, and the bundle is bound to the cluster")
+        _refuse(f"policy rule '{rule.id}' applies to graphs, but the bundle is bound to the cluster")
     if binding == "graph" and for_server:
-        _refuse(f"policy rule '{rule.id}' is about the server, and the bundle is bound to graphs")
+        _refuse(f"policy rule '{rule.id}' applies to the server, but the bundle is bound to graphs")
 
 
 def _scope(id_: str, name: str, value: Any) -> Scope | None:
@@ -165,34 +165,34 @@ def _scope(id_: str, name: str, value: Any) -> Scope | None:
     for scope in _SCOPES:
         if value == scope:
             return scope
-    _refuse(f"policy rule '{id_}' has an unknown {name} '{value}': any, protected or unprotected")
+    _refuse(f"policy rule '{id_}' has an unknown {name} '{value}'; expected any, protected or unprotected")
 
 
 def is_version(value: Any) -> bool:
-    """Whether a document is of the version that is known. True and 1.0 equal 1 and are no versions."""
+    """Whether a document has the supported version. True and 1.0 equal 1 in Python but are not versions."""
     return type(value) is int and value == _VERSION
 
 
 def read_members(document: Any, what: str, known: tuple[str, ...]) -> Mapping[str, Any]:
-    """A document that is a mapping with these members, not all of which need be there; else `InvalidInput`."""
+    """Return a mapping that has only known members; raise `InvalidInput` otherwise. Members are optional."""
     if not isinstance(document, Mapping):
         _refuse(f"{what} must be a mapping with {', '.join(known)}")
     for name in document:
         if name not in known:
-            _refuse(f"{what} has an unknown member '{name}'; known are {', '.join(known)}")
+            _refuse(f"{what} has an unknown member '{name}'; expected one of {', '.join(known)}")
     return document
 
 
 def _texts(value: Any, what: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        _refuse(f"{what} must be a list of texts")
+        _refuse(f"{what} must be a list of strings")
     for item in value:
         _check_unicode(item, what)
     return value
 
 
 def _check_unicode(text: str, what: str) -> None:
-    # Half a surrogate pair can be written in YAML and in JSON, and Cedar takes no text with one.
+    # YAML and JSON can contain lone surrogates, which Cedar rejects.
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Tests of a policy: what somebody expects it to decide, and what it decides."""
+"""Policy tests: expected decisions, compared with the decisions of a policy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEMBERS = ("id", "actor", "action", "branch", "target_branch", "expect")
 
 @dataclass(frozen=True, slots=True)
 class PolicyCase:
-    """One expectation."""
+    """An access and the decision that is expected for it."""
 
     id: str
     actor: str
@@ -24,13 +24,13 @@ class PolicyCase:
 
 
 def read_cases(document: Any) -> tuple[PolicyCase, ...]:
-    """Cases from plain data, or `InvalidInput`."""
+    """Parse and validate test cases; raise `InvalidInput` with the first error."""
     found = read_members(document, "a policy test", ("version", "cases"))
     if not is_version(found.get("version")):
         raise InvalidInput("policy test version must be 1")
     given = found.get("cases")
     if not isinstance(given, list) or not given:
-        # A test of nothing would pass.
+        # A test without cases would pass.
         raise InvalidInput("policy test cases must be a list with at least one case")
     cases: dict[str, PolicyCase] = {}
     for case in map(_case, given):
@@ -52,7 +52,7 @@ def _case(document: Any) -> PolicyCase:
     for name in ("branch", "target_branch"):
         branch = found.get(name)
         if branch is not None and (not isinstance(branch, str) or not branch.strip()):
-            raise InvalidInput(f"policy test case '{id_}' {name} must be a text")
+            raise InvalidInput(f"policy test case '{id_}' {name} must be a string")
     expect = found.get("expect")
     if expect not in ("allow", "deny"):
         raise InvalidInput(f"policy test case '{id_}' must expect allow or deny")
@@ -61,7 +61,7 @@ def _case(document: Any) -> PolicyCase:
 
 
 def failed_cases(gate: Gate, cases: tuple[PolicyCase, ...]) -> list[str]:
-    """A line for each case that the policy decides otherwise, as people read it."""
+    """Return one line for each case whose decision differs from the expected one."""
     lines = []
     for case in cases:
         allowed = gate.decide(case.actor, case.access).allowed

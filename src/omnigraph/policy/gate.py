@@ -1,4 +1,4 @@
-"""The gate: one decision for one actor, action and branch, made by Cedar."""
+"""The policy gate: one decision for an actor, an action and a branch, evaluated by Cedar."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import cedarpy
 from omnigraph.errors import InvalidInput, PermissionDenied
 from omnigraph.policy.bundle import PolicyBundle, Rule
 
-_KEPT_DECISIONS = 1_024
+_CACHED_DECISIONS = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What somebody wants to do. `branch` is what is read or written, or the source; `target_branch` the target.
+    """A requested action. `branch` is the branch that is read or written, or the source of a merge.
 
-    Both are as branches are stored: one that is spelled with spaces around it must not pass for another.
+    Branch names are stripped as they are when stored, so that a name with spaces around it is the same branch.
 
     >>> Access("change", " main ")
     Access(action='change', branch='main', target_branch=None)
@@ -38,7 +38,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether it is allowed, by which rule, and the sentence that says so."""
+    """The result of an evaluation: allowed or denied, the rule that allowed it, and the message."""
 
     allowed: bool
     matched_rule_id: str | None
@@ -47,7 +47,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Gate:
-    """A bundle as it decides about one resource: a graph by its id, or the server.
+    """A bundle applied to one resource: a graph by its id, or the server.
 
     >>> from omnigraph.policy.bundle import read_bundle
     >>> allow = {"actors": {"group": "g"}, "actions": ["change"], "branch_scope": "unprotected"}
@@ -68,19 +68,19 @@ class Gate:
     graph_id: str | None = None
 
     def prepare(self) -> Gate:
-        """The gate itself, with everything made that decisions need; `InvalidInput` when Cedar refuses the rules.
+        """Compile the rules now instead of at the first decision, and return the gate.
 
-        Otherwise the first decision makes it, which is slow where there are many rules or actors.
+        Raises `InvalidInput` when Cedar rejects the rules.
         """
         try:
             _ = self._policies
         except ValueError as error:
-            raise InvalidInput(f"the rules cannot be used: {error}") from error
+            raise InvalidInput(f"Cedar rejects the rules: {error}") from error
         _ = self._groups, self._ids
         return self
 
     def check(self, actor: str | None, access: Access) -> None:
-        """Return when it is allowed, else raise `PermissionDenied`."""
+        """Raise `PermissionDenied` unless the access is allowed."""
         decision = self.decide(actor, access)
         if not decision.allowed:
             raise PermissionDenied(
@@ -94,29 +94,30 @@ class Gate:
             )
 
     def decide(self, actor: str | None, access: Access) -> Decision:
-        """What the bundle says; of several rules that allow it the one with the smallest id is named."""
-        return self._decided(actor, access)
+        """Evaluate an access. If several rules allow it, the decision names the one with the smallest id."""
+        return self._cached_decide(actor, access)
 
     @cached_property
-    def _decided(self) -> Callable[[str | None, Access], Decision]:
-        # A bundle never changes its mind, and asking Cedar takes longer than many a read.
-        return lru_cache(_KEPT_DECISIONS)(self._decide)
+    def _cached_decide(self) -> Callable[[str | None, Access], Decision]:
+        # Bundles are immutable, so decisions can be cached. An evaluation by Cedar takes longer than many reads.
+        return lru_cache(_CACHED_DECISIONS)(self._decide)
 
     def _decide(self, actor: str | None, access: Access) -> Decision:
         if actor is None or actor not in self._groups:
             shown = "no actor" if actor is None else f"unknown actor '{actor}'"
             return Decision(False, None, f"policy denied action '{access.action}' for {shown}")
         request = {
-            "principal": _named("Actor", actor),
-            "action": _named("Action", access.action),
+            "principal": _reference("Actor", actor),
+            "action": _reference("Action", access.action),
             "resource": self._resource,
             "context": self._context(access),
         }
         result = cedarpy.is_authorized(request, self._policies, self._entities(actor))
         if not result.allowed:
-            places = _place(" on branch", access.branch) + _place(" targeting branch", access.target_branch)
+            source = _branch_phrase(" on branch", access.branch)
+            target = _branch_phrase(" targeting branch", access.target_branch)
             return Decision(
-                False, None, f"policy denied action '{access.action}'{places} for actor '{actor}'"
+                False, None, f"policy denied action '{access.action}'{source}{target} for actor '{actor}'"
             )
         matched = min(self._ids[int(reason.removeprefix("policy"))] for reason in result.diagnostics.reasons)
         return Decision(True, matched, f"policy allowed action '{access.action}' for actor '{actor}'")
@@ -134,12 +135,12 @@ class Gate:
 
     @property
     def _resource(self) -> dict[str, str]:
-        return _named("Server", "root") if self.graph_id is None else _named("Graph", self.graph_id)
+        return _reference("Server", "root") if self.graph_id is None else _reference("Graph", self.graph_id)
 
     @cached_property
     def cedar(self) -> tuple[str, ...]:
         """The rules as Cedar policies, one for each rule and action."""
-        return tuple(_written(self.bundle.rules, self._resource))
+        return tuple(_cedar_policies(self.bundle.rules, self._resource))
 
     @cached_property
     def _policies(self) -> cedarpy.PolicySet:
@@ -147,7 +148,7 @@ class Gate:
 
     @cached_property
     def _ids(self) -> tuple[str, ...]:
-        """The rule of each policy; Cedar counts policies in the order of the text."""
+        """The rule id of each Cedar policy. Cedar numbers policies in the order of the text."""
         return tuple(rule.id for rule in self.bundle.rules for _ in rule.actions)
 
     @cached_property
@@ -155,17 +156,17 @@ class Gate:
         """The groups of each actor."""
         found: dict[str, list[str]] = {}
         for name, members in self.bundle.groups.items():
-            # Somebody who is named twice in a group is in it once.
+            # An actor that is listed twice in a group is in it once.
             for actor in dict.fromkeys(members):
                 found.setdefault(actor, []).append(name)
         return found
 
     def _entities(self, actor: str) -> cedarpy.Entities:
-        # Nobody else has a part in the decision, and Cedar takes milliseconds to look at thousands.
+        # Only this actor: Cedar takes milliseconds to load thousands of entities.
         return cedarpy.Entities.from_json_str(json.dumps([_entity("Actor", actor, self._groups[actor])]))
 
 
-def _written(rules: tuple[Rule, ...], resource: Mapping[str, str]) -> Iterator[str]:
+def _cedar_policies(rules: tuple[Rule, ...], resource: Mapping[str, str]) -> Iterator[str]:
     for rule in rules:
         for action in rule.actions:
             yield (
@@ -184,18 +185,18 @@ def _condition(rule: Rule) -> str:
     return ""
 
 
-def _named(kind: str, id_: str) -> dict[str, str]:
-    """An entity as data."""
+def _reference(kind: str, id_: str) -> dict[str, str]:
+    """An entity reference as JSON data."""
     return {"type": f"Omnigraph::{kind}", "id": id_}
 
 
 def _uid(kind: str, id_: str) -> str:
-    """An entity in the text of a policy."""
+    """An entity reference in the text of a Cedar policy."""
     return f"Omnigraph::{kind}::{_quoted(id_)}"
 
 
 def _quoted(text: str) -> str:
-    """A text in Cedar; whatever it holds stays inside its quotes."""
+    """A Cedar string literal. Special characters are escaped, so the text cannot end the literal."""
     return '"' + "".join(_escaped(character) for character in text) + '"'
 
 
@@ -207,11 +208,11 @@ def _escaped(character: str) -> str:
 
 def _entity(kind: str, id_: str, groups: list[str]) -> dict[str, Any]:
     return {
-        "uid": _named(kind, id_),
+        "uid": _reference(kind, id_),
         "attrs": {},
-        "parents": [_named("Group", name) for name in groups],
+        "parents": [_reference("Group", name) for name in groups],
     }
 
 
-def _place(words: str, branch: str | None) -> str:
+def _branch_phrase(words: str, branch: str | None) -> str:
     return "" if branch is None else f"{words} '{branch}'"
