@@ -51,12 +51,6 @@ def incomplete_file(file: Path, problem: str) -> StorageError:
     )
 
 
-def is_complete(file: Path) -> bool:
-    """Whether a file ends as a file of its kind must. `OSError` when it cannot be read."""
-    with file.open("rb") as stream:
-        return _problem(file, stream.fileno(), os.fstat(stream.fileno()).st_size, None) is None
-
-
 def check_transaction(transaction: Path, version: Path) -> None:
     """Raise `StorageError` unless a transaction file equals the copy inside the manifest file of its version."""
     try:
