@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -231,10 +232,10 @@ def test_a_line_that_cannot_be_read_in_a_late_split_is_named(
     path.write_text(text_of([*(person(f"q{number}") for number in range(11)), line, "{"]), encoding="utf-8")
     found = compared(shared, path, "append", split_bytes=70)
     assert found.error is not None
-    assert "line 12:" in found.error[1]
+    assert re.search(r"line 12\b", found.error[1])
     rejected = compared(shared, path, "append", rejecting=True, split_bytes=70).rejects
     assert [item["line"] for item in rejected] == [12, 13]
-    assert all(f"line {item['line']}:" in item["error"] for item in rejected)
+    assert all(re.search(rf"line {item['line']}\b", item["error"]) for item in rejected)
 
 
 @pytest.mark.parametrize("text", ["", "\n \n\n"])
@@ -311,7 +312,7 @@ def test_values_of_late_row_groups_that_do_not_fit_are_told_by_their_row(
     people_in_groups(path, [1, 2, 3, 4, 5, 2**40])
     found = compared(shared, {"Person": path}, "append", rejecting=rejecting)
     message = f"{path}: {found.rejects[0]['error']}" if rejecting else (found.error or ("", ""))[1]
-    assert message.startswith(f"{path}: row 6: ")
+    assert message.startswith(f"{path}: Person row 6, column 'age': ")
 
 
 @pytest.mark.parametrize(
