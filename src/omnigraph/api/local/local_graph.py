@@ -221,7 +221,7 @@ class LocalGraph(LocalChangeReads, Graph):
         from omnigraph.maintain.repair import repair
 
         if force:
-            # It discards a write of another actor that nobody can verify.
+            # It discards a write whose intent cannot be read, so the actor of that write is unknown.
             self._authorizer.authorize("admin")
         else:
             self._authorizer.authorize("change", "main")

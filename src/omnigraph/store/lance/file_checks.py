@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from omnigraph.errors import StorageError
 
 # Lance files and manifests, and Arrow files, end with a magic number that is written last.
 _FOOTERS: Final = {".lance": b"LANC", ".manifest": b"LANC", ".arrow": b"ARROW1"}
-_BITMAP, _TRANSACTION = ".bin", ".txn"
+_BITMAP = ".bin"
 # The portable serialization of 32-bit Roaring bitmaps.
 _COOKIE, _COOKIE_WITH_RUNS = 12346, 12347
 _OFFSETS_FROM = 4
@@ -25,14 +25,13 @@ _LARGEST_ARRAY = 4096
 _BITMAP_BYTES = 8192
 
 
-def check_complete(files: Iterable[Path], sizes: Mapping[Path, int] | None = None) -> None:
-    """Raise `StorageError` for a file that is missing or truncated. `sizes` are those that the writer reported."""
-    known = sizes or {}
+def check_complete(files: Iterable[Path]) -> None:
+    """Raise `StorageError` for a file that is missing or truncated."""
     for file in files:
         try:
             with file.open("rb") as stream:
                 size = os.fstat(stream.fileno()).st_size
-                problem = _problem(file, stream.fileno(), size, known.get(file))
+                problem = _problem(file, stream.fileno(), size)
         except OSError as error:
             raise StorageError(
                 f"{file} cannot be read back: {error.strerror}",
@@ -64,9 +63,7 @@ def check_transaction(transaction: Path, version: Path) -> None:
         raise incomplete_file(transaction, "it differs from the copy in its version")
 
 
-def _problem(file: Path, descriptor: int, size: int, expected: int | None) -> str | None:
-    if expected is not None and size != expected:
-        return f"{size} bytes on disk, {expected} bytes written"
+def _problem(file: Path, descriptor: int, size: int) -> str | None:
     footer = _FOOTERS.get(file.suffix)
     if footer is not None:
         found = os.pread(descriptor, len(footer), max(0, size - len(footer)))
