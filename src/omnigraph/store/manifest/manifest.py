@@ -3,18 +3,18 @@
 Every row that changes atomically is alone in a fragment: the registry, and the head of each branch. A change is
 one Lance `Update` that removes such a fragment and adds its successor. Of two updates that remove the same
 fragment, Lance rejects the second; this is the compare-and-swap. Lance rebases updates of different fragments,
-and both succeed. Commits and recovery records are log rows, which are only added. The log is compacted into
-larger fragments, so that the number of fragments, and with it the cost of a publish, stays bounded.
+and both succeed. Commits, recovery records and digests of files are log rows, which are only added. The log is
+compacted into larger fragments, so that the number of fragments, and with it the cost of a publish, stays bounded.
 """
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 import lance
 import pyarrow as pa
@@ -25,6 +25,7 @@ from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
 
 from omnigraph.errors import NotFound, OmnigraphError, OutcomeUnknown, StorageError
+from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.lance.lance_errors import storage_error_from_lance, translate_lance_errors
 from omnigraph.store.lance.lance_files import data_files, get_fragment, transaction_file, version_file
 from omnigraph.store.lance.lance_filters import quote_string
@@ -42,10 +43,13 @@ from omnigraph.store.manifest.manifest_files import (
     schema_name,
     unfinished_name,
 )
+from omnigraph.store.manifest.manifest_rows import decode_row, encode_row, parse_row
 from omnigraph.store.manifest.manifest_writer import write_named_file
+from omnigraph.store.manifest.recorded_files import RecordedFiles, new_digest_records
 from omnigraph.store.manifest.records import (
     Body,
     CommitRecord,
+    DigestRecord,
     HeadRecord,
     RecoveryRecord,
     Registry,
@@ -53,6 +57,8 @@ from omnigraph.store.manifest.records import (
 )
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import attribute_requests_to, propagate_context
+
+T = TypeVar("T")
 
 PATH = "__manifest"
 ROW_SCHEMA = pa.schema(
@@ -121,6 +127,7 @@ class ManifestChange:
     commits: Sequence[CommitRecord] = ()
     schemas: dict[str, str] = field(default_factory=dict)
     recoveries: Sequence[RecoveryRecord] = ()
+    digests: Sequence[DigestRecord] = ()
 
 
 class Manifest:
@@ -132,6 +139,7 @@ class Manifest:
         self._lock = threading.Lock()
         self._rows: LRUCache[str, dict[str, str]] = LRUCache(_CACHED_ROWS, getsizeof=len)
         self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-manifest")
+        self._recorded = RecordedFiles()
         self._view = self._make_view(dataset, None)
         self._versions = None if root.local is None else root.local / PATH / "_versions"
         # The last known state of that directory, and the newest version in it at that time.
@@ -197,42 +205,60 @@ class Manifest:
 
     def registry(self, view: ManifestView) -> Registry:
         """Return the registry."""
-        return Registry.from_body(self._single(view, self._registry_file(view)))
+        return self._single(view, self._registry_file(view), Registry.from_body)
 
     def head(self, view: ManifestView, incarnation: str) -> HeadRecord | None:
         """Return the head of a branch incarnation, or None if the branch was deleted."""
         file = view.head_file(incarnation)
-        return None if file is None else HeadRecord.from_body(self._single(view, file))
+        return None if file is None else self._single(view, file, HeadRecord.from_body)
 
     def schema(self, view: ManifestView, schema: str) -> str:
         """Return the payload of an accepted schema."""
         for file in view.of_kind("schema"):
             if file.parts[0] == schema:
-                return self._read(view, file)[f"schema:{schema}"]
+                payload = self._read(view, file).get(f"schema:{schema}")
+                if payload is not None:
+                    return payload
         raise StorageError(f"__manifest has no schema {schema}")
 
     def find_commit(self, view: ManifestView, id_: str) -> CommitRecord | None:
         """Return a commit by its id, or None. Only files whose range of ids covers the id are read."""
-        body = self._find(view, "commit", id_)
-        return None if body is None else CommitRecord.from_body(body)
+        return self._find(view, "commit", id_, CommitRecord.from_body)
 
     def find_recovery(self, view: ManifestView, id_: str) -> RecoveryRecord | None:
         """Return the recovery record of an operation, or None."""
-        body = self._find(view, "recovery", id_)
-        return None if body is None else RecoveryRecord.from_body(body)
+        return self._find(view, "recovery", id_, RecoveryRecord.from_body)
 
     def recoveries(self, view: ManifestView) -> list[RecoveryRecord]:
         """Return all recovery records, oldest first."""
-        bodies = [body for file in view.of_kind("recovery") for body in self._read(view, file).values()]
-        return sorted(
-            (RecoveryRecord.from_body(json.loads(body)) for body in bodies), key=lambda item: item.id
-        )
+        records = self._all(view, "recovery", RecoveryRecord.from_body)
+        return sorted(records, key=lambda item: item.id)
 
     def all_commits(self, view: ManifestView) -> Iterator[CommitRecord]:
         """Yield every commit of the graph in no particular order. One file is read at a time."""
-        for file in view.of_kind("commit"):
-            for body in self._read(view, file).values():
-                yield CommitRecord.from_body(json.loads(body))
+        return self._all(view, "commit", CommitRecord.from_body)
+
+    def recorded_files(self, view: ManifestView) -> Mapping[tuple[str, str], FileDigest]:
+        """Return the recorded digests by table path and file name: those of all commits, and those added later.
+
+        The first call reads the whole log; later calls read only new files of the log. A graph of format 1 has
+        no digests for the files of its old commits until `record_files` adds them.
+        """
+        return self._recorded.of(view.files, lambda file: self._read(view, file))
+
+    def record_files(self, files: Mapping[str, Sequence[FileDigest]], now: int) -> int:
+        """Record digests of files by table path; return how many are new. Files that have a digest keep it.
+
+        `now` is the time in microseconds since the epoch. Publishes of other processes are not disturbed. Raises
+        `SwapOutcomeUnknown` if the reply was lost; it is safe to call again.
+        """
+        known = self.recorded_files(self.refresh())
+        new = {
+            path: [file for file in items if (path, file.name) not in known] for path, items in files.items()
+        }
+        for record in new_digest_records(new, now):
+            self._swap(self._view, remove=(), change=ManifestChange(digests=[record]))
+        return sum(len(items) for items in new.values())
 
     # --- compare-and-swap --------------------------------------------------------------------------------
 
@@ -244,7 +270,7 @@ class Manifest:
         If the change has a registry, the swap also fails if the registry was replaced since the view.
         """
         file = view.head_file(expected.incarnation)
-        if file is None or HeadRecord.from_body(self._single(view, file)) != expected:
+        if file is None or self._single(view, file, HeadRecord.from_body) != expected:
             raise SwapLost
         removed = [file] if change.registry is None else [file, self._registry_file(view)]
         return self._swap(view, remove=removed, change=change)
@@ -257,7 +283,7 @@ class Manifest:
         `remove_head` is the incarnation of a branch whose head is removed in the same swap.
         """
         file = self._registry_file(view)
-        if Registry.from_body(self._single(view, file)) != expected:
+        if self._single(view, file, Registry.from_body) != expected:
             raise SwapLost
         removed = [file]
         if remove_head is not None:
@@ -371,7 +397,8 @@ class Manifest:
         return self._write_rows(*file)
 
     def _write_rows(self, name: str, rows: dict[str, str]) -> FragmentMetadata:
-        table = pa.table({"key": list(rows), "body": list(rows.values())}, schema=ROW_SCHEMA)
+        bodies = [encode_row(key, text) for key, text in rows.items()]
+        table = pa.table({"key": list(rows), "body": bodies}, schema=ROW_SCHEMA)
         fragment = write_named_file(self.root, PATH, self._files, name, table)
         self._cache(name, rows)
         return fragment
@@ -382,41 +409,47 @@ class Manifest:
             raise StorageError(f"__manifest: expected 1 registry file, got {len(files)}")
         return files[0]
 
-    def _single(self, view: ManifestView, file: ManifestFile) -> Body:
-        """Return the row of a file that must hold exactly one."""
+    def _single(self, view: ManifestView, file: ManifestFile, parse: Callable[[Body], T]) -> T:
+        """Return the record of a file that must hold exactly one."""
         rows = self._read(view, file)
         if len(rows) != 1:
-            raise StorageError(f"{PATH}/data/{file.name}: expected 1 row, got {len(rows)}")
-        body: Body = json.loads(next(iter(rows.values())))
-        return body
+            raise StorageError(f"{_path(file)}: expected 1 row, got {len(rows)}")
+        ((key, text),) = rows.items()
+        return parse_row(_path(file), key, text, parse)
 
-    def _find(self, view: ManifestView, kind: LogKind, id_: str) -> Body | None:
+    def _find(self, view: ManifestView, kind: LogKind, id_: str, parse: Callable[[Body], T]) -> T | None:
         for file in view.of_kind(kind):
             if file.covers(id_):
-                text = self._row(view, file, f"{kind}:{id_}")
+                key = f"{kind}:{id_}"
+                text = self._row(view, file, key)
                 if text is not None:
-                    body: Body = json.loads(text)
-                    return body
+                    return parse_row(_path(file), key, text, parse)
         return None
+
+    def _all(self, view: ManifestView, kind: LogKind, parse: Callable[[Body], T]) -> Iterator[T]:
+        for file in view.of_kind(kind):
+            for key, text in self._read(view, file).items():
+                yield parse_row(_path(file), key, text, parse)
 
     def _row(self, view: ManifestView, file: ManifestFile, key: str) -> str | None:
         """Return one row of a file. Lance searches a large file, which is not cached."""
         if file.rows <= _MAX_ROWS_TO_CACHE_FILE:
             return self._read(view, file).get(key)
-        with translate_lance_errors(f"search {PATH}/data/{file.name}"):
+        with translate_lance_errors(f"search {_path(file)}"):
             fragment = get_fragment(view.dataset, file.fragment)
             table = fragment.to_table(columns=["body"], filter=f"key = {quote_string(key)}")
         bodies = table["body"].to_pylist()
-        return bodies[0] if bodies else None
+        return decode_row(_path(file), key, bodies[0]) if bodies else None
 
     def _read(self, view: ManifestView, file: ManifestFile) -> dict[str, str]:
         with self._lock:
             rows = self._rows.get(file.name)
         if rows is not None:
             return rows
-        with translate_lance_errors(f"read {PATH}/data/{file.name}"):
+        with translate_lance_errors(f"read {_path(file)}"):
             table = get_fragment(view.dataset, file.fragment).to_table()
-        rows = dict(zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True))
+        stored = zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True)
+        rows = {key: decode_row(_path(file), key, body) for key, body in stored}
         self._cache(file.name, rows)
         return rows
 
@@ -446,6 +479,10 @@ class Manifest:
         return ManifestView(dataset, dataset.version, tuple(files))
 
 
+def _path(file: ManifestFile) -> str:
+    return f"{PATH}/data/{file.name}"
+
+
 def _new_files(change: ManifestChange) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the name and the rows of each file of a change."""
     if change.registry is not None:
@@ -454,9 +491,10 @@ def _new_files(change: ManifestChange) -> Iterator[tuple[str, dict[str, str]]]:
         yield head_name(head.incarnation), {f"head:{head.branch}": encode_body(head.to_body())}
     for id_, payload in change.schemas.items():
         yield schema_name(id_), {f"schema:{id_}": payload}
-    logs: list[tuple[LogKind, Sequence[CommitRecord | RecoveryRecord]]] = [
+    logs: list[tuple[LogKind, Sequence[CommitRecord | RecoveryRecord | DigestRecord]]] = [
         ("commit", change.commits),
         ("recovery", change.recoveries),
+        ("digests", change.digests),
     ]
     for kind, records in logs:
         if records:

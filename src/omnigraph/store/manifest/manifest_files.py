@@ -16,8 +16,8 @@ from ulid import ULID
 SUFFIX = ".lance"
 # The row of a root whose initialization has not finished. The commit that replaces it creates the graph.
 UNFINISHED = "unfinished"
-LogKind: TypeAlias = Literal["commit", "recovery"]
-LOG_KINDS: tuple[LogKind, ...] = ("commit", "recovery")
+LogKind: TypeAlias = Literal["commit", "recovery", "digests"]
+LOG_KINDS: tuple[LogKind, ...] = ("commit", "recovery", "digests")
 
 
 def new_id() -> str:

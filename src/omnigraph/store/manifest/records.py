@@ -41,7 +41,11 @@ class TablePin:
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """A graph commit with all of its tables, its schema and its parents. Reading it requires no other commit."""
+    """A graph commit with all of its tables, its schema and its parents. Reading it requires no other commit.
+
+    `files` has the digests of the files that the commit introduced, as `format_digests` writes them. One text
+    keeps the cost of reading a commit small whatever the number of files. Heads do not hold it.
+    """
 
     id: str
     branch: str
@@ -57,6 +61,7 @@ class CommitRecord:
     tables: Mapping[str, TablePin] = field(default_factory=dict)
     touched: tuple[str, ...] = ()
     recovered: bool = False
+    files: str = field(default="", compare=False, repr=False)
 
     def to_body(self) -> Body:
         """Return the JSON form."""
@@ -75,6 +80,7 @@ class CommitRecord:
             "tables": {key: pin.to_body() for key, pin in sorted(self.tables.items())},
             "touched": list(self.touched),
             "recovered": self.recovered,
+            **({"files": self.files} if self.files else {}),
         }
 
     @classmethod
@@ -95,7 +101,12 @@ class CommitRecord:
             tables={key: TablePin.from_body(pin) for key, pin in body["tables"].items()},
             touched=tuple(body["touched"]),
             recovered=bool(body["recovered"]),
+            files=body.get("files", ""),
         )
+
+    def without_files(self) -> CommitRecord:
+        """Return the commit without the digests of its files."""
+        return replace(self, files="") if self.files else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +119,8 @@ class HeadRecord:
 
     def to_body(self) -> Body:
         """Return the JSON form."""
-        return {"branch": self.branch, "incarnation": self.incarnation, "commit": self.commit.to_body()}
+        commit = self.commit.without_files().to_body()
+        return {"branch": self.branch, "incarnation": self.incarnation, "commit": commit}
 
     @classmethod
     def from_body(cls, body: Body) -> HeadRecord:
@@ -237,6 +249,24 @@ class RecoveryRecord:
             created_at=int(body["created_at"]),
             tables=dict(body["tables"]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DigestRecord:
+    """Digests that were recorded after the commits that introduced the files, as `format_digests` writes them."""
+
+    id: str
+    created_at: int
+    files: str
+
+    def to_body(self) -> Body:
+        """Return the JSON form."""
+        return {"id": self.id, "created_at": self.created_at, "files": self.files}
+
+    @classmethod
+    def from_body(cls, body: Body) -> DigestRecord:
+        """Parse the JSON form."""
+        return cls(body["id"], int(body["created_at"]), body["files"])
 
 
 def encode_body(body: Body) -> str:

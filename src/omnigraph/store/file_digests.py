@@ -1,0 +1,91 @@
+"""Digests of files: the size and a 128-bit hash, which tell whether a file still holds the bytes that were written.
+
+The hash is XXH3 (xxHash, 128 bits). It detects accidental changes, such as bit flips, truncation and replacement,
+at the speed of memory. It is not cryptographic: it does not protect against an attacker who can write to storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xxhash import xxh3_128, xxh3_128_hexdigest
+
+from omnigraph.store.sync import storage_error_from_os
+
+__all__ = [
+    "FileDigest",
+    "digest_chunks",
+    "digest_file",
+    "digest_text",
+    "format_digests",
+    "parse_digests",
+]
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FileDigest:
+    """The size and the digest of a file. `name` is relative to the table of the file."""
+
+    name: str
+    size: int
+    digest: str
+
+
+def digest_chunks(name: str, chunks: Iterable[bytes | memoryview]) -> FileDigest:
+    """Return the digest of a file that is read in chunks.
+
+    >>> digest_chunks("data/a.lance", [b"ab", b"c"])
+    FileDigest(name='data/a.lance', size=3, digest='06b05ab6733a618578af5f94892f3950')
+    """
+    state, size = xxh3_128(), 0
+    for chunk in chunks:
+        state.update(chunk)
+        size += len(chunk)
+    return FileDigest(name, size, state.hexdigest())
+
+
+def digest_file(path: Path, name: str) -> FileDigest:
+    """Return the digest of a local file. Memory holds one chunk. Raises `StorageError`."""
+    try:
+        return digest_chunks(name, _chunks(path))
+    except OSError as error:
+        raise storage_error_from_os(error, f"cannot read {path}") from error
+
+
+def _chunks(path: Path) -> Iterator[memoryview]:
+    buffer = memoryview(bytearray(_CHUNK_BYTES))
+    with path.open("rb", buffering=0) as stream:
+        while count := stream.readinto(buffer):
+            yield buffer[:count]
+
+
+def digest_text(text: str) -> str:
+    """Return the digest of a text.
+
+    >>> digest_text("abc")
+    '06b05ab6733a618578af5f94892f3950'
+    """
+    return xxh3_128_hexdigest(text.encode())
+
+
+def format_digests(files: Mapping[str, Sequence[FileDigest]]) -> str:
+    """Return digests by table path as one text, one line for each file, sorted.
+
+    >>> format_digests({"nodes/1": [FileDigest("data/a.lance", 3, "06b05a")]})
+    'nodes/1\\tdata/a.lance\\t3\\t06b05a'
+    """
+    lines = {
+        f"{path}\t{file.name}\t{file.size}\t{file.digest}" for path, items in files.items() for file in items
+    }
+    return "\n".join(sorted(lines))
+
+
+def parse_digests(text: str) -> Iterator[tuple[str, FileDigest]]:
+    """Yield the table path and the digest of each line; `ValueError` for a malformed line."""
+    for line in text.splitlines():
+        path, name, size, digest = line.split("\t")
+        yield path, FileDigest(name, int(size), digest)

@@ -1,0 +1,108 @@
+"""Rows of `__manifest`: checksums, rows of format 1 without one, and rows that do not parse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.errors import StorageError
+from omnigraph.store.lance.lance_files import get_fragment
+from omnigraph.store.manifest import manifest as manifest_module
+from omnigraph.store.manifest.manifest import PATH, Manifest, ManifestFile, ManifestView
+from omnigraph.store.manifest.manifest_rows import decode_row, encode_row, parse_row
+from omnigraph.store.manifest.manifest_writer import write_named_file
+from omnigraph.store.manifest.records import CommitRecord
+from tests.support.manifests import head_of, make_manifest, move, reopen
+
+
+@given(st.text(), st.text())
+def test_decode_row_intact_row_gives_its_text(key: str, text: str) -> None:
+    assert decode_row("f", key, encode_row(key, text)) == text
+
+
+def test_decode_row_without_checksum_gives_the_row() -> None:
+    assert decode_row("f", "registry", '{"format":1}') == '{"format":1}'
+
+
+@given(st.integers(min_value=0), st.characters(min_codepoint=32, max_codepoint=126))
+def test_decode_and_parse_row_one_changed_character_is_a_storage_error(place: int, character: str) -> None:
+    stored = encode_row("registry", '{"format":1,"graph":"01ARZ3"}')
+    place %= len(stored)
+    changed = f"{stored[:place]}{character}{stored[place + 1 :]}"
+    if changed == stored:
+        return
+    with pytest.raises(StorageError, match="row 'registry' of f is damaged"):
+        parse_row("f", "registry", decode_row("f", "registry", changed), lambda body: body["format"])
+
+
+def test_decode_row_of_another_key_is_a_storage_error() -> None:
+    with pytest.raises(StorageError, match="row 'commit:b' of f is damaged: its checksum"):
+        decode_row("f", "commit:b", encode_row("commit:a", "{}"))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", "{}", '{"id":1}', "null"])
+def test_parse_row_that_is_no_commit_is_a_storage_error(text: str) -> None:
+    with pytest.raises(StorageError, match="row 'commit:a' of f is damaged: it cannot be parsed") as caught:
+        parse_row("f", "commit:a", text, CommitRecord.from_body)
+    assert caught.value.details == {"file": "f", "row": "commit:a"}
+
+
+# --- rows in storage --------------------------------------------------------------------------------------
+
+
+def stored_bodies(view: ManifestView, file: ManifestFile) -> dict[str, str]:
+    table = get_fragment(view.dataset, file.fragment).to_table()
+    return dict(zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True))
+
+
+def test_every_stored_row_has_a_checksum(uri: str) -> None:
+    manifest = make_manifest(uri)
+    move(manifest, manifest.view)
+    view = reopen(manifest).view
+    for file in view.files:
+        for key, body in stored_bodies(view, file).items():
+            assert "\n" in body, file.name
+            assert decode_row(file.name, key, body) == body.rpartition("\n")[0]
+
+
+def damage(manifest: Manifest, kind: str, change: Callable[[str], str]) -> str:
+    """Replace the stored body of every row of the first file of a kind; return the name of the file."""
+    file = manifest.view.of_kind(kind)[0]
+    bodies = {key: change(body) for key, body in stored_bodies(manifest.view, file).items()}
+    table = pa.table({"key": list(bodies), "body": list(bodies.values())}, schema=manifest_module.ROW_SCHEMA)
+    write_named_file(manifest.root, PATH, manifest.root.file_session(PATH), file.name, table)
+    return file.name
+
+
+READS: dict[str, Callable[[Manifest], object]] = {
+    "registry": lambda manifest: manifest.registry(manifest.view),
+    "head": lambda manifest: head_of(manifest, manifest.view),
+    "commit": lambda manifest: list(manifest.all_commits(manifest.view)),
+    "schema": lambda manifest: manifest.schema(manifest.view, manifest.view.of_kind("schema")[0].parts[0]),
+}
+
+
+@pytest.mark.parametrize("kind", READS)
+def test_read_row_with_one_changed_byte_names_row_and_file(tmp_path: Path, kind: str) -> None:
+    manifest = make_manifest(str(tmp_path))
+    name = damage(manifest, kind, lambda body: body.replace("{", "[", 1))
+    with pytest.raises(StorageError, match=rf"row '{kind}.*' of __manifest/data/{name} is damaged"):
+        READS[kind](reopen(manifest))
+
+
+def test_find_commit_in_a_large_file_checks_the_checksum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = make_manifest(str(tmp_path))
+    commit = head_of(manifest, manifest.view).commit
+    monkeypatch.setattr(manifest_module, "_MAX_ROWS_TO_CACHE_FILE", 0)
+    assert reopen(manifest).find_commit(manifest.view, commit.id) == commit
+    damage(manifest, "commit", lambda body: body.replace("init", "load"))
+    again = reopen(manifest)
+    with pytest.raises(StorageError, match=f"row 'commit:{commit.id}' of .* is damaged: its checksum"):
+        again.find_commit(again.view, commit.id)
