@@ -123,7 +123,7 @@ class TestDiff:
         g.load(lines, branch="dev")
         document = g.diff("main", "dev").to_json()
         edge, node = document["changes"]
-        versions = {key: str(pin.version) for key, pin in g.snapshot("dev").types.items()}
+        versions = {key: pin.number for key, pin in g.snapshot("dev").types.items()}
         assert node == {
             "kind": "node",
             "type_name": "Person",

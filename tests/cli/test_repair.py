@@ -93,7 +93,7 @@ def test_complete_work_is_shown_and_published_when_confirmed() -> None:
     preview = document()["datasets"][0]
     assert (preview["classification"], preview["action"]) == ("verified_write", "preview")
     assert (preview["operations"], preview["error"]) == (["load"], None)
-    assert preview["lance_head_version"] != preview["published_dataset_version"]
+    assert preview["lance_head_version"] == preview["published_dataset_version"] + 1
     assert people() == ["Ann"]
     outcome = run("repair", "g.omni", "--confirm")
     assert (outcome.code, outcome.stderr) == (0, "omnigraph repair → g.omni (direct, local)\n")
@@ -104,7 +104,7 @@ def test_complete_work_is_shown_and_published_when_confirmed() -> None:
     assert people() == ["Ann", "Bob"]
     assert rows() == NOTHING
     with og.open("g.omni", "r") as graph:
-        assert str(graph.snapshot().pin(PERSON).version) == preview["lance_head_version"]
+        assert graph.snapshot().pin(PERSON).number == preview["lance_head_version"]
 
 
 def test_work_that_was_not_complete_is_discarded_on_record() -> None:

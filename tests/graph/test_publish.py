@@ -220,13 +220,14 @@ def test_a_strict_write_is_refused_when_others_changed_its_rows(
     graph: Repository, other: Repository, theirs: OperationClass
 ) -> None:
     put(graph, {"a": "1"})
-    expected = graph.snapshot().pin(PERSON).version
+    expected = graph.snapshot().pin(PERSON).number
     disturb = partial(write, other, staging({"a": "9"}, ["a"], as_class=theirs))
     work = Interrupted(staging({"a": "2"}, ["a"], as_class="strict"), disturb)
     with pytest.raises(Conflict) as caught:
         write(graph, work, operation="update")
-    actual = graph.snapshot().pin(PERSON).version
+    actual = graph.snapshot().pin(PERSON).number
     assert work.times == 1
+    assert actual == expected + 1
     assert caught.value.details == {
         "table_key": PERSON,
         "expected": str(expected),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import omnigraph as og
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.graph.repository import Repository
 from tests.support.places import fresh_memory
@@ -162,3 +163,23 @@ def test_a_commit_whose_files_are_gone_answers_that_it_was_reclaimed(tmp_path: P
             read()
         assert caught.value.details["reason"] == "reclaimed"
     assert contents(cold, CITY) == {}
+
+
+def test_pin_number_counts_published_versions_of_the_branch() -> None:
+    graph = og.init(fresh_memory(), "node A { name: String @key }\nnode B { name: String @key }")
+
+    def numbers(branch: str = "main") -> tuple[int, int]:
+        types = graph.snapshot(branch).types
+        return types["node:A"].number, types["node:B"].number
+
+    assert numbers() == (1, 1)
+    graph.load({"A": [{"name": "a"}]})
+    graph.branches.create("dev")
+    graph.load({"A": [{"name": "b"}]}, branch="dev")
+    graph.load({"B": [{"name": "b"}]})
+    assert (numbers(), numbers("dev")) == ((2, 2), (3, 1))
+    graph.branches.merge("dev")
+    assert numbers() == (3, 2)
+    graph.optimize()
+    assert numbers() == (4, 3)
+    assert graph.diff("dev", "main").to_json()["changes"][0]["published_dataset_version"] == 3

@@ -76,7 +76,7 @@ def test_a_second_optimize_finds_nothing_to_do(graph: og.LocalGraph) -> None:
 
 def test_the_report_has_the_fields_of_the_contract(graph: og.LocalGraph) -> None:
     found = by_key(graph.optimize())[PERSON].to_json()
-    version = str(graph.snapshot().pin(PERSON).version)
+    version = graph.snapshot().pin(PERSON).number
     assert json.loads(json.dumps(found)) == {
         "type_key": "node:Person",
         "fragments_removed": 4,
@@ -190,7 +190,7 @@ def test_a_type_that_cannot_be_read_is_told_and_does_not_stop_the_others(tmp_pat
     assert found[KNOWS].skipped == "Failed"
     assert not found[KNOWS].committed
     assert "not found" in str(found[KNOWS].error)
-    assert found[KNOWS].version == snapshot.pin(KNOWS).version
+    assert found[KNOWS].version == snapshot.pin(KNOWS).number
     assert found[PERSON].committed
     assert len(fragments(graph, PERSON)) == 1
 

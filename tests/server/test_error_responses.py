@@ -32,8 +32,8 @@ CASES: list[tuple[errors.OmnigraphError, int, dict[str, Any]]] = [
             "published_dataset_version_conflict": {
                 "entity_kind": "node",
                 "type_name": "T",
-                "expected_published_dataset_version": "1",
-                "actual_published_dataset_version": "2",
+                "expected_published_dataset_version": 1,
+                "actual_published_dataset_version": 2,
             },
         },
     ),

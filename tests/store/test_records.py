@@ -96,6 +96,18 @@ def test_versions_are_strings_in_json() -> None:
     assert TablePin("p", 2**64 - 1, 1, "c").to_body()["version"] == "18446744073709551615"
 
 
+def test_pin_without_number_takes_the_sequence_of_its_commit() -> None:
+    commit = CommitRecord(
+        "c", "main", "i", 7, "b", None, None, "mutate", None, 5, "s", {"1": TablePin("p", 1, 0, "c", 3)}
+    )
+    body = commit.to_body()
+    assert CommitRecord.from_body(body).tables["1"].number == 3
+    del body["tables"]["1"]["number"]
+    assert CommitRecord.from_body(body).tables["1"].number == 7
+    # Writers compare pins of commits that different releases wrote.
+    assert CommitRecord.from_body(body) == commit
+
+
 def test_what_was_recorded_without_being_text_is_read_as_text() -> None:
     commit = CommitRecord("c", "main", "i", 2, "b", None, None, "mutate", None, 5, "s")
     read = CommitRecord.from_body({**commit.to_body(), "actor": 5, "message": {"a": 1}})

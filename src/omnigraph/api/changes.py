@@ -76,7 +76,7 @@ class Diff(ABC):
         The result holds all changes in memory.
         """
         versions = {
-            str(table.type_id): str(state.pin(key).version)
+            str(table.type_id): state.pin(key).number
             for state in (self.before, self.after)
             for key, table in state.catalog.tables.items()
         }
@@ -111,8 +111,8 @@ def named_state(state: State) -> str | datetime | Snapshot:
     return state if isinstance(state, str) else check_state(state)
 
 
-def _outline(change: EntityChange, version: str) -> dict[str, Any]:
-    """Return a change without its values. `version` is the version of the type's dataset."""
+def _outline(change: EntityChange, version: int) -> dict[str, Any]:
+    """Return a change without its values. `version` is the number of the type's version."""
     outline = {
         "kind": change.kind,
         "type_name": change.type_name,

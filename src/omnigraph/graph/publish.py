@@ -190,7 +190,7 @@ def _raise_changed(
 
 
 def _version(pin: TablePin | None) -> str | None:
-    return None if pin is None else str(pin.version)
+    return None if pin is None else str(pin.number)
 
 
 def _manifest_change(

@@ -118,7 +118,8 @@ class WritePlan:
             # Maintenance keeps the content id, so that caches and concurrent writers treat the rows as unchanged.
             keeps = self.operation_class == "maintenance" and key in head.tables
             content = head.tables[key].content if keeps else write.content or self.commit_id
-            tables[key] = TablePin(write.path, write.version, write.rows, content)
+            number = head.tables[key].number + 1 if key in head.tables else 1
+            tables[key] = TablePin(write.path, write.version, write.rows, content, number)
         return CommitRecord(
             id=self.commit_id,
             branch=self.branch,

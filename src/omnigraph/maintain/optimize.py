@@ -41,7 +41,7 @@ class TypeOptimization:
 
     `indexes` has the properties whose index was built or extended. `pending_indexes` has those whose declared
     index is not complete, each with the reason. `skipped` is ``Failed``, with the `error`, or ``Busy`` if
-    concurrent writers changed the type too often.
+    concurrent writers changed the type too often. `version` is the number of the published version.
     """
 
     type_key: str
@@ -55,16 +55,16 @@ class TypeOptimization:
     pending_indexes: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON form. Versions use all 64 bits, so they are strings."""
+        """Return the JSON form."""
         return {
             "type_key": self.type_key,
             "fragments_removed": self.fragments_removed,
             "fragments_added": self.fragments_added,
             "committed": self.committed,
             "skipped": self.skipped,
-            "published_dataset_version": str(self.version),
+            "published_dataset_version": self.version,
             # The HEAD of a table never moves, so it is never ahead of the published version.
-            "lance_head_version": str(self.version),
+            "lance_head_version": self.version,
             "indexes": list(self.indexes),
             "pending_indexes": [
                 {"property": name, "reason": reason} for name, reason in self.pending_indexes
@@ -153,7 +153,7 @@ class _Optimization:
             history.changes += 1
         history.version = pin.version
         skipped = BUSY if history.changes >= MAX_TABLE_CHANGES else None
-        return _TypeState(table, history.maintenance, pin.version, skipped)
+        return _TypeState(table, history.maintenance, pin.number, skipped)
 
     # --- compaction --------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ def _report(state: _TypeState, commit: CommitRecord | None) -> TypeOptimization:
         fragments_removed=sum(len(task.group) for task, _ in maintenance.rewritten),
         fragments_added=len(maintenance.rewritten),
         committed=str(table.id) in commit.touched,
-        version=commit.tables[str(table.id)].version,
+        version=commit.tables[str(table.id)].number,
         indexes=tuple(state.indexes),
         pending_indexes=pending,
     )

@@ -30,8 +30,8 @@ MAY_BE_ALIVE = "its writer may be alive, or another process is recovering it: tr
 class TypeRepair:
     """The interrupted writes of one type, or an operation without a known type, and the action taken.
 
-    `version` is the published version of the type. `head` is the staged version, or equal to `version` if there is
-    none.
+    `version` is the number of the published version of the type. `head` is the number that a staged version will
+    have, or equal to `version` if there is none.
     """
 
     type_key: str
@@ -43,11 +43,11 @@ class TypeRepair:
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON form. Versions use all 64 bits, so they are strings."""
+        """Return the JSON form."""
         return {
             "type_key": self.type_key,
-            "published_dataset_version": None if self.version is None else str(self.version),
-            "lance_head_version": None if self.head is None else str(self.head),
+            "published_dataset_version": self.version,
+            "lance_head_version": self.head,
             "classification": self.classification,
             "action": self.action,
             "operations": list(self.operations),
@@ -161,12 +161,10 @@ def _recover(
 
 
 def _row(snapshot: Snapshot, key: str, interrupted: Sequence[_InterruptedWrite]) -> TypeRepair:
-    version, table = snapshot.pin(key).version, str(snapshot.catalog.tables[key].id)
-    matching = [
-        (item, item.writes(snapshot)[table]) for item in interrupted if table in item.writes(snapshot)
-    ]
+    version, table = snapshot.pin(key).number, str(snapshot.catalog.tables[key].id)
+    matching = [item for item in interrupted if table in item.writes(snapshot)]
     if not matching:
         return TypeRepair(key, version, version, "no_drift", "no_op")
-    last, write = matching[-1]
-    operations = tuple(name for item, _ in matching for name in item.operations)
-    return TypeRepair(key, version, write.version, last.classification, last.action, operations, last.error)
+    last = matching[-1]
+    operations = tuple(name for item in matching for name in item.operations)
+    return TypeRepair(key, version, version + 1, last.classification, last.action, operations, last.error)

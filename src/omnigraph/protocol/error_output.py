@@ -76,12 +76,12 @@ class PreconditionFailureOutput(ResponseModel):
 
 
 class PublishedDatasetVersionConflictOutput(ResponseModel):
-    """A type that another commit changed. Versions are strings, because they are unsigned 64-bit numbers."""
+    """A type that another commit changed. The versions are numbers of the type's versions on the branch."""
 
     entity_kind: EntityKindOutput
     type_name: str
-    expected_published_dataset_version: str
-    actual_published_dataset_version: str
+    expected_published_dataset_version: Int64
+    actual_published_dataset_version: Int64
 
 
 class ReadSetConflictOutput(ResponseModel):

@@ -217,13 +217,13 @@ class DiffStatsOutput(ResponseModel):
 class SnapshotDatasetOutput(ResponseModel):
     """Data of one type in a snapshot.
 
-    `published_dataset_version` is a string, because it is an unsigned 64-bit number, which many JSON readers round.
+    `published_dataset_version` counts the versions of the type that the commits of the branch have published.
     """
 
     entity_kind: EntityKindOutput
     type_name: str
     dataset_path: str
-    published_dataset_version: str
+    published_dataset_version: Int64
     native_dataset_branch: str | None = None
     entity_count: Int64
 

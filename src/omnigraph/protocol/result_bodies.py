@@ -105,7 +105,7 @@ def merge_body(merged: Merged, source: str, target: str, actor: str | None) -> d
 
 
 def snapshot_body(snapshot: Snapshot, branch: str) -> dict[str, Any]:
-    """Return the body of a snapshot. Versions are strings, because they are unsigned 64-bit numbers."""
+    """Return the body of a snapshot."""
     datasets = []
     for key, table in snapshot.catalog.tables.items():
         pin = snapshot.pin(key)
@@ -114,7 +114,7 @@ def snapshot_body(snapshot: Snapshot, branch: str) -> dict[str, Any]:
                 "entity_kind": table.kind,
                 "type_name": table.name,
                 "dataset_path": pin.path,
-                "published_dataset_version": str(pin.version),
+                "published_dataset_version": pin.number,
                 # Tables have no branches of their own: any version can be the base of any other.
                 "native_dataset_branch": None,
                 "entity_count": pin.rows,

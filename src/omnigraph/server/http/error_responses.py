@@ -181,8 +181,9 @@ def _conflict(details: Mapping[str, Any]) -> dict[str, Any]:
     if ":" in str(key):
         members["published_dataset_version_conflict"] = {
             **_split_key(str(key)),
-            "expected_published_dataset_version": expected,
-            "actual_published_dataset_version": actual,
+            # A type that the branch did not have, or no longer has, counts as version 0.
+            "expected_published_dataset_version": int(expected or 0),
+            "actual_published_dataset_version": int(actual or 0),
         }
     return members
 

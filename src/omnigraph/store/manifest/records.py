@@ -21,22 +21,32 @@ class TablePin:
     """The version of a table that a commit refers to.
 
     `content` is the id of the commit that last changed the rows of the table. Two pins with equal content hold the
-    same rows, even when maintenance has rewritten the files.
+    same rows, even when maintenance has rewritten the files. `number` counts the versions of the table that the
+    commits of the branch have published. It is a small integer, unlike `version`, and does not identify a version
+    across branches.
     """
 
     path: str
     version: int
     rows: int
     content: str
+    number: int = field(default=1, compare=False)
 
     def to_body(self) -> Body:
         """Return the JSON form."""
-        return {"path": self.path, "version": str(self.version), "rows": self.rows, "content": self.content}
+        return {
+            "path": self.path,
+            "version": str(self.version),
+            "rows": self.rows,
+            "content": self.content,
+            "number": self.number,
+        }
 
     @classmethod
-    def from_body(cls, body: Body) -> TablePin:
-        """Parse the JSON form."""
-        return cls(body["path"], int(body["version"]), int(body["rows"]), body["content"])
+    def from_body(cls, body: Body, number: int = 1) -> TablePin:
+        """Parse the JSON form. `number` applies to a pin without one, which an earlier release wrote."""
+        rows, number = int(body["rows"]), int(body.get("number", number))
+        return cls(body["path"], int(body["version"]), rows, body["content"], number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +96,12 @@ class CommitRecord:
     @classmethod
     def from_body(cls, body: Body) -> CommitRecord:
         """Parse the JSON form."""
+        sequence = int(body["sequence"])
         return cls(
             id=body["id"],
             branch=body["branch"],
             incarnation=body["incarnation"],
-            sequence=int(body["sequence"]),
+            sequence=sequence,
             parent=body["parent"],
             merged_parent=body["merged_parent"],
             actor=_text(body["actor"]),
@@ -98,7 +109,8 @@ class CommitRecord:
             message=_text(body["message"]),
             created_at=int(body["created_at"]),
             schema=body["schema"],
-            tables={key: TablePin.from_body(pin) for key, pin in body["tables"].items()},
+            # Numbers that start at the sequence stay below those of later commits.
+            tables={key: TablePin.from_body(pin, sequence) for key, pin in body["tables"].items()},
             touched=tuple(body["touched"]),
             recovered=bool(body["recovered"]),
             files=body.get("files", ""),
