@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -94,6 +95,19 @@ def run_without(stream: Literal["stdin", "stdout"], *args: str) -> tuple[int, st
 def _command_line() -> Any:
     """Return the Click command, cached: building it takes longer than running most commands."""
     return get_command(app)
+
+
+def command_tree() -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
+    """Yield every command that does something, with the words that call it."""
+
+    def walk(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
+        if isinstance(command, TyperGroup):
+            for name, child in command.commands.items():
+                yield from walk(child, (*words, name))
+        else:
+            yield words, command
+
+    return walk(_command_line(), ())
 
 
 def run_process(*args: str | bytes, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:

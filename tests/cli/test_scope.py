@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.core import TyperOption
 
 from tests.cli.graphs import make_graph
-from tests.cli.running import run, write
+from tests.cli.running import command_tree, run, write
 
 NO_GRAPH = (
     "error: no graph addressed — pass a positional URI, --store <uri>, --server <name>, --profile <name>, "
@@ -23,8 +26,31 @@ COMMANDS = [
 ]
 
 
+VALUES = {"uri": "g.omni", "mode": "append", "entity": "node", "action": "read"}
+# Commands that take another address than the storage of a graph, or another argument.
+OWN_ARGUMENTS = {
+    "graphs": ["--server", "http://example.org"],
+    "queries": ["--cluster", "site.yaml"],
+    "policy": ["--cluster", "site.yaml"],
+    "lint": ["--query", "read.gq", "--store", "g.omni"],
+}
+
+
 def name(args: list[str]) -> str:
     return " ".join(args)
+
+
+def complete_commands() -> Iterator[list[str]]:
+    """Yield every command with an explicit address and a value for each required parameter."""
+    for path, command in command_tree():
+        args = list(path)
+        for param in command.params:
+            if param.name == "uri" or param.required:
+                value = VALUES.get(str(param.name), "x")
+                args += [param.opts[0], value] if isinstance(param, TyperOption) else [value]
+        if "g.omni" not in args:
+            args += OWN_ARGUMENTS.get(path[0], ["--store", "g.omni"])
+        yield args
 
 
 def command_of(args: list[str]) -> str:
@@ -63,6 +89,17 @@ class TestWithoutAGraph:
         outcome = run("snapshot", env={"OMNIGRAPH_PROFILE": "staging"})
         assert outcome.code == 1
         assert outcome.stderr.startswith("error: no profile named 'staging'\n")
+
+    @pytest.mark.usefixtures("home")
+    def test_unknown_profile_beside_an_address_is_refused_by_every_command(self) -> None:
+        expected = re.compile(r"^error: (no profile named 'nosuch'$|.*; --\w+ does not apply\.)", re.M)
+        outcomes = {name(args): run(*args, "--profile", "nosuch") for args in complete_commands()}
+        accepted = {
+            args: outcome
+            for args, outcome in outcomes.items()
+            if (outcome.code, outcome.stdout) != (1, "") or expected.search(outcome.stderr) is None
+        }
+        assert accepted == {}
 
     @pytest.mark.parametrize(
         "args",
@@ -211,6 +248,35 @@ class TestWithAGraph:
     def test_an_address_outranks_a_profile(self) -> None:
         outcome = run("branch", "list", "--uri", "g.omni", env={"OMNIGRAPH_PROFILE": "nowhere"})
         assert (outcome.code, outcome.stdout) == (0, "main\n")
+
+    @pytest.mark.usefixtures("home")
+    @pytest.mark.parametrize(
+        "args",
+        [
+            ["init", "--schema", "people.pg", "new.omni"],
+            ["snapshot", "g.omni"],
+            ["optimize", "g.omni"],
+            ["profile", "list"],
+            ["profile", "show"],
+        ],
+        ids=name,
+    )
+    @pytest.mark.parametrize(
+        ("profile", "message"),
+        [("nosuch", "no profile named 'nosuch'"), ("", "--profile needs the name of a profile")],
+    )
+    def test_unknown_or_empty_profile_is_named(
+        self, graph: Path, args: list[str], profile: str, message: str
+    ) -> None:
+        outcome = run(*args, "--profile", profile)
+        assert (outcome.code, outcome.stderr.splitlines()[0]) == (1, f"error: {message}")
+        assert not (graph / "new.omni").exists()
+
+    def test_known_profile_beside_an_address_is_accepted(self, home: Path) -> None:
+        write(home / "config.yaml", "profiles: {here: {store: other.omni}, both: {store: a, server: b}}")
+        for profile in ("here", "both"):
+            outcome = run("branch", "list", "--uri", "g.omni", "--profile", profile)
+            assert (outcome.code, outcome.stdout) == (0, "main\n")
 
     def test_an_option_that_is_given_twice_is_a_usage_error(self) -> None:
         outcome = run("--store", "g.omni", "snapshot", "--store", "other.omni")

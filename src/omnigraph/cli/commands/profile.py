@@ -10,7 +10,7 @@ import typer
 from omnigraph.cli.options import GlobalOptions
 from omnigraph.cli.render.output import print_json, print_line
 from omnigraph.cli.settings.config import Config, Profile, ScopeKind, load_config
-from omnigraph.cli.settings.graph_address import PROFILE, find_profile
+from omnigraph.cli.settings.graph_address import PROFILE, find_profile, get_profile
 from omnigraph.cli.settings.servers import find_server
 from omnigraph.cli.target import JsonOption
 from omnigraph.errors import InvalidInput
@@ -22,7 +22,7 @@ profile_commands = typer.Typer(help="List and show the profiles in your settings
 def list_(ctx: typer.Context, json: JsonOption = False) -> None:
     """List the profiles, including invalid ones."""
     config = load_config(ctx)
-    active = _active(ctx)
+    active = _active(ctx, config)
     found = [_entry(config, item, active) for item in config.profiles.values()]
     if json:
         print_json(found)
@@ -45,7 +45,8 @@ def show(
 ) -> None:
     """Show the address that a profile, or the defaults, resolve to."""
     config = load_config(ctx)
-    name = name or _active(ctx)
+    active = _active(ctx, config)
+    name = name or active
     kind: ScopeKind | None
     if name is None:
         kind, target = _default(config)
@@ -69,9 +70,12 @@ def show(
         print_line(f"{key}: {'null' if value is None else value}")
 
 
-def _active(ctx: typer.Context) -> str | None:
+def _active(ctx: typer.Context, config: Config) -> str | None:
+    """Return the name of the active profile. Raises `InvalidInput` if `--profile` names no profile."""
     chosen = ctx.find_object(GlobalOptions) or GlobalOptions()
-    return chosen.profile or os.environ.get(PROFILE) or None
+    if chosen.profile is None:
+        return os.environ.get(PROFILE) or None
+    return get_profile(config, chosen.profile).name
 
 
 def _entry(config: Config, profile: Profile, active: str | None) -> dict[str, Any]:

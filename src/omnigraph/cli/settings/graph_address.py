@@ -48,8 +48,11 @@ def find_address(
     """Return the explicit address of a command, else that of its profile, else the default of the settings.
 
     `takes_uri` says whether the command accepts a URI, for the message. Raises `NoGraphAddressed` if there is no
-    address, and `InvalidInput` if there are two explicit ones or if `--graph` is combined with a storage URI.
+    address, and `InvalidInput` if there are two explicit ones, if `--graph` is combined with a storage URI, or if
+    `--profile` names no profile, even beside an explicit address. `$OMNIGRAPH_PROFILE` is read only without one.
     """
+    if chosen.profile is not None:
+        get_profile(config(), chosen.profile)
     found = _explicit(uri, chosen)
     if found is None:
         profile = chosen.profile or environment.get(PROFILE)
@@ -68,6 +71,16 @@ def find_address(
 
 def find_profile(config: Config, name: str) -> Profile:
     """Return the profile with this name. Raises `InvalidInput` if there is none or it is invalid."""
+    found = get_profile(config, name)
+    if found.error is not None:
+        raise InvalidInput(found.error, details={"profile": name})
+    return found
+
+
+def get_profile(config: Config, name: str) -> Profile:
+    """Return the profile with this name, which may be invalid. Raises `InvalidInput` if there is none."""
+    if not name.strip():
+        raise InvalidInput("--profile needs the name of a profile")
     found = config.profiles.get(name)
     if found is None:
         from omnigraph.lang.suggestions import did_you_mean
@@ -77,8 +90,6 @@ def find_profile(config: Config, name: str) -> Profile:
             hint=f"add it under profiles: in {settings_file_name()}",
             details={"profile": name},
         )
-    if found.error is not None:
-        raise InvalidInput(found.error, details={"profile": name})
     return found
 
 
