@@ -110,6 +110,37 @@ class TestValidate:
         )
         assert [item["query"] for item in found["warnings"]] == ["hire"]
 
+    def test_vector_parameter_is_warned_of(self, folder: Path) -> None:
+        schema = write(folder / "docs.pg", "node Doc { title: String @key  v: Vector(2) }")
+        assert run("init", "--schema", str(schema), "docs.omni").code == 0
+        stored = """\
+            query near($q: Vector(2)) {
+              match { $d: Doc } return { $d.title } order { nearest($d.v, $q) } limit 3
+            }
+            query by_words($q: String) {
+              match { $d: Doc } return { $d.title } order { nearest($d.v, $q) } limit 3
+            }
+            query add($t: String, $v: Vector(2)) { insert Doc { title: $t, v: $v } }
+        """
+        write(folder / "site.yaml", "graphs: {docs: {uri: docs.omni, queries: stored}}")
+        write(folder / "stored" / "docs.gq", stored)
+        advice = "; declare it as String to embed the text on the server"
+        expected = [
+            ("near", f"parameter `$q` is a Vector(2), which MCP clients cannot supply{advice}"),
+            ("add", "parameter `$v` is a Vector(2), which MCP clients cannot supply"),
+        ]
+        outcome = run("queries", "validate", "--cluster", "site.yaml")
+        assert (outcome.code, outcome.stdout.splitlines()) == (
+            0,
+            [
+                *(f"WARN  query '{query}': {message}" for query, message in expected),
+                "OK  3 stored queries type-check against the schema",
+            ],
+        )
+        found = json.loads(run("queries", "validate", "--json", "--cluster", "site.yaml").stdout)
+        warnings = [{"query": query, "message": message} for query, message in expected]
+        assert found == {"ok": True, "breakages": [], "warnings": warnings}
+
     def test_nothing_registered_is_no_failure(self, folder: Path) -> None:
         write(folder / "site.yaml", "graphs: {team: {uri: g.omni}}")
         for command in ("validate", "list"):

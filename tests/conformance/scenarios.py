@@ -316,6 +316,7 @@ def loads(rec: Recorder, g: og.Graph, folder: Path) -> None:
     rec.do("a number", lambda: g.load(7))
     mapping = {"Person": {"columns": {"name": "who"}}}
     rec.do("mapped", lambda: g.load({"Person": [{"who": "Mapped"}]}, mapping=mapping))
+    rec.do("mapped nothing", lambda: g.load({}, mapping=mapping))
     rec.do("overwrite", lambda: g.load({"Note": [{"text": "only"}]}, mode="overwrite"))
     rec.do("afterwards", lambda: g.query(ALL))
     rec.do("photo", lambda: g.get("Person", "Di"))

@@ -84,9 +84,18 @@ def test_mapping_cannot_read_server_files(
     (tmp_path / "people.csv").write_bytes(CSV)
     monkeypatch.chdir(tmp_path)
     mapping = {"Person": {"source": source, "format": "csv", "ignore": True}}
-    response = load(client, ("mapping", (None, json.dumps(mapping))))
-    assert success_body(response, responses.GraphBatchLoadOutput)["total_entities"] == 0
+    refused = "a mapping of node:Person and no rows to load"
+    for mode in ("merge", "overwrite"):
+        response = load(client, ("mapping", (None, json.dumps(mapping))), mode=mode)
+        assert error_body(response, 400)["error"] == refused
     assert names(client) == ["Ann", "Bob"]
+    other = load(client, ("mapping", (None, json.dumps(mapping))), ("Person", ("x.csv", b"name\nCid\n")))
+    assert success_body(other, responses.GraphBatchLoadOutput)["total_entities"] == 1
+    assert names(client) == ["Ann", "Bob", "Cid"]
+
+
+def test_empty_mapping_without_files_returns_400(client: httpx.Client) -> None:
+    assert error_body(load(client, ("mapping", (None, "{}"))), 400)["error"].startswith("a mapping of no type")
 
 
 @pytest.mark.parametrize(

@@ -425,6 +425,8 @@ def test_what_is_given_goes_before_what_the_mapping_names(tmp_path: Path) -> Non
         open_source(path, CATALOG, mapping=two)
     with pytest.raises(InvalidInput, match="the mapping has no source for any type"):
         open_source(None, CATALOG, mapping=read_mapping({}, CATALOG))
+    with pytest.raises(InvalidInput, match="a mapping of node:Person, node:Note and no rows to load"):
+        open_source({}, CATALOG, mapping=two)
     with pytest.raises(InvalidInput, match="cannot load from NoneType"):
         open_source(None, CATALOG)
     with pytest.raises(InvalidInput, match="cannot load 'node:Person' from BytesIO"):

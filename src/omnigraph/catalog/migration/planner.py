@@ -172,9 +172,18 @@ def _new_property(change: _TypeChange, prop: Property) -> Iterator[MigrationStep
         backfill = change.kind != "interface" and change.is_backfilled(prop.name)
         yield AddProperty(change.kind, change.name, prop.name, canonical_type(prop.type), backfill)
     else:
-        reason = f"adding required property {full} requires a backfill and"
-        yield change.unsupported_property(prop.name, reason, ADD_REQUIRED)
+        yield UnsupportedChange(
+            f"{change.kind}:{change.name}.{prop.name}",
+            f"adding required property {full} requires a backfill: {_backfill_option(change, prop)}",
+            ADD_REQUIRED,
+        )
     yield from _added_property_constraints(change, prop, _constraint_names(prop))
+
+
+def _backfill_option(change: _TypeChange, prop: Property) -> str:
+    if change.kind == "interface":
+        return f"pass --backfill Type.{prop.name}=JSON for each implementing type"
+    return f"pass --backfill {change.name}.{prop.name}=JSON"
 
 
 def _property_changes(change: _TypeChange, old: Property, new: Property) -> Iterator[MigrationStep]:

@@ -17,6 +17,7 @@ from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
     from omnigraph.api.stored_queries import QuerySources, StoredQuery
+    from omnigraph.lang.ir import CheckedQuery
     from omnigraph.lang.schema import Schema
     from omnigraph.lang.source import Source
 
@@ -116,7 +117,8 @@ def _check_files(where: QuerySources, files: Iterable[Source], schema: Schema) -
             if not where.includes(source, result.name):
                 continue
             seen.add(result.name)
-            found.warnings += [Problem(result.name, text) for text in result.warnings]
+            warnings = [*result.warnings, *_vector_parameters(result.checked)]
+            found.warnings += [Problem(result.name, text) for text in warnings]
             found.breakages += [Problem(result.name, item.text) for item in result.diagnostics]
             if result.name in found.queries:
                 found.breakages.append(Problem(result.name, "more than one query has this name"))
@@ -124,6 +126,18 @@ def _check_files(where: QuerySources, files: Iterable[Source], schema: Schema) -
                 found.queries[result.name] = StoredQuery(result.name, source.text, result.checked)
     found.breakages += [Problem(name, text) for name, text in where.missing(seen).items()]
     return found
+
+
+def _vector_parameters(query: CheckedQuery | None) -> Iterator[str]:
+    """Yield a warning for each Vector parameter: stored queries are MCP tools, and agents have no embeddings."""
+    from omnigraph.lang.ir import ReadQuery
+    from omnigraph.lang.types import Scalar
+
+    # Only `nearest` accepts a text in place of a vector, so that there is no advice for a mutation.
+    advice = "; declare it as String to embed the text on the server" if isinstance(query, ReadQuery) else ""
+    for item in () if query is None else query.params:
+        if item.type.scalar is Scalar.VECTOR:
+            yield f"parameter `${item.name}` is a {item.type.core}, which MCP clients cannot supply{advice}"
 
 
 def _describe(query: StoredQuery) -> dict[str, Any]:

@@ -45,7 +45,8 @@ class LoadMapping:
     def source_of(self, source: Any) -> Any:
         """Return the source of a load by type: the source that was passed, or else the sources of the mapping.
 
-        A single path is the source of the only type of the mapping.
+        A single path is the source of the only type of the mapping. Raises `InvalidInput` for no source at all, and
+        for an empty mapping of sources: it would load nothing where the mapping names files.
         """
         if source is None:
             without = [key for key, item in self.types.items() if item.source is None]
@@ -56,6 +57,11 @@ class LoadMapping:
                 )
             return {key: item.source for key, item in self.types.items()}
         if isinstance(source, Mapping):
+            if not source:
+                raise InvalidInput(
+                    f"a mapping of {', '.join(self.types) or 'no type'} and no rows to load",
+                    hint="pass files or rows for at least one type",
+                )
             return source
         if len(self.types) == 1:
             return {next(iter(self.types)): source}

@@ -162,7 +162,7 @@ def _check_order(
             if isinstance(key, ir.Rank):
                 descending = not isinstance(key, ir.Nearest)
             order.append(ir.Order(key, descending))
-    _check_rankings(ctx, body)
+    _check_rankings(ctx, body, outputs)
     return tuple(order)
 
 
@@ -210,18 +210,31 @@ def _find_output(
     return ir.OutputRef(same.name, same.type)
 
 
-def _check_rankings(ctx: Context, body: ast.ReadBody) -> None:
-    rankings = [item for item in body.order if isinstance(item.expr, ast.Nearest | ast.Bm25 | ast.Rrf)]
-    for item in rankings[1:]:
-        ctx.report(item.span, "T18", "a read can be ordered by one ranking only", "combine two with `rrf`")
-    for item in rankings:
-        if isinstance(item.expr, ast.Nearest):
-            if body.limit is None:
-                ctx.report(
-                    item.span, "T17", "`nearest` ordering requires `limit`", "add `limit n` at the end"
-                )
-            if any(isinstance(other.expr, ast.AliasRef) for other in body.order):
-                message = "alias ordering cannot be combined with a standalone `nearest`"
-                ctx.report(item.span, "T18", message, "order by `$v.property` instead of the alias")
-        if isinstance(item.expr, ast.Rrf) and body.limit is None:
-            ctx.report(item.span, "T21", "`rrf` ordering requires `limit`", "add `limit n` at the end")
+def _check_rankings(ctx: Context, body: ast.ReadBody, outputs: Mapping[str, ir.Output | None]) -> None:
+    """Check the rules of rankings. An alias in `order` follows the rules of the ranking that it names."""
+    calls = [item for item in body.order if isinstance(item.expr, ast.Nearest | ast.Bm25 | ast.Rrf)]
+    aliases = [item for item in body.order if isinstance(item.expr, ast.AliasRef)]
+    ranked_aliases = [item for item in aliases if isinstance(_named_expr(item, outputs), ir.Rank)]
+    if calls:
+        for item in [*calls[1:], *ranked_aliases]:
+            ctx.report(item.span, "T18", "a read can be ordered by one ranking only", "combine two with `rrf`")
+    for item in calls:
+        if isinstance(item.expr, ast.Nearest) and aliases:
+            message = "alias ordering cannot be combined with a standalone `nearest`"
+            ctx.report(item.span, "T18", message, "order by `$v.property` instead of the alias")
+    if body.limit is None:
+        for item in body.order:
+            _report_missing_limit(ctx, item, _named_expr(item, outputs))
+
+
+def _named_expr(item: ast.Ordering, outputs: Mapping[str, ir.Output | None]) -> ast.Expr | ir.Expr:
+    """Return the expression of a sort key, or the checked expression of the result column that it names."""
+    output = outputs.get(item.expr.name) if isinstance(item.expr, ast.AliasRef) else None
+    return item.expr if output is None else output.expr
+
+
+def _report_missing_limit(ctx: Context, item: ast.Ordering, ranking: ast.Expr | ir.Expr) -> None:
+    if isinstance(ranking, ast.Nearest | ir.Nearest):
+        ctx.report(item.span, "T17", "`nearest` ordering requires `limit`", "add `limit n` at the end")
+    if isinstance(ranking, ast.Rrf | ir.Rrf):
+        ctx.report(item.span, "T21", "`rrf` ordering requires `limit`", "add `limit n` at the end")
