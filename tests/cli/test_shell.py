@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from omnigraph import __version__
 from omnigraph.cli.render.output import print_internal_error, print_note, print_warning
 from omnigraph.cli.shell import CommandLine
+from omnigraph.graph.format_version import CURRENT
 from tests.cli.running import COMMAND, READ, run, run_process, run_without, write
 from tests.support.waiting import HANG
 
@@ -32,7 +33,7 @@ class Interrupt:
 sys.meta_path.insert(0, Interrupt())
 """
 
-VERSION = f"omnigraph {__version__}\ninternal-schema 6\n"
+VERSION = f"omnigraph {__version__}\ninternal-schema {CURRENT}\n"
 
 
 @pytest.mark.parametrize("args", [["version"], ["--version"], ["-v"], ["lint", "--version"], ["fmt", "-v"]])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.graph.format_version import CURRENT
 from tests.cli.graphs import add_people, make_graph
 from tests.cli.running import run
 
@@ -23,7 +24,7 @@ def test_a_branch_is_shown_type_by_type() -> None:
     assert outcome.stdout == (
         "graph_branch: main\n"
         "graph_manifest_version: 1\n"
-        "internal_schema_version: 6\n"
+        f"internal_schema_version: {CURRENT}\n"
         "node type 'Person' published_dataset_version=1 native_dataset_branch=main entities=0\n"
         "edge type 'Knows' published_dataset_version=1 native_dataset_branch=main entities=0\n"
     )
@@ -46,7 +47,7 @@ def test_snapshot_json_dataset_versions_are_small_integers() -> None:
     assert document == {
         "graph_branch": "main",
         "graph_manifest_version": 2,
-        "internal_schema_version": 6,
+        "internal_schema_version": CURRENT,
     }
     version, path = person.pop("published_dataset_version"), person.pop("dataset_path")
     assert version == 2

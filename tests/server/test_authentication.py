@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from omnigraph.errors import InvalidInput
+from omnigraph.graph.format_version import CURRENT
 from omnigraph.protocol import responses
 from omnigraph.server.http.authentication import PREFIX, TokenRegistry, read_tokens
 from tests.server.running import ADD, ALL, TOKENS, Running, error_body, host, names, running, success_body
@@ -145,7 +146,9 @@ def test_list_graphs_requires_server_policy(guarded: Running) -> None:
 
 def test_health_needs_no_token_and_metrics_need_one(guarded: Running) -> None:
     with guarded.client(prefix="") as client:
-        assert success_body(client.get("/healthz"), responses.HealthOutput)["internal_schema_version"] == 6
+        assert (
+            success_body(client.get("/healthz"), responses.HealthOutput)["internal_schema_version"] == CURRENT
+        )
         success_body(client.get("/readyz"), responses.ReadyOutput)
         assert client.get("/openapi.json").status_code == 200
         error_body(client.get("/metrics"), 401)

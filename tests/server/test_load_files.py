@@ -95,7 +95,9 @@ def test_mapping_cannot_read_server_files(
 
 
 def test_empty_mapping_without_files_returns_400(client: httpx.Client) -> None:
-    assert error_body(load(client, ("mapping", (None, "{}"))), 400)["error"].startswith("a mapping of no type")
+    assert error_body(load(client, ("mapping", (None, "{}"))), 400)["error"].startswith(
+        "a mapping of no type"
+    )
 
 
 @pytest.mark.parametrize(

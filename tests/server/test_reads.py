@@ -11,6 +11,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.graph.format_version import CURRENT
 from omnigraph.lang.temporal import EPOCH_TIME
 from omnigraph.protocol import responses
 from omnigraph.protocol.codec import ARROW
@@ -167,7 +168,7 @@ def test_snapshot_lists_every_type(reader: httpx.Client) -> None:
     found = success_body(reader.get("/snapshot"), responses.SnapshotOutput)
     counts = {item["type_name"]: item["entity_count"] for item in found["datasets"]}
     assert counts == {"Person": 2, "Knows": 0}
-    assert (found["graph_branch"], found["internal_schema_version"]) == ("main", 6)
+    assert (found["graph_branch"], found["internal_schema_version"]) == ("main", CURRENT)
     assert error_body(reader.get("/snapshot?branch=nowhere"), 404)["code"] == "not_found"
 
 

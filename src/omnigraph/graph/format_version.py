@@ -8,16 +8,18 @@ Migrations can be repeated, and two processes may run them concurrently. A versi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from omnigraph.errors import UnsupportedFormat
-from omnigraph.store.manifest.manifest import Manifest
+
+if TYPE_CHECKING:
+    from omnigraph.store.manifest.manifest import Manifest
 
 CURRENT = 1
 OLDEST_SUPPORTED = 1
 
 # A migration from each supported older format to the next. It does not change the version in the registry.
-Migration: TypeAlias = Callable[[Manifest], None]
+Migration: TypeAlias = "Callable[[Manifest], None]"
 MIGRATIONS: Mapping[int, Migration] = {}
 
 

@@ -268,7 +268,8 @@ class Repository:
         return self._snapshot(commit.branch, commit)
 
     def _snapshot(self, branch: str, commit: CommitRecord) -> Snapshot:
-        return Snapshot(branch, commit, self._catalog(commit.schema), self.tables)
+        stored = self.manifest.registry(self.manifest.view).format
+        return Snapshot(branch, commit, self._catalog(commit.schema), self.tables, stored)
 
     def _load_catalog(self, schema: str) -> Catalog:
         return Catalog.from_json(json.loads(self.manifest.schema(self.manifest.view, schema)))

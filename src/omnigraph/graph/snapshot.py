@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of the graph at one commit. Reads do not access the head of the branch again."""
+    """The state of the graph at one commit. Reads do not access the head of the branch again.
+
+    `format_version` is the storage format of the graph when the snapshot was taken.
+    """
 
     branch: str
     commit: CommitRecord
     catalog: Catalog
     tables: Tables
+    format_version: int
 
     @property
     def commit_id(self) -> str:

@@ -259,6 +259,7 @@ def encode_snapshot(snapshot: Snapshot) -> dict[str, Any]:
         "branch": snapshot.branch,
         "commit": snapshot.commit.to_body(),
         "catalog": snapshot.catalog.to_json(),
+        "format_version": snapshot.format_version,
     }
 
 
@@ -274,4 +275,5 @@ def decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
         CommitRecord.from_body(document["commit"]),
         Catalog.from_json(document["catalog"]),
         RemoteTables(),
+        document["format_version"],
     )

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from omnigraph.api.receipts import Receipt
     from omnigraph.graph.snapshot import Snapshot
 
-# The version of the storage layout of a graph.
-INTERNAL_SCHEMA_VERSION = 6
-
 
 def commit_body(commit: Commit) -> dict[str, Any]:
     """Return the body of a commit.
@@ -123,7 +120,7 @@ def snapshot_body(snapshot: Snapshot, branch: str) -> dict[str, Any]:
     return {
         "graph_branch": branch,
         "graph_manifest_version": snapshot.commit.sequence,
-        "internal_schema_version": INTERNAL_SCHEMA_VERSION,
+        "internal_schema_version": snapshot.format_version,
         "datasets": datasets,
     }
 

@@ -6,13 +6,14 @@ import typer
 
 from omnigraph import __version__
 from omnigraph.cli.render.output import print_line
-from omnigraph.protocol.result_bodies import INTERNAL_SCHEMA_VERSION
 
 
 def version() -> None:
-    """Print the version of omnigraph and the version of the storage format."""
+    """Print the version of omnigraph and the version of the storage format that it writes."""
+    from omnigraph.graph import format_version
+
     print_line(f"omnigraph {__version__}")
-    print_line(f"internal-schema {INTERNAL_SCHEMA_VERSION}")
+    print_line(f"internal-schema {format_version.CURRENT}")
 
 
 def print_version_and_exit(requested: bool) -> None:

@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from omnigraph import __version__
 from omnigraph.errors import PermissionDenied
+from omnigraph.graph import format_version
 from omnigraph.policy.gate import Access
 from omnigraph.protocol import responses
-from omnigraph.protocol.result_bodies import INTERNAL_SCHEMA_VERSION
 from omnigraph.server.hosted_graphs import ServerResources
 from omnigraph.server.http.request_context import Context, GraphRoute, authenticate
 from omnigraph.server.http.routing import GRAPH_PREFIX, SUCCESS, error_responses
@@ -30,7 +30,7 @@ _METRICS: dict[int | str, dict[str, Any]] = {200: {"description": "Success.", "c
 async def healthz() -> Response:
     """Liveness check."""
     return JSONResponse(
-        {"status": "ok", "version": __version__, "internal_schema_version": INTERNAL_SCHEMA_VERSION}
+        {"status": "ok", "version": __version__, "internal_schema_version": format_version.CURRENT}
     )
 
 

@@ -217,7 +217,9 @@ def _check_rankings(ctx: Context, body: ast.ReadBody, outputs: Mapping[str, ir.O
     ranked_aliases = [item for item in aliases if isinstance(_named_expr(item, outputs), ir.Rank)]
     if calls:
         for item in [*calls[1:], *ranked_aliases]:
-            ctx.report(item.span, "T18", "a read can be ordered by one ranking only", "combine two with `rrf`")
+            ctx.report(
+                item.span, "T18", "a read can be ordered by one ranking only", "combine two with `rrf`"
+            )
     for item in calls:
         if isinstance(item.expr, ast.Nearest) and aliases:
             message = "alias ordering cannot be combined with a standalone `nearest`"
