@@ -36,6 +36,7 @@ CODES = {
     "StorageError": "storage_error",
     "UnsupportedFormat": "unsupported_format",
     "ChangeFeedGap": "change_feed_gap",
+    "ExternalBlobError": "external_blob_source",
 }
 
 EXTRAS: dict[str, dict[str, Any]] = {

@@ -19,6 +19,7 @@ __all__ = [
     "ChangeFeedGap",
     "Conflict",
     "ConstraintViolation",
+    "ExternalBlobError",
     "InvalidInput",
     "MergeConflicts",
     "NotFound",
@@ -368,6 +369,16 @@ class StorageError(OmnigraphError):
     ) -> None:
         super().__init__(reason, details=details, hint=hint, location=location)
         self.transient = transient
+
+
+class ExternalBlobError(OmnigraphError):
+    """A Blob value refers to an external object that cannot be found.
+
+    Store the object first, or correct its address or the access to it. `details` has its `uri` and the `reason`.
+    Nothing was written.
+    """
+
+    code = "external_blob_source"
 
 
 class UnsupportedFormat(OmnigraphError):

@@ -17,7 +17,7 @@ from omnigraph.errors import InvalidInput, StorageError
 from omnigraph.read.export import export_parts
 from omnigraph.read.export.export_parts import ExportFormat
 from omnigraph.store.objects.object_store import ObjectStore
-from tests.read.exports import SCHEMA, files_of, fill, rows_in, source_of, text_of
+from tests.read.exports import EXTERNAL, SCHEMA, files_of, fill, rows_in, source_of, text_of
 from tests.support.places import fresh_memory
 from tests.support.s3 import Bucket
 
@@ -34,7 +34,7 @@ def first() -> list[str]:
 
 @pytest.fixture(scope="module")
 def graph(first: list[str]) -> og.Graph:
-    made = og.init(fresh_memory(), schema=SCHEMA)
+    made = og.init(fresh_memory(), schema=SCHEMA, external_blobs=EXTERNAL)
     first.append(fill(made))
     return made
 
@@ -53,7 +53,7 @@ def test_a_folder_loads_back_to_the_same_graph(
     wanted = text_of(graph, **chosen)
     out = tmp_path / "out"
     assert graph.export(f"{out}/", format=form, **chosen) == wanted.count("\n")
-    copy = og.init(fresh_memory(), schema=SCHEMA)
+    copy = og.init(fresh_memory(), schema=SCHEMA, external_blobs=EXTERNAL)
     assert copy.load(source_of(out, form)).total == wanted.count("\n")
     assert text_of(copy) == wanted
     marker = json.loads((out / "_SUCCESS").read_text(encoding="utf-8"))
@@ -75,7 +75,7 @@ def test_files_are_named_by_kind_type_and_number(graph: og.Graph, tmp_path: Path
         "edges/Likes/part-00000.parquet",
         "nodes/Empty/part-00000.parquet",
     ]
-    copy = og.init(fresh_memory(), schema=SCHEMA)
+    copy = og.init(fresh_memory(), schema=SCHEMA, external_blobs=EXTERNAL)
     assert copy.load(source_of(tmp_path / "b", "parquet", {"Empty"})).total == 0
 
 
@@ -86,9 +86,9 @@ def test_lines_in_a_folder_are_the_lines_of_one_file(graph: og.Graph, tmp_path: 
 
 
 def test_an_empty_graph_is_a_folder_that_loads(tmp_path: Path) -> None:
-    nothing = og.init(fresh_memory(), schema=SCHEMA)
+    nothing = og.init(fresh_memory(), schema=SCHEMA, external_blobs=EXTERNAL)
     assert nothing.export(f"{tmp_path}/out/") == 0
-    copy = og.init(fresh_memory(), schema=SCHEMA)
+    copy = og.init(fresh_memory(), schema=SCHEMA, external_blobs=EXTERNAL)
     assert copy.load(tmp_path / "out").total == 0
 
 
@@ -187,7 +187,7 @@ def test_parquet_keeps_numbers_that_json_lacks(tmp_path: Path) -> None:
 
 @pytest.fixture
 def in_bucket(s3: Bucket) -> og.Graph:
-    made = og.init(fresh_memory(), schema=SCHEMA, storage_options=s3.options)
+    made = og.init(fresh_memory(), schema=SCHEMA, external_blobs=EXTERNAL, storage_options=s3.options)
     fill(made)
     return made
 
@@ -196,7 +196,7 @@ def in_bucket(s3: Bucket) -> og.Graph:
 def test_a_folder_in_a_bucket_loads_back(s3: Bucket, in_bucket: og.Graph, form: ExportFormat) -> None:
     target = f"{s3.uri}/dumps/all/"
     in_bucket.export(target, format=form)
-    copy = og.init(fresh_memory(), schema=SCHEMA, storage_options=s3.options)
+    copy = og.init(fresh_memory(), schema=SCHEMA, external_blobs=EXTERNAL, storage_options=s3.options)
     copy.load(source_of(target, form))
     assert text_of(copy) == text_of(in_bucket)
     with pytest.raises(InvalidInput, match="is not empty"):

@@ -12,18 +12,20 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
 from tests.cli.running import Outcome, run, run_process
 from tests.server.running import running
+from tests.support.external_objects import web_objects
 
 SCHEMA = "node Photo { name: String @key  data: Blob? }\nedge Seen: Photo -> Photo { proof: Blob? }\n"
 DATA = bytes(range(256))
-ELSEWHERE = "https://example.org/a%20b.png"
+ELSEWHERE = "/k/a%20b.png"
 RECORDS = [
     {"type": "Photo", "data": {"name": "a/ä", "data": "base64:" + base64.b64encode(DATA).decode()}},
     {"type": "Photo", "data": {"name": "empty", "data": "base64:"}},
-    {"type": "Photo", "data": {"name": "far", "data": ELSEWHERE}},
+    {"type": "Photo", "data": {"name": "far", "data": "{web}" + ELSEWHERE}},
     {"type": "Photo", "data": {"name": "none"}},
     {"edge": "Seen", "from": "far", "to": "none", "data": {"id": "e", "proof": "base64:AAE="}},
 ]
@@ -38,6 +40,7 @@ class Place:
 
     address: list[str]
     commit: str
+    external: str
 
     def run(self, *args: str) -> Outcome:
         return run("blob", *args, *self.address)
@@ -56,15 +59,24 @@ class Place:
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place]]:
     uri = str(tmp_path_factory.mktemp("blobs") / "g.omni")
-    with og.init(uri, SCHEMA, durability="os") as graph:
-        graph.load(RECORDS)
+    with web_objects({ELSEWHERE: 200}) as web:
+        yield from _places(uri, web.url)
+
+
+def _places(uri: str, web: str) -> Iterator[dict[str, Place]]:
+    records = json.loads(json.dumps(RECORDS).replace("{web}", web))
+    policy = ExternalBlobPolicy.of([f"{web}/k/"])
+    with og.init(uri, SCHEMA, durability="os", external_blobs=policy) as graph:
+        graph.load(records)
         commit = graph.snapshot().commit_id
         graph.load({"Photo": [{"name": "late", "data": "base64:AA=="}]})
         graph.branches.create("文 5%")
-    with running(open_graphs(Hosting((GraphSource("g", uri),)), TokenRegistry())) as server:
+    with running(
+        open_graphs(Hosting((GraphSource("g", uri, external_blobs=policy),)), TokenRegistry())
+    ) as server:
         yield {
-            "direct": Place(["--store", uri], commit),
-            "served": Place(["--server", server.url, "--graph", "g"], commit),
+            "direct": Place(["--store", uri], commit, web + ELSEWHERE),
+            "served": Place(["--server", server.url, "--graph", "g"], commit, web + ELSEWHERE),
         }
 
 
@@ -125,7 +137,7 @@ def test_a_value_that_is_kept_elsewhere_is_refused_with_its_address(place: Place
     for options in ([], ["--length", "1"]):
         outcome = place.run("get", "node", "Photo", "far", "data", *options)
         assert (outcome.code, outcome.stdout) == (1, "")
-        assert outcome.stderr == f"error: the value is external: it is stored at {ELSEWHERE}\n"
+        assert outcome.stderr == f"error: the value is external: it is stored at {place.external}\n"
 
 
 @pytest.mark.parametrize("command", ["get", "stat"])
@@ -163,7 +175,7 @@ class TestStat:
 
     def test_one_that_is_kept_elsewhere_has_an_address(self, place: Place) -> None:
         found = json.loads(place.run("stat", "node", "Photo", "far", "data", "--json").stdout)
-        assert (found["kind"], found["uri"]) == ("external", ELSEWHERE)
+        assert (found["kind"], found["uri"]) == ("external", place.external)
         assert "size" not in found
         assert "etag" not in found
 

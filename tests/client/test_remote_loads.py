@@ -143,7 +143,7 @@ SOURCES: dict[str, Callable[[], Any]] = {
             "age": [30, 31.0, Decimal(32), None],
             "seen": pd.to_datetime(["2024-01-01", None, None, "2024-01-02"]),
             "tags": [["a"], [], None, ["b"]],
-            "photo": [b"x", None, "s3://b/x", None],
+            "photo": [b"x", None, "base64:eA==", None],
         })
     },
     "several types": lambda: {

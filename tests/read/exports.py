@@ -40,6 +40,8 @@ edge Likes: Thing -> Thing { since: Date?  weight: F64? }
 edge About: Note -> Thing
 edge Never: Thing -> Empty
 """
+# A base of external blobs, with this file as an object.
+EXTERNAL = (f"{Path(__file__).parent.as_uri()}/",)
 DELETE = "query drop($n: String) { delete Thing where name = $n }"
 # Control characters, quotes and a line separator that JSON leaves alone.
 ODD = 'a"b\\c\n\r\t\x00\x1f\x7f\u2028 \u00e9\U0001f600'
@@ -49,7 +51,7 @@ def thing(number: int) -> dict[str, Any]:
     """A row; every third has no value but its key."""
     if number % 3 == 0:
         return {"name": f"t{number:03}"}
-    blob = f"s3://elsewhere/{number}" if number % 2 else "base64:AAEC/w=="
+    blob = f"{EXTERNAL[0]}exports.py" if number % 2 else "base64:AAEC/w=="
     return {
         "name": f"t{number:03}",
         "flag": number % 2 == 0,

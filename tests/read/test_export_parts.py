@@ -14,14 +14,16 @@ from omnigraph.errors import NotFound, StorageError
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.read.export import export_parts
 from omnigraph.read.export.export_parts import ExportFormat, ExportJob, plan_parts, write_part
-from tests.read.exports import SCHEMA, files_of, fill, rows_in
+from tests.read.exports import EXTERNAL, SCHEMA, files_of, fill, rows_in
 
 FORMS: list[ExportFormat] = ["ndjson", "parquet"]
 
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> og.Graph:
-    made = og.init(str(tmp_path_factory.mktemp("parts") / "g"), schema=SCHEMA, durability="os")
+    made = og.init(
+        str(tmp_path_factory.mktemp("parts") / "g"), schema=SCHEMA, external_blobs=EXTERNAL, durability="os"
+    )
     fill(made)
     return made
 

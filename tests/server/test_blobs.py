@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,28 +20,49 @@ import omnigraph as og
 from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.errors import ResourceLimit
 from omnigraph.read.blob_values import BlobsInUse
+from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
 from omnigraph.server.http.byte_ranges import ByteRange, RangeNotSatisfiable, parse_range
 from tests.server.running import Running, error_body, running
+from tests.support.external_objects import WebObjects, web_objects
 
 SCHEMA = "node Doc { name: String @key  body: Blob?  size: I32? }\nedge Cites: Doc -> Doc { note: Blob? }\n"
 RECORDS = [
     {"type": "Doc", "data": {"name": "a/b?", "body": "base64:MDEyMzQ1Njc4OQ=="}},
     {"type": "Doc", "data": {"name": "empty", "body": "base64:"}},
     {"type": "Doc", "data": {"name": "none"}},
-    {"type": "Doc", "data": {"name": "far", "body": "s3://bucket/a b.bin"}},
 ]
 TEN = b"0123456789"
 LARGE = 4 << 20
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
+def web() -> Iterator[WebObjects]:
+    with web_objects({"/assets/a%20b.bin": 200, "/other/x": 200}) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(web: WebObjects, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     uri = f"memory://blobs-{uuid4().hex}"
-    with og.init(uri, SCHEMA) as graph:
+    folder = tmp_path_factory.mktemp("local")
+    (folder / "passwd").write_bytes(b"")
+    # The graph was written with more bases than the server allows.
+    with og.init(uri, SCHEMA, external_blobs=[f"{web.url}/", f"{folder.as_uri()}/"]) as graph:
         graph.load(RECORDS)
-    with running(open_graphs(Hosting((GraphSource("team", uri),)), TokenRegistry())) as found:
+        graph.load(
+            {
+                "Doc": [
+                    {"name": "far", "body": f"{web.url}/assets/a%20b.bin"},
+                    {"name": "outside", "body": f"{web.url}/other/x"},
+                    {"name": "local", "body": f"{folder.as_uri()}/passwd"},
+                ]
+            }
+        )
+    policy = ExternalBlobPolicy.of([f"{web.url}/assets/", f"{folder.as_uri()}/"])
+    sources = (GraphSource("team", uri, external_blobs=policy), GraphSource("denied", uri))
+    with running(open_graphs(Hosting(sources), TokenRegistry())) as found:
         yield found
 
 
@@ -73,7 +95,7 @@ def test_get_blob_returns_value_with_cache_headers(client: httpx.Client) -> None
     assert found.headers["content-type"] == "application/octet-stream"
     assert found.headers["content-length"] == "10"
     assert found.headers["accept-ranges"] == "bytes"
-    assert found.headers["omnigraph-snapshot-id"] == "manifest:main:v2"
+    assert found.headers["omnigraph-snapshot-id"] == "manifest:main:v3"
     assert found.headers["etag"].startswith('"')
     assert ask(client, "empty").content == b""
     assert ask(client, "empty").headers["etag"] != found.headers["etag"]
@@ -135,12 +157,47 @@ def test_head_blob_returns_headers_without_body(client: httpx.Client) -> None:
     assert found.headers["etag"] == ask(client).headers["etag"]
 
 
-def test_get_external_blob_redirects_without_fetching(client: httpx.Client) -> None:
-    found = ask(client, "far")
-    assert (found.status_code, found.headers["location"]) == (302, "s3://bucket/a%20b.bin")
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_get_external_blob_below_base_redirects_without_fetching(
+    client: httpx.Client, web: WebObjects, method: str
+) -> None:
+    asked = list(web.requests)
+    found = ask(client, "far", method)
+    assert (found.status_code, found.headers["location"]) == (302, f"{web.url}/assets/a%20b.bin")
     assert found.headers["cache-control"] == "no-store"
     assert "omnigraph-snapshot-id" in found.headers
     assert "etag" not in found.headers
+    assert web.requests == asked
+
+
+@pytest.mark.parametrize("id_", ["outside", "local"])
+def test_get_external_blob_outside_server_bases_returns_400(client: httpx.Client, id_: str) -> None:
+    found = ask(client, id_)
+    assert error_body(found, 400)["code"] == "bad_request"
+    assert "location" not in found.headers
+    assert ask(client, id_, "HEAD").status_code == 400
+
+
+def test_get_external_blob_of_graph_without_bases_returns_400(server: Running) -> None:
+    with server.client(prefix="/graphs/denied") as denied:
+        found = ask(denied, "far")
+        assert "not allowed" in error_body(found, 400)["error"]
+        assert "location" not in found.headers
+
+
+def test_write_of_external_uri_is_refused_or_probed(client: httpx.Client, web: WebObjects) -> None:
+    def load(uri: str) -> httpx.Response:
+        line = json.dumps({"type": "Doc", "data": {"name": "new", "body": uri}})
+        headers = {"Content-Type": "application/x-ndjson"}
+        return client.post("/load/ndjson", content=line, params={"mode": "merge"}, headers=headers)
+
+    for refused in ("hello", "javascript:alert(1)", "file:///etc/passwd", f"{web.url}/other/x"):
+        assert error_body(load(refused), 400)["code"] == "bad_request"
+    missing = f"{web.url}/assets/missing"
+    body = error_body(load(missing), 424)
+    assert body["external_blob_source"] == {"uri": missing, "reason": "the server responded 404"}
+    assert "code" not in body
+    assert load(f"{web.url}/assets/a%20b.bin").status_code == 200
 
 
 @pytest.mark.parametrize(

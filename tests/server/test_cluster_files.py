@@ -143,8 +143,19 @@ def changed(**members: Any) -> dict[str, Any]:
             "unknown embedding provider 'x'",
         ),
         (
-            changed(graphs={"team": {"schema": "team.pg", "external_blobs": {}}}),
-            "unknown member 'external_blobs'",
+            changed(graphs={"team": {"schema": "team.pg", "external_blobs": {"deny": []}}}),
+            "external_blobs: expected a mapping with the member `allow`",
+        ),
+        (
+            changed(
+                graphs={
+                    "team": {
+                        "schema": "team.pg",
+                        "external_blobs": {"allow": [{"base": "s3://assets/k", "scope": "server_safe"}]},
+                    }
+                }
+            ),
+            "invalid base 's3://assets/k' of external blobs: it does not end with '/'",
         ),
         (changed(policies={"a": {"applies_to": ["cluster"]}}), "`file` is required"),
         (
@@ -164,3 +175,40 @@ def test_invalid_cluster_file_reports_position(folder: Path, document: dict[str,
         host(folder, document, "cluster.yaml")
     assert "s3cret" not in str(caught.value)
     assert not (folder / "graphs").exists()
+
+
+ALLOW = {
+    "allow": [
+        {"base": "s3://assets/k/", "scope": "server_safe"},
+        {"base": "file:///srv/blobs/", "scope": "embedded_only"},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [
+        (changed(graphs={"team": {"schema": "team.pg", "external_blobs": ALLOW}}), "cluster.yaml"),
+        (
+            {"graphs": {"team": {"uri": "t.omni", "schema": "team.pg", "external_blobs": ALLOW}}},
+            "serve.yaml",
+        ),
+    ],
+    ids=["cluster", "site"],
+)
+def test_external_blob_bases_are_those_of_the_file_without_local_ones(
+    folder: Path, document: Any, name: str
+) -> None:
+    hosted = host(folder, document, name)
+    assert [base.uri for base in hosted.graphs["team"].graph.external_blobs.bases] == ["s3://assets/k/"]
+
+
+def test_external_blobs_without_bases_are_denied_with_a_warning(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "team.pg").write_text("node Doc { name: String @key  body: Blob? }")
+    graphs = {"team": {"schema": "team.pg"}, "open": {"schema": "team.pg", "external_blobs": ALLOW}}
+    with caplog.at_level("WARNING", "omnigraph"):
+        host(folder, {"version": 1, "graphs": graphs}, "cluster.yaml")
+    found = [record.__dict__["fields"] for record in caplog.records]
+    assert found == [{"graph_id": "team", "code": "external_blob_ingress_default_deny"}]

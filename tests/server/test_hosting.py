@@ -166,7 +166,7 @@ def test_configuration_error_reports_line_and_known_members(tmp_path: Path) -> N
     with pytest.raises(InvalidInput) as caught:
         read_hosting(path)
     assert caught.value.message == f"{path}: line 4: graphs.a.model: unknown member 'model'"
-    assert caught.value.hint == "known members: uri, schema, queries, policy"
+    assert caught.value.hint == "known members: uri, schema, queries, policy, external_blobs"
 
 
 @pytest.mark.parametrize("id_", ["yes", "~", "12:30", "01", "2026-01-01"])

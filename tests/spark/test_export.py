@@ -16,7 +16,7 @@ from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.read.export import export_parts
 from omnigraph.read.export.export_parts import ExportFormat
 from omnigraph.store.objects.object_store import ObjectStore
-from tests.read.exports import SCHEMA, files_of, fill, rows_in, source_of, text_of
+from tests.read.exports import EXTERNAL, SCHEMA, files_of, fill, rows_in, source_of, text_of
 from tests.support.places import fresh_memory
 from tests.support.s3 import Bucket
 from tests.support.workers import ROOT
@@ -72,7 +72,9 @@ def first() -> list[str]:
 
 @pytest.fixture(scope="module")
 def graph(first: list[str], tmp_path_factory: pytest.TempPathFactory) -> og.Graph:
-    made = og.init(str(tmp_path_factory.mktemp("exports") / "g"), schema=SCHEMA, durability="os")
+    made = og.init(
+        str(tmp_path_factory.mktemp("exports") / "g"), schema=SCHEMA, external_blobs=EXTERNAL, durability="os"
+    )
     first.append(fill(made))
     return made
 
@@ -97,7 +99,7 @@ def test_both_engines_write_the_same_rows_which_load_back(
     assert sum(rows for _, rows in told) == count
     assert files_of(tmp_path / "spark") == files_of(tmp_path / "local")
     assert rows_in(tmp_path / "spark", form) == rows_in(tmp_path / "local", form)
-    copy = og.init(fresh_memory(), schema=SCHEMA)
+    copy = og.init(fresh_memory(), schema=SCHEMA, external_blobs=EXTERNAL)
     copy.load(source_of(tmp_path / "spark", form), engine="local")
     assert text_of(copy) == text_of(graph, **chosen)
 
@@ -114,7 +116,7 @@ def test_what_is_in_the_memory_of_this_process_is_not_for_spark(
     graph: og.Graph, spark: SparkSession, tmp_path: Path
 ) -> None:
     for source, target in (
-        (og.init(fresh_memory(), schema=SCHEMA), f"{tmp_path}/out/"),
+        (og.init(fresh_memory(), schema=SCHEMA, external_blobs=EXTERNAL), f"{tmp_path}/out/"),
         (graph, fresh_memory()),
     ):
         with pytest.raises(InvalidInput, match="out of reach for Spark"):
@@ -122,7 +124,7 @@ def test_what_is_in_the_memory_of_this_process_is_not_for_spark(
 
 
 def test_an_export_that_fails_leaves_the_one_before(spark: SparkSession, tmp_path: Path) -> None:
-    graph = og.init(str(tmp_path / "g"), schema=SCHEMA)
+    graph = og.init(str(tmp_path / "g"), schema=SCHEMA, external_blobs=EXTERNAL)
     fill(graph)
     graph.export(f"{tmp_path}/out/", types=["Note"])
     snapshot = graph.snapshot()
@@ -135,12 +137,12 @@ def test_an_export_that_fails_leaves_the_one_before(spark: SparkSession, tmp_pat
 
 
 def test_a_graph_and_a_folder_in_a_bucket(s3: Bucket, spark: SparkSession) -> None:
-    graph = og.init(f"{s3.uri}/graph", schema=SCHEMA, storage_options=s3.options)
+    graph = og.init(f"{s3.uri}/graph", schema=SCHEMA, external_blobs=EXTERNAL, storage_options=s3.options)
     fill(graph)
     for form in FORMS:
         target = f"{s3.uri}/{form}/"
         graph.export(target, format=form, engine="spark", spark=spark)
-        copy = og.init(fresh_memory(), schema=SCHEMA, storage_options=s3.options)
+        copy = og.init(fresh_memory(), schema=SCHEMA, external_blobs=EXTERNAL, storage_options=s3.options)
         copy.load(source_of(target, form), engine="local")
         assert text_of(copy) == text_of(graph)
     with (
@@ -153,7 +155,7 @@ def test_a_graph_and_a_folder_in_a_bucket(s3: Bucket, spark: SparkSession) -> No
 
 @pytest.mark.long
 def test_a_part_whose_process_dies_is_written_again_and_every_row_is_there_once(tmp_path: Path) -> None:
-    graph = og.init(str(tmp_path / "g"), schema=SCHEMA, durability="os")
+    graph = og.init(str(tmp_path / "g"), schema=SCHEMA, external_blobs=EXTERNAL, durability="os")
     fill(graph)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", DYING, str(tmp_path)],

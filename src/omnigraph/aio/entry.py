@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Literal
 
-    from omnigraph.api.access import Address, Policy
+    from omnigraph.api.access import Address, ExternalBlobs, Policy
     from omnigraph.search.embedding import Embedder
 
 
@@ -31,6 +31,7 @@ def init(
     embedder: Embedder | None = None,
     policy: Policy | None = None,
     graph_id: str | None = None,
+    external_blobs: ExternalBlobs | None = None,
 ) -> Opening[AsyncGraph]:
     """Create a graph at a path, or at a ``file://``, ``s3://`` or ``memory://`` address.
 
@@ -47,6 +48,7 @@ def init(
             embedder=embedder,
             policy=policy,
             graph_id=graph_id,
+            external_blobs=external_blobs,
         ),
         AsyncGraph,
     )
@@ -63,6 +65,7 @@ def open(  # noqa: A001 - the name is part of the API
     embedder: Embedder | None = None,
     policy: Policy | None = None,
     graph_id: str | None = None,
+    external_blobs: ExternalBlobs | None = None,
 ) -> Opening[AsyncGraph]:
     """Open a graph. Mode ``rw`` recovers interrupted bulk writes; mode ``r`` never writes.
 
@@ -79,6 +82,7 @@ def open(  # noqa: A001 - the name is part of the API
             embedder=embedder,
             policy=policy,
             graph_id=graph_id,
+            external_blobs=external_blobs,
         ),
         AsyncGraph,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,12 +12,16 @@ from omnigraph.errors import InvalidInput
 if TYPE_CHECKING:
     from omnigraph.policy.bundle import Binding, PolicyBundle
     from omnigraph.policy.gate import Gate
+    from omnigraph.rules.external_blobs import ExternalBlobPolicy, GivenBase
     from omnigraph.store.storage_options import StorageOptions
 
 # A path, or a file://, s3:// or memory:// address.
 Address: TypeAlias = "str | os.PathLike[str]"
 # A bundle, the content of a policy file, or the path of a policy file.
 Policy: TypeAlias = "PolicyBundle | Mapping[str, Any] | str | Path"
+
+# The bases of external blobs: a list of URIs, or of objects with `base` and `scope`.
+ExternalBlobs: TypeAlias = "ExternalBlobPolicy | Iterable[GivenBase]"
 
 
 def gate_of(

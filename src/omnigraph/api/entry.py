@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from omnigraph.api.access import Address, Policy, gate_of
+from omnigraph.api.access import Address, ExternalBlobs, Policy, gate_of
 from omnigraph.api.local.local_graph import LocalGraph
 from omnigraph.api.local.open_options import OpenOptions
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.repository import Repository
     from omnigraph.policy.gate import Gate
     from omnigraph.read.reader import Reader
+    from omnigraph.rules.external_blobs import ExternalBlobPolicy
     from omnigraph.search.embedding import Embedder
 
 
@@ -29,6 +30,7 @@ def init(
     embedder: Embedder | None = None,
     policy: Policy | None = None,
     graph_id: str | None = None,
+    external_blobs: ExternalBlobs | None = None,
 ) -> LocalGraph:
     """Create a graph at a path, or at a ``file://``, ``s3://`` or ``memory://`` address.
 
@@ -43,6 +45,10 @@ def init(
     path of a YAML or JSON policy file. Rules refer to the graph as `graph_id`, by default the last part of the
     address without ``.omni``. An action that the policy does not allow raises `PermissionDenied`. Without an actor
     no action is allowed.
+
+    `external_blobs` lists the bases below which a Blob value may be the URI of an external object, such as
+    ``["s3://assets/photos/"]``. By default every URI is refused, and a Blob value is bytes or ``base64:`` text. An
+    object must exist when its URI is written, else `ExternalBlobError` is raised.
 
     >>> import omnigraph as og
     >>> og.init("memory://docs-init", schema="node City { name: String @key }").branches.list()
@@ -61,6 +67,7 @@ def init(
         embedder=embedder,
         policy=policy,
         graph_id=graph_id,
+        external_blobs=_external_blobs(external_blobs),
     )
     text, name = read_schema(schema)
     catalog = accept(load_schema(text, name), text)
@@ -80,6 +87,7 @@ def open(  # noqa: A001 - the name is part of the API
     embedder: Embedder | None = None,
     policy: Policy | None = None,
     graph_id: str | None = None,
+    external_blobs: ExternalBlobs | None = None,
 ) -> LocalGraph:
     """Open a graph. Mode ``rw`` recovers interrupted bulk writes; mode ``r`` never writes.
 
@@ -90,7 +98,17 @@ def open(  # noqa: A001 - the name is part of the API
     >>> og.open("memory://docs-open", mode="r").commits()[0].operation
     'init'
     """
-    options = OpenOptions(mode, actor, storage_options, durability, cache_bytes, embedder, policy, graph_id)
+    options = OpenOptions(
+        mode,
+        actor,
+        storage_options,
+        durability,
+        cache_bytes,
+        embedder,
+        policy,
+        graph_id,
+        _external_blobs(external_blobs),
+    )
     return reopen(uri, options)
 
 
@@ -111,12 +129,20 @@ def open_with(
     *,
     storage_options: Mapping[str, str] | None = None,
     gate: Gate | None = None,
+    external_blobs: ExternalBlobs | None = None,
 ) -> LocalGraph:
-    """Open a graph that reads through `reader`, which may share its memory with other graphs, and obeys `gate`."""
+    """Open a graph that reads through `reader`, which may share its memory with other graphs, and obeys `gate`.
+
+    `external_blobs` is described in `init`.
+    """
     from omnigraph.graph.repository import Repository
 
     repository = Repository.open(uri, options=storage_options)
-    options = OpenOptions(storage_options=storage_options, embedder=reader.embedder)
+    options = OpenOptions(
+        storage_options=storage_options,
+        embedder=reader.embedder,
+        external_blobs=_external_blobs(external_blobs),
+    )
     return LocalGraph(repository, reader, _with_gate(options, gate), gate)
 
 
@@ -133,6 +159,15 @@ def embedder_of(environment: Mapping[str, str]) -> Embedder:
     from omnigraph.search.embedding_providers import EnvironmentEmbedder
 
     return EnvironmentEmbedder.of(environment)
+
+
+def _external_blobs(given: ExternalBlobs | None) -> ExternalBlobPolicy | None:
+    """Return the policy of the bases that a caller gave. Raises `InvalidInput`."""
+    if given is None:
+        return None
+    from omnigraph.rules.external_blobs import ExternalBlobPolicy
+
+    return ExternalBlobPolicy.of(given)
 
 
 def _graph(repository: Repository, options: OpenOptions, gate: Gate | None) -> LocalGraph:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import Conflict, InvalidInput, OmnigraphError
+from omnigraph.rules.external_blobs import ExternalBlobPolicy
 
 if TYPE_CHECKING:
     from omnigraph.api.stored_queries import QuerySources
@@ -44,8 +45,9 @@ class EmbeddingProfile:
 class GraphSource:
     """A graph to host.
 
-    `schema` is the schema with which a missing graph is created. `error` says why the graph cannot be hosted, as
-    far as that is known before it is opened.
+    `schema` is the schema with which a missing graph is created. `external_blobs` has the bases below which Blob
+    values may be external URIs; the server uses the ``server_safe`` ones. `error` says why the
+    graph cannot be hosted, as far as that is known before it is opened.
     """
 
     id: str
@@ -55,6 +57,7 @@ class GraphSource:
     error: OmnigraphError | None = None
     schema: str | Path | None = None
     embedding: EmbeddingProfile | None = None
+    external_blobs: ExternalBlobPolicy = field(default_factory=ExternalBlobPolicy)
 
     def create_if_missing(self, options: Mapping[str, str] | None = None) -> bool:
         """Create the graph if it does not exist and a schema is configured; return whether it was created."""

@@ -13,6 +13,7 @@ from omnigraph.api.access import read_policy
 from omnigraph.api.hosting import EmbeddingProfile, GraphSource, Hosting, check_graph_id
 from omnigraph.api.stored_queries import QUERY_SUFFIX, QuerySources
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
+from omnigraph.rules.external_blobs import ExternalBlobPolicy, read_policy_member
 from omnigraph.store.location import Location
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ _PROFILE_MEMBERS = ("kind", "provider", "base_url", "model", "api_key")
 def read_hosting(path: str | Path, options: Mapping[str, str] | None = None) -> Hosting:
     """Read a configuration file, or list the ``*.omni`` graphs of a local folder.
 
-    A site file is YAML, on disk or in an object store: ``graphs: {id: {uri, schema?, queries?, policy?}}``, and
-    ``policy?`` for the server. A file with ``version: 1``, or the ``cluster.yaml`` of a folder, declares a cluster.
-    Paths are relative to the file.
+    A site file is YAML, on disk or in an object store: ``graphs: {id: {uri, schema?, queries?, policy?,
+    external_blobs?}}``, and ``policy?`` for the server. A file with ``version: 1``, or the ``cluster.yaml`` of a
+    folder, declares a cluster. Paths are relative to the file.
 
     Raises `InvalidInput` for any other member and for an invalid policy of the server. An error of a single graph,
     such as an invalid policy, is the `error` of its `GraphSource`.
@@ -98,11 +99,17 @@ class _ConfigReader:
     def _site_graph(self, id_: str, value: Any) -> GraphSource:
         keys = ("graphs", id_)
         self.document.located(keys, lambda: check_graph_id(id_))
-        members = self._members(keys, value, ("uri", "schema", "queries", "policy"))
+        members = self._members(keys, value, ("uri", "schema", "queries", "policy", "external_blobs"))
         uri, schema, policy = (self._path((*keys, name), members) for name in ("uri", "schema", "policy"))
         if uri is None:
             raise self.document.error(keys, "`uri` is required")
-        source = GraphSource(id_, str(uri), self._queries(keys, members), schema=schema)
+        source = GraphSource(
+            id_,
+            str(uri),
+            self._queries(keys, members),
+            schema=schema,
+            external_blobs=self._external_blobs(keys, members),
+        )
         return source if policy is None else self._with_policy(source, policy)
 
     # --- cluster file ------------------------------------------------------------------------------------
@@ -123,7 +130,7 @@ class _ConfigReader:
     ) -> GraphSource:
         keys = ("graphs", id_)
         self.document.located(keys, lambda: check_graph_id(id_))
-        members = self._members(keys, value, ("schema", "queries", "embedding_provider"))
+        members = self._members(keys, value, ("schema", "queries", "embedding_provider", "external_blobs"))
         schema = self._path((*keys, "schema"), members)
         if schema is None:
             raise self.document.error(keys, "`schema` is required")
@@ -136,7 +143,14 @@ class _ConfigReader:
             if profile is None:
                 raise self.document.error(keys_of_provider, f"unknown embedding provider '{name}'")
         uri = f"{str(storage).rstrip('/')}/graphs/{id_}{GRAPH_SUFFIX}"
-        return GraphSource(id_, uri, self._queries(keys, members), schema=schema, embedding=profile)
+        return GraphSource(
+            id_,
+            uri,
+            self._queries(keys, members),
+            schema=schema,
+            embedding=profile,
+            external_blobs=self._external_blobs(keys, members),
+        )
 
     def _apply_policies(self, root: Mapping[str, Any], sources: dict[str, GraphSource]) -> Hosting:
         server = None
@@ -198,6 +212,12 @@ class _ConfigReader:
 
             # A graph with an invalid policy must not be open to everyone. The empty bundle allows nothing.
             return replace(source, policy=PolicyBundle(), error=error)
+
+    def _external_blobs(self, keys: KeyPath, members: Mapping[str, Any]) -> ExternalBlobPolicy:
+        policy: ExternalBlobPolicy = self.document.located(
+            (*keys, "external_blobs"), lambda: read_policy_member(members.get("external_blobs"))
+        )
+        return policy
 
     def _queries(self, keys: KeyPath, members: Mapping[str, Any]) -> QuerySources | None:
         """Return the stored queries: a folder or a file, a list of files, or a file for each named query."""

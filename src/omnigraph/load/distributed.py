@@ -42,6 +42,7 @@ from omnigraph.load.staged_fragments import (
     WrittenInput,
     preceding_lines,
 )
+from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.violations import Violations, raise_violations
 from omnigraph.sources.rejects import OnReject, Reject
@@ -88,6 +89,7 @@ class DistributedLoadOptions:
     progress: Progress | None = None
     limits: LoadLimits = field(default_factory=LoadLimits)
     dry_run: bool = False
+    ingress: BlobIngress = field(default_factory=BlobIngress)
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,7 @@ class DistributedLoad:
             options.durability,
             keep_rejects=options.on_reject is not None,
             dry_run=options.dry_run,
+            ingress=options.ingress,
         )
         began = time.monotonic()
         with _report_progress(self._scratch, options.progress):
@@ -230,10 +233,11 @@ def load_job(
     *,
     keep_rejects: bool = False,
     dry_run: bool = False,
+    ingress: BlobIngress | None = None,
 ) -> LoadJob:
     """Return the job of a load on a snapshot."""
     pins = {key: base.pin(key) for key in base.catalog.tables}
-    return LoadJob(base.catalog, pins, scratch, durability, keep_rejects, dry_run)
+    return LoadJob(base.catalog, pins, scratch, durability, keep_rejects, dry_run, ingress or BlobIngress())
 
 
 def staged_splits(run: RunTasks, splits: Sequence[Split]) -> Stage:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from omnigraph.engine.engine_choice import Engine
 from omnigraph.graph.progress import Progress
+from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.rules.load_mode import LoadMode
 
 # The target of rejected records: a file of JSON lines, a folder for such a file, or a function.
@@ -34,6 +35,7 @@ class LoadRequest:
     spark: Any = None
     dry_run: bool = False
     mapping: Any = None
+    external_blobs: ExternalBlobPolicy = field(default_factory=ExternalBlobPolicy)
 
     @property
     def base(self) -> str:

@@ -22,6 +22,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.graph.scratch_files import ScratchFolder
 from omnigraph.load.keys import key_columns, key_rows
 from omnigraph.load.spool import LoadLimits, Spool, to_physical
+from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.rules.violations import Violations
 from omnigraph.sources.mapping.type_mapping import TypeMapping
@@ -56,6 +57,7 @@ class LoadJob:
     durability: Durability
     keep_rejects: bool = False
     dry_run: bool = False
+    ingress: BlobIngress = field(default_factory=BlobIngress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,12 @@ def stage_read(job: LoadJob, split: Split, read: Read, lines: Callable[[], int])
     take = rejects.append if job.keep_rejects else None
     try:
         with Spool.from_batches(
-            read(take), job.catalog, limits=_SPLIT_LIMITS, on_reject=take, collect_violations=True
+            read(take),
+            job.catalog,
+            limits=_SPLIT_LIMITS,
+            on_reject=take,
+            collect_violations=True,
+            ingress=job.ingress,
         ) as spool:
             if spool.violations:
                 return SplitReport(split, lines(), violations=spool.violations)

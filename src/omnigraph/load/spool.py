@@ -24,6 +24,7 @@ from omnigraph.errors import NotFound
 from omnigraph.graph.progress import Progress
 from omnigraph.lang.schema import NodeType
 from omnigraph.load.id_generator import IdGenerator
+from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.row_rules import broken_rows, row_violations
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.rules.violations import RowOrigins, Violations, raise_violations
@@ -61,9 +62,10 @@ class Spool:
     Every table that the input names is present, also without rows.
     """
 
-    def __init__(self, catalog: Catalog, limits: LoadLimits) -> None:
+    def __init__(self, catalog: Catalog, limits: LoadLimits, ingress: BlobIngress) -> None:
         self.catalog = catalog
         self.limits = limits
+        self._ingress = ingress
         self.violations = Violations()
         self.rejected = 0
         self.seconds = 0.0
@@ -84,14 +86,15 @@ class Spool:
         on_reject: OnReject | None = None,
         progress: Progress | None = None,
         collect_violations: bool = False,
+        ingress: BlobIngress | None = None,
     ) -> Spool:
-        """Read an input, generate missing ids, and check the row rules.
+        """Read an input, generate missing ids, and check the row rules and the external URIs of Blob values.
 
         A row that breaks a rule is passed to `on_reject` and left out. Without `on_reject` the input is read to
         its end and `ConstraintViolation` is raised; with `collect_violations` they are in `violations` instead.
         After an error no file remains.
         """
-        spool = cls(catalog, limits or LoadLimits())
+        spool = cls(catalog, limits or LoadLimits(), ingress or BlobIngress())
         began = time.monotonic()
         try:
             spool._read(batches, on_reject, progress)
@@ -189,12 +192,17 @@ class Spool:
                 rows = _with_ids(part, ids).to_batches()[0]
                 if on_reject is None:
                     of_part = row_violations(
-                        table, entity_of(self.catalog, table), pa.Table.from_batches([rows]), origins
+                        table,
+                        entity_of(self.catalog, table),
+                        pa.Table.from_batches([rows]),
+                        origins,
+                        self._ingress.policy,
                     )
                     violations = Violations.merge([violations, of_part])
                 else:
                     rows, origins = self._reject_rows(table, part, rows, origins, on_reject)
                 if not violations and rows.num_rows:
+                    self._ingress.probe_rows(table, rows)
                     self._add(batch.key, _typed(table, rows, origins, source))
                 if progress is not None:
                     progress("read", self._rows)
@@ -225,7 +233,7 @@ class Spool:
         `read` has the rows as they were read, without generated ids.
         """
         entity = entity_of(self.catalog, table)
-        broken = broken_rows(table, entity, rows)
+        broken = broken_rows(table, entity, rows, self._ingress.policy)
         if not broken:
             return rows, origins
         positions = np.fromiter(broken, np.int64, len(broken))

@@ -16,15 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Column, Table
-from omnigraph.catalog.columns import ENDPOINT_NAMES
+from omnigraph.catalog.columns import BLOB_URI, ENDPOINT_NAMES
 from omnigraph.catalog.entity_images import Image, images
 from omnigraph.catalog.row_json import json_values
 from omnigraph.engine.diff.column_equality import differing
 from omnigraph.engine.diff.table_diff import DELETE, INSERT
+from omnigraph.lang.types import Scalar
 from omnigraph.merge.conflicts import MergeConflict
 from omnigraph.merge.merge_base import MergeSide
 from omnigraph.merge.resolutions import Resolutions, ResolvedValue
 from omnigraph.merge.table_changes import TableChanges
+from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.sources.json.json_values import MISMATCH, build_array, mismatch_error, value_converter
 
 Positions: TypeAlias = npt.NDArray[np.int64]
@@ -206,6 +208,9 @@ class RowMerge:
         stored = value_converter(column)(value)
         if stored is MISMATCH:
             raise mismatch_error(column, value)
+        if column.type.scalar is Scalar.BLOB and stored[BLOB_URI] is not None:
+            # A resolution chooses among the values of the two sides; a new URI enters the graph by a write.
+            ExternalBlobPolicy().check(stored[BLOB_URI])
         return build_array(column, [stored])
 
     def _replace(self, positions: Positions, rows: pa.Table) -> None:

@@ -14,13 +14,16 @@ from omnigraph.catalog.columns import logical_schema
 from omnigraph.catalog.keys import derive_id, node_key
 from omnigraph.engine.committed_rows import RowAddressCache
 from omnigraph.engine.parameters import Bindings
-from omnigraph.errors import InvalidInput
+from omnigraph.errors import ErrorLocation, InvalidInput
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass, Prepared
 from omnigraph.lang import ir
+from omnigraph.lang.schema import TypeKind
+from omnigraph.lang.types import Scalar
 from omnigraph.mutate.overlay import Overlay
+from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.validate import validate
-from omnigraph.sources.arrow_values import column_array
+from omnigraph.sources.arrow_values import BASE64, column_array
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,14 @@ def prepare_mutation(
     query: ir.MutationQuery,
     bindings: Bindings,
     cache: RowAddressCache | None = None,
+    ingress: BlobIngress | None = None,
 ) -> Prepared[MutationResult]:
     """Apply the statements of a mutation in order, validate the result as a whole, and stage it.
 
-    A statement or a constraint that fails raises before anything is staged.
+    A statement or a constraint that fails raises before anything is staged. `ingress` checks the external URIs
+    that the statements assign to Blob properties; by default every URI is refused.
     """
+    _check_external_uris(transaction.base.catalog, query, bindings, ingress or BlobIngress())
     overlay = Overlay(transaction, bindings, cache)
     counts = [_apply(overlay, statement) for statement in query.statements]
     nodes, edges = sum(count.nodes for count in counts), sum(count.edges for count in counts)
@@ -65,6 +71,33 @@ def operation_class(query: ir.MutationQuery) -> OperationClass:
     """Return the operation class of a mutation: `insert` when no statement reads rows before it writes."""
     inserts = all(isinstance(item, ir.InsertNode | ir.InsertEdge) for item in query.statements)
     return "insert" if inserts else "strict"
+
+
+def _check_external_uris(
+    catalog: Catalog, query: ir.MutationQuery, bindings: Bindings, ingress: BlobIngress
+) -> None:
+    """Check the URIs that are assigned. Rows that an update only rewrites keep the values they have."""
+    uris = []
+    for statement in query.statements:
+        if not isinstance(statement, ir.InsertNode | ir.InsertEdge | ir.UpdateNode):
+            continue
+        kind: TypeKind = "edge" if isinstance(statement, ir.InsertEdge) else "node"
+        columns = {item.name: item for item in catalog.tables[table_key(kind, statement.type_name)].columns}
+        for assign in statement.assigns:
+            if columns[assign.property].type.scalar is not Scalar.BLOB:
+                continue
+            value = _constant(bindings, assign.value)
+            if isinstance(value, str) and not value.startswith(BASE64):
+                _check_uri(ingress, statement.type_name, assign.property, value)
+                uris.append(value)
+    ingress.probe(uris)
+
+
+def _check_uri(ingress: BlobIngress, type_name: str, property_: str, uri: str) -> None:
+    try:
+        ingress.policy.check(uri)
+    except InvalidInput as error:
+        raise error.located(ErrorLocation(type=type_name, property=property_)) from None
 
 
 class _Count(NamedTuple):
@@ -159,8 +192,12 @@ def _values(overlay: Overlay, assigns: tuple[ir.Assign, ...]) -> dict[str, ir.Va
 
 
 def _value(overlay: Overlay, expr: ir.Expr) -> ir.Value:
+    return _constant(overlay.bindings, expr)
+
+
+def _constant(bindings: Bindings, expr: ir.Expr) -> ir.Value:
     assert isinstance(expr, ir.Const | ir.ParamRef | ir.Now), "a mutation assigns values that need no row"
-    return overlay.bindings.value(expr)
+    return bindings.value(expr)
 
 
 def make_row(catalog: Catalog, table: Table, values: Mapping[str, ir.Value]) -> pa.Table:

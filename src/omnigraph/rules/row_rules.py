@@ -21,6 +21,8 @@ from omnigraph.catalog.row_json import json_float, json_values
 from omnigraph.errors import ErrorLocation, InvalidInput
 from omnigraph.lang.schema import Check, EdgeType, NodeType, Range
 from omnigraph.lang.types import INT_RANGES, Scalar
+from omnigraph.rules.blob_ingress import external_uris
+from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.rules.violations import (
     MAX_REPORTED,
     RowOrigins,
@@ -34,29 +36,40 @@ Positions: TypeAlias = np.ndarray[Any, Any]
 
 
 def row_violations(
-    table: Table, entity: NodeType | EdgeType, rows: pa.Table, origins: RowOrigins | None = None
+    table: Table,
+    entity: NodeType | EdgeType,
+    rows: pa.Table,
+    origins: RowOrigins | None = None,
+    external_blobs: ExternalBlobPolicy | None = None,
 ) -> Violations:
     """Check required values, enums, vectors, list elements, ``@range`` and ``@check``.
 
     `rows` are by logical column; a missing column is null in every row. With `origins` the violations name the
-    place of their row. A column whose values cannot be converted to its type raises `InvalidInput`.
+    place of their row. `external_blobs` is the policy for the external URIs of new rows; rows that the graph
+    already has are not checked against it. A column whose values cannot be converted to its type raises
+    `InvalidInput`.
     """
 
     def of_batches() -> Iterator[Violations]:
         first = 0
         for batch in rows.to_batches():
             places = None if origins is None else origins.slice(first, batch.num_rows)
-            yield from _batch_violations(table, entity, batch, places)
+            yield from _batch_violations(table, entity, batch, places, external_blobs=external_blobs)
             first += batch.num_rows
 
     return Violations.merge(of_batches())
 
 
-def broken_rows(table: Table, entity: NodeType | EdgeType, batch: pa.RecordBatch) -> dict[int, list[str]]:
+def broken_rows(
+    table: Table,
+    entity: NodeType | EdgeType,
+    batch: pa.RecordBatch,
+    external_blobs: ExternalBlobPolicy | None = None,
+) -> dict[int, list[str]]:
     """Return the messages of every row that breaks a rule, by position in the batch."""
     positions = RowOrigins(pa.array(np.arange(batch.num_rows)))
     messages: dict[int, list[str]] = {}
-    for violations in _batch_violations(table, entity, batch, positions, batch.num_rows):
+    for violations in _batch_violations(table, entity, batch, positions, batch.num_rows, external_blobs):
         for item in violations:
             messages.setdefault(item.details["line"], []).append(item.message)
     return {position: sorted(messages[position]) for position in sorted(messages)}
@@ -68,6 +81,7 @@ def _batch_violations(
     batch: pa.RecordBatch,
     origins: RowOrigins | None,
     limit: int = MAX_REPORTED,
+    external_blobs: ExternalBlobPolicy | None = None,
 ) -> Iterator[Violations]:
     columns = {column.name: _column_rows(table, column, batch, origins, limit) for column in table.columns}
     for rows in columns.values():
@@ -79,6 +93,8 @@ def _batch_violations(
             yield from vector(rows)
         if rows.column.type.is_list:
             yield list_elements(rows)
+        if rows.column.type.scalar is Scalar.BLOB and external_blobs is not None:
+            yield external_uri(rows, external_blobs)
     for constraint in entity.effective_constraints:
         match constraint:
             case Range():
@@ -175,6 +191,18 @@ def required(rows: ColumnRows) -> Violations:
         missing = pc.and_(*parts)
     message = f"non-nullable property '{rows.column.name}' has null or invalid values"
     return rows.missing_at(_positions(missing), "required", message)
+
+
+def external_uri(rows: ColumnRows, policy: ExternalBlobPolicy) -> Violations:
+    """Report Blob values that are URIs which the policy does not allow. Bytes are always allowed."""
+    uris = external_uris(rows.values)
+    given = uris.unique().drop_null().to_pylist()
+    refused = pa.array([uri for uri in given if policy.refusal(uri) is not None], uris.type)
+    return rows.where(
+        pc.is_in(uris, value_set=refused),
+        "external_blob",
+        lambda uri: f"{rows.property_name}: {policy.refusal(uri)}; {policy.hint}",
+    )
 
 
 def enum(rows: ColumnRows) -> Violations:

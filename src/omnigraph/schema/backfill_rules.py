@@ -15,6 +15,7 @@ from omnigraph.catalog.row_json import json_values
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.schema import Check, EdgeType, NodeType, Range
 from omnigraph.rules import set_queries as queries
+from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.rules.row_rules import row_violations
 from omnigraph.rules.set_rules import column_types, comparable, duplicate_violation, entity_of
 from omnigraph.rules.violations import Violations, raise_violations
@@ -24,7 +25,8 @@ from omnigraph.schema.backfill_values import TableBackfill, backfilled_rows
 def check_backfill(transaction: Transaction, catalog: Catalog, filling: TableBackfill) -> None:
     """Raise `ConstraintViolation` if a row breaks a constraint with its backfilled values.
 
-    Row rules are checked first, then `@unique`. Memory use does not grow with the table.
+    Row rules are checked first, then `@unique`. A backfill does not accept external URIs of blobs. Memory use does
+    not grow with the table.
     """
     if not transaction.base.pin(filling.before.key).rows:
         return
@@ -32,7 +34,7 @@ def check_backfill(transaction: Transaction, catalog: Catalog, filling: TableBac
     narrow, rules = _narrowed(filling, entity)
     raise_violations(
         Violations.merge(
-            row_violations(narrow, rules, pa.Table.from_batches([batch]))
+            row_violations(narrow, rules, pa.Table.from_batches([batch]), external_blobs=ExternalBlobPolicy())
             for batch in _rows(transaction, filling, ())
         )
     )

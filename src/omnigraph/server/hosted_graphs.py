@@ -14,10 +14,12 @@ from omnigraph.api.stored_queries import StoredQuery, read_stored_queries
 from omnigraph.engine.memory.memory_cache import CachePool
 from omnigraph.errors import InvalidInput, OmnigraphError
 from omnigraph.lang.diagnostics import LanguageError
+from omnigraph.lang.types import Scalar
 from omnigraph.policy.bundle import PolicyBundle, Rule
-from omnigraph.policy.gate import Gate
+from omnigraph.policy.gate import Access, Gate
 from omnigraph.read.blob_values import BlobsInUse
 from omnigraph.read.reader import Reader, default_budget
+from omnigraph.rules.external_blobs import DEFAULT_DENY
 from omnigraph.server.http.authentication import TokenRegistry
 from omnigraph.server.limits import ServerLimits
 from omnigraph.server.logs import LOGGER
@@ -132,10 +134,27 @@ def _open(
         gate = None if policy is None else Gate(policy, source.id).prepare()
         own = source.embedding
         reader = Reader(memory, embedder_of(environment if own is None else own.environment(environment)))
-        graph = open_with(reader, source.uri, storage_options=options, gate=gate)
+        graph = open_with(
+            reader,
+            source.uri,
+            storage_options=options,
+            gate=gate,
+            external_blobs=source.external_blobs.server_safe,
+        )
+        if not source.external_blobs.bases and _has_blobs(graph):
+            fields = {"graph_id": source.id, "code": DEFAULT_DENY}
+            LOGGER.warning(
+                "external URIs of Blob values are refused: no base is allowed", extra={"fields": fields}
+            )
     except OmnigraphError as error:
         return error
     return HostedGraph(source.id, graph, gate, queries, reader=reader)
+
+
+def _has_blobs(graph: LocalGraph) -> bool:
+    view = graph.authorized_view(None, frozenset({Access("read", "main")}))
+    tables = view.snapshot().catalog.tables.values()
+    return any(column.type.scalar is Scalar.BLOB for table in tables for column in table.columns)
 
 
 def _reason(error: OmnigraphError) -> str:

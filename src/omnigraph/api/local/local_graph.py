@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.policy.gate import Access, Gate
     from omnigraph.read.reader import Reader
+    from omnigraph.rules.external_blobs import ExternalBlobPolicy
 
 
 class LocalGraph(LocalChangeReads, Graph):
@@ -75,6 +76,13 @@ class LocalGraph(LocalChangeReads, Graph):
     @property
     def actor(self) -> str | None:
         return self._authorizer.actor
+
+    @property
+    def external_blobs(self) -> ExternalBlobPolicy:
+        """The policy for Blob values that are external URIs."""
+        from omnigraph.rules.external_blobs import ExternalBlobPolicy
+
+        return ExternalBlobPolicy.of(self._options.external_blobs)
 
     def acting_as(self, actor: str | None) -> LocalGraph:
         return self.authorized_view(actor, frozenset())
@@ -149,11 +157,12 @@ class LocalGraph(LocalChangeReads, Graph):
     def _mutate(self, text: str, options: MutationOptions) -> Receipt:
         actor = self._authorizer.authorize("change", options.branch, actor=options.actor)
         options = replace(options, actor=actor)
-        return run_mutation(self._repository, self._reader, self._queries, text, options)
+        return run_mutation(self._repository, self._reader, self._queries, text, options, self.external_blobs)
 
     def _load(self, request: LoadRequest) -> LoadReceipt:
         actor = self._authorizer.authorize("change", request.branch, actor=request.actor)
-        return run_load(self._repository, replace(request, actor=actor), self._authorizer)
+        request = replace(request, actor=actor, external_blobs=self.external_blobs)
+        return run_load(self._repository, request, self._authorizer)
 
     def _revert(self, commit_id: str, options: MergeRequest) -> Merged:
         actor = self._authorizer.authorize("change", options.into, actor=options.actor)

@@ -73,6 +73,7 @@ def _load_locally(
 ) -> WriteResult[LoadResult]:
     from omnigraph.load.load import prepare_load
     from omnigraph.load.spool import Spool
+    from omnigraph.rules.blob_ingress import BlobIngress
     from omnigraph.sources.readers import open_source
 
     catalog = repository.snapshot(request.base).catalog
@@ -84,7 +85,10 @@ def _load_locally(
         options=repository.objects.options,
         mapping=request.mapping,
     )
-    with Spool.from_batches(batches, catalog, on_reject=reject, progress=request.progress) as spool:
+    ingress = BlobIngress(request.external_blobs, repository.objects.options)
+    with Spool.from_batches(
+        batches, catalog, on_reject=reject, progress=request.progress, ingress=ingress
+    ) as spool:
         content = "" if request.idempotency_key is None else spool.digest()
         write = _write_request(request, content, bulk=spool.is_bulk and not request.dry_run)
         return repository.write(

@@ -20,16 +20,24 @@ if TYPE_CHECKING:
     from omnigraph.graph.write_plan import Prepared
     from omnigraph.mutate.mutate import MutationResult
     from omnigraph.read.reader import Reader
+    from omnigraph.rules.external_blobs import ExternalBlobPolicy
 
 
 def run_mutation(
-    repository: Repository, reader: Reader, queries: CheckedQueries, text: str, options: MutationOptions
+    repository: Repository,
+    reader: Reader,
+    queries: CheckedQueries,
+    text: str,
+    options: MutationOptions,
+    external_blobs: ExternalBlobPolicy,
 ) -> Receipt:
     """Run a mutation query as one commit and return its receipt. `options.actor` is authorized."""
     from omnigraph.engine.parameters import Bindings
     from omnigraph.graph.write_request import WriteRequest
     from omnigraph.mutate.mutate import prepare_mutation
+    from omnigraph.rules.blob_ingress import BlobIngress
 
+    ingress = BlobIngress(external_blobs, repository.objects.options)
     now = time.time_ns() // 1_000_000
 
     def prepare(transaction: Transaction) -> Prepared[MutationResult]:
@@ -41,7 +49,7 @@ def run_mutation(
                 hint="run it with `query`",
             )
         bindings = Bindings(bind_params(query.params, options.params), now)
-        return prepare_mutation(transaction, query, bindings, reader.ids)
+        return prepare_mutation(transaction, query, bindings, reader.ids, ingress)
 
     request = WriteRequest(
         "mutate",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from omnigraph.api.access import Policy
+    from omnigraph.api.access import ExternalBlobs, Policy
     from omnigraph.search.embedding import Embedder
 
 
@@ -23,3 +23,4 @@ class OpenOptions:
     embedder: Embedder | None = None
     policy: Policy | None = None
     graph_id: str | None = None
+    external_blobs: ExternalBlobs | None = None

@@ -12,6 +12,7 @@ from omnigraph.errors import (
     ChangeFeedGap,
     Conflict,
     ConstraintViolation,
+    ExternalBlobError,
     InvalidInput,
     MergeConflicts,
     NotFound,
@@ -152,6 +153,8 @@ def _classify(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
             return 410, {"change_feed_gap": details.get("change_feed_gap", {})}
         case ResourceLimit():
             return 413, _resource_limit(details)
+        case ExternalBlobError():
+            return 424, {"external_blob_source": _pick(details, "uri", "reason")}
         case RecoveryRequired():
             return 503, {"recovery_required": {"operation_id": details.get("operation_id")}}
         case OutcomeUnknown():

@@ -89,6 +89,8 @@ def _read_blob(context: RequestContext, graph: Graph, selector: BlobSelector, in
     # Branch names can have characters that a header cannot.
     snapshot_id = quote(blob.resolved_snapshot, safe=_HEADER_SAFE)
     if blob.uri is not None:
+        # The value may be older than the policy, so it is checked again: a server never redirects anywhere else.
+        context.hosted.graph.external_blobs.check(blob.uri)
         location = quote(blob.uri, safe=_URL_SAFE)
         redirect = {SNAPSHOT_ID: snapshot_id, "Location": location, "Cache-Control": "no-store"}
         return Response(status_code=302, headers=redirect)

@@ -48,6 +48,7 @@ def load_on_spark(
     from omnigraph.catalog.table_lookup import find_table
     from omnigraph.graph.scratch_files import ScratchFolder
     from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks
+    from omnigraph.rules.blob_ingress import BlobIngress
     from omnigraph.spark.engine.key_tables import SparkKeys
     from omnigraph.spark.engine.tasks import run_tasks
     from omnigraph.spark.session import session_for
@@ -68,6 +69,7 @@ def load_on_spark(
         on_reject=on_reject,
         progress=request.progress,
         dry_run=request.dry_run,
+        ingress=BlobIngress(request.external_blobs, dict(options)),
     )
     scratch = ScratchFolder(repository.location.uri, options)
     with DistributedLoad(tasks, scratch, catalog, load_options) as load:
