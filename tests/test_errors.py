@@ -155,9 +155,9 @@ def test_located_error_is_a_copy_with_the_other_location() -> None:
     moved = error.located(ErrorLocation(source="in.ndjson").updated(ErrorLocation(line=2).shifted(40)))
     assert type(moved) is StorageError
     assert (moved.message, moved.transient) == ("in.ndjson: line 42: unreadable", True)
-    assert moved.details == {"source": "in.ndjson", "line": 42}
+    assert moved.details == {"kind": "transient", "source": "in.ndjson", "line": 42}
     assert error.message == "line 2: unreadable"
-    assert error.details == {"line": 2}
+    assert error.details == {"kind": "transient", "line": 2}
 
 
 def test_location_without_fields_adds_nothing_to_the_message() -> None:

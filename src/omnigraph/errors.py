@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 # The exceptions.
 __all__ = [
@@ -32,6 +32,11 @@ __all__ = [
     "StorageError",
     "UnsupportedFormat",
 ]
+
+StorageErrorKind: TypeAlias = Literal[
+    "transient", "configuration", "not_found", "precondition", "permanent", "unknown"
+]
+"""The cause of a `StorageError`, by what to do about it. A released kind never changes its meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,27 +353,50 @@ class RecoveryRequired(OmnigraphError):
 
 
 class StorageError(OmnigraphError):
-    """The storage system failed or refused a request.
+    """The storage system failed or refused a request, or a stored file is damaged.
 
-    If `transient` is true, the same call may succeed later. Otherwise correct the address, the credentials or the
-    disk first. A write that raises this error was not committed. If that is uncertain, `OutcomeUnknown` is raised.
+    `kind` states the cause, and `details` repeats it:
+
+    - `transient`: the store is busy or unreachable. The same call may succeed later.
+    - `configuration`: the address, the credentials, the permissions or an option are wrong.
+    - `not_found`: a bucket, a directory or a file does not exist.
+    - `precondition`: an object changed while it was read or written.
+    - `permanent`: the disk is full or read-only, the store does not support the request, or a file is damaged.
+    - `unknown`: the cause could not be determined.
+
+    `transient` is true for the first kind only. A write that raises this error was not committed. If that is
+    uncertain, `OutcomeUnknown` is raised.
+
+    If a file is missing, truncated or altered, `details["reason"]` is ``damaged``. `details` then names the type,
+    the property if it is known, the file, the commit and the branch.
+
+    >>> error = StorageError("cannot write: No space left on device", kind="permanent")
+    >>> error.kind, error.transient, error.details
+    ('permanent', False, {'kind': 'permanent'})
     """
 
     code = "storage_error"
 
-    transient: bool
+    kind: StorageErrorKind
 
     def __init__(
         self,
         reason: str,
         *,
+        kind: StorageErrorKind | None = None,
         transient: bool = False,
         details: Mapping[str, Any] | None = None,
         hint: str | None = None,
         location: ErrorLocation | None = None,
     ) -> None:
-        super().__init__(reason, details=details, hint=hint, location=location)
-        self.transient = transient
+        """`transient` is short for the kind of that name. Without both, the kind is ``unknown``."""
+        self.kind = kind or ("transient" if transient else "unknown")
+        super().__init__(reason, details={**(details or {}), "kind": self.kind}, hint=hint, location=location)
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same call may succeed later."""
+        return self.kind == "transient"
 
 
 class ExternalBlobError(OmnigraphError):

@@ -178,7 +178,7 @@ def test_a_reader_never_mixes_two_versions(place: Place) -> None:
             return
         with pytest.raises(StorageError, match="was replaced while it was read") as caught:
             reader.read()
-    assert caught.value.transient
+    assert caught.value.kind == "precondition"
 
 
 def test_twenty_megabytes_take_a_look_and_three_requests(s3: Bucket, bucket_store: ObjectStore) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from omnigraph.errors import InvalidInput
 from omnigraph.store.objects.object_store import ObjectStore
-from omnigraph.store.storage_options import RetryPolicy, lance_options, s3_options
+from omnigraph.store.storage_options import RetryPolicy, lance_options, resolve_options, s3_options
 
 
 def test_the_usual_variables_are_understood() -> None:
@@ -109,3 +109,35 @@ def test_an_option_that_would_be_without_effect_is_refused(options: dict[str, st
         lance_options(options)
     with pytest.raises(InvalidInput):
         ObjectStore.open("memory://options", options)
+
+
+def test_resolve_options_prefers_explicit_options_over_variables() -> None:
+    env = {
+        "AWS_ACCESS_KEY_ID": "theirs",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_SESSION_TOKEN": "token",
+        "AWS_REGION": "eu-central-1",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+    }
+    assert resolve_options(None, env) == s3_options(env)
+    assert resolve_options({"region": "mine"}, env)["region"] == "mine"
+    # A key of one identity is never used with the token of another.
+    mine = resolve_options({"access_key_id": "mine", "secret_access_key": "s"}, env)
+    assert (mine["access_key_id"], mine["secret_access_key"]) == ("mine", "s")
+    assert "session_token" not in mine
+
+
+@pytest.mark.parametrize(
+    ("explicit", "env", "allowed"),
+    [
+        ({"endpoint": "http://127.0.0.1:1"}, {}, "true"),
+        ({"endpoint": "https://127.0.0.1:1"}, {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, None),
+        ({"endpoint": "http://127.0.0.1:1"}, {"AWS_ALLOW_HTTP": "false"}, "false"),
+        ({"endpoint": "http://127.0.0.1:1", "allow_http": "false"}, {}, "false"),
+        ({}, {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1"}, "true"),
+    ],
+)
+def test_resolve_options_http_endpoint_allows_http_unless_set(
+    explicit: dict[str, str], env: dict[str, str], allowed: str | None
+) -> None:
+    assert resolve_options(explicit, env).get("allow_http") == allowed

@@ -7,7 +7,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from omnigraph.errors import Conflict, NotFound, OmnigraphError, OutcomeUnknown, PreconditionFailed
+from omnigraph.errors import (
+    Conflict,
+    NotFound,
+    OmnigraphError,
+    OutcomeUnknown,
+    PreconditionFailed,
+    StorageError,
+)
 from omnigraph.graph.write_plan import WritePlan
 from omnigraph.store.manifest.manifest import (
     Manifest,
@@ -20,6 +27,8 @@ from omnigraph.store.manifest.records import CommitRecord, HeadRecord, RecoveryR
 
 # Every lost swap means that another writer committed, so many attempts occur only under heavy contention.
 MAX_ATTEMPTS = 200
+# A store that accepts the files of a commit but never replies to its swap is not asked more often.
+MAX_LOST_REPLIES = 20
 _MIN_BACKOFF = 0.002
 _MAX_BACKOFF = 0.25
 
@@ -57,9 +66,11 @@ def publish(
 
     Any process may call it again with the same plan: it looks for the commit id before every attempt. Raises
     `StaleBase` when the write must be prepared again, `Conflict` when it must not be retried, and `OutcomeUnknown`
-    when storage did not reply. After any error except `OutcomeUnknown`, nothing is visible.
+    when storage did not reply. A swap that storage refuses for a permanent cause, such as a full disk, is not
+    repeated and raises `StorageError`. After any error except `OutcomeUnknown`, nothing is visible.
     """
     lost_reply: OmnigraphError | None = None
+    lost_replies = 0
     for attempt in range(MAX_ATTEMPTS):
         if attempt:
             sleep_with_backoff(attempt)
@@ -70,6 +81,10 @@ def publish(
         if commit is not None:
             # After a lost reply this call made the commit, otherwise another process did.
             return PublishReceipt(commit, attempt + 1, replayed=lost_reply is None)
+        if lost_reply is not None and is_final(lost_reply):
+            raise final_swap_error(plan, lost_reply, lost_replies)
+        if lost_replies >= MAX_LOST_REPLIES:
+            break
         head = current_head(manifest, view, plan.branch, plan.incarnation)
         check_head(plan, head.commit)
         record = plan.commit_on(head.commit, now_micros(), recovered=recovery is not None)
@@ -90,7 +105,13 @@ def publish(
             continue
         except SwapOutcomeUnknown as error:
             lost_reply = error.error
+            lost_replies += 1
             continue
+        except StorageError as error:
+            # The files of this attempt could not be written. An earlier attempt may still take effect.
+            if lost_reply is None:
+                raise
+            raise outcome_unknown_error(plan, error) from error
         except OutcomeUnknown as error:
             raise OutcomeUnknown(
                 f"commit {plan.commit_id}: {error.message}",
@@ -104,6 +125,29 @@ def publish(
         f"branch '{plan.branch}' moved {MAX_ATTEMPTS} times while a commit was being published",
         details={"branch": plan.branch, "expected": plan.base, "actual": None},
         hint="try again when there are fewer concurrent writers",
+    )
+
+
+def is_final(error: OmnigraphError) -> bool:
+    """Return whether the cause of a failed swap persists, so that another attempt fails in the same way.
+
+    Such a cause is a full or read-only disk, or missing permission. The storage system refused the swap.
+    """
+    return isinstance(error, StorageError) and error.kind in ("permanent", "configuration")
+
+
+def final_swap_error(plan: WritePlan, error: OmnigraphError, swaps: int) -> OmnigraphError:
+    """Return the error for a swap that was refused. The manifest has been read since and lacks the commit.
+
+    The first swap was certainly not executed. If an earlier swap had no reply, it may still be executed.
+    """
+    if swaps > 1:
+        return outcome_unknown_error(plan, error)
+    return StorageError(
+        f"commit {plan.commit_id} was not published: {error.message}",
+        kind=error.kind if isinstance(error, StorageError) else None,
+        details={**error.details, "commit_id": plan.commit_id, "branch": plan.branch},
+        hint=error.hint or "nothing was committed; correct the cause, then try again",
     )
 
 

@@ -68,6 +68,7 @@ from omnigraph.graph.publish import (
 )
 from omnigraph.graph.recovery import discard_unreadable, recover_all, recover_operation
 from omnigraph.graph.snapshot import Snapshot, reclaimed_error
+from omnigraph.graph.swap_retries import retry_swap
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared, WritePlan
 from omnigraph.graph.write_queue import WriteQueue
@@ -79,7 +80,6 @@ from omnigraph.store.manifest.manifest import (
     Manifest,
     ManifestChange,
     ManifestView,
-    SwapLost,
     SwapOutcomeUnknown,
 )
 from omnigraph.store.manifest.manifest_files import new_id
@@ -102,7 +102,6 @@ T = TypeVar("T")
 
 # How often a write is prepared again after concurrent commits before it fails.
 MAX_PREPARATIONS = 32
-_SWAP_ATTEMPTS = 100
 
 
 class Repository:
@@ -190,7 +189,7 @@ class Repository:
                 change = ManifestChange(registry=registry.with_format(target))
                 self.manifest.replace_registry_if_equals(view, registry, change)
 
-        self._retry_swap(set_format)
+        retry_swap(self.manifest, set_format)
 
     def recover(self) -> list[RecoveryRecord]:
         """Recover the interrupted bulk writes of dead processes; return the recovery records written."""
@@ -341,7 +340,7 @@ class Repository:
             self.manifest.replace_registry_if_equals(view, registry, change)
             return head
 
-        return self._retry_swap(create)
+        return retry_swap(self.manifest, create)
 
     def _readable_commit(self, view: ManifestView, source: str, at: At) -> CommitRecord:
         """Return the commit at `at`; `NotFound` if garbage collection removed the data of one of its tables."""
@@ -378,7 +377,7 @@ class Repository:
             change = ManifestChange(registry=registry.without_branch(name))
             self.manifest.replace_registry_if_equals(view, registry, change, remove_head=entry.incarnation)
 
-        self._retry_swap(delete)
+        retry_swap(self.manifest, delete)
 
     def reserve_identities(self, count: int, at_least: int) -> int:
         """Reserve consecutive ids of types, properties or tables and return the first one.
@@ -394,7 +393,7 @@ class Repository:
             self.manifest.replace_registry_if_equals(view, registry, change)
             return first
 
-        return self._retry_swap(reserve)
+        return retry_swap(self.manifest, reserve)
 
     def advance_registry(self) -> None:
         """Replace the registry by an equal one with the next epoch.
@@ -408,35 +407,12 @@ class Repository:
             change = ManifestChange(registry=registry.with_next_epoch())
             self.manifest.replace_registry_if_equals(view, registry, change)
 
-        self._retry_swap(advance)
+        retry_swap(self.manifest, advance)
 
     def _highest_identity(self, view: ManifestView, registry: Registry) -> int:
         heads = (self.manifest.head(view, entry.incarnation) for entry in registry.branches.values())
         schemas = {head.commit.schema for head in heads if head is not None}
         return max(self._catalog(schema).next_id for schema in schemas)
-
-    def _retry_swap(self, attempt: Callable[[ManifestView], T]) -> T:
-        """Repeat a compare-and-swap on new views until it succeeds."""
-        lost_reply: OmnigraphError | None = None
-        for number in range(_SWAP_ATTEMPTS):
-            if number:
-                sleep_with_backoff(number)
-            try:
-                return attempt(self.manifest.refresh())
-            except SwapLost:
-                continue
-            except SwapOutcomeUnknown as error:
-                lost_reply = error.error
-        if lost_reply is not None:
-            raise OutcomeUnknown(
-                f"storage did not reply to a change of the registry: {lost_reply.message}",
-                details={"cause": lost_reply.message},
-                hint="list the branches before trying again",
-            )
-        raise Conflict(
-            f"the registry changed {_SWAP_ATTEMPTS} times during the call",
-            hint="try again when there are fewer concurrent writers",
-        )
 
     # --- writing -----------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from omnigraph import errors
 from omnigraph.catalog.serialization import decode_type, encode_type
@@ -23,6 +23,7 @@ from omnigraph.errors import (
     MergeConflicts,
     OmnigraphError,
     StorageError,
+    StorageErrorKind,
 )
 from omnigraph.lang.diagnostics import Diagnostic, LanguageError
 
@@ -182,7 +183,9 @@ def decode_error(document: Any) -> OmnigraphError:
     if kind is MergeConflicts:
         return MergeConflicts(reason, encoded.conflicts, **common)
     if kind is StorageError:
-        return StorageError(reason, transient=encoded.transient, **common)
+        cause = encoded.details.get("kind")
+        known = cause if cause in get_args(StorageErrorKind) else None
+        return StorageError(reason, kind=known, transient=encoded.transient, **common)
     return kind(reason, **common)
 
 

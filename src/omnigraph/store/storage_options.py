@@ -1,16 +1,16 @@
 """Storage options: credentials, endpoint, timeouts and retries.
 
-Options are a flat mapping of strings, so that they can be sent to other processes and into Spark tasks. `store`
-takes them as an argument and does not read the environment; a surface collects the environment with
-`s3_options(os.environ)`. The native libraries read `AWS_*` variables themselves for options that are not set.
-An option that is set overrides the variable.
+Options are a flat mapping of strings, so that they can be sent to other processes and into Spark tasks. An option
+that is not given has the value of the usual `AWS_*` variable, in the Python API, the command line, the server and
+Spark alike. `resolve_options` is the only code below the surfaces that reads the environment. A Spark driver
+resolves the options before it sends them to tasks, so that executors need no variables.
 
 | key | meaning | default |
 |---|---|---|
 | `access_key_id`, `secret_access_key`, `session_token` | credentials | those of the platform |
 | `region` | region to sign for | `us-east-1` |
 | `endpoint` | URL of an S3-compatible service | AWS |
-| `allow_http` | `true` allows an endpoint without TLS | `false` |
+| `allow_http` | `true` allows an endpoint without TLS | `true` for an endpoint with `http://` |
 | `virtual_hosted` | `true` puts the bucket into the host name | `false` |
 | `timeout`, `connect_timeout` | limits for one request: `500ms`, `30s`, `2m` | `30s`, `5s` |
 | `max_retries`, `retry_timeout` | limits for all attempts of one call and for local locks | `5`, `60s` |
@@ -19,6 +19,7 @@ An option that is set overrides the variable.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +27,14 @@ from typing import TypeAlias
 
 from omnigraph.errors import InvalidInput
 
-__all__ = ["RetryPolicy", "StorageOptions", "check_options", "lance_options", "s3_options"]
+__all__ = [
+    "RetryPolicy",
+    "StorageOptions",
+    "check_options",
+    "lance_options",
+    "resolve_options",
+    "s3_options",
+]
 
 StorageOptions: TypeAlias = Mapping[str, str]
 
@@ -57,6 +65,8 @@ _VARIABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("endpoint", ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")),
     ("allow_http", ("AWS_ALLOW_HTTP",)),
 )
+# Keys of one set: a key of one identity with the token of another is refused by the store.
+_CREDENTIALS = ("access_key_id", "secret_access_key", "session_token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +110,35 @@ def s3_options(env: Mapping[str, str]) -> dict[str, str]:
             options[option] = value
     if "allow_http" in options:
         options["allow_http"] = "true" if options["allow_http"].lower() in ("1", "true", "yes") else "false"
-    elif options.get("endpoint", "").lower().startswith("http://"):
+    return _with_http(options)
+
+
+def resolve_options(
+    options: StorageOptions | None, environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return explicit options, completed with those that the `AWS_*` variables of `environment` set.
+
+    An explicit option wins. Explicit credentials replace those of the environment as a whole. An endpoint with
+    `http://` sets `allow_http`, unless it is set. `environment` is by default that of the process.
+
+    >>> resolve_options({"access_key_id": "mine"}, {"AWS_SESSION_TOKEN": "other", "AWS_REGION": "eu-west-1"})
+    {'region': 'eu-west-1', 'access_key_id': 'mine'}
+    >>> resolve_options({"endpoint": "http://127.0.0.1:9000"}, {})
+    {'endpoint': 'http://127.0.0.1:9000', 'allow_http': 'true'}
+    """
+    explicit = dict(options or {})
+    environment = os.environ if environment is None else environment
+    found = s3_options(environment)
+    if any(name in explicit for name in _CREDENTIALS):
+        found = {name: value for name, value in found.items() if name not in _CREDENTIALS}
+    if "endpoint" in explicit and not environment.get("AWS_ALLOW_HTTP"):
+        # It belongs to the endpoint of the environment.
+        found.pop("allow_http", None)
+    return _with_http({**found, **explicit})
+
+
+def _with_http(options: dict[str, str]) -> dict[str, str]:
+    if "allow_http" not in options and options.get("endpoint", "").lower().startswith("http://"):
         options["allow_http"] = "true"
     return options
 

@@ -17,10 +17,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from omnigraph.errors import InvalidInput, StorageError
+from omnigraph.errors import InvalidInput, StorageError, StorageErrorKind
 
 __all__ = [
     "Durability",
+    "kind_of_errno",
     "make_directories",
     "storage_error_from_os",
     "sync_directory",
@@ -35,6 +36,23 @@ Durability: TypeAlias = Literal["full", "os"]
 _TRANSIENT = frozenset(
     {errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EMFILE, errno.ENFILE, errno.ENOLCK, errno.ETIMEDOUT}
 )
+# The address, or the permissions of the process, are wrong.
+_CONFIGURATION = frozenset(
+    {
+        errno.EACCES,
+        errno.EEXIST,
+        errno.EPERM,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.EINVAL,
+        errno.ENOTSUP,
+    }
+)
+# The disk is full, read-only or broken, or the process has exceeded a limit.
+_PERMANENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EMLINK})
+_NOT_FOUND = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ESTALE})
 _SYNC_THREADS = 8
 # On macOS, fsync does not flush the cache of the drive.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
@@ -99,8 +117,23 @@ def storage_error_from_os(error: OSError, message: str) -> StorageError:
     """Return a `StorageError` for an error of the operating system; transient when a later attempt may succeed."""
     reason = error.strerror or type(error).__name__
     return StorageError(
-        f"{message}: {reason}", transient=error.errno in _TRANSIENT, details={"errno": error.errno}
+        f"{message}: {reason}", kind=kind_of_errno(error.errno), details={"errno": error.errno}
     )
+
+
+def kind_of_errno(number: int | None) -> StorageErrorKind:
+    """Return the kind of a `StorageError` for an error number of the operating system.
+
+    >>> kind_of_errno(errno.ENOSPC), kind_of_errno(errno.EACCES), kind_of_errno(errno.EAGAIN)
+    ('permanent', 'configuration', 'transient')
+    """
+    if number in _TRANSIENT:
+        return "transient"
+    if number in _CONFIGURATION:
+        return "configuration"
+    if number in _PERMANENT:
+        return "permanent"
+    return "not_found" if number in _NOT_FOUND else "unknown"
 
 
 def _sync_all(paths: Sequence[Path]) -> None:

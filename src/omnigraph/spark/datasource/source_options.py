@@ -39,12 +39,15 @@ def known_options(options: Mapping[str, str], known: Sequence[str]) -> dict[str,
 
 
 def storage_options(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the storage options."""
-    return {
+    """Return the storage options, completed from the `AWS_*` variables of the driver."""
+    from omnigraph.store.storage_options import resolve_options
+
+    explicit = {
         name.removeprefix(STORAGE_PREFIX): value
         for name, value in values.items()
         if name.startswith(STORAGE_PREFIX)
     }
+    return resolve_options(explicit)
 
 
 def graph_location(values: Mapping[str, str]) -> Location:

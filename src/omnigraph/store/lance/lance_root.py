@@ -17,7 +17,7 @@ from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import FILE_FORMAT
 from omnigraph.store.location import Location
 from omnigraph.store.request_counts import LanceCall, LanceRequestCounter, attribute_requests_to
-from omnigraph.store.storage_options import StorageOptions, lance_options
+from omnigraph.store.storage_options import StorageOptions, lance_options, resolve_options
 from omnigraph.store.sync import Durability, sync_files, sync_tree
 
 
@@ -44,7 +44,7 @@ class LanceRoot:
         """Return the root at a location. Storage is not accessed."""
         return cls(
             uri=location.lance_uri,
-            options=lance_options(options) if location.scheme == "s3" else {},
+            options=lance_options(resolve_options(options)) if location.scheme == "s3" else {},
             local=Path(location.path) if location.is_local else None,
             durable=durability == "full",
         )

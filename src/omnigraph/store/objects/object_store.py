@@ -18,7 +18,7 @@ from omnigraph.store.objects.backend import Backend, Object, ObjectInfo, Writabl
 from omnigraph.store.objects.local_backend import LocalBackend, is_temporary
 from omnigraph.store.objects.object_reader import ObjectReader
 from omnigraph.store.objects.obstore_backend import ObstoreBackend
-from omnigraph.store.storage_options import RetryPolicy, StorageOptions, check_options
+from omnigraph.store.storage_options import RetryPolicy, StorageOptions, check_options, resolve_options
 from omnigraph.store.sync import Durability
 
 __all__ = ["Object", "ObjectInfo", "ObjectReader", "ObjectStore", "Writable"]
@@ -61,7 +61,7 @@ class ObjectStore:
     ) -> ObjectStore:
         """Return the objects below an address. Storage is not accessed until the first operation."""
         location = uri if isinstance(uri, Location) else Location.parse(uri)
-        options = options or {}
+        options = resolve_options(options)
         check_options(options)
         if location.is_local:
             backend = LocalBackend(location, durability, RetryPolicy.of(options).retry_timeout)

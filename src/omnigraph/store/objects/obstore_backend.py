@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -345,7 +345,7 @@ class _Upload:
             try:
                 self._send(self._multipart)
             except _ERRORS as error:
-                raise _upload_failure(error).as_error(f"write object `{self._key}`") from error
+                raise ObstoreFailure.of(error).as_error(f"write object `{self._key}`") from error
         return len(data)
 
     def finish(self) -> None:
@@ -359,7 +359,7 @@ class _Upload:
             count_requests(writes=2 - (-self._sent // _PART_BYTES))
             self._multipart.close()
         except _ERRORS as error:
-            self._check_completed(_upload_failure(error), error)
+            self._check_completed(ObstoreFailure.of(error), error)
 
     def abort(self) -> None:
         """Abort the multipart upload. If that fails, the parts remain in the store and are invisible."""
@@ -391,13 +391,6 @@ class _Upload:
         ) from error
 
 
-def _upload_failure(error: Exception) -> ObstoreFailure:
-    failure = ObstoreFailure.of(error)
-    # The errors of an upload do not name the kind of transport failure.
-    no_reply = failure.status is None and failure.transport is None and "HTTP error" in failure.summary
-    return replace(failure, transport="Request") if no_reply else failure
-
-
 def _read_error(failure: ObstoreFailure, key: str) -> NotFound | StorageError:
     """Return the error to raise for a failed read."""
     if failure.object_missing:
@@ -405,7 +398,7 @@ def _read_error(failure: ObstoreFailure, key: str) -> NotFound | StorageError:
     if failure.condition_failed:
         return StorageError(
             f"object `{key}` was replaced while it was read",
-            transient=True,
+            kind="precondition",
             details={"key": key},
             hint="read it again from its beginning",
         )

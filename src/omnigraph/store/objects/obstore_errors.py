@@ -1,33 +1,27 @@
 """Classification of failed obstore calls: refused, lost, not sent, or possibly done.
 
-obstore reports the HTTP status and the kind of transport failure only in the text of its errors, so they are parsed
-from there. An unrecognized failure counts as possibly done and not transient, which is the safe choice for both.
+A request that failed in an unrecognized way counts as possibly done. A failure that is not about an HTTP request
+has the kind `unknown` and is not repeated.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-from omnigraph.errors import StorageError
+from omnigraph.errors import StorageError, StorageErrorKind
+from omnigraph.store.http_failures import HttpFailure
 
 __all__ = ["ObstoreFailure"]
-
-_STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
-_TRANSPORT = re.compile(r"HttpError \{\s*kind: (\w+)")
-_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
 @dataclass(frozen=True, slots=True)
 class ObstoreFailure:
-    """One failed call. `status` is the HTTP status, `transport` the kind of failure when there was no reply."""
+    """One failed call. `http` is None if the failure is not about an HTTP request."""
 
     summary: str
-    status: int | None
-    transport: str | None
-    code: str | None
+    http: HttpFailure | None
     refused_by_condition: bool
     not_found: bool
 
@@ -35,17 +29,22 @@ class ObstoreFailure:
     def of(cls, error: Exception) -> ObstoreFailure:
         """Classify an error of obstore."""
         text = str(error)
-        status = _STATUS.search(text)
-        transport = _TRANSPORT.search(text)
-        code = _CODE.search(text)
         return cls(
             summary=text.partition("\n")[0],
-            status=int(status.group(1)) if status else None,
-            transport=transport.group(1) if transport else None,
-            code=code.group(1) if code else None,
+            http=HttpFailure.parse(text),
             refused_by_condition=isinstance(error, AlreadyExistsError | PreconditionError),
             not_found=isinstance(error, FileNotFoundError),
         )
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status of the reply."""
+        return None if self.http is None else self.http.status
+
+    @property
+    def code(self) -> str | None:
+        """The error code of S3 in the reply."""
+        return None if self.http is None else self.http.code
 
     @property
     def no_bucket(self) -> bool:
@@ -68,12 +67,18 @@ class ObstoreFailure:
         return self.status == 409
 
     @property
+    def kind(self) -> StorageErrorKind:
+        """The kind of the error to raise."""
+        if self.http is not None:
+            return self.http.kind
+        if self.refused_by_condition:
+            return "precondition"
+        return "not_found" if self.not_found else "unknown"
+
+    @property
     def transient(self) -> bool:
         """Whether the same call may succeed later."""
-        if self.status is None:
-            return self.transport is not None
-        busy = self.status in (408, 409, 429) or self.code == "RequestTimeout"
-        return busy or (self.status >= 500 and self.status != 501)
+        return self.kind == "transient"
 
     @property
     def may_have_succeeded(self) -> bool:
@@ -81,23 +86,22 @@ class ObstoreFailure:
 
         501 and 503 exclude it: the store does not support the request, or rejected it because of load.
         """
-        if self.status is not None:
-            return self.status >= 500 and self.status not in (501, 503)
-        return self.transport is not None and self.transport != "Connect"
+        if self.http is None:
+            return False
+        if self.http.status is not None:
+            return self.http.status >= 500 and self.http.status not in (501, 503)
+        return self.http.transport not in ("connect", "scheme", "credentials")
 
     @property
     def reason(self) -> str:
         """The cause in a few words."""
-        if self.status is not None:
-            return f"the store returned status {self.status}" + (f" {self.code}" if self.code else "")
-        if self.transport is not None:
-            return f"the connection failed ({self.transport.lower()})"
-        return self.summary
+        return self.summary if self.http is None else self.http.reason
 
     def as_error(self, action: str) -> StorageError:
         """Return the error to raise; `action` names what failed, such as ``get object `a```."""
         return StorageError(
             f"cannot {action}: {self.reason}",
-            transient=self.transient,
-            details={"status": self.status, "reason": self.summary},
+            kind=self.kind,
+            details={"status": self.status, "cause": self.summary},
+            hint=None if self.http is None else self.http.hint,
         )
