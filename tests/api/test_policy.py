@@ -85,6 +85,8 @@ class Ask:
     target: str | None = None
     # Whether it must look a commit up to know the branch.
     looks_up: bool = False
+    # The branch that it must be allowed to read too.
+    reads: str | None = None
 
     @property
     def access(self) -> tuple[str, str | None, str | None]:
@@ -123,14 +125,20 @@ TABLE: dict[str, Ask] = {
     "Graph.baseline": Ask(lambda g: g.baseline(StringIO(), branch="dev"), "export", "dev"),
     "Graph.mutate": Ask(lambda g: g.mutate(ADD, {"n": "Bo"}, branch="dev"), "change", "dev"),
     "Graph.load": Ask(lambda g: g.load(BO, branch="dev"), "change", "dev"),
-    "Graph.revert": Ask(lambda g: g.revert(newest(g), branch="dev"), "change", "dev", looks_up=True),
+    "Graph.revert": Ask(
+        lambda g: g.revert(newest(g), branch="dev"), "change", "dev", looks_up=True, reads="dev"
+    ),
     "Graph.optimize": Ask(lambda g: g.optimize(branch="dev"), "change", "dev"),
     "Graph.cleanup": Ask(lambda g: g.cleanup(keep=1, confirm=True), "admin"),
     "Graph.repair": Ask(lambda g: g.repair(confirm=True), "change", "main"),
     "Branches.list": Ask(lambda g: g.branches.list(), "read"),
-    "Branches.create": Ask(lambda g: g.branches.create("fresh", "dev"), "branch_create", "dev", "fresh"),
+    "Branches.create": Ask(
+        lambda g: g.branches.create("fresh", "dev"), "branch_create", "dev", "fresh", reads="dev"
+    ),
     "Branches.delete": Ask(lambda g: g.branches.delete("dev"), "branch_delete", None, "dev"),
-    "Branches.merge": Ask(lambda g: g.branches.merge("dev", "main"), "branch_merge", "dev", "main"),
+    "Branches.merge": Ask(
+        lambda g: g.branches.merge("dev", "main"), "branch_merge", "dev", "main", reads="dev"
+    ),
     "SchemaView.source": Ask(lambda g: g.schema.source("dev"), "read"),
     "SchemaView.plan": Ask(lambda g: g.schema.plan(WIDER, branch="dev"), "read", "dev"),
     "SchemaView.apply": Ask(lambda g: g.schema.apply(WIDER, branch="dev"), "schema_apply", None, "dev"),
@@ -184,7 +192,11 @@ class TestTheTable:
     @pytest.mark.parametrize("name", TABLE)
     def test_a_call_needs_nothing_but_its_action(self, name: str) -> None:
         plain, ask = make(fresh_memory()), TABLE[name]
-        if ask.places:
+        if ask.reads is not None:
+            both = (*ask.places[-1:], ask.reads)
+            ask.call(opened(plain.uri, may(ask.action, "read", on=both)))
+            assert asked(TABLE[name].call, opened(plain.uri, may(ask.action))) == ("read", ask.reads, None)
+        elif ask.places:
             ask.call(opened(plain.uri, may(ask.action, on=ask.places[-1:])))
         else:
             rule = Rule("r", "g", (ask.action,))
@@ -308,17 +320,20 @@ class TestSeveralActions:
         assert asked(without.load, BO, branch="fresh", create_from="dev") == ("change", "fresh", None)
         assert plain.branches.list() == ["dev", "main"]
         assert graph.load(BO, branch="dev", create_from="main").branch_created is False
-        done = opened(plain.uri, may("change", "branch_create")).load(BO, branch="fresh", create_from="main")
+        blind = opened(plain.uri, may("change", "branch_create"))
+        assert asked(blind.load, BO, branch="fresh", create_from="main") == ("read", "main", None)
+        rights = may("change", "branch_create", "read")
+        done = opened(plain.uri, rights).load(BO, branch="fresh", create_from="main")
         assert done.branch_created
 
     def test_a_merge_stands_when_its_source_may_not_be_deleted(self) -> None:
         plain = make(fresh_memory())
-        merged = opened(plain.uri, may("branch_merge")).branches.merge("dev", delete_source=True)
+        merged = opened(plain.uri, may("branch_merge", "read")).branches.merge("dev", delete_source=True)
         assert (merged.outcome, merged.branch_deleted) == ("fast_forward", False)
         expected = "policy denied action 'branch_delete' targeting branch 'dev' for actor 'ann'"
         assert merged.branch_delete_error == expected
         assert plain.branches.list() == ["dev", "main"]
-        again = opened(plain.uri, may("branch_merge", "branch_delete")).branches.merge(
+        again = opened(plain.uri, may("branch_merge", "branch_delete", "read")).branches.merge(
             "dev", delete_source=True
         )
         assert (again.branch_deleted, plain.branches.list()) == (True, ["main"])
@@ -328,13 +343,13 @@ class TestSeveralActions:
         widened, added = plain.schema.apply(WIDER).commit, plain.load(BO).commit
         assert widened is not None
         assert added is not None
-        graph = opened(plain.uri, may("change"))
+        graph = opened(plain.uri, may("change", "read"))
         before = heads(plain)
         for dry_run in (True, False):
             assert asked(graph.revert, widened.id, dry_run=dry_run) == ("schema_apply", None, "main")
         assert heads(plain) == before
         assert graph.revert(added.id).commit is not None
-        assert opened(plain.uri, may("change", "schema_apply")).revert(widened.id).commit is not None
+        assert opened(plain.uri, may("change", "schema_apply", "read")).revert(widened.id).commit is not None
         assert "city" not in plain.schema.source()
 
     def test_whoever_a_call_names_is_the_one_who_must_be_allowed(self) -> None:

@@ -103,7 +103,9 @@ class TestWhereToBegin:
         other = put(graph, {"b": "x"}, "dev")
         with pytest.raises(InvalidInput, match=REJECTED):
             api(graph).feed(start=f"after:{other.id}")
-        with pytest.raises(InvalidInput, match=REJECTED):
+
+    def test_feed_after_an_unknown_commit_raises_not_found(self, graph: Repository) -> None:
+        with pytest.raises(NotFound, match="commit '01M7A2RB7M7QCRQ2SCXTK0S625' not found"):
             api(graph).feed(start="after:01M7A2RB7M7QCRQ2SCXTK0S625")
 
     @pytest.mark.parametrize("start", ["", "soon", "after:", "after: ", "Now"])

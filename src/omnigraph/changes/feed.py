@@ -8,7 +8,7 @@ length of the history.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,14 @@ from omnigraph.changes.change_records import EVERYTHING, ChangeBlock, ChangeCaus
 from omnigraph.changes.commit_diff import change_feed_gap, open_commit
 from omnigraph.changes.cursors import MAX_CURSOR_BYTES, EntityKey, Token, TokenScope, rejected
 from omnigraph.engine.memory.memory_cache import Cache
-from omnigraph.errors import ChangeFeedGap, Conflict, InvalidInput, ResourceLimit
+from omnigraph.errors import (
+    ChangeFeedGap,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    ResourceLimit,
+)
 from omnigraph.graph.history import first_parents, get_commit
 from omnigraph.graph.repository import Repository
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
@@ -162,16 +169,37 @@ class FeedPoll:
         return FeedPage(tuple(blocks), cursor=cursor, caught_up=position == self.head.id)
 
 
-def begin_poll(repository: Repository, request: FeedRequest) -> FeedPoll:
+def begin_poll(
+    repository: Repository, request: FeedRequest, authorize: Callable[[CommitRecord], None] | None = None
+) -> FeedPoll:
     """Find the position of a reader and the commits after it. Reads no changes.
 
-    Raises `InvalidInput` for an invalid request, cursor or page token.
+    `authorize` raises `PermissionDenied` for a commit that the reader may not read. It is called for every commit
+    of the poll, because a cursor may come from another reader, or from a time with other permissions. Raises
+    `InvalidInput` for an invalid request, cursor or page token, and `NotFound` for an unknown commit after which
+    the feed should start.
     """
     request.check()
     head = repository.head(request.branch)
     scope = token_scope(repository, request.change_filter, head.incarnation)
     if request.page_token is not None:
-        return _continue_poll(repository, request, scope, head)
+        poll = _continue_poll(repository, request, scope, head)
+    else:
+        poll = _start_poll(repository, request, scope, head, authorize)
+    if authorize is not None:
+        for commit in poll.commits:
+            authorize(commit)
+    return poll
+
+
+def _start_poll(
+    repository: Repository,
+    request: FeedRequest,
+    scope: TokenScope,
+    head: HeadRecord,
+    authorize: Callable[[CommitRecord], None] | None,
+) -> FeedPoll:
+    """Return the poll of a cursor or a start."""
     position = _position(repository, request, scope, head)
     waiting: deque[CommitRecord] = deque(maxlen=request.max_commits)
     for commit in first_parents(repository.manifest, repository.manifest.view, head.commit):
@@ -180,6 +208,8 @@ def begin_poll(repository: Repository, request: FeedRequest) -> FeedPoll:
             break
         waiting.append(commit)
     if position is not None and commit.id != position.id:
+        if authorize is not None:
+            _hide_if_denied(position, authorize)
         raise rejected(f"commit '{position.id}' is not in the history of branch '{head.branch}'")
     if request.cursor is None:
         # Checked only at the start: a reader continues if a type of its filter is dropped later.
@@ -197,19 +227,25 @@ def _position(
     if request.cursor is not None:
         if len(request.cursor) > MAX_CURSOR_BYTES:
             raise rejected("it is too long")
-        return _find_commit(repository, Token.decode(request.cursor, "cursor", scope).commit)
+        id_ = Token.decode(request.cursor, "cursor", scope).commit
+        found = repository.manifest.find_commit(repository.manifest.view, id_)
+        if found is None:
+            raise rejected(f"commit '{id_}' does not exist")
+        return found
     if request.start == "now":
         return head.commit
     if request.start == "beginning":
         return None
-    return _find_commit(repository, request.start.removeprefix(_AFTER).strip())
+    after = request.start.removeprefix(_AFTER).strip()
+    return get_commit(repository.manifest, repository.manifest.view, after)
 
 
-def _find_commit(repository: Repository, id_: str) -> CommitRecord:
-    found = repository.manifest.find_commit(repository.manifest.view, id_)
-    if found is None:
-        raise rejected(f"commit '{id_}' does not exist")
-    return found
+def _hide_if_denied(commit: CommitRecord, authorize: Callable[[CommitRecord], None]) -> None:
+    """Raise the error of an unknown commit if the reader may not read the commit."""
+    try:
+        authorize(commit)
+    except PermissionDenied as error:
+        raise NotFound(f"commit '{commit.id}' not found", details={"commit_id": commit.id}) from error
 
 
 def _continue_poll(
@@ -223,5 +259,7 @@ def _continue_poll(
         commits.append(commit)
         if commit.id == token.commit:
             break
+    if commit.parent is None:
+        raise rejected("its commits are not in the history of the branch")
     position = str(commits[-1].parent)
     return FeedPoll(repository, request, scope, head.commit, position, tuple(reversed(commits)), token.after)

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 from omnigraph.api.changes import State, named_state
 from omnigraph.api.commits import At, state_at
-from omnigraph.errors import NotFound
+from omnigraph.errors import NotFound, PermissionDenied
 from omnigraph.graph.argument_checks import check_text
+from omnigraph.graph.branch_names import MAIN, normalize_branch_name
 
 if TYPE_CHECKING:
     from omnigraph.graph.repository import At as StoredAt
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.policy.gate import Access, Gate
+    from omnigraph.store.manifest.records import CommitRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,31 +57,61 @@ class Authorizer:
         """The branches that the policy protects."""
         return frozenset() if self.gate is None else self.gate.bundle.protected_branches
 
-    def authorize_at(self, action: str, branch: str, at: At) -> StoredAt:
+    def allows(self, action: str, branch: str, *, actor: str | None = None) -> bool:
+        """Return whether the actor may perform an action on a branch."""
+        try:
+            self.authorize(action, branch, actor=actor)
+        except PermissionDenied:
+            return False
+        return True
+
+    def authorize_at(self, action: str, branch: str, at: At, *, actor: str | None = None) -> StoredAt:
         """Authorize an action on a state and return the state as the repository accepts it.
 
-        A commit or snapshot belongs to the branch on which it was created.
+        The head of a branch requires the permission on this branch. An earlier state requires it on the named
+        branch and on the branch on which its commit was made, because history before the creation of a branch
+        belongs to another branch.
         """
         state = state_at(at)
-        if self.gate is None or state is None or isinstance(state, datetime):
-            self.authorize(action, branch)
+        if self.gate is None or state is None:
+            self.authorize(action, branch, actor=actor)
             return state
+        # With a commit, `main` is the default of the argument and not a branch that the caller named.
+        is_named = isinstance(state, datetime) or normalize_branch_name(branch) != MAIN
+        if is_named:
+            self.authorize(action, branch, actor=actor)
         try:
             snapshot = self.repository.snapshot(branch, state)
         except NotFound:
-            # Only an actor that may act on every branch learns that a commit does not exist.
-            self.authorize(action)
+            if not isinstance(state, datetime):
+                # Only an actor that may act on every branch learns that a commit does not exist.
+                self.authorize(action, actor=actor)
             raise
-        self.authorize(action, snapshot.commit.branch)
+        if not (is_named and self._is_head(branch, snapshot.commit)):
+            self.authorize_commit(action, snapshot.commit, actor=actor)
         # Returning the snapshot ensures that the authorized state is the one that is read.
         return snapshot
 
-    def authorize_commit(self, action: str, commit_id: str) -> None:
-        """Authorize an action on the state of a commit."""
+    def authorize_commit_id(self, action: str, commit_id: str, *, actor: str | None = None) -> None:
+        """Authorize an action on the state and the changes of a commit."""
         if self.gate is None:
-            self.authorize(action)
+            self.authorize(action, actor=actor)
         else:
-            self.authorize_at(action, "main", commit_id)
+            self.authorize_at(action, MAIN, commit_id, actor=actor)
+
+    def authorize_commit(self, action: str, commit: CommitRecord, *, actor: str | None = None) -> None:
+        """Authorize an action on a commit by the branch on which it was made.
+
+        A commit of a deleted branch requires a permission that no scope limits: the policy may not list the name
+        any more, and the name may belong to another branch now.
+        """
+        if self.gate is None:
+            self.authorize(action, actor=actor)
+            return
+        manifest = self.repository.manifest
+        entry = manifest.registry(manifest.view).branches.get(commit.branch)
+        exists = entry is not None and entry.incarnation == commit.incarnation
+        self.authorize(action, commit.branch if exists else None, actor=actor)
 
     def authorize_state(self, action: str, state: State) -> tuple[Snapshot, str | None]:
         """Authorize an action on a state; return its snapshot, and its branch if a branch named it."""
@@ -90,6 +122,15 @@ class Authorizer:
         except NotFound:
             self.authorize(action)
             raise
-        on_main = isinstance(state, datetime)
-        self.authorize(action, branch or ("main" if on_main else snapshot.commit.branch))
+        if branch is None and isinstance(state, datetime):
+            self.authorize(action, MAIN)
+            if not self._is_head(MAIN, snapshot.commit):
+                self.authorize_commit(action, snapshot.commit)
+        elif branch is None:
+            self.authorize_commit(action, snapshot.commit)
+        else:
+            self.authorize(action, branch)
         return snapshot, branch
+
+    def _is_head(self, branch: str, commit: CommitRecord) -> bool:
+        return self.repository.head(branch, refresh=False).commit.id == commit.id

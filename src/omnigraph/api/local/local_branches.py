@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.api.branches import Branch, Branches
-from omnigraph.api.commits import At, state_at
+from omnigraph.api.commits import At
 from omnigraph.api.local.local_merges import run_merge
 from omnigraph.api.merges import Merged, MergeRequest
 
@@ -32,9 +32,12 @@ class LocalBranches(Branches):
 
     def _create(self, name: str, source: str, at: At, actor: str | None) -> Branch:
         actor = self._authorizer.authorize("branch_create", source, name, actor=actor)
-        head = self._repository.create_branch(name, source, at=state_at(at), actor=actor)
+        # The new branch shows the rows of the state to everyone who may read the branch.
+        state = self._authorizer.authorize_at("read", source, at, actor=actor)
+        head = self._repository.create_branch(name, source, at=state, actor=actor)
         return Branch(head.branch, head.commit.id)
 
     def _merge(self, source: str, options: MergeRequest) -> Merged:
         actor = self._authorizer.authorize("branch_merge", source, options.into, actor=options.actor)
+        self._authorizer.authorize("read", source, actor=actor)
         return run_merge(self._repository, source, replace(options, actor=actor), self._authorizer)

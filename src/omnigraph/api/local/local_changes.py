@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.api.baseline_files import write_lines
@@ -43,14 +44,16 @@ class LocalChangeReads(ChangeReads):
     ) -> ChangePage:
         from omnigraph.changes.change_pages import read_commit_page
 
-        self._authorizer.authorize_commit("read", commit_id)
+        self._authorizer.authorize_commit_id("read", commit_id)
         return read_commit_page(self._repository, self._cache, commit_id, change_filter, limit, page_token)
 
     def _feed(self, request: FeedRequest, limit: int | None) -> FeedPage:
         from omnigraph.changes.feed import begin_poll
 
-        self._authorizer.authorize("read", request.branch)
-        return begin_poll(self._repository, request).read_page(limit, self._cache)
+        authorizer = self._authorizer
+        authorizer.authorize("read", request.branch)
+        poll = begin_poll(self._repository, request, partial(authorizer.authorize_commit, "read"))
+        return poll.read_page(limit, self._cache)
 
     def _baseline(self, target: ExportTarget, branch: str, change_filter: ChangeFilter) -> Baseline:
         from omnigraph.changes.baseline import begin_baseline

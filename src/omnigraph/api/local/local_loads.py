@@ -184,5 +184,6 @@ def _create_branch(repository: Repository, request: LoadRequest, authorizer: Aut
             hint="in Python the argument is `create_from`",
         )
     authorizer.authorize("branch_create", request.create_from, request.branch, actor=request.actor)
+    authorizer.authorize("read", request.create_from, actor=request.actor)
     if not request.dry_run:
         repository.create_branch(request.branch, request.create_from, actor=request.actor)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.api.commits import Commit
 from omnigraph.api.merges import Merged, MergeRequest
 from omnigraph.api.receipts import by_type_name
-from omnigraph.errors import Conflict, InvalidInput, OmnigraphError
+from omnigraph.errors import Conflict, InvalidInput, MergeConflicts, OmnigraphError
 from omnigraph.graph.branch_names import normalize_branch_name
 
 if TYPE_CHECKING:
@@ -41,10 +43,11 @@ def run_merge(repository: Repository, source: str, request: MergeRequest, author
     write = WriteRequest(
         "merge", actor=request.actor, message=request.message, expected_head=request.if_commit
     )
-    written = repository.write(
-        into, write, lambda transaction: prepare_merge(transaction, theirs, base_of, options)
-    )
-    merged = _merged(written, request)
+    with _hiding_values(authorizer, request, ("base", "ours")) as hide:
+        written = repository.write(
+            into, write, lambda transaction: prepare_merge(transaction, theirs, base_of, options)
+        )
+        merged = hide(_merged(written, request))
     if not request.delete_source or request.dry_run:
         return merged
     try:
@@ -59,10 +62,15 @@ def run_merge(repository: Repository, source: str, request: MergeRequest, author
 def run_revert(
     repository: Repository, commit_id: str, request: MergeRequest, authorizer: Authorizer
 ) -> Merged:
-    """Undo a commit with a new commit. Undoing a schema change needs the permission to change the schema."""
+    """Undo a commit with a new commit.
+
+    A revert writes the values from before the commit, so the actor must be allowed to read the commit. Undoing a
+    schema change needs the permission to change the schema.
+    """
     from omnigraph.graph.write_request import WriteRequest
     from omnigraph.merge.prepare_merge import prepare_revert
 
+    authorizer.authorize_commit_id("read", commit_id, actor=request.actor)
     options = _merge_options(repository, request)
     undone = repository.snapshot(request.into, commit_id)
     if undone.commit.parent is None:
@@ -85,10 +93,30 @@ def run_revert(
         message=request.message if request.message is not None else f"revert {commit_id}",
         expected_head=request.if_commit,
     )
-    written = repository.write(
-        request.into, write, lambda transaction: prepare_revert(transaction, undone, before, options)
-    )
-    return _merged(written, request)
+    with _hiding_values(authorizer, request, ("ours",)) as hide:
+        written = repository.write(
+            request.into, write, lambda transaction: prepare_revert(transaction, undone, before, options)
+        )
+        return hide(_merged(written, request))
+
+
+@contextmanager
+def _hiding_values(
+    authorizer: Authorizer, request: MergeRequest, members: tuple[str, ...]
+) -> Iterator[Callable[[Merged], Merged]]:
+    """Remove values of the target branch from reported conflicts if the actor may not read the branch.
+
+    Yields a function that does so in the result of a dry run.
+    """
+    if authorizer.allows("read", request.into, actor=request.actor):
+        yield lambda merged: merged
+        return
+    hidden = dict.fromkeys(members)
+    try:
+        yield lambda merged: replace(merged, conflicts=tuple({**item, **hidden} for item in merged.conflicts))
+    except MergeConflicts as error:
+        error.conflicts = tuple({**item, **hidden} for item in error.conflicts)
+        raise
 
 
 def _merge_options(repository: Repository, request: MergeRequest) -> MergeOptions:

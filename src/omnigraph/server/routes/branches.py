@@ -51,6 +51,9 @@ async def create_branch(context: Context, body: BranchCreateRequest) -> Response
         raise InvalidInput("`at` and `snapshot` are mutually exclusive")
     context.authorize("branch_create", body.from_, body.name)
     at = body.at if body.snapshot is None else body.snapshot
+    if body.snapshot is None:
+        # A commit is authorized by the graph handle, which has to look up its branch.
+        context.authorize("read", body.from_)
 
     def to_body(branch: Branch) -> dict[str, Any]:
         uri = context.hosted.graph.uri
@@ -89,6 +92,7 @@ async def merge_branches(context: Context, body: BranchMergeRequest) -> Response
     """Merge a branch into another as one commit. Conflicts are reported with 409, and nothing is changed."""
     reject_if_commit_header(context.request, USE_MEMBER)
     context.authorize("branch_merge", body.source, body.target)
+    context.authorize("read", body.source)
 
     def work(graph: Graph) -> Merged:
         return graph.branches.merge(

@@ -121,6 +121,7 @@ async def authorize_load(context: RequestContext, branch: str, base: str | None)
         return
     try:
         context.authorize("branch_create", base, branch)
+        context.authorize("read", base)
     except PermissionDenied:
         # The permission is needed only if the branch does not exist.
         if await run_in_threadpool(_is_missing, context, branch):
