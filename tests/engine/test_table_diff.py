@@ -168,7 +168,7 @@ def edges(rows: Mapping[str, tuple[Any, ...]]) -> pa.Table:
 
 def test_images_have_every_column_by_its_common_name() -> None:
     tables = Tables(lance_root(fresh_memory()))
-    empty = TablePin("edges/1-e", tables.create("edges/1-e", EDGES), 0, "content")
+    empty = TablePin("edges/1-e", tables.create("edges/1-e", EDGES).version, 0, "content")
     blob = {"data": b"x", "uri": None}
     old = {
         "u": ("a", "b", [1, 2], blob, ["t"]),
@@ -240,7 +240,7 @@ def test_addresses_lead_back_to_the_rows() -> None:
 def test_a_column_of_two_types_is_refused() -> None:
     tables, pin = make_table(fresh_memory())
     other = TablePin(
-        "nodes/2-y", tables.create("nodes/2-y", pa.schema([SCHEMA[0], ("name", pa.int64())])), 0, ""
+        "nodes/2-y", tables.create("nodes/2-y", pa.schema([SCHEMA[0], ("name", pa.int64())])).version, 0, ""
     )
     rows = pa.table({"id": ["a"], "name": [1]}, schema=tables.open(other.path, other.version).schema)
     diff = diff_of(tables, people(tables, pin, 0, 1), pin_of(tables.stage(other, insert=rows)))

@@ -14,7 +14,7 @@ from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables import tables as tables_module
 from omnigraph.store.tables.table_fragments import list_fragments
 from omnigraph.store.tables.tables import Tables
-from omnigraph.store.tables.uncommitted_fragments import decode_fragments, rewrite_fragments
+from omnigraph.store.tables.uncommitted_fragments import rewrite_fragments
 from tests.engine.diffs import changes, diff_of, naive
 from tests.support.places import fresh_memory
 from tests.support.rows import SCHEMA, arrow, compact, make_table, pin_of, read
@@ -57,8 +57,8 @@ def grow(tables: Tables, pin: TablePin, history: list[Any]) -> TablePin:
             numbers = [item.id for item in list_fragments(tables, pin)]
             if numbers:
                 old, new = numbers[:2], max(numbers) + 10
-                text = rewrite_fragments(tables.root, pin, old, new)
-                pin = pin_of(tables.stage_compaction(pin, [(old, decode_fragments([text])[0])]))
+                rewritten = rewrite_fragments(tables.root, pin, old, new)
+                pin = pin_of(tables.stage_compaction(pin, [(old, rewritten)]))
     return pin
 
 

@@ -30,7 +30,7 @@ class Bench:
         self.root = LanceRoot.at(location, {}, "os")
         self.tables = Tables(self.root)
         self.files = TableFiles(self.root, ObjectStore.open(location, durability="os"))
-        self.pins = [TablePin(PATH, self.tables.create(PATH, SCHEMA), 0, "c")]
+        self.pins = [TablePin(PATH, self.tables.create(PATH, SCHEMA).version, 0, "c")]
 
     @property
     def last(self) -> TablePin:

@@ -41,7 +41,6 @@ from omnigraph.sources.rejects import Reject
 from omnigraph.sources.splits import Split, plan_splits
 from omnigraph.store.tables import fragment_writer
 from omnigraph.store.tables.table_indexes import list_indexes
-from omnigraph.store.tables.uncommitted_fragments import decode_fragments
 from tests.catalog.test_identity import catalog_of
 from tests.load.loads import image, load
 from tests.spark.loads import (
@@ -513,8 +512,8 @@ def test_a_split_reports_rows_fragments_and_keys(graph: Repository, job: LoadJob
         "edge:Knows": 1,
     }
     people = report.written["node:Person"]
-    (found,) = decode_fragments([text for text, _ in people.fragments])
-    assert found.physical_rows == people.fragments[0][1] == 2
+    (found,) = people.fragments
+    assert found.decode().physical_rows == found.rows == 2
     pin = job.pins["node:Person"]
     staged = graph.tables.stage_fragments(pin, [found])
     assert (staged.rows, staged.inserted, staged.deleted) == (5, 2, 0)

@@ -31,7 +31,7 @@ def pinned(staged: StagedTable) -> TablePin:
 
 def grown(tables: Tables, *parts: tuple[str, ...]) -> TablePin:
     """Return a table with one fragment for each group of ids."""
-    pin = TablePin("nodes/t", tables.create("nodes/t", SCHEMA), 0, "c")
+    pin = TablePin("nodes/t", tables.create("nodes/t", SCHEMA).version, 0, "c")
     for part in parts:
         pin = pinned(tables.stage(pin, insert=rows(*part)))
     return pin
@@ -128,7 +128,7 @@ def test_columns_that_were_added_do_not_move_rows(tables: Tables) -> None:
 
 def test_another_table_has_none_of_the_rows(tables: Tables) -> None:
     before = grown(tables, ("a",))
-    other = TablePin("nodes/u", tables.create("nodes/u", SCHEMA), 0, "c")
+    other = TablePin("nodes/u", tables.create("nodes/u", SCHEMA).version, 0, "c")
     check(tables, before, other, "a", lost="a")
 
 

@@ -71,14 +71,14 @@ def test_check_transaction_compares_with_the_copy_in_the_version(tmp_path: Path)
     check_transaction(file, version)
     root = LanceRoot.at(Location.parse(str(tmp_path)), {}, "os")
     names = transaction_file(transaction), version_file(committed.version)
-    root.sync_version("t", [], *names)
+    root.seal_version("t", {}, *names)
     whole = file.read_bytes()
     for size in range(len(whole)):
         file.write_bytes(whole[:size])
         with pytest.raises(StorageError, match="is incomplete"):
             check_transaction(file, version)
         with pytest.raises(StorageError, match="is incomplete"):
-            root.sync_version("t", [], *names)
+            root.seal_version("t", {}, *names)
     file.unlink()
     with pytest.raises(StorageError, match="cannot be read back"):
         check_transaction(file, version)

@@ -28,7 +28,7 @@ def test_digest_file_larger_than_a_chunk_equals_digest_of_its_bytes(tmp_path: Pa
 @pytest.mark.parametrize("position", [0, 1_000, 2_559_999])
 def test_digest_file_one_flipped_bit_gives_another_digest(tmp_path: Path, position: int) -> None:
     data = bytearray(bytes(range(256)) * 10_000)
-    before = digest_chunks("a", [data])
+    before = digest_chunks("a", [bytes(data)])
     data[position] ^= 1
     (tmp_path / "a").write_bytes(data)
     after = digest_file(tmp_path / "a", "a")

@@ -38,7 +38,7 @@ def pin(staged: StagedTable) -> TablePin:
 @pytest.mark.parametrize("required", [True, False])
 def test_columns_that_rows_do_not_have_do_not_keep_them_out(tables: Tables, required: bool) -> None:
     gone = [pa.field(f"c{number}", kind, nullable=not required) for number, kind in enumerate(KINDS)]
-    table = TablePin("t", tables.create("t", pa.schema([ID, *gone])), 0, "content")
+    table = TablePin("t", tables.create("t", pa.schema([ID, *gone])).version, 0, "content")
     rows = pa.table({"id": ["a", "b"]}, schema=pa.schema([ID]))
     for staged in (
         tables.stage(table, insert=rows),
@@ -51,7 +51,7 @@ def test_columns_that_rows_do_not_have_do_not_keep_them_out(tables: Tables, requ
 
 
 def test_filled_columns_stand_beside_the_others(tables: Tables) -> None:
-    table = TablePin("t", tables.create("t", pa.schema([ID])), 0, "content")
+    table = TablePin("t", tables.create("t", pa.schema([ID])).version, 0, "content")
     ids = [f"n{number}" for number in range(3_000)]
     for part in (ids[:1_000], ids[1_000:]):
         table = pin(tables.stage(table, insert=pa.table({"id": part}, schema=pa.schema([ID]))))
@@ -69,7 +69,7 @@ def test_filled_columns_stand_beside_the_others(tables: Tables) -> None:
 
 
 def test_filling_a_table_without_rows_only_adds_the_columns(tables: Tables) -> None:
-    table = TablePin("t", tables.create("t", pa.schema([ID])), 0, "content")
+    table = TablePin("t", tables.create("t", pa.schema([ID])).version, 0, "content")
     wanted = pa.schema([pa.field("again", pa.string())])
     filled = tables.stage_computed_columns(table, ["id"], wanted, lambda batch: batch)
     assert tables.schema(pin(filled)).names == ["id", "again"]

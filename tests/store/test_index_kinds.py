@@ -60,7 +60,7 @@ def test_an_index_gives_the_rows_of_a_scan_before_and_after_it_is_extended(
     uri: str, column: str, kind: str, parameters: dict[str, Any], how: dict[str, Any]
 ) -> None:
     tables = Tables(lance_root(uri))
-    pin = TablePin("nodes/1-x", tables.create("nodes/1-x", SCHEMA), 0, "content")
+    pin = TablePin("nodes/1-x", tables.create("nodes/1-x", SCHEMA).version, 0, "content")
     pin = pin_of(tables.stage(pin, insert=_rows(0, 300)))
     plain = _search(tables, pin, **how)
     indexed = pin_of(tables.stage_index(pin, column, kind, **parameters))
@@ -77,7 +77,7 @@ def test_an_index_gives_the_rows_of_a_scan_before_and_after_it_is_extended(
 
 def test_a_full_text_index_finds_rows_it_covers_and_rows_newer_than_it(uri: str) -> None:
     tables = Tables(lance_root(uri))
-    pin = TablePin("nodes/1-x", tables.create("nodes/1-x", SCHEMA), 0, "content")
+    pin = TablePin("nodes/1-x", tables.create("nodes/1-x", SCHEMA).version, 0, "content")
     pin = pin_of(tables.stage(pin, insert=_rows(0, 70)))
     pin = pin_of(tables.stage_index(pin, "text", "INVERTED"))
     assert len(_search(tables, pin, full_text_query="word3")) == 10

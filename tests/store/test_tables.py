@@ -14,6 +14,7 @@ from omnigraph.store.lance.lance_filters import quote_string
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables import tables as tables_module
 from omnigraph.store.tables.tables import COMPACT_AT, COMPACTION_TIERS, EMPTY_VERSION, Tables
+from omnigraph.store.tables.uncommitted_fragments import WrittenFragment
 from tests.support.places import fresh_memory, lance_root, together
 from tests.support.rows import PATH, SCHEMA, arrow, compact, make_table, pin_of, plain, read, stage
 
@@ -177,7 +178,7 @@ def test_fragments_written_elsewhere_are_appended(uri: str) -> None:
     pin = stage(tables, pin, {"a": "1"})
     dataset = tables.open(pin.path, pin.version)
     written = lance.fragment.write_fragments(arrow({"b": "2", "c": "3"}), dataset, mode="append")
-    staged = tables.stage_fragments(pin, written)
+    staged = tables.stage_fragments(pin, [WrittenFragment.of(item) for item in written])
     assert (staged.inserted, staged.rows) == (2, 3)
     assert read(tables, pin_of(staged)) == {"a": "1", "b": "2", "c": "3"}
 
@@ -202,7 +203,7 @@ def test_columns_added_behind_nested_ones_keep_every_value_in_its_column(uri: st
     tables = Tables(lance_root(uri))
     blob = pa.struct([("data", pa.large_binary()), ("uri", pa.string())])
     nested = pa.schema([SCHEMA.field("id"), pa.field("blob", blob), pa.field("tags", pa.list_(pa.string()))])
-    pin = TablePin(PATH, tables.create(PATH, nested), 0, "content")
+    pin = TablePin(PATH, tables.create(PATH, nested).version, 0, "content")
     old = {"id": "a", "blob": {"data": b"x", "uri": None}, "tags": ["t", "u"]}
     pin = pin_of(tables.stage(pin, insert=pa.Table.from_pylist([old], nested)))
     wide = nested.append(pa.field("vector", pa.list_(pa.float32(), 2)))

@@ -102,7 +102,7 @@ def test_tables_at_two_paths_share_nothing(uri: str) -> None:
     tables, pin = make_table(uri)
     here = stage(tables, pin, {"a": "1"})
     schema = tables.open(PATH, pin.version).schema
-    empty = TablePin("nodes/2-y", tables.create("nodes/2-y", schema), 0, "content")
+    empty = TablePin("nodes/2-y", tables.create("nodes/2-y", schema).version, 0, "content")
     there = pin_of(tables.stage(empty, insert=arrow({"a": "1"}, schema)))
     assert only(tables, here, there) == (["a"], ["a"])
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.table_fragments import list_fragments
 from omnigraph.store.tables.tables import COMPACTION_TIERS, StagedTable, Tables
-from omnigraph.store.tables.uncommitted_fragments import decode_fragments, rewrite_fragments
+from omnigraph.store.tables.uncommitted_fragments import rewrite_fragments
 from tests.support.places import lance_root
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("name", pa.string())])
@@ -40,7 +40,7 @@ def pin_of(staged: StagedTable) -> TablePin:
 def make_table(uri: str) -> tuple[Tables, TablePin]:
     """An empty table and its pin."""
     tables = Tables(lance_root(uri))
-    return tables, TablePin(PATH, tables.create(PATH, SCHEMA), 0, "content")
+    return tables, TablePin(PATH, tables.create(PATH, SCHEMA).version, 0, "content")
 
 
 def stage(tables: Tables, pin: TablePin, insert: Rows | None = None, delete: Iterable[str] = ()) -> TablePin:
@@ -56,8 +56,8 @@ def compact(tables: Tables, pin: TablePin) -> StagedTable:
     if len(old) < 2 and not any(item.deletions for item in old):
         return tables.stage_compaction(pin, [])
     ids = [item.id for item in old]
-    text = rewrite_fragments(tables.root, pin, ids, 1 + max(item.id for item in every))
-    return tables.stage_compaction(pin, [(ids, decode_fragments([text])[0])])
+    rewritten = rewrite_fragments(tables.root, pin, ids, 1 + max(item.id for item in every))
+    return tables.stage_compaction(pin, [(ids, rewritten)])
 
 
 def read(tables: Tables, pin: TablePin) -> dict[str, str | None]:

@@ -3,6 +3,11 @@
 The registry row holds the version. A version newer than this release is refused. An older supported version is
 migrated when the graph is opened for writing: each migration does its work first, and the version is changed last.
 Migrations can be repeated, and two processes may run them concurrently. A version that is too old is refused.
+
+| format | since |
+|---|---|
+| 1 | the first release |
+| 2 | rows of `__manifest` have checksums, and commits record the digests of their files |
 """
 
 from __future__ import annotations
@@ -15,12 +20,19 @@ from omnigraph.errors import UnsupportedFormat
 if TYPE_CHECKING:
     from omnigraph.store.manifest.manifest import Manifest
 
-CURRENT = 1
+CURRENT = 2
 OLDEST_SUPPORTED = 1
 
 # A migration from each supported older format to the next. It does not change the version in the registry.
 Migration: TypeAlias = "Callable[[Manifest], None]"
-MIGRATIONS: Mapping[int, Migration] = {}
+
+
+def _accept(_manifest: Manifest) -> None:
+    """Change nothing: this release reads what the older format wrote, and new rows have the new form."""
+
+
+# Format 2: old rows have no checksum, and old files have no digest until `verify --record` adds it.
+MIGRATIONS: Mapping[int, Migration] = {1: _accept}
 
 
 def check_format(version: int, *, current: int = CURRENT, oldest: int = OLDEST_SUPPORTED) -> None:

@@ -9,6 +9,7 @@ from omnigraph.graph.branch_names import MAIN
 from omnigraph.graph.format_version import CURRENT
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.transaction import schema_row
+from omnigraph.store.file_digests import FileDigest, format_digests
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.manifest import (
@@ -39,12 +40,14 @@ def create_manifest(root: LanceRoot, location: Location, catalog: Catalog, actor
     _check_no_graph(root, location)
     tables = Tables(root)
     commit_id, incarnation, now = new_id(), new_id(), now_micros()
-    pins = {}
+    pins: dict[str, TablePin] = {}
+    files: dict[str, tuple[FileDigest, ...]] = {}
     for table in catalog.tables.values():
         # The path contains a new id, so that tables of a concurrent or dead `init` are never used.
         path = f"{table.path}-{new_id()}"
-        version = tables.create(path, arrow_schema(table, physical=True))
-        pins[str(table.id)] = TablePin(path, version, 0, commit_id)
+        staged = tables.create(path, arrow_schema(table, physical=True))
+        pins[str(table.id)] = staged.pin(commit_id)
+        files[path] = staged.files
     schema, payload = schema_row(catalog)
     commit = CommitRecord(
         id=commit_id,
@@ -60,6 +63,7 @@ def create_manifest(root: LanceRoot, location: Location, catalog: Catalog, actor
         schema=schema,
         tables=pins,
         touched=tuple(sorted(pins)),
+        files=format_digests(files),
     )
     registry = Registry(CURRENT, new_id(), now, {MAIN: BranchEntry(incarnation, now, actor)})
     first = ManifestChange(registry, [HeadRecord(MAIN, incarnation, commit)], [commit], {schema: payload})

@@ -10,9 +10,10 @@ from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.errors import Conflict
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.write_plan import OperationClass, TableWrite, WritePlan
+from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord, TablePin
-from omnigraph.store.tables.tables import StagedTable
+from omnigraph.store.tables.tables import StagedTable, content_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,12 +75,18 @@ class Transaction:
             )
         first = self._writes.get(table)
         base = self.base.pin(key).version if first is None else first.expected
-        self._writes[table] = TableWrite(staged.path, base, staged.version, staged.rows)
+        files = staged.files
+        if first is not None:
+            files = (*content_files(first.files), *files) if staged.version != expected else first.files
+        self._writes[table] = TableWrite(staged.path, base, staged.version, staged.rows, files=files)
 
-    def adopt(self, table: Table, pin: TablePin) -> None:
-        """Set a table to an existing version: that of another branch, or the empty version of a new table."""
+    def adopt(self, table: Table, pin: TablePin, files: tuple[FileDigest, ...] = ()) -> None:
+        """Set a table to an existing version: that of another branch, or the version of a new table.
+
+        `files` has the digests of files that this transaction wrote for it.
+        """
         self._writes[str(table.id)] = TableWrite(
-            pin.path, self._expected(table), pin.version, pin.rows, pin.content
+            pin.path, self._expected(table), pin.version, pin.rows, pin.content, files=files
         )
 
     def adopt_staged(self, table: Table, staged: StagedTable, built_on: int | None = None) -> None:
@@ -88,7 +95,12 @@ class Transaction:
         `built_on` is the version that it was staged on, if it belongs to another branch.
         """
         self._writes[str(table.id)] = TableWrite(
-            staged.path, self._expected(table), staged.version, staged.rows, built_on=built_on
+            staged.path,
+            self._expected(table),
+            staged.version,
+            staged.rows,
+            built_on=built_on,
+            files=staged.files,
         )
 
     def _expected(self, table: Table) -> int | None:

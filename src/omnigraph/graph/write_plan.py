@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+from omnigraph.store.file_digests import FileDigest, format_digests, parse_digests
 from omnigraph.store.manifest.records import Body, CommitRecord, TablePin
 
 # The reaction to a concurrent commit that changed a table the write depends on. `insert` is prepared again,
@@ -31,7 +32,8 @@ class TableWrite:
     """The new version of one table, and the version in the base; `expected` is None for a new table.
 
     `content` is the id of the commit that created the rows, if the version is adopted from another branch.
-    `built_on` is the version of another branch that this version shares files with.
+    `built_on` is the version of another branch that this version shares files with. `files` has the digests of the
+    files that the write introduces.
     """
 
     path: str
@@ -40,6 +42,7 @@ class TableWrite:
     rows: int
     content: str | None = None
     built_on: int | None = None
+    files: tuple[FileDigest, ...] = ()
 
     def to_body(self) -> Body:
         """Return the JSON form."""
@@ -51,6 +54,7 @@ class TableWrite:
             "rows": self.rows,
             "content": self.content,
             "built_on": None if self.built_on is None else str(self.built_on),
+            "files": format_digests({self.path: self.files}),
         }
 
     @classmethod
@@ -58,9 +62,14 @@ class TableWrite:
         """Parse the JSON form."""
         expected = None if body["expected"] is None else int(body["expected"])
         version = body.get("built_on")
-        built_on = None if version is None else int(version)
         return cls(
-            body["path"], expected, int(body["version"]), int(body["rows"]), body.get("content"), built_on
+            body["path"],
+            expected,
+            int(body["version"]),
+            int(body["rows"]),
+            body.get("content"),
+            built_on=None if version is None else int(version),
+            files=tuple(digest for _, digest in parse_digests(body.get("files", ""))),
         )
 
 
@@ -107,6 +116,11 @@ class WritePlan:
         ]
         return tuple((path, version) for path, version in versions if version is not None)
 
+    @property
+    def files(self) -> Mapping[str, tuple[FileDigest, ...]]:
+        """The digests of the files that the commit introduces, by the path of their table."""
+        return {write.path: write.files for write in self.writes.values() if write.files}
+
     def label(self, table: str) -> str:
         """Return the name of a table for messages."""
         return self.labels.get(table, table)
@@ -136,6 +150,7 @@ class WritePlan:
             tables=tables,
             touched=tuple(sorted({*self.writes, *self.drops})),
             recovered=recovered,
+            files=format_digests(self.files),
         )
 
     def to_body(self) -> Body:

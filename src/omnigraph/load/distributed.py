@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.duckdb import DatabaseLimits, Workspace
@@ -49,7 +49,7 @@ from omnigraph.sources.rejects import OnReject, Reject
 from omnigraph.sources.splits import Split
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.sync import Durability
-from omnigraph.store.tables.uncommitted_fragments import fragment_files
+from omnigraph.store.tables.index_segments import BuiltSegment
 
 # Stages the splits of a job; returns their reports in input order.
 Stage: TypeAlias = Callable[[LoadJob], list[SplitReport]]
@@ -220,7 +220,7 @@ class DistributedLoad:
             with Workspace(Path(self._local.name), limits) as workspace:
                 yield LocallyCheckedLoad(transaction, mode, workspace, written, build)
 
-    def _build_segments(self, job: LoadJob, tasks: Sequence[IndexTask]) -> list[Any]:
+    def _build_segments(self, job: LoadJob, tasks: Sequence[IndexTask]) -> list[BuiltSegment | None]:
         if self._options.progress is not None:
             self._options.progress("index", 0)
         return self._tasks.run(tasks, partial(build_index_segment, job))
@@ -251,7 +251,8 @@ def delete_written_rows(job: LoadJob, reports: Iterable[SplitReport]) -> None:
         f"{job.pins[key].path}/{name}"
         for report in reports
         for key, written in report.written.items()
-        for name in fragment_files([text for text, _ in written.fragments])
+        for fragment in written.fragments
+        for name in fragment.data_files
     ]
     ObjectStore.open(job.scratch.uri, job.scratch.options, durability="os").delete_many(files)
 

@@ -9,7 +9,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,8 +33,8 @@ from omnigraph.sources.tabular import read_table
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.sync import Durability
-from omnigraph.store.tables.index_segments import build_segment
-from omnigraph.store.tables.uncommitted_fragments import write_rows
+from omnigraph.store.tables.index_segments import BuiltSegment, build_segment
+from omnigraph.store.tables.uncommitted_fragments import WrittenFragment, write_rows
 
 # A split of a file fits in memory. A partition of a DataFrame can have any size, and spills beyond this.
 _SPLIT_LIMITS = LoadLimits(rows=1 << 62, bytes=256 << 20)
@@ -62,13 +62,13 @@ class LoadJob:
 
 @dataclass(frozen=True, slots=True)
 class WrittenTable:
-    """What a split wrote of one table: serialized fragments with their numbers of rows, and the key file.
+    """What a split wrote of one table: its fragments and the key file.
 
     `generated_ids` says that every id was generated, so that no two can be equal.
     """
 
     rows: int
-    fragments: tuple[tuple[str, int], ...] = ()
+    fragments: tuple[WrittenFragment, ...] = ()
     keys: str | None = None
     generated_ids: bool = False
 
@@ -95,7 +95,7 @@ class IndexTask:
     fragments: tuple[int, ...]
 
 
-def build_index_segment(job: LoadJob, task: IndexTask) -> Any | None:
+def build_index_segment(job: LoadJob, task: IndexTask) -> BuiltSegment | None:
     """Build the index segment of fragments without an index."""
     root = LanceRoot.from_uri(job.scratch.uri, job.scratch.options, job.durability)
     return build_segment(root, task.pin, task.column, "BTREE", task.fragments)

@@ -26,12 +26,12 @@ from omnigraph.load.split_staging import SPLIT_SHIFT, IndexTask, SplitReport, Wr
 from omnigraph.rules import set_queries as queries
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.set_rules import entity_of
+from omnigraph.store.tables.index_segments import BuiltSegment
 from omnigraph.store.tables.table_fragments import list_fragments
-from omnigraph.store.tables.uncommitted_fragments import decode_fragments
 
 T = TypeVar("T")
 # Builds one index segment for each task.
-BuildSegments: TypeAlias = Callable[[Sequence[IndexTask]], list[Any]]
+BuildSegments: TypeAlias = Callable[[Sequence[IndexTask]], list[BuiltSegment | None]]
 
 _KEYS_PER_PART = 500_000
 _SEGMENT_ROWS = 2_500_000
@@ -150,7 +150,7 @@ class FragmentLoad(KeyCheckedLoad, ABC):
             for group in self._segment_fragments(table.key, column)
         ]
         built = self._build_segments([task for _, task in tasks])
-        segments: dict[str, list[Any]] = {}
+        segments: dict[str, list[BuiltSegment]] = {}
         for (key, _), segment in zip(tasks, built, strict=True):
             if segment is not None:
                 segments.setdefault(key, []).append(segment)
@@ -175,10 +175,9 @@ class FragmentLoad(KeyCheckedLoad, ABC):
         inserted = self._written.counts[table.key] - self.superseded[table.key]
         affected, replaced = self._affected(table, inserted)
         if not dry_run and (inserted or (self._mode == "overwrite" and pin.rows)):
-            texts = [text for item in written for text, _ in item.fragments]
             staged = tables.stage_fragments(
                 pin,
-                decode_fragments(texts),
+                [fragment for item in written for fragment in item.fragments],
                 replace=self._mode == "overwrite",
                 delete=replaced,
                 excluded=self._superseded_offsets(table),
@@ -196,11 +195,11 @@ class FragmentLoad(KeyCheckedLoad, ABC):
         for report in self._written.reports:
             written = report.written.get(table.key)
             first = report.split.number << SPLIT_SHIFT
-            for _, rows in () if written is None else written.fragments:
-                low, high = np.searchsorted(superseded, (first, first + rows))
+            for fragment in () if written is None else written.fragments:
+                low, high = np.searchsorted(superseded, (first, first + fragment.rows))
                 if low < high:
                     offsets[number] = (superseded[low:high] - first).tolist()
-                first += rows
+                first += fragment.rows
                 number += 1
         return offsets
 

@@ -168,11 +168,11 @@ class _Optimization:
                 state.fail(error)
         tasks = [task for _, task in planned]
         results = self._runner.run("compact", tasks, sum(task.nbytes for task in tasks))
-        for (state, task), text in zip(planned, results, strict=True):
-            if isinstance(text, OmnigraphError):
-                state.fail(text)
+        for (state, task), new in zip(planned, results, strict=True):
+            if isinstance(new, OmnigraphError):
+                state.fail(new)
             else:
-                state.maintenance.rewritten.append((task, text))
+                state.maintenance.rewritten.append((task, new))
         for state in self._active():
             try:
                 pin = transaction.pin(state.table.key)

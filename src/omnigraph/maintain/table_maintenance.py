@@ -14,11 +14,11 @@ from typing import Any
 from omnigraph.maintain.compaction_policy import groups_to_rewrite, segments_to_build
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.index_segments import build_segment, index_name
+from omnigraph.store.tables.index_segments import BuiltSegment, build_segment, index_name
 from omnigraph.store.tables.table_fragments import TableFragment, list_fragments
 from omnigraph.store.tables.table_indexes import IndexSegment, list_segments
 from omnigraph.store.tables.tables import StagedTable, Tables
-from omnigraph.store.tables.uncommitted_fragments import decode_fragments, rewrite_fragments
+from omnigraph.store.tables.uncommitted_fragments import WrittenFragment, rewrite_fragments
 
 # The ids of rewritten fragments start this far above all others. Fragments that concurrent writers add get ids in
 # between, so that index segments over the rewritten fragments remain valid.
@@ -43,8 +43,8 @@ class RewriteTask:
         """The number of bytes to read."""
         return sum(item.nbytes for item in self.group)
 
-    def run(self, root: LanceRoot) -> str:
-        """Write the new fragment and return it as JSON."""
+    def run(self, root: LanceRoot) -> WrittenFragment:
+        """Write the new fragment."""
         return rewrite_fragments(root, self.pin, [item.id for item in self.group], self.new_id)
 
 
@@ -67,8 +67,8 @@ class SegmentTask:
         """The id and files of each fragment. The segment is valid while these are unchanged."""
         return frozenset((item.id, item.files) for item in self.fragments)
 
-    def run(self, root: LanceRoot) -> Any:
-        """Build the segment and return its handle."""
+    def run(self, root: LanceRoot) -> BuiltSegment | None:
+        """Build the segment."""
         return build_segment(root, self.pin, self.column, self.kind, [item.id for item in self.fragments])
 
 
@@ -80,8 +80,8 @@ class TableMaintenance:
     segments that the built ones replace.
     """
 
-    rewritten: list[tuple[RewriteTask, str]] = field(default_factory=list)
-    built: list[tuple[SegmentTask, Any]] = field(default_factory=list)
+    rewritten: list[tuple[RewriteTask, WrittenFragment]] = field(default_factory=list)
+    built: list[tuple[SegmentTask, BuiltSegment]] = field(default_factory=list)
     removed: list[Any] = field(default_factory=list)
 
     def plan_rewrites(self, tables: Tables, pin: TablePin) -> list[RewriteTask]:
@@ -92,8 +92,8 @@ class TableMaintenance:
         )
         present = set(fragments)
         self.rewritten = [
-            (task, text)
-            for task, text in self.rewritten
+            (task, new)
+            for task, new in self.rewritten
             if present.issuperset(task.group) and task.new_id not in used_ids
         ]
         done = {fragment for task, _ in self.rewritten for fragment in task.group}
@@ -106,9 +106,8 @@ class TableMaintenance:
 
     def stage_compaction(self, tables: Tables, pin: TablePin) -> StagedTable:
         """Stage the fragments in `rewritten` in place of their sources."""
-        new = decode_fragments([text for _, text in self.rewritten])
-        old = [[fragment.id for fragment in task.group] for task, _ in self.rewritten]
-        return tables.stage_compaction(pin, list(zip(old, new, strict=True)))
+        rewritten = [([fragment.id for fragment in task.group], new) for task, new in self.rewritten]
+        return tables.stage_compaction(pin, rewritten)
 
     def plan_segments(
         self, tables: Tables, pin: TablePin, columns: Iterable[str], kind: str

@@ -36,8 +36,8 @@ def stage_rows(table: ThreeWayTable, merge: RowMerge, kept_side: MergeSide) -> t
     rows = merge.rows.take(pa.array(np.flatnonzero(put))).cast(schema)
     wide = _add_columns(table, kept_side, pin, schema)
     replaced = np.sort(addresses[exists & (put | removed)])
-    staged = tables.stage_rows(wide, rows.to_batches(), schema, replaced)
-    return staged, _counts(merge, exists)
+    staged = tables.stage_rows(wide.pin(pin.content), rows.to_batches(), schema, replaced)
+    return wide.followed_by(staged), _counts(merge, exists)
 
 
 def count_rows(table: ThreeWayTable, merge: RowMerge, kept_side: MergeSide) -> Counts:
@@ -72,11 +72,12 @@ def _stage_new_table(
     schema = arrow_schema(table.table, physical=True)
     excluded = (merge.actions == KEEP) & (merge.applied.ops != DELETE)
     addresses = np.sort(merge.applied.after_addresses[excluded])
-    staged = tables.stage_rows(_add_columns(table, applied_side, pin, schema), (), schema, addresses)
+    wide = _add_columns(table, applied_side, pin, schema)
+    staged = wide.followed_by(tables.stage_rows(wide.pin(pin.content), (), schema, addresses))
     return staged, {"inserted": staged.rows, "updated": 0, "deleted": 0}
 
 
-def _add_columns(table: ThreeWayTable, side: MergeSide, pin: TablePin, schema: pa.Schema) -> TablePin:
+def _add_columns(table: ThreeWayTable, side: MergeSide, pin: TablePin, schema: pa.Schema) -> StagedTable:
     """Return the version of one side with every column of the merged table.
 
     A property that both sides added may have another physical column there; its values are copied. Columns that the
@@ -88,8 +89,9 @@ def _add_columns(table: ThreeWayTable, side: MergeSide, pin: TablePin, schema: p
     elsewhere = table.columns_of(side)
     copied = [field for field in missing if field.name in elsewhere]
     empty = [field for field in missing if field.name not in elsewhere]
+    staged = StagedTable.unchanged(pin)
     if empty:
-        pin = _pinned(tables.stage_columns(pin, pa.schema([*present, *empty])), pin)
+        staged = tables.stage_columns(pin, pa.schema([*present, *empty]))
     if copied:
         sources = [elsewhere[field.name] for field in copied]
 
@@ -98,12 +100,9 @@ def _add_columns(table: ThreeWayTable, side: MergeSide, pin: TablePin, schema: p
                 [rows.column(name) for name in sources], schema=pa.schema(copied)
             )
 
-        pin = _pinned(tables.stage_computed_columns(pin, sources, pa.schema(copied), copy), pin)
-    return pin
-
-
-def _pinned(staged: StagedTable, before: TablePin) -> TablePin:
-    return TablePin(staged.path, staged.version, staged.rows, before.content)
+        filled = tables.stage_computed_columns(staged.pin(pin.content), sources, pa.schema(copied), copy)
+        staged = staged.followed_by(filled)
+    return staged
 
 
 def _find_rows(

@@ -110,7 +110,7 @@ class _TableChanges:
         for table in self.catalog.tables.values():
             stored = before.pop(table.id, None)
             if stored is None:
-                self.transaction.adopt(table, self._create(table))
+                self._adopt(table, self._create(table))
             elif self._change(stored, table):
                 left.add(self.transaction.base.pin(stored.key).path)
         for table in before.values():
@@ -118,27 +118,29 @@ class _TableChanges:
             left.add(self.transaction.base.pin(table.key).path)
         return frozenset(left) if self.hard else frozenset()
 
-    def _create(self, table: Table) -> TablePin:
+    def _adopt(self, table: Table, staged: StagedTable) -> None:
+        self.transaction.adopt(table, self._pin(staged), staged.files)
+
+    def _create(self, table: Table) -> StagedTable:
         # A unique path: a table of a concurrent or interrupted writer is never reused.
         path = f"{table.path}-{new_id()}"
-        version = self.transaction.base.tables.create(path, arrow_schema(table, physical=True))
-        return TablePin(path, version, 0, self.transaction.commit_id)
+        return self.transaction.base.tables.create(path, arrow_schema(table, physical=True))
 
     def _change(self, stored: Table, table: Table) -> bool:
         """Add and drop the columns of a table; return whether its rows were copied to a new path."""
         known = {item.physical for item in stored.columns}
         wanted = {item.physical for item in table.columns}
-        pin = self.transaction.base.pin(stored.key)
+        staged = StagedTable.unchanged(self.transaction.base.pin(stored.key))
         if wanted - known:
-            pin = self._widen(table, pin, known)
+            staged = self._widen(table, staged, known)
         moves = self.hard and bool(known - wanted)
         if moves:
-            pin = self._copy(table, pin)
+            staged = self._copy(table, self._pin(staged))
         if moves or wanted - known:
-            self.transaction.adopt(table, pin)
+            self._adopt(table, staged)
         return moves
 
-    def _widen(self, table: Table, pin: TablePin, known: set[str]) -> TablePin:
+    def _widen(self, table: Table, staged: StagedTable, known: set[str]) -> StagedTable:
         tables = self.transaction.base.tables
         filling = self.fillings.get(table.id)
         filled = set() if filling is None else set(filling.columns)
@@ -148,14 +150,18 @@ class _TableChanges:
             if item.physical not in known and item.name not in filled
         ]
         if empty:
-            pin = self._pin(tables.stage_columns(pin, pa.schema([*tables.schema(pin), *empty])))
+            pin = self._pin(staged)
+            wider = pa.schema([*tables.schema(pin), *empty])
+            staged = staged.followed_by(tables.stage_columns(pin, wider))
         if filling is not None:
-            if pin.rows:
+            if staged.rows:
                 self.transaction.begin_intent()
-            pin = self._pin(tables.stage_computed_columns(pin, filling.reads, filling.schema, filling.fill))
-        return pin
+            staged = staged.followed_by(
+                tables.stage_computed_columns(self._pin(staged), filling.reads, filling.schema, filling.fill)
+            )
+        return staged
 
-    def _copy(self, table: Table, pin: TablePin) -> TablePin:
+    def _copy(self, table: Table, pin: TablePin) -> StagedTable:
         """Copy the rows to a new table without the dropped columns, with the indexes of a load."""
         tables = self.transaction.base.tables
         copy = self._create(table)
@@ -164,10 +170,11 @@ class _TableChanges:
         self.transaction.begin_intent()
         schema = arrow_schema(table, physical=True)
         rows = (batch.cast(schema) for batch in tables.scan_batches(pin, schema.names))
-        copy = self._pin(tables.stage_rows(copy, rows, schema))
+        copy = copy.followed_by(tables.stage_rows(self._pin(copy), rows, schema))
         for column in INDEXED_COLUMNS[table.kind]:
-            copy = self._pin(tables.stage_index(copy, table.physical(column), "BTREE"))
+            index = tables.stage_index(self._pin(copy), table.physical(column), "BTREE")
+            copy = copy.followed_by(index)
         return copy
 
     def _pin(self, staged: StagedTable) -> TablePin:
-        return TablePin(staged.path, staged.version, staged.rows, self.transaction.commit_id)
+        return staged.pin(self.transaction.commit_id)

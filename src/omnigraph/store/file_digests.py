@@ -19,6 +19,7 @@ __all__ = [
     "digest_chunks",
     "digest_file",
     "digest_text",
+    "file_chunks",
     "format_digests",
     "parse_digests",
 ]
@@ -51,12 +52,13 @@ def digest_chunks(name: str, chunks: Iterable[bytes | memoryview]) -> FileDigest
 def digest_file(path: Path, name: str) -> FileDigest:
     """Return the digest of a local file. Memory holds one chunk. Raises `StorageError`."""
     try:
-        return digest_chunks(name, _chunks(path))
+        return digest_chunks(name, file_chunks(path))
     except OSError as error:
         raise storage_error_from_os(error, f"cannot read {path}") from error
 
 
-def _chunks(path: Path) -> Iterator[memoryview]:
+def file_chunks(path: Path) -> Iterator[memoryview]:
+    """Yield the content of a local file. A chunk is valid until the next one. Raises `OSError`."""
     buffer = memoryview(bytearray(_CHUNK_BYTES))
     with path.open("rb", buffering=0) as stream:
         while count := stream.readinto(buffer):

@@ -1,15 +1,16 @@
-"""Completeness checks of files that Lance has written to a local disk.
+"""Completeness checks of files that Lance has written.
 
 pylance 14 does not report an error when the last `write()` of a local file fails, for example because the disk is
 full: `write_fragments` and `LanceFileWriter.close` return, and the file on disk is truncated. Files are therefore
-checked before a commit refers to it. An object store needs no check: a put has a length, and a short one fails.
+checked before a commit refers to them. An object store does not accept a truncated put, because a put has a length;
+objects of tables are read back all the same, which gives their digests.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,14 @@ from omnigraph.errors import StorageError
 
 # Lance files and manifests, and Arrow files, end with a magic number that is written last.
 _FOOTERS: Final = {".lance": b"LANC", ".manifest": b"LANC", ".arrow": b"ARROW1"}
+_LONGEST_FOOTER = 6
 _BITMAP = ".bin"
+# A manifest file ends with the position of the manifest message (8 bytes), the format version (4) and the footer.
+_MANIFEST_FOOTER_BYTES = 16
+# Fields of the manifest message in Lance's `table.proto`.
+_TRANSACTION_FILE, _TRANSACTION_SECTION = 12, 23
+# Lengths of the Protobuf wire types with a fixed length.
+_FIXED_BYTES: Final = {1: 8, 5: 4}
 # The portable serialization of 32-bit Roaring bitmaps.
 _COOKIE, _COOKIE_WITH_RUNS = 12346, 12347
 _OFFSETS_FROM = 4
@@ -31,7 +39,7 @@ def check_complete(files: Iterable[Path]) -> None:
         try:
             with file.open("rb") as stream:
                 size = os.fstat(stream.fileno()).st_size
-                problem = _problem(file, stream.fileno(), size)
+                problem = _problem(file.name, stream.fileno(), size)
         except OSError as error:
             raise StorageError(
                 f"{file} cannot be read back: {error.strerror}",
@@ -41,7 +49,7 @@ def check_complete(files: Iterable[Path]) -> None:
             raise incomplete_file(file, problem)
 
 
-def incomplete_file(file: Path, problem: str) -> StorageError:
+def incomplete_file(file: Path | str, problem: str) -> StorageError:
     """The error of a file that was not written completely."""
     return StorageError(
         f"{file} is incomplete: {problem}",
@@ -58,22 +66,85 @@ def check_transaction(transaction: Path, version: Path) -> None:
         raise StorageError(
             f"{error.filename} cannot be read back: {error.strerror}", details={"file": str(error.filename)}
         ) from error
-    # Length first: a truncated file is a prefix of the copy.
-    if not data or struct.pack("<I", len(data)) + data not in manifest:
+    copy = transaction_copy(manifest)
+    if copy is None or copy[1] != data:
         raise incomplete_file(transaction, "it differs from the copy in its version")
 
 
-def _problem(file: Path, descriptor: int, size: int) -> str | None:
-    footer = _FOOTERS.get(file.suffix)
+def _problem(name: str, descriptor: int, size: int) -> str | None:
+    length = size if name.endswith(_BITMAP) else _LONGEST_FOOTER
+    return check_content(name, size, os.pread(descriptor, length, max(0, size - length)))
+
+
+def needs_whole_file(name: str) -> bool:
+    """Return whether the whole content of a file must be read back, not only its end."""
+    return name.endswith((_BITMAP, ".manifest"))
+
+
+def check_content(name: str, size: int, end: bytes) -> str | None:
+    """Return why a file is incomplete, or None. `end` is its end; for bitmaps it is the whole content."""
+    footer = _FOOTERS.get(Path(name).suffix)
     if footer is not None:
-        found = os.pread(descriptor, len(footer), max(0, size - len(footer)))
-        return None if found == footer else f"its footer is missing ({size} bytes on disk)"
-    if file.suffix == _BITMAP:
-        needed = bitmap_size(os.pread(descriptor, size, 0))
-        return None if needed == size else f"{size} bytes on disk, a bitmap of {needed} bytes"
-    if not size:
-        return "it is empty"
-    return None
+        return None if end.endswith(footer) else f"its footer is missing ({size} bytes in storage)"
+    if name.endswith(_BITMAP):
+        needed = bitmap_size(end)
+        return None if needed == size else f"{size} bytes in storage, a bitmap of {needed} bytes"
+    return None if size else "it is empty"
+
+
+def transaction_copy(manifest: bytes) -> tuple[str, bytes] | None:
+    """Return the name and the content of the transaction file from the manifest file of its version.
+
+    None if the manifest file is not in the known form. It ends with the position of a Protobuf message, which gives
+    the name of the transaction file and the position of a copy of it.
+    """
+    try:
+        (position,) = struct.unpack_from("<Q", manifest, len(manifest) - _MANIFEST_FOOTER_BYTES)
+        fields = dict(_protobuf_fields(_section(manifest, position)))
+        name, place = fields[_TRANSACTION_FILE], fields[_TRANSACTION_SECTION]
+        if not isinstance(name, bytes) or not isinstance(place, int):
+            return None
+        return f"_transactions/{name.decode()}", _section(manifest, place)
+    except (struct.error, IndexError, KeyError, ValueError):
+        return None
+
+
+def _section(data: bytes, position: int) -> bytes:
+    """Return a part of a file that begins with its length."""
+    (length,) = struct.unpack_from("<I", data, position)
+    section = data[position + 4 : position + 4 + length]
+    if len(section) != length:
+        raise ValueError
+    return section
+
+
+def _protobuf_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield the number and the value of each field of a Protobuf message."""
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        kind = tag & 7
+        if kind == 0:
+            value: int | bytes
+            value, position = _varint(message, position)
+        else:
+            length = _FIXED_BYTES.get(kind)
+            if length is None:
+                length, position = _varint(message, position)
+            value = message[position : position + length]
+            position += length
+        yield tag >> 3, value
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
 
 
 def bitmap_size(data: bytes) -> int | None:

@@ -39,6 +39,11 @@ def data_files(fragments: Iterable[FragmentMetadata]) -> list[str]:
     return [f"data/{item.path}" for fragment in fragments for item in fragment.files]
 
 
+def data_file_sizes(fragments: Iterable[FragmentMetadata]) -> dict[str, int | None]:
+    """Return the data files of fragments, each with the size that its writer reported."""
+    return {f"data/{item.path}": item.file_size_bytes for fragment in fragments for item in fragment.files}
+
+
 def deletion_files(fragments: Iterable[FragmentMetadata]) -> list[str]:
     """Return the deletion files of fragments."""
     names: list[str] = []

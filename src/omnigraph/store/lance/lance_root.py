@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import pyarrow as pa
 from lance.file import LanceFileSession
 from lance.lance import _Session as Session
 
+from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.lance.file_checks import check_complete, check_transaction
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import FILE_FORMAT
+from omnigraph.store.lance.read_back import read_back_files, read_back_objects
 from omnigraph.store.location import Location
+from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import LanceCall, LanceRequestCounter, attribute_requests_to
 from omnigraph.store.storage_options import StorageOptions, lance_options, resolve_options
 from omnigraph.store.sync import Durability, sync_files, sync_tree
@@ -26,13 +30,14 @@ class LanceRoot:
     """The root directory of a graph's datasets.
 
     `local` is the directory on a local disk, where commits must be synced explicitly. An object store makes every
-    put durable.
+    put durable; `storage` has the options to read its objects with. The files of a graph in memory cannot be read.
     """
 
     uri: str
     options: Mapping[str, str] = field(default_factory=dict)
     local: Path | None = None
     durable: bool = True
+    storage: StorageOptions | None = field(default=None, compare=False, repr=False)
     session: Session = field(default_factory=Session, compare=False)
     request_counter: LanceRequestCounter = field(
         default_factory=LanceRequestCounter, compare=False, repr=False
@@ -47,6 +52,7 @@ class LanceRoot:
             options=lance_options(resolve_options(options)) if location.scheme == "s3" else {},
             local=Path(location.path) if location.is_local else None,
             durable=durability == "full",
+            storage=dict(options) if location.scheme == "s3" else None,
         )
 
     @classmethod
@@ -56,7 +62,12 @@ class LanceRoot:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Sessions are local to a process, so a pickled root carries the address only.
-        return type(self), (self.uri, dict(self.options), self.local, self.durable)
+        return type(self), (self.uri, dict(self.options), self.local, self.durable, self.storage)
+
+    @cached_property
+    def objects(self) -> ObjectStore | None:
+        """The objects below the root on an object store; None on a local disk and in memory."""
+        return None if self.storage is None else ObjectStore.open(self.uri, self.storage)
 
     def dataset_uri(self, path: str) -> str:
         """Return the address of a dataset below the root."""
@@ -112,6 +123,36 @@ class LanceRoot:
             return
         files = [self.local / path / name for name in names]
         check_complete(files)
+        self._sync(files)
+
+    def seal(self, path: str, sizes: Mapping[str, int | None]) -> tuple[FileDigest, ...]:
+        """Check new files of a table, make them durable, and return their digests.
+
+        Every file that a commit introduces passes through here. `sizes` has the size that the writer of each file
+        reported, if it reported one. Files on an object store are read back. The files of a graph in memory have no
+        digests, because only Lance can read them. Raises `StorageError`; no commit may refer to the files then.
+        """
+        if self.local is not None:
+            digests = read_back_files(self.local / path, sizes)
+            self._sync([self.local / path / name for name in sizes])
+            return tuple(digests)
+        if self.objects is not None and sizes:
+            return tuple(read_back_objects(self.objects, path, sizes))
+        return ()
+
+    def seal_version(
+        self, path: str, sizes: Mapping[str, int | None], transaction: str, version: str
+    ) -> tuple[FileDigest, ...]:
+        """Seal a new version: its new files, its transaction file and its manifest file."""
+        if self.local is None:
+            # The manifest file has a copy of the transaction.
+            return self.seal(path, {**sizes, version: None})
+        digests = self.seal(path, {**sizes, transaction: None, version: None})
+        check_transaction(self.local / path / transaction, self.local / path / version)
+        return digests
+
+    def _sync(self, files: Sequence[Path]) -> None:
+        assert self.local is not None
         if not self.durable:
             return
         folders = {file.parent for file in files}
@@ -121,9 +162,3 @@ class LanceRoot:
             # A folder that was not synced before may be new. Its own name and those above must be durable too.
             sync_tree(self.local.parent, files)
             self._durable_folders.update(folders)
-
-    def sync_version(self, path: str, files: Iterable[str], transaction: str, version: str) -> None:
-        """Check and sync a new version: its new files, its transaction file and its manifest file."""
-        self.sync(path, [*files, transaction, version])
-        if self.local is not None:
-            check_transaction(self.local / path / transaction, self.local / path / version)

@@ -65,6 +65,15 @@ class LocalBackend:
     def get(self, key: str) -> Object:
         return self._read(self._root / key, key)
 
+    def read_chunks(self, key: str) -> Iterator[bytes]:
+        with _translate_os_errors("get", key):
+            try:
+                with (self._root / key).open("rb") as file:
+                    while chunk := file.read(_BUFFER_BYTES):
+                        yield chunk
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                raise _not_found(key) from None
+
     def put(self, key: str, data: bytes) -> str:
         target = self._root / key
         with (

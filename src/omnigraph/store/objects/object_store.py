@@ -89,6 +89,10 @@ class ObjectStore:
         """Return the object at `key`. Raises `NotFound` only when there is none."""
         return self._backend.get(_check_key(key))
 
+    def read_chunks(self, key: str) -> Iterator[bytes]:
+        """Yield the content of the object at `key` in chunks, with one request. Raises `NotFound`."""
+        return self._backend.read_chunks(_check_key(key))
+
     def put(self, key: str, data: bytes) -> str:
         """Store `data` at `key`, replacing any object there, and return its entity tag.
 

@@ -43,6 +43,7 @@ _PAGE_KEYS = 1000
 # S3 allows 10,000 parts in a multipart upload, so the part size limits an object to 160 GB.
 _PART_BYTES = 16 * 1024 * 1024
 _CONCURRENT_PARTS = 4
+_CHUNK_BYTES = 4 * 1024 * 1024
 # obstore raises its own errors, FileNotFoundError, and ValueError for replies that it cannot parse.
 _ERRORS = (BaseError, OSError, ValueError)
 
@@ -126,6 +127,22 @@ class ObstoreBackend:
         if stored is None:
             raise NotFound(f"no object `{key}`", details={"key": key})
         return Object(stored.data, stored.etag)
+
+    def read_chunks(self, key: str) -> Iterator[bytes]:
+        count_requests(reads=1)
+        try:
+            result = obstore.get(self._reader, self._prefix + key)
+            received = 0
+            for chunk in result.stream(min_chunk_size=_CHUNK_BYTES):
+                received += len(chunk)
+                yield bytes(chunk)
+        except _ERRORS as error:
+            raise _read_error(ObstoreFailure.of(error), key) from error
+        if received != result.meta["size"]:
+            raise StorageError(
+                f"cannot read object `{key}`: expected {result.meta['size']} bytes, got {received}",
+                transient=True,
+            )
 
     def put(self, key: str, data: bytes) -> str:
         etag = self._write(key, data, _ALWAYS)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import lance
 
+from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
@@ -50,20 +52,28 @@ def make_segment(
     return segment
 
 
-def segment_files(segment: Any) -> list[str]:
-    """Return the files of a segment, relative to its table."""
-    return [f"_indices/{segment.uuid}/{item.path}" for item in segment.files or ()]
+def segment_file_sizes(segment: Any) -> dict[str, int | None]:
+    """Return the files of a segment, relative to its table, each with the size that Lance reported."""
+    return {f"_indices/{segment.uuid}/{item.path}": item.size_bytes for item in segment.files or ()}
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltSegment:
+    """An uncommitted segment as Lance describes it, and the digests of its files. It can be pickled."""
+
+    segment: Any
+    files: tuple[FileDigest, ...] = ()
 
 
 def build_segment(
     root: LanceRoot, pin: TablePin, column: str, kind: str, fragments: Sequence[int] | None = None
-) -> Any | None:
+) -> BuiltSegment | None:
     """Build an uncommitted segment of a pinned table, as `make_segment` does. It is durable on return."""
     with translate_lance_errors(f"index {pin.path}.{column}"):
         segment = make_segment(root.open(pin.path, pin.version), column, kind, fragments)
-        if segment is not None:
-            root.sync(pin.path, segment_files(segment))
-    return segment
+        if segment is None:
+            return None
+        return BuiltSegment(segment, root.seal(pin.path, segment_file_sizes(segment)))
 
 
 def index_name(column: str, kind: str) -> str:

@@ -21,8 +21,10 @@ from lance.fragment import FragmentMetadata, write_fragments
 from lance.schema import LanceSchema
 
 from omnigraph.errors import NotFound
+from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import (
+    data_file_sizes,
     data_files,
     deletion_files,
     get_fragment,
@@ -33,8 +35,14 @@ from omnigraph.store.lance.lance_filters import string_in
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.fragment_writer import append_rows, write_columns
-from omnigraph.store.tables.index_segments import make_segment, segment_files, uncovered_fragments
+from omnigraph.store.tables.index_segments import (
+    BuiltSegment,
+    make_segment,
+    segment_file_sizes,
+    uncovered_fragments,
+)
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS, Addresses, fragments_of, offsets_of
+from omnigraph.store.tables.uncommitted_fragments import WrittenFragment
 
 EMPTY_VERSION = 1
 _CACHED_TABLES = 256
@@ -49,7 +57,10 @@ _IDS_PER_FILTER = 2_000
 
 @dataclass(frozen=True, slots=True)
 class StagedTable:
-    """A detached version with a change that no commit pins yet. `inserted` and `deleted` count rows."""
+    """A detached version with a change that no commit pins yet. `inserted` and `deleted` count rows.
+
+    `files` has the digests of the files that the version needs in addition to those of its base version.
+    """
 
     path: str
     base_version: int
@@ -57,6 +68,26 @@ class StagedTable:
     rows: int
     inserted: int = 0
     deleted: int = 0
+    files: tuple[FileDigest, ...] = ()
+
+    @classmethod
+    def unchanged(cls, pin: TablePin) -> StagedTable:
+        """Return a pinned version without a change."""
+        return cls(pin.path, pin.version, pin.version, pin.rows)
+
+    def pin(self, content: str) -> TablePin:
+        """Return a pin of the version, to stage on."""
+        return TablePin(self.path, self.version, self.rows, content)
+
+    def followed_by(self, later: StagedTable) -> StagedTable:
+        """Return both changes as one; `later` was staged on this version."""
+        return dataclasses.replace(
+            later,
+            base_version=self.base_version,
+            inserted=self.inserted + later.inserted,
+            deleted=self.deleted + later.deleted,
+            files=(*content_files(self.files), *later.files) if later.version != self.version else self.files,
+        )
 
 
 class Tables:
@@ -74,13 +105,16 @@ class Tables:
 
     # --- reading -----------------------------------------------------------------------------------------
 
-    def create(self, path: str, schema: pa.Schema) -> int:
+    def create(self, path: str, schema: pa.Schema) -> StagedTable:
         """Create an empty table at an unused path and return the version to pin."""
         with translate_lance_errors(f"create {path}"):
             dataset = self.root.create(path, schema.empty_table())
-        self.root.sync_all(path)
+            version = int(dataset.version)
+            transaction = dataset.read_transaction(version)
+        assert transaction is not None, "Lance records the transaction of every version"
+        files = self.root.seal_version(path, {}, transaction_file(transaction), version_file(version))
         self._cache(path, dataset)
-        return int(dataset.version)
+        return StagedTable(path, version, version, 0, files=files)
 
     def open(self, path: str, version: int) -> lance.LanceDataset:
         """Return the table at one version; `NotFound` when the version does not exist."""
@@ -196,12 +230,12 @@ class Tables:
                 new_fragments=fragments,
             )
             rows = sum(item.physical_rows for item in fragments)
-            return self._commit(pin, dataset, operation, data_files(fragments), rows, rows, pin.rows)
+            return self._commit(pin, dataset, operation, data_file_sizes(fragments), rows, rows, pin.rows)
 
     def stage_fragments(
         self,
         pin: TablePin,
-        fragments: Sequence[FragmentMetadata],
+        fragments: Sequence[WrittenFragment],
         *,
         replace: bool = False,
         delete: Addresses | None = None,
@@ -215,11 +249,13 @@ class Tables:
         dataset = self.open(pin.path, pin.version)
         with translate_lance_errors(f"add rows to {pin.path}"):
             replaced = [item.fragment_id for item in dataset.get_fragments()] if replace else []
-            operation = LanceOperation.Update(removed_fragment_ids=replaced, new_fragments=list(fragments))
-            written = sum(item.physical_rows for item in fragments)
+            new = [item.decode() for item in fragments]
+            operation = LanceOperation.Update(removed_fragment_ids=replaced, new_fragments=new)
+            written = sum(item.rows for item in fragments)
             deleted = pin.rows if replace else 0 if delete is None else len(delete)
             rows = pin.rows - deleted + written
-            staged = self._commit(pin, dataset, operation, [], rows, written, deleted)
+            staged = self._commit(pin, dataset, operation, {}, rows, written, deleted)
+            staged = _with_files(staged, (file for item in fragments for file in item.files))
             excluded = {} if excluded is None else excluded
             if not any(excluded.values()) and (delete is None or not len(delete)):
                 return staged
@@ -245,11 +281,10 @@ class Tables:
                 changed.append(after)
         operation = LanceOperation.Update(removed_fragment_ids=sorted(removed), updated_fragments=changed)
         lost = sum(len(offsets) for offsets in excluded.values())
-        between = TablePin(pin.path, staged.version, staged.rows, pin.content)
-        done = self._commit(between, dataset, operation, deletion_files(changed), staged.rows - lost, 0, 0)
-        return dataclasses.replace(
-            done, base_version=pin.version, inserted=staged.inserted - lost, deleted=staged.deleted
-        )
+        files = dict.fromkeys(deletion_files(changed))
+        rows = staged.rows - lost
+        done = self._commit(staged.pin(pin.content), dataset, operation, files, rows, -lost, 0)
+        return staged.followed_by(done)
 
     # --- staging of columns, compaction and indexes ------------------------------------------------------
 
@@ -262,7 +297,7 @@ class Tables:
         with translate_lance_errors(f"add columns to {pin.path}"):
             fragments = [item.metadata for item in dataset.get_fragments()]
             operation = LanceOperation.Merge(fragments, LanceSchema.from_pyarrow(schema))
-            return self._commit(pin, dataset, operation, [], pin.rows, 0, 0)
+            return self._commit(pin, dataset, operation, {}, pin.rows, 0, 0)
 
     def stage_computed_columns(
         self,
@@ -281,11 +316,12 @@ class Tables:
         with translate_lance_errors(f"fill columns of {pin.path}"):
             existing = set(data_files(item.metadata for item in dataset.get_fragments()))
             fragments, wider = write_columns(dataset, reads, schema, compute)
-            files = [name for name in data_files(fragments) if name not in existing]
+            sizes = data_file_sizes(fragments)
+            files = {name: size for name, size in sizes.items() if name not in existing}
             return self._commit(pin, dataset, LanceOperation.Merge(fragments, wider), files, pin.rows, 0, 0)
 
     def stage_compaction(
-        self, pin: TablePin, rewritten: Sequence[tuple[Sequence[int], FragmentMetadata]]
+        self, pin: TablePin, rewritten: Sequence[tuple[Sequence[int], WrittenFragment]]
     ) -> StagedTable:
         """Replace fragments, given by their ids, with fragments that other processes rewrote and synced.
 
@@ -293,14 +329,17 @@ class Tables:
         replaced.
         """
         if not rewritten:
-            return _unchanged(pin)
+            return StagedTable.unchanged(pin)
         dataset = self.open(pin.path, pin.version)
         with translate_lance_errors(f"rewrite {pin.path}"):
             groups = [
-                LanceOperation.RewriteGroup([get_fragment(dataset, id_).metadata for id_ in old], [new])
+                LanceOperation.RewriteGroup(
+                    [get_fragment(dataset, id_).metadata for id_ in old], [new.decode()]
+                )
                 for old, new in rewritten
             ]
-            return self._commit(pin, dataset, LanceOperation.Rewrite(groups, []), [], pin.rows, 0, 0)
+            staged = self._commit(pin, dataset, LanceOperation.Rewrite(groups, []), {}, pin.rows, 0, 0)
+            return _with_files(staged, (file for _, new in rewritten for file in new.files))
 
     def stage_index(self, pin: TablePin, column: str, kind: str, **parameters: Any) -> StagedTable:
         """Build an index segment over the fragments that the index of a column does not cover yet.
@@ -312,8 +351,8 @@ class Tables:
         with translate_lance_errors(f"index {pin.path}.{column}"):
             segment = make_segment(dataset, column, kind, **parameters)
             if segment is None:
-                return _unchanged(pin)
-            return self._commit_index(pin, dataset, [segment], segment_files(segment))
+                return StagedTable.unchanged(pin)
+            return self._commit_index(pin, dataset, [segment], segment_file_sizes(segment))
 
     def unindexed_fragments(self, pin: TablePin, column: str, kind: str) -> list[tuple[int, int]]:
         """Return the ids of the fragments that the index of a column does not cover, each with its rows."""
@@ -321,20 +360,22 @@ class Tables:
             return uncovered_fragments(self.open(pin.path, pin.version), column, kind)
 
     def stage_segments(
-        self, pin: TablePin, segments: Sequence[Any], removed: Sequence[Any] = ()
+        self, pin: TablePin, segments: Sequence[BuiltSegment], removed: Sequence[Any] = ()
     ) -> StagedTable:
         """Add index segments that other processes built over this version and synced, and remove others."""
         if not segments and not removed:
-            return _unchanged(pin)
+            return StagedTable.unchanged(pin)
         with translate_lance_errors(f"index {pin.path}"):
-            return self._commit_index(pin, self.open(pin.path, pin.version), segments, [], removed)
+            handles = [item.segment for item in segments]
+            staged = self._commit_index(pin, self.open(pin.path, pin.version), handles, {}, removed)
+            return _with_files(staged, (file for item in segments for file in item.files))
 
     def _commit_index(
         self,
         pin: TablePin,
         dataset: lance.LanceDataset,
         segments: Sequence[Any],
-        files: Sequence[str],
+        files: Mapping[str, int | None],
         removed: Sequence[Any] = (),
     ) -> StagedTable:
         operation = LanceOperation.CreateIndex(list(segments), list(removed))
@@ -389,7 +430,7 @@ class Tables:
             updated_fragments=list(changed),
             new_fragments=[*rewritten, *new],
         )
-        files = [*data_files([*rewritten, *new]), *deletion_files(changed)]
+        files = {**data_file_sizes([*rewritten, *new]), **dict.fromkeys(deletion_files(changed))}
         rows = pin.rows - deleted + inserted
         return self._commit(pin, dataset, operation, files, rows, inserted, deleted)
 
@@ -417,7 +458,7 @@ class Tables:
         pin: TablePin,
         dataset: lance.LanceDataset,
         operation: LanceOperation.BaseOperation,
-        files: Iterable[str],
+        files: Mapping[str, int | None],
         rows: int,
         inserted: int,
         deleted: int,
@@ -425,19 +466,24 @@ class Tables:
         transaction = lance.Transaction(dataset.version, operation)
         committed = lance.LanceDataset.commit(dataset, transaction, detached=True)
         # No commit pins the version yet, so the order among its files does not matter: sync all of them at once.
-        self.root.sync_version(
+        digests = self.root.seal_version(
             pin.path, files, transaction_file(transaction), version_file(committed.version)
         )
         self._cache(pin.path, committed)
-        return StagedTable(pin.path, pin.version, int(committed.version), rows, inserted, deleted)
+        return StagedTable(pin.path, pin.version, int(committed.version), rows, inserted, deleted, digests)
 
     def _cache(self, path: str, dataset: lance.LanceDataset) -> None:
         with self._lock:
             self._open[(path, int(dataset.version))] = dataset
 
 
-def _unchanged(pin: TablePin) -> StagedTable:
-    return StagedTable(pin.path, pin.version, pin.version, pin.rows)
+def content_files(files: Iterable[FileDigest]) -> Iterator[FileDigest]:
+    """Yield the files that the next version shares: all except the manifest and the transaction of the version."""
+    return (file for file in files if not file.name.startswith(("_versions/", "_transactions/")))
+
+
+def _with_files(staged: StagedTable, files: Iterable[FileDigest]) -> StagedTable:
+    return dataclasses.replace(staged, files=(*files, *staged.files))
 
 
 def _tier(rows: int) -> int | None:
