@@ -34,7 +34,7 @@ READS = {
     "Graph.snapshot", "RemoteGraph.queries", "SchemaView.plan", "SchemaView.source",
 }  # fmt: skip
 # These read the graph and write files, so a cancelled call is awaited.
-FILE_WRITES = {"Graph.baseline", "Graph.export"}
+FILE_WRITES = {"Graph.backup", "Graph.baseline", "Graph.export"}
 WRITES = {
     "Branches.create", "Branches.delete", "Branches.merge", "Graph.cleanup", "Graph.load", "Graph.mutate",
     "Graph.optimize", "Graph.repair", "Graph.revert", "RemoteGraph.invoke", "SchemaView.apply",

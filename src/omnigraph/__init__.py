@@ -1,6 +1,7 @@
 """OmniGraph: a typed property-graph database on Lance tables that branches, merges and time-travels."""
 
 from omnigraph import aio, errors
+from omnigraph.api.backups import backup, clone, restore
 from omnigraph.api.branches import Branch
 from omnigraph.api.commits import Commit
 from omnigraph.api.entry import embedder_of, init, open  # noqa: A004 - the name is part of the API
@@ -14,11 +15,13 @@ from omnigraph.api.result import Result
 from omnigraph.api.schemas import SchemaApplied
 from omnigraph.client.entry import connect
 from omnigraph.errors import OmnigraphError
+from omnigraph.maintain.backup.copy_report import CopyReport
 from omnigraph.schema.expression import expr
 
 __all__ = [
     "Branch",
     "Commit",
+    "CopyReport",
     "Graph",
     "Index",
     "LoadReceipt",
@@ -32,12 +35,15 @@ __all__ = [
     "SchemaApplied",
     "__version__",
     "aio",
+    "backup",
+    "clone",
     "connect",
     "embedder_of",
     "errors",
     "expr",
     "init",
     "open",
+    "restore",
 ]
 
 __version__ = "0.1.0"

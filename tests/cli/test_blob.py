@@ -70,7 +70,7 @@ def _places(uri: str, web: str) -> Iterator[dict[str, Place]]:
         graph.load(records)
         commit = graph.snapshot().commit_id
         graph.load({"Photo": [{"name": "late", "data": "base64:AA=="}]})
-        graph.branches.create("文-5")
+        graph.branches.create("文 5%")
     with running(
         open_graphs(Hosting((GraphSource("g", uri, external_blobs=policy),)), TokenRegistry())
     ) as server:
@@ -170,8 +170,8 @@ class TestStat:
         assert found["target"] == {"snapshot": place.commit, "resolved_snapshot": "manifest:main:v2"}
 
     def test_a_branch_may_be_called_anything(self, place: Place) -> None:
-        found = json.loads(place.run("stat", *PHOTO, "--json", "--branch", "文-5").stdout)
-        assert found["target"] == {"branch": "文-5", "resolved_snapshot": "manifest:文-5:v3"}
+        found = json.loads(place.run("stat", *PHOTO, "--json", "--branch", "文 5%").stdout)
+        assert found["target"] == {"branch": "文 5%", "resolved_snapshot": "manifest:文 5%:v3"}
 
     def test_one_that_is_kept_elsewhere_has_an_address(self, place: Place) -> None:
         found = json.loads(place.run("stat", "node", "Photo", "far", "data", "--json").stdout)

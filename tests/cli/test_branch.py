@@ -97,12 +97,10 @@ def test_a_commit_needs_no_branch_to_begin_from(genesis: str) -> None:
     assert run("branch", "create", "x", "--at", genesis, "--from", "main", *TO).code == 2
 
 
-def test_branch_create_names_may_begin_with_one_another_and_have_letters_of_any_script() -> None:
-    for name in ("a", "a/b", "äöü"):
+def test_names_may_begin_with_one_another_and_hold_any_readable_text() -> None:
+    for name in ("a", "a/b", "äöü", "with space"):
         assert run("branch", "create", name, *TO).code == 0
-    refused = run("branch", "create", "with space", *TO)
-    assert (refused.code, "has the character ' '" in refused.stderr) == (1, True)
-    assert branches() == ["a", "a/b", "main", "äöü"]
+    assert branches() == ["a", "a/b", "main", "with space", "äöü"]
 
 
 @pytest.mark.parametrize(

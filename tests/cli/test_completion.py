@@ -35,7 +35,7 @@ def completed(typed: str) -> list[str]:
 
 def test_commands_are_completed_and_old_names_are_not() -> None:
     assert completed("omnigraph ex") == ["explain", "export"]
-    assert completed("omnigraph re") == ["revert", "repair"]
+    assert completed("omnigraph re") == ["revert", "repair", "restore"]
 
 
 def test_values_of_options_are_completed() -> None:

@@ -45,12 +45,12 @@ class TestWrites:
     def test_branches_are_made_merged_and_deleted(self, remote: RemoteGraph, local: Graph) -> None:
         first = local.commits()[0]
         remote.mutate(ADD, {"n": "Zoe"})
-        made = remote.branches.create("a/b.c-é", at=first.id)
-        assert (made.name, made.commit_id) == ("a/b.c-é", first.id)
+        made = remote.branches.create("a/b c%2F", at=first.id)
+        assert (made.name, made.commit_id) == ("a/b c%2F", first.id)
         moment = first.created_at + timedelta(milliseconds=1)
         assert remote.branches.create("then", at=moment) == og.Branch("then", first.id)
         assert remote.branches.create("of", "then").commit_id == first.id
-        remote.branches.delete("a/b.c-é")
+        remote.branches.delete("a/b c%2F")
         assert remote.branches.list() == local.branches.list() == ["main", "of", "then"]
         remote.mutate(ADD, {"n": "Yan"}, branch="then")
         trial = remote.branches.merge("then", dry_run=True)

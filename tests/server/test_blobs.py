@@ -79,13 +79,13 @@ def ask(client: httpx.Client, id_: str = "a/b?", method: str = "GET", **given: s
 
 
 def test_blob_snapshot_header_encodes_any_branch_name(client: httpx.Client) -> None:
-    name = "日本-100"
+    name = "日本 100%"
     client.post("/branches", json={"name": name})
     params = {"entity": "node", "type": "Doc", "id": "a/b?", "property": "body", "branch": name}
     for method in ("GET", "HEAD"):
         found = client.request(method, "/blob", params=params)
         assert found.status_code == 200, found.text
-        assert found.headers["Omnigraph-Snapshot-Id"].startswith("manifest:%E6%97%A5%E6%9C%AC-100:v")
+        assert found.headers["Omnigraph-Snapshot-Id"].startswith("manifest:%E6%97%A5%E6%9C%AC 100%25:v")
     client.delete(f"/branches/{quote(name)}")
 
 

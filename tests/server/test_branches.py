@@ -28,12 +28,12 @@ def test_branch_is_created_listed_and_deleted(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a/b", "ünï", "...", "merge", "a//", "100%", "a%2Fb", "a?b#c", "a b", "a+b"]
+    "name", ["a/b", "ünï", "100%", "a%2Fb", "a?b#c", "a b", "...", "merge", "a+b", "a//"]
 )
 def test_encoded_branch_name_in_path_is_one_segment(client: httpx.Client, name: str) -> None:
     made = client.post("/branches", json={"name": name})
     if made.status_code == 400:
-        assert name == "a//" or set(name) & set("%?# +")
+        assert name == "a//"
         return
     success_body(made, responses.BranchCreateOutput)
     raw = quote(name, safe="").replace(".", "%2E")

@@ -31,12 +31,9 @@ ANN = f"Authorization: Bearer {TOKENS['ann']}"
 BODY = json.dumps({"query": ALL}).encode()
 QUERY = "/graphs/team/query"
 MALFORMED = {"error": "the request is not valid HTTP", "code": "bad_request"}
-# Names that could have a meaning in a path.
-ODD = ["a/.../main", "...", "-rf", "main/main", "_", ".2f", "ma\u0456n"]
-NO_NAMES = [
-    "",
-    " ",
-    # These would have a meaning if they were inserted into a path, a policy or a command.
+# Names that would have a meaning if they were inserted into a path, a policy or a command.
+ODD = [
+    "a/.../main",
     "main'; DROP TABLE commits; --",
     'main"',
     'Branch::"main"',
@@ -45,6 +42,10 @@ NO_NAMES = [
     "$(touch x)",
     "main%00",
     "main%2f..",
+]
+NO_NAMES = [
+    "",
+    " ",
     "../main",
     "a/./main",
     "main\x00",

@@ -35,6 +35,7 @@ from omnigraph.store.manifest import manifest
 from omnigraph.store.manifest.records import GENESIS_SEQUENCE, CommitRecord, RecoveryRecord
 from tests.support import merge_writes
 from tests.support.api_writes import API_WRITES, make_people
+from tests.support.copies import COPIES
 from tests.support.merge_writes import MERGE_WRITES, make_branches
 from tests.support.rows import compact
 
@@ -340,6 +341,8 @@ def run(task: Task) -> None:
     try:
         if task.kind == "init":
             commit = _init(task.uri, task.options)
+        elif task.kind in COPIES:
+            commit = COPIES[task.kind].run(task.uri, task.options)
         else:
             graph = Repository.open(task.uri, options=task.options, durability=task.durability)
             if task.lease_seconds is not None:

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import timedelta
     from pathlib import Path
-    from typing import Any
+    from typing import Any, Literal
 
     from omnigraph.aio.call_threads import CallThreads
+    from omnigraph.api.access import Address
     from omnigraph.api.changes import Diff, Kind, Op, State
     from omnigraph.api.commits import At, Commit
     from omnigraph.api.exports import ExportFormat, ExportTarget
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.progress import Progress
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.load.load_request import Rejects
+    from omnigraph.maintain.backup.copy_report import CopyReport, Verification
     from omnigraph.rules.load_mode import LoadMode
 
 
@@ -415,6 +417,32 @@ class AsyncGraph(AsyncHandle):
         See `Graph.repair`.
         """
         return await self._threads.write(lambda: self._graph.repair(confirm, force=force))
+
+    async def backup(
+        self,
+        target: Address,
+        *,
+        since: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Literal["full", "os"] = "full",
+        verify: Verification = "quick",
+        progress: Progress | None = None,
+    ) -> CopyReport:
+        """Copy the graph to another place, or bring an earlier backup there up to date.
+
+        See `Graph.backup`. A cancelled call is awaited.
+        """
+        return await self._threads.read(
+            lambda: self._graph.backup(
+                target,
+                since=since,
+                storage_options=storage_options,
+                durability=durability,
+                verify=verify,
+                progress=progress,
+            ),
+            await_if_cancelled=True,
+        )
 
     async def indexes(self, *, branch: str = "main", at: At = None) -> list[Index]:
         """Return the indexes of a state and the number of rows that each covers.

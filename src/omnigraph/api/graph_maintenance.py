@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from omnigraph.api.access import Address
 from omnigraph.api.commits import At
 from omnigraph.engine.engine_choice import Engine
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.progress import Progress
+from omnigraph.maintain.backup.copy_report import CopyReport, Verification
 
 if TYPE_CHECKING:
     from omnigraph.api.maintenance_reports import Index, Optimized, Repair
@@ -38,8 +41,19 @@ class OptimizeOptions:
     spark: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class BackupOptions:
+    """The arguments of `Graph.backup` besides the target."""
+
+    since: str | None = None
+    storage_options: Mapping[str, str] | None = None
+    durability: Literal["full", "os"] = "full"
+    verify: Verification = "quick"
+    progress: Progress | None = None
+
+
 class GraphMaintenance(ABC):
-    """Garbage collection, compaction, indexes and repair."""
+    """Garbage collection, compaction, indexes, repair and backup."""
 
     def cleanup(
         self,
@@ -115,6 +129,43 @@ class GraphMaintenance(ABC):
             raise InvalidInput("`force` requires `confirm`")
         return self._repair(confirm, force)
 
+    def backup(
+        self,
+        target: Address,
+        *,
+        since: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Literal["full", "os"] = "full",
+        verify: Verification = "quick",
+        progress: Progress | None = None,
+    ) -> CopyReport:
+        """Copy the graph to another place, or bring an earlier backup there up to date.
+
+        Other processes can read, write and collect garbage meanwhile. The backup has every commit of every branch
+        as of one moment, with all data that the graph still has. With `since`, data of ancestors of that commit is
+        left out. Only files that the target lacks are copied. An interrupted call leaves the earlier backup as it
+        was, and the next call continues.
+
+        `storage_options` are those of the target, by default those of this graph. ``verify="full"`` reads the
+        copied files back and compares them with the recorded digests. `progress` is called with ``"copy"`` and the
+        bytes copied so far.
+
+        `omnigraph.open` opens a backup for reading, and `omnigraph.restore` makes a graph of it that can be
+        written. Raises `Conflict` if the target holds anything else, or if another process writes to it.
+
+        >>> import tempfile, omnigraph as og
+        >>> folder = tempfile.mkdtemp()
+        >>> g = og.init(f"{folder}/team", schema="node City { name: String @key }")
+        >>> first = g.backup(f"{folder}/backup")
+        >>> _ = g.load({"City": [{"name": "Bern"}]})
+        >>> second = g.backup(f"{folder}/backup")
+        >>> second.commits_added, second.files_copied < first.files_copied
+        (1, True)
+        >>> og.open(f"{folder}/backup").get("City", "Bern")
+        {'id': 'Bern', 'name': 'Bern'}
+        """
+        return self._backup(target, BackupOptions(since, storage_options, durability, verify, progress))
+
     def indexes(self, *, branch: str = "main", at: At = None) -> list[Index]:
         """Return the indexes of a state and the number of rows that each covers.
 
@@ -132,6 +183,9 @@ class GraphMaintenance(ABC):
 
     @abstractmethod
     def _repair(self, confirm: bool, force: bool) -> Repair: ...
+
+    @abstractmethod
+    def _backup(self, target: Address, options: BackupOptions) -> CopyReport: ...
 
     @abstractmethod
     def _indexes(self, branch: str, at: At) -> list[Index]: ...

@@ -12,6 +12,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from omnigraph.cli.commands.alias import alias
+from omnigraph.cli.commands.backup import backup, clone, restore
 from omnigraph.cli.commands.blob import blob_commands
 from omnigraph.cli.commands.branch import branch_commands
 from omnigraph.cli.commands.changes import change_commands
@@ -75,6 +76,9 @@ app.command(epilog=EPILOG)(snapshot)
 app.command(epilog=EPILOG)(optimize)
 app.command(epilog=EPILOG)(repair)
 app.command(epilog=EPILOG)(cleanup)
+app.command(epilog=EPILOG)(backup)
+app.command(epilog=EPILOG)(restore)
+app.command(epilog=EPILOG)(clone)
 app.command(epilog=EPILOG)(lint)
 app.command()(embed)
 app.add_typer(schema_commands, name="schema")

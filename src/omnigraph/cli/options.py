@@ -9,7 +9,9 @@ from omnigraph.errors import InvalidInput
 
 Capability: TypeAlias = Literal["any", "served", "direct", "control", "local"]
 
-DIRECT = frozenset({"init", "optimize", "repair", "cleanup", "lint", "schema plan"})
+DIRECT = frozenset(
+    {"init", "optimize", "repair", "cleanup", "lint", "schema plan", "backup", "restore", "clone"}
+)
 # The direct commands that also accept `--cluster` with `--graph`.
 CLUSTERED = frozenset({"optimize", "repair", "cleanup", "lint"})
 WITH_ACTOR = frozenset(

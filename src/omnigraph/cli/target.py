@@ -23,7 +23,8 @@ from omnigraph.cli.options import (
 )
 from omnigraph.cli.render.output import print_warning, result_stream
 from omnigraph.cli.settings.config import load_config
-from omnigraph.cli.settings.graph_address import GraphAddress, NoGraphAddressed, find_address
+from omnigraph.cli.settings.graph_address import SERVER_URL, GraphAddress, NoGraphAddressed, find_address
+from omnigraph.cli.settings.servers import is_url
 from omnigraph.cli.storage_errors import explain_storage_errors, report_interruption
 from omnigraph.errors import InvalidInput
 
@@ -149,6 +150,13 @@ def resolve_target(ctx: typer.Context, uri: str | None) -> GraphTarget:
     if scope.kind == "cluster":
         return _cluster_target(ctx, command, scope, chosen)
     return _stored(command, scope.value, chosen)
+
+
+def resolve_storage(target: GraphTarget, uri: str) -> GraphTarget:
+    """Return a second place in storage that the command of a target addresses by its URI. Nothing is opened."""
+    if is_url(uri):
+        raise InvalidInput(SERVER_URL)
+    return _stored(target.command, uri, target.chosen)
 
 
 def resolve_served(ctx: typer.Context, command: str, scope: GraphAddress) -> GraphTarget:

@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.api.access import Address
 from omnigraph.api.commits import At, Commit
 from omnigraph.api.exports import ExportOptions, ExportTarget
 from omnigraph.api.graph import Graph
-from omnigraph.api.graph_maintenance import CleanupOptions, OptimizeOptions
+from omnigraph.api.graph_maintenance import BackupOptions, CleanupOptions, OptimizeOptions
 from omnigraph.api.graph_reads import QueryOptions
 from omnigraph.api.graph_writes import MutationOptions
 from omnigraph.api.loads import LoadReceipt
@@ -26,8 +27,10 @@ from omnigraph.client.schemas import RemoteSchemaView
 from omnigraph.client.server_decisions import TokenActor, refuse_spark
 from omnigraph.client.stored_query_calls import QueryEntry, StoredQueryCalls
 from omnigraph.client.transport import ROWS, Transport, decode_rows
+from omnigraph.errors import InvalidInput
 from omnigraph.graph.argument_checks import check_text, require_text
 from omnigraph.load.load_request import LoadRequest
+from omnigraph.maintain.backup.copy_report import CopyReport
 from omnigraph.protocol.codec import decode, decode_snapshot, to_json_value
 
 if TYPE_CHECKING:
@@ -225,6 +228,12 @@ class RemoteGraph(RemoteChangeReads, Graph):
     def _repair(self, confirm: bool, force: bool) -> Repair:
         body = {"confirm": confirm, "force": force or None}
         return self._transport.call("POST", "/repair", partial(decode, Repair), body=body, writes=confirm)
+
+    def _backup(self, target: Address, options: BackupOptions) -> CopyReport:  # noqa: ARG002 - see the error
+        raise InvalidInput(
+            "a server does not write backups: the target would be a path or an address on the server",
+            hint="run `omnigraph backup` on the storage of the graph; the server can continue to write meanwhile",
+        )
 
     def _indexes(self, branch: str, at: At) -> list[Index]:
         return self._transport.call(

@@ -1,12 +1,8 @@
-"""Branch names: letters, digits, ``.``, ``_`` and ``-`` in segments that slashes separate.
-
-Earlier releases accepted any printable text. Branches with such names can be used and deleted, but not created.
-"""
+"""Branch names. A name is data and not a directory, so almost any printable text is allowed."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 
 from omnigraph.errors import InvalidInput, NotFound
@@ -19,8 +15,6 @@ MAX_NAME_BYTES = 1024
 # The exact form of a commit id: 128 bits in Crockford's base 32.
 _COMMIT_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _DOT_SEGMENTS = frozenset({".", ".."})
-_PUNCTUATION = frozenset("._-/")
-_ALLOWED = "letters, digits, `.`, `_`, `-`, and `/` between segments"
 
 
 def normalize_branch_name(name: str) -> str:
@@ -71,11 +65,10 @@ def branch_not_found(name: str, known: Iterable[str]) -> NotFound:
 
 
 def check_new_name(name: str) -> str:
-    """Return the normalized name of a new branch; `InvalidInput` if it has other characters or is ambiguous.
+    """Return the normalized name of a new branch; `InvalidInput` if it is ambiguous.
 
-    Letters and digits of all scripts are allowed, with the marks that belong to letters. A name in the form of a
-    commit id is ambiguous, because many calls take a branch or a commit. A segment ``.`` or ``..`` is ambiguous,
-    because HTTP clients remove it from the path of a URL.
+    A name in the form of a commit id is ambiguous, because many calls take a branch or a commit. A segment ``.`` or
+    ``..`` is ambiguous, because HTTP clients remove it from the path of a URL.
 
     >>> check_new_name("01JBZ8Q0000000000000000000 ")
     Traceback (most recent call last):
@@ -83,13 +76,6 @@ def check_new_name(name: str) -> str:
     hint: add a prefix, such as at/01JBZ8Q0000000000000000000
     """
     trimmed = check_not_main(name, "create")
-    refused = next((character for character in trimmed if not _is_allowed(character)), None)
-    if refused is not None:
-        raise InvalidInput(
-            f"branch name '{trimmed}' has the character {refused!r}",
-            details={"branch": trimmed},
-            hint=f"a name consists of {_ALLOWED}",
-        )
     if _COMMIT_ID.fullmatch(trimmed):
         raise InvalidInput(
             f"branch name '{trimmed}' has the form of a commit id",
@@ -99,8 +85,3 @@ def check_new_name(name: str) -> str:
     if not _DOT_SEGMENTS.isdisjoint(trimmed.split("/")):
         raise InvalidInput(f"branch name '{trimmed}' has a segment `.` or `..`")
     return trimmed
-
-
-def _is_allowed(character: str) -> bool:
-    # L are letters, M the marks that combine with them, and Nd decimal digits.
-    return character in _PUNCTUATION or unicodedata.category(character)[0] in "LM" or character.isdecimal()

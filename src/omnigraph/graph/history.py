@@ -6,10 +6,10 @@ import heapq
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from omnigraph.errors import NotFound
+from omnigraph.errors import NotFound, StorageError
 from omnigraph.lang.temporal import parse_datetime
 from omnigraph.store.manifest.manifest import Manifest, ManifestView
-from omnigraph.store.manifest.records import CommitRecord
+from omnigraph.store.manifest.records import CommitRecord, HeadRecord
 
 GetCommit: TypeAlias = Callable[[str], CommitRecord]
 
@@ -25,6 +25,17 @@ def get_commit(manifest: Manifest, view: ManifestView, id_: str) -> CommitRecord
             hint="this is a time, not a commit id: pass it as a datetime" if is_datetime else None,
         )
     return found
+
+
+def branch_heads(manifest: Manifest, view: ManifestView) -> list[HeadRecord]:
+    """Return the heads of all branches; `StorageError` if the head of a branch is missing."""
+    heads = []
+    for name, entry in manifest.registry(view).branches.items():
+        head = manifest.head(view, entry.incarnation)
+        if head is None:
+            raise StorageError(f"__manifest has branch '{name}' but not its head")
+        heads.append(head)
+    return heads
 
 
 def first_parents(manifest: Manifest, view: ManifestView, start: CommitRecord) -> Iterator[CommitRecord]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import get_args
 
-from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.manifest import Manifest, NotAGraph
@@ -43,6 +43,19 @@ def check_process(opener: int) -> None:
         raise InvalidInput(
             "the graph was opened before this process was forked",
             hint="start processes with `spawn` or `forkserver`, and open the graph in each of them",
+        )
+
+
+def check_writable(location: Location, mode: str, action: str, *, is_backup: bool) -> None:
+    """Raise `PermissionDenied` if a handle must not change the graph."""
+    if is_backup:
+        raise PermissionDenied(
+            f"cannot {action}: {location} is a backup, which can only be read",
+            hint="restore it to another place with `omnigraph restore`, and write there",
+        )
+    if mode == "r":
+        raise PermissionDenied(
+            f"cannot {action}: the graph is open for reading only", hint="open it with mode='rw'"
         )
 
 

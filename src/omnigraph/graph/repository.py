@@ -18,7 +18,6 @@ from omnigraph.errors import (
     NotFound,
     OmnigraphError,
     OutcomeUnknown,
-    PermissionDenied,
     RecoveryRequired,
 )
 from omnigraph.graph.argument_checks import check_text, require_text
@@ -57,7 +56,7 @@ from omnigraph.graph.intents import (
     lease_intent,
     this_process,
 )
-from omnigraph.graph.open_storage import check_choice, check_process, connect, open_manifest
+from omnigraph.graph.open_storage import check_choice, check_process, check_writable, connect, open_manifest
 from omnigraph.graph.publish import (
     PublishReceipt,
     StaleBase,
@@ -111,12 +110,14 @@ class Repository:
         self, location: Location, root: LanceRoot, manifest: Manifest, objects: ObjectStore, mode: Mode
     ) -> None:
         self.location = location
-        self.mode: Mode = mode
+        self.is_backup = manifest.registry(manifest.view).backup is not None
+        self.requested_mode: Mode = mode
+        self.mode: Mode = "r" if self.is_backup else mode
         self.durability: Durability = "full" if root.durable else "os"
         self.tables = Tables(root)
         self.manifest = manifest
         self.objects = objects
-        self.intents = Intents(objects, writable=mode == "rw")
+        self.intents = Intents(objects, writable=self.mode == "rw")
         self.warnings: list[str] = []
         self._write_queue = WriteQueue()
         # A write begins with two independent requests, and each is a round trip on an object store.
@@ -157,13 +158,13 @@ class Repository:
         durability: Durability = "full",
         recover: bool = True,
     ) -> Repository:
-        """Open a graph. Mode `rw` recovers interrupted writes if `recover` is set; mode `r` writes nothing."""
+        """Open a graph. Mode `rw` recovers interrupted writes if `recover` is set. A backup opens in mode `r`."""
         check_choice("mode", mode, get_args(Mode))
         location, root, objects = connect(uri, options, durability)
         manifest = open_manifest(root, location)
         repository = cls(location, root, manifest, objects, mode)
         check_format(manifest.registry(manifest.view).format)
-        if mode == "rw":
+        if repository.mode == "rw":
             repository._migrate()
             if recover:
                 repository.recover()
@@ -569,7 +570,4 @@ class Repository:
 
     def _check_writable(self, action: str) -> None:
         self.check_usable()
-        if self.mode == "r":
-            raise PermissionDenied(
-                f"cannot {action}: the graph is open for reading only", hint="open it with mode='rw'"
-            )
+        check_writable(self.location, self.mode, action, is_backup=self.is_backup)

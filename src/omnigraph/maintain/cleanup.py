@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -17,13 +18,15 @@ from typing import Any
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError, PermissionDenied, StorageError
 from omnigraph.graph import idempotency, intents, scratch_files
+from omnigraph.graph.history import branch_heads
 from omnigraph.graph.intents import Intent
+from omnigraph.graph.leases import Lease, TargetLock, find_leases
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository
 from omnigraph.lang.temporal import epoch_micros
 from omnigraph.maintain.retention import MergeBases, Retention, micros, parse_duration, retained_commits
 from omnigraph.store.manifest.manifest import ManifestView
-from omnigraph.store.manifest.records import CommitRecord, HeadRecord
+from omnigraph.store.manifest.records import CommitRecord
 from omnigraph.store.tables.table_files import (
     DELETE_BATCH,
     TABLE_FOLDERS,
@@ -108,13 +111,28 @@ def cleanup(
     rest.
     """
     policy = Retention.of(keep, older_than)
-    if confirm and repository.mode == "r":
+    if confirm and repository.requested_mode == "r":
         raise PermissionDenied(
             "cannot run cleanup: the graph is open for reading only", hint="open it with mode='rw'"
         )
     if grace < timedelta(0):
         raise InvalidInput(f"grace: expected a duration of at least 0, got {grace}")
-    return _GarbageCollection(repository, policy, parse_duration(grace), confirm).run()
+    with _exclude_backups(repository) if confirm else nullcontext():
+        return _GarbageCollection(repository, policy, parse_duration(grace), confirm).run()
+
+
+@contextmanager
+def _exclude_backups(repository: Repository) -> Iterator[None]:
+    """Lock a backup, because a run that continues an interrupted one uses files that no commit refers to yet."""
+    if not repository.is_backup:
+        yield
+        return
+    graph_id = repository.manifest.registry(repository.manifest.view).graph_id
+    lock = TargetLock.acquire(repository.objects, "cleanup", graph_id, resume=False)
+    try:
+        yield
+    finally:
+        lock.release(finished=True)
 
 
 @dataclass(slots=True)
@@ -169,14 +187,16 @@ class _GarbageCollection:
         self._old_keys: dict[str, str] | None = None
         self._counters: dict[str, _Counter] = {}
         self._needed: dict[tuple[str, int], NeededFiles] = {}
-        # Read the clock first, then the intents, then the manifest. An intent that is not listed has either
-        # ended, so that the manifest has its commit, or begins after the clock was read, so that its files are
-        # too young.
+        # Read the clock first, then the intents and leases, then the manifest. An intent that is not listed has
+        # either ended, so that the manifest has its commit, or begins after the clock was read, so that its files
+        # are too young. A backup whose lease is not listed reads the manifest later than this, and the heads it
+        # finds are retained.
         self._started = now_micros()
         pending = [repository.intents.read(id_) for id_ in repository.intents.pending().ids]
         self._intents: list[Intent] = [item for item in pending if item is not None]
         oldest = min([self._started, *(item.created_at for item in self._intents)])
         self._horizon = oldest - micros(grace)
+        self._leases = find_leases(repository.objects)
         self._marks = self._mark(self._manifest.refresh())
 
     def run(self) -> CleanupReport:
@@ -202,30 +222,23 @@ class _GarbageCollection:
 
     def _mark(self, view: ManifestView) -> _Marks:
         marks = _Marks(view)
-        branch_heads = self._heads(view)
+        heads_of_branches = branch_heads(self._manifest, view)
         since = self._horizon
         if self._policy.older_than is not None:
             since = min(since, self._started - micros(self._policy.older_than))
-        heads = [head.commit for head in branch_heads]
+        heads = [head.commit for head in heads_of_branches]
         for commit in retained_commits(self._manifest, view, heads, keep=self._policy.keep or 1, since=since):
             self._mark_commit(marks, commit)
-        for base in self._merge_bases.of(view, branch_heads):
+        for base in self._merge_bases.of(view, heads_of_branches):
             self._mark_commit(marks, base)
-        for head in branch_heads:
+        for head in heads_of_branches:
             for pin in head.commit.tables.values():
                 marks.heads[pin.path, pin.version] = head.branch
         for intent in self._intents:
             self._mark_intent(marks, intent)
+        for lease in self._leases.live:
+            self._mark_lease(marks, lease)
         return marks
-
-    def _heads(self, view: ManifestView) -> list[HeadRecord]:
-        heads = []
-        for name, entry in self._manifest.registry(view).branches.items():
-            head = self._manifest.head(view, entry.incarnation)
-            if head is None:
-                raise StorageError(f"__manifest has branch '{name}' but not its head")
-            heads.append(head)
-        return heads
 
     def _mark_commit(self, marks: _Marks, commit: CommitRecord) -> None:
         for pin in commit.tables.values():
@@ -241,6 +254,17 @@ class _GarbageCollection:
                 marks.pin(pin.path, pin.version, intent.created_at)
             for write in intent.plan.writes.values():
                 marks.pin(write.path, write.version, intent.created_at)
+
+    def _mark_lease(self, marks: _Marks, lease: Lease) -> None:
+        """Mark the commits that a backup in progress copies."""
+        if lease.commits is None:
+            for commit in self._manifest.all_commits(marks.view):
+                self._mark_commit(marks, commit)
+            return
+        for id_ in lease.commits:
+            held = self._manifest.find_commit(marks.view, id_)
+            if held is not None:
+                self._mark_commit(marks, held)
 
     def _keys_by_path(self, commit: CommitRecord) -> dict[str, str]:
         """Return the type keys of a commit's tables by the path of the table."""
@@ -369,6 +393,7 @@ class _GarbageCollection:
             for item in recovery
             if item.key.rpartition(".")[0] not in pending and epoch_micros(item.last_modified) < self._horizon
         ]
+        unneeded += self._leases.dead_keys
         # The horizon is before the start of every bulk write in progress.
         unneeded += [
             item.key

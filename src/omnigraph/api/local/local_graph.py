@@ -8,10 +8,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.api.access import Address
 from omnigraph.api.commits import At, Commit
 from omnigraph.api.exports import ExportOptions, ExportTarget
 from omnigraph.api.graph import Graph
-from omnigraph.api.graph_maintenance import CleanupOptions, OptimizeOptions
+from omnigraph.api.graph_maintenance import BackupOptions, CleanupOptions, OptimizeOptions
 from omnigraph.api.graph_reads import QueryOptions
 from omnigraph.api.graph_writes import MutationOptions
 from omnigraph.api.loads import LoadReceipt
@@ -34,6 +35,7 @@ from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.lang.gq.query_parameters import bind_params
 from omnigraph.load.load_request import LoadRequest
+from omnigraph.maintain.backup.copy_report import CopyReport
 
 if TYPE_CHECKING:
     from omnigraph.engine.parameters import Bindings
@@ -241,6 +243,24 @@ class LocalGraph(LocalChangeReads, Graph):
             tuple(record.to_body() for record in report.settled),
             report.graph_version,
             tuple(item.to_json() for item in report.datasets),
+        )
+
+    def _backup(self, target: Address, options: BackupOptions) -> CopyReport:
+        from omnigraph.maintain.backup.backup import backup
+
+        # A backup holds every branch.
+        self._authorizer.authorize("admin")
+        storage = (
+            self._options.storage_options if options.storage_options is None else options.storage_options
+        )
+        return backup(
+            self._repository,
+            target,
+            options=storage,
+            durability=options.durability,
+            since=options.since,
+            verify=options.verify,
+            progress=options.progress,
         )
 
     def _indexes(self, branch: str, at: At) -> list[Index]:

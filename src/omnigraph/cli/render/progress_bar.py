@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 # Operations that finish sooner show no progress bar.
 _DELAY_SECONDS = 0.5
 
-# Stages of requests to a server, which count bytes instead of rows.
-_IN_BYTES = frozenset({"send", "receive"})
+# Stages of requests to a server and of copies, which count bytes instead of rows.
+_IN_BYTES = frozenset({"send", "receive", "copy"})
 
 # Called with the name of a stage and the number of rows, or bytes, that it has processed so far.
 Report: TypeAlias = Callable[[str, int], None]

@@ -159,10 +159,13 @@ class Manifest:
         return manifest
 
     @classmethod
-    def create(cls, root: LanceRoot, first: ManifestChange) -> Manifest:
+    def create(
+        cls, root: LanceRoot, first: ManifestChange, copied: Sequence[FragmentMetadata] = ()
+    ) -> Manifest:
         """Create a graph at a root. Of several concurrent calls exactly one succeeds; the others raise `SwapLost`.
 
-        A process that dies on the way leaves a root that cannot be opened. The next call completes it.
+        `copied` are fragments whose files were copied from another graph. A process that dies on the way leaves a
+        root that cannot be opened. The next call completes it.
         """
         begin_init(root)
         manifest = cls(root, root.open(PATH))
@@ -170,7 +173,7 @@ class Manifest:
         if manifest.view.of_kind("registry") or len(unfinished) != 1:
             raise SwapLost
         root.sync_all(PATH)
-        manifest._swap(manifest.view, remove=unfinished, change=first)
+        manifest._swap(manifest.view, remove=unfinished, change=first, copied=copied)
         return manifest
 
     # --- reading -----------------------------------------------------------------------------------------
@@ -293,10 +296,28 @@ class Manifest:
             removed.append(head)
         return self._swap(view, remove=removed, change=change)
 
-    def _swap(
-        self, view: ManifestView, remove: Iterable[ManifestFile], change: ManifestChange
+    def replace_copied_files(
+        self,
+        view: ManifestView,
+        registry: Registry,
+        remove: Iterable[ManifestFile],
+        copied: Sequence[FragmentMetadata],
     ) -> ManifestView:
-        fragments = self._write(change)
+        """Replace the registry, remove files and add fragments whose files were copied from another graph.
+
+        Raises `SwapLost` if the registry was replaced since the view.
+        """
+        removed = [self._registry_file(view), *remove]
+        return self._swap(view, remove=removed, change=ManifestChange(registry=registry), copied=copied)
+
+    def _swap(
+        self,
+        view: ManifestView,
+        remove: Iterable[ManifestFile],
+        change: ManifestChange,
+        copied: Sequence[FragmentMetadata] = (),
+    ) -> ManifestView:
+        fragments = [*self._write(change), *copied]
         operation = LanceOperation.Update(
             removed_fragment_ids=[item.fragment for item in remove], new_fragments=fragments
         )

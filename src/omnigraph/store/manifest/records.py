@@ -159,11 +159,39 @@ class BranchEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class BackupMark:
+    """The mark of a backup, which cannot be written. `since` is the commit from which on it has data, or None.
+
+    `source` is the address of the graph that was copied, and `version` the version of its `__manifest`.
+    """
+
+    source: str
+    version: int
+    since: str | None
+    created_at: int
+
+    def to_body(self) -> Body:
+        """Return the JSON form."""
+        return {
+            "source": self.source,
+            "version": self.version,
+            "since": self.since,
+            "created_at": self.created_at,
+        }
+
+    @classmethod
+    def from_body(cls, body: Body) -> BackupMark:
+        """Parse the JSON form."""
+        return cls(body["source"], int(body["version"]), body["since"], int(body["created_at"]))
+
+
+@dataclass(frozen=True, slots=True)
 class Registry:
     """The identity of the graph, its format version, and its branches.
 
     `epoch` increases with every replacement, so that two registries with otherwise equal content differ.
     `next_id` is the next unused id of a type, property or table on any branch; 0 before the first allocation.
+    `backup` is set in a backup and None in other graphs.
     """
 
     format: int
@@ -172,6 +200,7 @@ class Registry:
     branches: Mapping[str, BranchEntry]
     epoch: int = 0
     next_id: int = 0
+    backup: BackupMark | None = None
 
     def to_body(self) -> Body:
         """Return the JSON form."""
@@ -182,12 +211,14 @@ class Registry:
             "branches": {name: entry.to_body() for name, entry in sorted(self.branches.items())},
             "epoch": self.epoch,
             "next_id": self.next_id,
+            **({} if self.backup is None else {"backup": self.backup.to_body()}),
         }
 
     @classmethod
     def from_body(cls, body: Body) -> Registry:
         """Parse the JSON form."""
         branches = {name: BranchEntry.from_body(entry) for name, entry in body["branches"].items()}
+        mark = body.get("backup")
         return cls(
             int(body["format"]),
             body["graph_id"],
@@ -195,6 +226,7 @@ class Registry:
             branches,
             int(body["epoch"]),
             int(body.get("next_id", 0)),
+            None if mark is None else BackupMark.from_body(mark),
         )
 
     def with_next_epoch(self) -> Registry:

@@ -50,9 +50,14 @@ class TableFile:
         return self.name.startswith(_VERSIONS) and self.name.endswith(".manifest")
 
     @property
+    def is_head_lineage(self) -> bool:
+        """Whether it belongs to the empty version that every table starts with."""
+        return _HEAD_LINEAGE.fullmatch(self.name) is not None
+
+    @property
     def is_removable(self) -> bool:
         """Whether garbage collection may remove it from a table in use, if no version needs it."""
-        return self.name.startswith(_LANCE_FOLDERS) and _HEAD_LINEAGE.fullmatch(self.name) is None
+        return self.name.startswith(_LANCE_FOLDERS) and not self.is_head_lineage
 
 
 @dataclass(frozen=True)

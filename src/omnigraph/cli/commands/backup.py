@@ -1,0 +1,184 @@
+"""`omnigraph backup`, `restore` and `clone`: copies of a graph between storages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from omnigraph.cli.commands.init import refuse_cluster
+from omnigraph.cli.render.output import count, print_json, print_line, print_note, print_warning
+from omnigraph.cli.render.progress_bar import Report, show_progress
+from omnigraph.cli.storage_errors import explain_storage_errors
+from omnigraph.cli.target import (
+    DurabilityOption,
+    GraphTarget,
+    JsonOption,
+    open_repository,
+    resolve_storage,
+    resolve_target,
+)
+from omnigraph.maintain.backup.copy_report import CopyReport, Verification
+
+if TYPE_CHECKING:
+    from omnigraph.graph.repository import Repository
+
+SourceArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="SRC", help="Storage URI of the graph to copy.")
+]
+BackupArgument: TypeAlias = Annotated[str, typer.Argument(metavar="SRC", help="Storage URI of the backup.")]
+TargetArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="DST", help="Storage URI of the copy: an empty place, or an earlier backup.")
+]
+NewArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="DST", help="Storage URI of the new graph: an empty place.")
+]
+VerifyOption: TypeAlias = Annotated[
+    Verification,
+    typer.Option(
+        "--verify",
+        metavar="quick|full",
+        help="Check the sizes of the copied files (quick), or also read them back and check digests (full).",
+    ),
+]
+
+
+def backup(
+    ctx: typer.Context,
+    source: SourceArgument,
+    target: TargetArgument,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="COMMIT", help="Leave out the data of the ancestors of this commit."),
+    ] = None,
+    verify: VerifyOption = "quick",
+    durability: DurabilityOption = "full",
+    json: JsonOption = False,
+) -> None:
+    """Copy a graph to another place, or bring an earlier backup there up to date.
+
+    The backup is consistent: it has every commit of every branch as of one moment. Other processes can read, write
+    and run cleanup meanwhile. Only files that DST lacks are copied. After an interruption DST is the earlier
+    backup, and the same command continues. A backup opens for reading; restore makes a graph of it that can be
+    written.
+    """
+    from omnigraph.maintain.backup.backup import backup as run
+
+    def work(repository: Repository, place: GraphTarget, progress: Report | None) -> CopyReport:
+        return run(
+            repository,
+            place.location.uri,
+            options=place.options or None,
+            durability=durability,
+            since=since,
+            verify=verify,
+            progress=progress,
+        )
+
+    _copy(ctx, source, target, work, json=json)
+
+
+def restore(
+    ctx: typer.Context,
+    source: BackupArgument,
+    target: NewArgument,
+    verify: VerifyOption = "quick",
+    durability: DurabilityOption = "full",
+    json: JsonOption = False,
+) -> None:
+    """Copy a backup into an empty place, as a graph that can be written.
+
+    The graph has the id, the branches and the history of the backup. SRC may also be a graph that is not a backup.
+    A DST that is not empty is refused. After an interruption DST cannot be opened, and the same command continues.
+    """
+    from omnigraph.maintain.backup.backup import restore as run
+
+    def work(repository: Repository, place: GraphTarget, progress: Report | None) -> CopyReport:
+        return run(
+            repository,
+            place.location.uri,
+            options=place.options or None,
+            durability=durability,
+            verify=verify,
+            progress=progress,
+        )
+
+    _copy(ctx, source, target, work, json=json)
+
+
+def clone(
+    ctx: typer.Context,
+    source: SourceArgument,
+    target: NewArgument,
+    branch: Annotated[
+        str, typer.Option("--branch", metavar="NAME", help="Branch that becomes main of the new graph.")
+    ] = "main",
+    history: Annotated[
+        bool,
+        typer.Option("--history/--no-history", help="Copy the data of earlier commits, or of the head only."),
+    ] = True,
+    verify: VerifyOption = "quick",
+    durability: DurabilityOption = "full",
+    json: JsonOption = False,
+) -> None:
+    """Create a new graph from one branch of another graph.
+
+    The new graph has an id of its own and one branch, main, with the state and the history of the branch. A DST
+    that is not empty is refused. After an interruption DST cannot be opened, and the same command continues.
+    """
+    from omnigraph.maintain.backup.backup import clone as run
+
+    def work(repository: Repository, place: GraphTarget, progress: Report | None) -> CopyReport:
+        return run(
+            repository,
+            place.location.uri,
+            branch=branch,
+            history=history,
+            options=place.options or None,
+            durability=durability,
+            verify=verify,
+            progress=progress,
+        )
+
+    _copy(ctx, source, target, work, json=json)
+
+
+def _copy(
+    ctx: typer.Context,
+    source: str,
+    target: str,
+    work: Callable[[Repository, GraphTarget, Report | None], CopyReport],
+    *,
+    json: bool,
+) -> None:
+    graph = resolve_target(ctx, source)
+    place = resolve_storage(graph, target)
+    refuse_cluster(place)
+    quiet = graph.chosen.quiet
+    if not quiet:
+        print_note(f"omnigraph {graph.command} {graph.uri} → {place.uri}")
+    with (
+        open_repository(graph, "r") as repository,
+        explain_storage_errors(place.uri, place.location, "rw"),
+        show_progress(graph.command, silent=json or quiet) as progress,
+    ):
+        report = work(repository, place, progress)
+    for text in report.warnings:
+        print_warning(text)
+    if json:
+        print_json({**report.to_json(), "source": graph.uri, "target": place.uri})
+        return
+    print_line(f"{graph.command} {graph.uri} → {place.uri} — {_summary(report)}")
+    for name, commit in sorted(report.heads.items()):
+        print_line(f"{name} {commit}")
+
+
+def _summary(report: CopyReport) -> str:
+    if not report.published:
+        return f"up to date, {count(report.commits, 'commit')}"
+    return (
+        f"{count(report.commits, 'commit')} ({report.commits_added} new), "
+        f"copied {count(report.files_copied, 'file')} ({report.bytes_copied} bytes), "
+        f"skipped {count(report.files_skipped, 'file')} ({report.bytes_skipped} bytes)"
+    )

@@ -1,0 +1,1 @@
+"""Backup, restore and clone: consistent copies of a graph between storages."""

@@ -1,0 +1,119 @@
+"""Crash cuts of backup, restore and clone: the target is the earlier or the new copy; the next run completes it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from omnigraph.graph.leases import find_leases
+from omnigraph.graph.repository import Repository
+from omnigraph.maintain.backup.backup import backup
+from omnigraph.maintain.cleanup import cleanup
+from tests.faults.conftest import Cuts
+from tests.support.copies import COPIES, open_copy
+from tests.support.crash import copy_graph, run_traced, worker
+from tests.support.s3 import Bucket
+from tests.support.s3_fixtures import s3, s3_server
+from tests.support.s3_graphs import upload_graph
+from tests.support.waiting import HANG
+from tests.support.workers import ROOT
+from tests.support.workload import SIDE, Setting, State, Task, change, observe, pairs, write
+
+__all__ = ["s3", "s3_server"]
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(3_600)]
+
+
+@pytest.fixture(scope="session")
+def folder(settings: Callable[[Setting], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph, and a backup of it that lacks two commits."""
+    place = tmp_path_factory.mktemp("copies")
+    copy_graph(settings("small"), place / "graph")
+    graph = Repository.open(str(place / "graph"), durability="os")
+    backup(graph, place / "backup", durability="os")
+    write(graph, change(insert=pairs(20)))
+    write(graph, change(pairs(0), pairs(21), strict=True), branch=SIDE)
+    graph.close()
+    return place
+
+
+def seen(copy: Repository | None) -> State | None:
+    return None if copy is None else observe(copy)
+
+
+def check(folder: str, kind: str, before: State | None, after: State, options: Mapping[str, str]) -> None:
+    """Check the target after a cut, the next run, and garbage collection with the leases that are left."""
+    found = seen(open_copy(folder, kind, options))
+    assert found in (before, after), f"{found} is neither {before} nor {after}"
+    copy = COPIES[kind]
+    copy.run(folder, options)
+    assert seen(open_copy(folder, kind, options)) == after
+    source = Repository.open(f"{folder}/{copy.source}", options=options)
+    cleanup(source, keep=100, confirm=True)
+    left = find_leases(source.objects)
+    assert not left.live, f"{left} is live after its process has died"
+    assert not left.dead_keys, f"{left} is left by garbage collection"
+    assert observe(source) == observe(Repository.open(f"{folder}/{copy.source}", mode="r", options=options))
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_copy_killed_before_any_change_on_disk_leaves_the_earlier_or_the_new_copy(
+    kind: str, folder: Path, tmp_path: Path, cuts: Cuts
+) -> None:
+    place = copy_graph(folder, tmp_path / "folder")
+    before = seen(open_copy(place, kind))
+    whole = run_traced(Task(kind, place))
+    assert whole.acknowledged is not None, whole.lines
+    after = seen(open_copy(place, kind))
+    assert after is not None
+    for at in cuts.chosen(whole.changes):
+        place = copy_graph(folder, tmp_path / "folder")
+        run = run_traced(Task(kind, place), at)
+        with cuts.watching(at, run.cut):
+            if run.acknowledged is not None:
+                assert seen(open_copy(place, kind)) == after
+            check(place, kind, before, after, {})
+    cuts.report()
+    shutil.rmtree(tmp_path / "folder")
+
+
+@pytest.mark.parametrize("kind", ["backup", "incremental-backup"])
+def test_copy_killed_at_any_request_leaves_the_earlier_or_the_new_copy(
+    kind: str, folder: Path, s3: Bucket, cuts: Cuts
+) -> None:
+    place = upload_graph(folder, s3, "whole")
+    before = seen(open_copy(place, kind, s3.options))
+    with s3.seam.recording() as log:
+        _run(kind, place, s3)
+    after = seen(open_copy(place, kind, s3.options))
+    assert after is not None
+    swap = max(
+        number
+        for number, item in enumerate(log.requests, start=1)
+        if item.method == "PUT" and "/__manifest/_versions/" in item.key
+    )
+    numbers = list(range(1, len(log.requests) + 1))
+    chosen = {"all": numbers, "sample": [swap]}.get(cuts.wanted) or [int(cuts.wanted)]
+    for at in chosen:
+        place = upload_graph(folder, s3, f"cut-{at}")
+        process = _start(kind, place, s3)
+        with s3.seam.cut(process.kill, nth=at, applied=at % 2 == 0):
+            process.communicate(timeout=HANG)
+        with cuts.watching(at, str(log.requests[at - 1])):
+            check(place, kind, before, after, s3.options)
+    cuts.report()
+
+
+def _run(kind: str, place: str, bucket: Bucket) -> None:
+    process = _start(kind, place, bucket)
+    output, _ = process.communicate(timeout=HANG)
+    assert "ACK" in output, output
+
+
+def _start(kind: str, place: str, bucket: Bucket) -> subprocess.Popen[str]:
+    task = Task(kind, place, options=bucket.options)
+    return subprocess.Popen(worker(task), cwd=ROOT, stdout=subprocess.PIPE, text=True)
