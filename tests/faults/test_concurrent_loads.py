@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 import threading
 import time
@@ -26,7 +25,7 @@ import omnigraph as og
 from tests.faults.api_churn import Churn, Step, on, step_of
 from tests.model import people_model as model
 from tests.model.people_model import SCHEMA, State
-from tests.support.workers import ROOT
+from tests.support.forked import start_worker
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -56,18 +55,12 @@ def live(churn: Churn, fates: dict[int, float]) -> Story:
 
 
 def _live_once(churn: Churn, fates: dict[int, float], story: Story) -> int:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.lean", "tests.faults.api_churn", churn.to_argument()],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    process = start_worker("tests.faults.api_churn", churn.to_argument())
     watchdog = threading.Timer(LIFETIME, process.kill)
     watchdog.start()
     begun: int | None = None
     reached, killed = churn.first, False
     try:
-        assert process.stdout is not None
         for line in process.stdout:
             word, number, *rest = line.split(maxsplit=2)
             reached = int(number)
@@ -83,8 +76,7 @@ def _live_once(churn: Churn, fates: dict[int, float], story: Story) -> int:
             if word == "ACK":
                 story.receipts.append(json.loads(rest[0]))
     finally:
-        process.kill()
-        process.communicate()
+        process.close()
         watchdog.cancel()
     assert killed or reached == churn.last, f"worker {churn.worker} stopped by itself at step {reached}"
     story.deaths += killed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import sys
 import threading
 import time
@@ -17,7 +16,7 @@ import pytest
 
 from omnigraph.graph.repository import Repository
 from tests.support.churn import COUNTER, Churn, Step, step_of
-from tests.support.workers import ROOT
+from tests.support.forked import start_worker
 from tests.support.workload import KNOWS, PAIR, PERSON, Findings, Rows, check_invariants, prepare_setting
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -51,18 +50,12 @@ def live(churn: Churn, deaths: Sequence[tuple[int, float]]) -> Story:
 
 def _live_once(churn: Churn, fates: dict[int, float], story: Story) -> tuple[int, bool]:
     """Run the process once; return the next step and whether it was killed."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.lean", "tests.support.churn", churn.to_argument()],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    process = start_worker("tests.support.churn", churn.to_argument())
     watchdog = threading.Timer(LIFETIME, process.kill)
     watchdog.start()
     begun: int | None = None
     reached, killed = churn.first, False
     try:
-        assert process.stdout is not None
         for line in process.stdout:
             word, number, *rest = line.split()
             reached = int(number)
@@ -80,9 +73,7 @@ def _live_once(churn: Churn, fates: dict[int, float], story: Story) -> tuple[int
             elif word == "LOST":
                 story.lost.append(step)
     finally:
-        process.kill()
-        # Collects the process and closes its output.
-        process.communicate()
+        process.close()
         watchdog.cancel()
     if begun is not None:
         assert killed, f"worker {churn.worker} died by itself in step {begun}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 import threading
 import time
@@ -28,8 +27,8 @@ from omnigraph.graph.repository import Repository
 from omnigraph.store.manifest.records import CommitRecord
 from tests.faults.merge_churn import WEIGHTS, Churn, action_of
 from tests.support.api_writes import WRITER
+from tests.support.forked import Worker, start_worker
 from tests.support.merge_writes import SCHEMA
-from tests.support.workers import ROOT
 from tests.support.workload import PERSON, check_invariants, prepare_setting
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -52,17 +51,15 @@ class Story:
 
 
 @contextmanager
-def running(module: str, argument: str) -> Iterator[subprocess.Popen[str]]:
+def running(module: str, argument: str) -> Iterator[Worker]:
     """A worker process that is always ended afterwards."""
-    command = [sys.executable, "-m", "tests.support.lean", module, argument]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    process = start_worker(module, argument)
     watchdog = threading.Timer(LIFETIME, process.kill)
     watchdog.start()
     try:
         yield process
     finally:
-        process.kill()
-        process.communicate()
+        process.close()
         watchdog.cancel()
 
 
@@ -72,7 +69,6 @@ def live(churn: Churn, fates: dict[int, float]) -> Story:
     while churn.first < churn.last:
         reached, killed = churn.first, False
         with running("tests.faults.merge_churn", churn.to_argument()) as process:
-            assert process.stdout is not None
             for line in process.stdout:
                 word, number, *rest = line.split(maxsplit=2)
                 match word:
@@ -286,9 +282,8 @@ def test_a_writer_of_a_branch_that_is_merged_and_deleted_loses_no_acknowledged_c
     assert told <= set(cities), f"lost after {kept} merges: {sorted(told - set(cities))}"
 
 
-def follow(process: subprocess.Popen[str], count: int | None) -> set[str]:
+def follow(process: Worker, count: int | None) -> set[str]:
     """Return the next acknowledged rows of a steady writer, or all up to its end."""
-    assert process.stdout is not None
     found: set[str] = set()
     while len(found) != count and (line := process.stdout.readline()):
         found.add(line.split()[1])

@@ -17,9 +17,8 @@ from omnigraph.graph.publish import now_micros
 from omnigraph.graph.repository import Repository
 from tests.faults.conftest import Cuts
 from tests.support.abandoned import is_published, pending_intent, swap_of
-from tests.support.crash import Run, copy_graph, frozen, position, worker
-from tests.support.waiting import HANG
-from tests.support.workers import ROOT
+from tests.support.crash import Run, copy_graph, frozen, position, start
+from tests.support.forked import Worker
 from tests.support.workload import WRITER, Setting, Task, check_invariants
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -86,12 +85,12 @@ def test_a_writer_that_was_killed_is_dead_before_its_parent_notices(
 class Healer:
     """A recovery process for which every lease of other machines has expired."""
 
-    process: subprocess.Popen[str]
+    process: Worker
     in_time: bool = True
 
     def finish(self) -> None:
         """Wait for the process to end."""
-        output, _ = self.process.communicate(timeout=HANG)
+        output, _ = self.process.communicate()
         assert output.startswith("ACK"), output
 
 
@@ -99,7 +98,7 @@ class Healer:
 def healing(uri: str) -> Iterator[Healer]:
     """Run a recovery process until it finishes, or until it waits for a directory lock of the paused writer."""
     task = Task("heal", uri, lease_seconds=0.0)
-    healer = Healer(subprocess.Popen(worker(task), cwd=ROOT, stdout=subprocess.PIPE, text=True))
+    healer = Healer(start(task))
     with healer.process:
         try:
             healer.process.wait(HEALING)

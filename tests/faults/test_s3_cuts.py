@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import Cuts, wanted_cuts
-from tests.support.crash import worker
+from tests.support.crash import start
+from tests.support.forked import Worker
 from tests.support.s3 import Bucket
 from tests.support.s3_fixtures import s3, s3_server
 from tests.support.s3_graphs import upload_graph
 from tests.support.s3_seam import Log
-from tests.support.waiting import HANG
-from tests.support.workers import ROOT
 from tests.support.workload import (
     EVERY_KIND,
     KINDS,
@@ -37,9 +35,8 @@ SAMPLE = ("append", "bulk", "keyed", "merge-rows")
 EVERY = tuple(name for name in KINDS | MERGE_KINDS if name not in ("heal", "fold-and-trim-the-log"))
 
 
-def _start(kind: str, uri: str, bucket: Bucket) -> subprocess.Popen[str]:
-    task = Task(kind, uri, options=bucket.options)
-    return subprocess.Popen(worker(task), cwd=ROOT, stdout=subprocess.PIPE, text=True)
+def _start(kind: str, uri: str, bucket: Bucket) -> Worker:
+    return start(Task(kind, uri, options=bucket.options))
 
 
 def _acknowledged(output: str) -> str | None:
@@ -53,9 +50,9 @@ def _run_cut(kind: str, uri: str, bucket: Bucket, at: int, *, applied: bool) -> 
     process = _start(kind, uri, bucket)
     try:
         with bucket.seam.cut(process.kill, nth=at, applied=applied):
-            output, _ = process.communicate(timeout=HANG)
+            output, _ = process.communicate()
     finally:
-        process.kill()
+        process.close()
     return _acknowledged(output)
 
 
@@ -92,7 +89,7 @@ def test_a_writer_that_dies_at_a_request_leaves_the_state_before_or_after(
     before = look(uri, s3.options)
     with s3.seam.recording() as log:
         whole = _start(kind, uri, s3)
-        output, _ = whole.communicate(timeout=HANG)
+        output, _ = whole.communicate()
     assert _acknowledged(output) is not None, output
     after = look(uri, s3.options)
     assert before is not None

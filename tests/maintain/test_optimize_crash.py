@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,9 @@ import pytest
 import omnigraph as og
 from tests.faults.test_durability import HINT, acknowledged_disk
 from tests.maintain.optimizing import covered, scattered, told
-from tests.support.crash import TRACER, position
+from tests.support.crash import position
+from tests.support.forked import start_worker
 from tests.support.synced import trace
-from tests.support.waiting import HANG
-from tests.support.workers import ROOT
 
 pytestmark = pytest.mark.faults
 
@@ -26,19 +24,11 @@ OPTIMIZE = "import sys, omnigraph as og; og.open(sys.argv[1], durability='os').o
 
 def optimize_up_to(uri: str, at: int) -> dict[str, Any]:
     """Run optimize in a process that is killed before its `at`-th change on disk (0: never)."""
-    command = [sys.executable, "-B", "-c", OPTIMIZE, uri]
-    asked = {"root": uri, "at": at, "action": "kill", "command": command}
-    done = subprocess.run(
-        [sys.executable, "-I", str(TRACER), json.dumps(asked)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=HANG,
-        check=False,
-    )
-    news = [json.loads(line[1:]) for line in done.stdout.splitlines() if line.startswith("@")]
-    assert news, done.stderr
-    assert news[-1]["killed"] == (at > 0), done.stderr
+    worker = start_worker(OPTIMIZE, uri, trace={"root": uri, "at": at, "action": "kill"})
+    output, errors = worker.communicate()
+    news = [json.loads(line[1:]) for line in output.splitlines() if line.startswith("@")]
+    assert news, errors
+    assert news[-1]["killed"] == (at > 0), errors
     found: dict[str, Any] = news[-1]
     return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.forked import Worker, start_worker
 from tests.support.waiting import HANG
-from tests.support.workers import ROOT
 from tests.support.workload import Task
 
 TRACER: Final = Path(__file__).with_name("tracer.py")
+MODULE: Final = "tests.support.workload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Run:
 class Frozen:
     """A process that stands still before a change."""
 
-    process: subprocess.Popen[str]
+    process: Worker
     lines: list[str]
     change: str | None = None
     pid: int = 0
@@ -58,26 +58,24 @@ class Frozen:
     def resume(self) -> Run:
         """Let it go on to its end."""
         if self._ended is None:
-            output, errors = self.process.communicate("go\n", timeout=HANG)
+            output, errors = self.process.communicate("go\n")
             self._ended = _ended([*self.lines, *output.splitlines()], errors)
         return self._ended
 
     def kill(self) -> None:
         """End it where it stands: its tracer takes it along."""
         self.process.kill()
-        self.process.wait(timeout=HANG)
+        self.process.wait(HANG)
 
 
 def worker(task: Task) -> list[str]:
-    """The command line of a worker process."""
-    return [sys.executable, "-m", "tests.support.lean", "tests.support.workload", task.to_argument()]
+    """The command line of a worker process, for a program that starts it."""
+    return [sys.executable, "-m", "tests.support.lean", MODULE, task.to_argument()]
 
 
 def run_traced(task: Task, at: int = 0) -> Run:
     """Run a task and kill it before its change number `at`, counted from one; 0 lets it finish."""
-    process = _start(task, at, "kill")
-    with _bounded(process):
-        output, errors = process.communicate(timeout=HANG)
+    output, errors = _start(task, at, "kill").communicate()
     return _ended(output.splitlines(), errors)
 
 
@@ -86,9 +84,7 @@ def run_with_failed_write(task: Task, at: int = 0) -> Run:
 
     `Run.changes` lists the writes.
     """
-    process = _start(task, at, "fail")
-    with _bounded(process):
-        output, errors = process.communicate(timeout=HANG)
+    output, errors = _start(task, at, "fail").communicate()
     return _ended(output.splitlines(), errors)
 
 
@@ -101,7 +97,6 @@ def frozen(task: Task, at: int) -> Iterator[Frozen]:
     held = Frozen(_start(task, at, "freeze"), [])
     with held.process as process, _bounded(process):
         try:
-            assert process.stdout is not None
             for line in process.stdout:
                 held.lines.append(line.rstrip("\n"))
                 if line.startswith("@"):
@@ -145,20 +140,17 @@ def position(changes: Sequence[str], *, starts: str = "", holds: str = "", last:
     return found[-1 if last else 0]
 
 
-def _start(task: Task, at: int, action: str) -> subprocess.Popen[str]:
-    asked: dict[str, Any] = {"root": task.uri, "at": at, "action": action, "command": worker(task)}
-    return subprocess.Popen(
-        [sys.executable, "-I", str(TRACER), json.dumps(asked)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(task: Task, trace: dict[str, Any] | None = None) -> Worker:
+    """Start a worker process with a task."""
+    return start_worker(MODULE, task.to_argument(), trace=trace)
+
+
+def _start(task: Task, at: int, action: str) -> Worker:
+    return start(task, {"root": task.uri, "at": at, "action": action})
 
 
 @contextmanager
-def _bounded(process: subprocess.Popen[str]) -> Iterator[None]:
+def _bounded(process: Worker) -> Iterator[None]:
     watchdog = threading.Timer(HANG, process.kill)
     watchdog.daemon = True
     watchdog.start()

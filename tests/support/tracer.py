@@ -28,6 +28,7 @@ import platform
 import signal
 import struct
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -159,14 +160,15 @@ class Tracer:
     changes: list[str] = field(default_factory=list)
     killed: bool = False
 
-    def start(self, command: list[str]) -> None:
-        """Start the program, stopped before its first instruction and filtered."""
+    def start(self, program: Callable[[], object]) -> None:
+        """Start the program in a process of its own, stopped before its first instruction and filtered."""
         self.main = os.fork()
         if self.main == 0:
             _ptrace(_TRACEME, 0)
             os.kill(os.getpid(), signal.SIGSTOP)
             _install_filter(sorted(self.names), _ARCHITECTURE[platform.machine()])
-            os.execvp(command[0], command)
+            program()
+            os._exit(0)
         os.waitpid(self.main, _WALL)
         _ptrace(_SETOPTIONS, self.main, None, _OPTIONS)
         _ptrace(_CONT, self.main)
@@ -275,14 +277,20 @@ def _say(line: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def main() -> None:
-    task = json.loads(sys.argv[1])
-    calls = _WRITES if task["action"] == "fail" else _NUMBERS
+def trace(options: dict[str, Any], program: Callable[[], object]) -> None:
+    """Run a program in a process of its own; `options` are `root`, `at` and `action`. The end is reported."""
+    calls = _WRITES if options["action"] == "fail" else _NUMBERS
     names = {number: name for name, number in calls[platform.machine()].items()}
-    tracer = Tracer(task["root"], task["at"], task["action"], names)
-    tracer.start(task["command"])
+    tracer = Tracer(options["root"], options["at"], options["action"], names)
+    tracer.start(program)
     code = tracer.run()
     _say({"code": code, "killed": tracer.killed, "changes": tracer.changes})
+
+
+def main() -> None:
+    task = json.loads(sys.argv[1])
+    command = task["command"]
+    trace(task, lambda: os.execvp(command[0], command))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,19 @@
 """Python processes that start a piece of work at the same moment.
 
-Each worker is a module run with `python -m`. It prepares itself, calls `wait_for_start()`, does its work and
-prints one JSON line. Processes are started fresh, not forked: neither obstore nor Lance survives a fork.
+Each worker is a module, run as by `python -m`. It prepares itself, calls `wait_for_start()`, does its work and
+prints one JSON line.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.waiting import HANG
+from tests.support.forked import Worker, start_worker
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,44 +32,31 @@ def report(result: object) -> None:
 
 
 @contextmanager
-def started(module: str, arguments: Sequence[dict[str, Any]]) -> Iterator[list[subprocess.Popen[str]]]:
+def started(module: str, arguments: Sequence[dict[str, Any]]) -> Iterator[list[Worker]]:
     """Processes of a worker module, all ready; released by `release`, and gone afterwards in any case."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", module, json.dumps(argument)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for argument in arguments
-    ]
+    processes = [start_worker(module, json.dumps(argument)) for argument in arguments]
     try:
         for process in processes:
-            assert process.stdout is not None
             assert process.stdout.readline() == "ready\n", f"{module} did not start"
         yield processes
     finally:
         for process in processes:
-            if process.poll() is None:
-                process.kill()
-            process.communicate(timeout=HANG)
+            process.close()
 
 
-def release(processes: Sequence[subprocess.Popen[str]]) -> None:
+def release(processes: Sequence[Worker]) -> None:
     """Let ready workers begin."""
     for process in processes:
-        assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
 
 
-def results(processes: Sequence[subprocess.Popen[str]]) -> list[Any]:
+def results(processes: Sequence[Worker]) -> list[Any]:
     """What each worker reported; a worker that failed fails the test."""
     found = []
     for process in processes:
-        output, _ = process.communicate(timeout=HANG)
-        assert process.returncode == 0, f"a worker ended with {process.returncode}"
+        output, errors = process.communicate()
+        assert process.returncode == 0, f"a worker ended with {process.returncode}:\n{errors}"
         found.append(json.loads(output.splitlines()[-1]))
     return found
 
