@@ -1,4 +1,4 @@
-"""Graph commands as processes: streams, exit codes, a remote store, and confirmation on a real terminal."""
+"""Graph commands on a remote store and as processes: streams, exit codes, confirmation on a real terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from omnigraph.catalog.catalog import accept
 from omnigraph.graph.repository import Repository
 from omnigraph.lang.pg.schema_compiler import load_schema
 from tests.architecture.test_lazy_imports import RUN_HELP, heavy_modules_after
-from tests.cli.running import COMMAND, PEOPLE, access, run_process
+from tests.cli.graphs import make_graph
+from tests.cli.running import COMMAND, PEOPLE, Outcome, access, run, run_process
 from tests.support.s3 import Bucket
 from tests.support.waiting import HANG
 
@@ -31,16 +32,10 @@ def environment(bucket: Bucket) -> dict[str, str]:
     return {**kept, "NO_COLOR": "1", **access(bucket)}
 
 
-def run_remote(bucket: Bucket, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, *args],
-        env=environment(bucket),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=HANG,
-        check=False,
-    )
+def run_remote(bucket: Bucket, *args: str, **variables: str) -> Outcome:
+    """Run a command in this process with the variables of a user of that store."""
+    unset = {key: None for key in os.environ if key.startswith("AWS_")}
+    return run(*args, env={**unset, **access(bucket), **variables})
 
 
 def run_on_terminal(bucket: Bucket, answer: str, *args: str) -> subprocess.CompletedProcess[str]:
@@ -78,8 +73,7 @@ def branches(bucket: Bucket, uri: str) -> list[str]:
 
 
 def test_results_and_notes_go_to_their_own_streams() -> None:
-    made = run_process("init", "--schema", "people.pg", "g.omni")
-    assert (made.returncode, made.stdout, made.stderr) == (0, b"initialized g.omni\n", b"")
+    make_graph("g.omni")
     branch = run_process("branch", "create", "dev", "--uri", "g.omni", "--json")
     assert branch.returncode == 0
     assert json.loads(branch.stdout)["name"] == "dev"
@@ -93,11 +87,11 @@ def test_a_failure_is_one_and_a_wrong_command_line_is_two() -> None:
     assert b"Traceback" not in missing.stderr
     assert b"Traceback" in run_process("snapshot", "g.omni", "--debug").stderr
     assert run_process("branch", "create").returncode == 2
-    assert run_process("commit", "list", "g.omni", "--limit", "many").returncode == 2
+    assert run("commit", "list", "g.omni", "--limit", "many").code == 2
 
 
 def test_a_terminal_that_cannot_show_the_arrow_is_no_reason_to_fail(folder: Path) -> None:
-    run_process("init", "--schema", "people.pg", "g.omni")
+    make_graph("g.omni")
     found = subprocess.run(
         [COMMAND, "branch", "create", "dev", "--uri", "g.omni"],
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
@@ -132,7 +126,7 @@ class TestOnARemoteStore:
     def test_every_command_works_with_the_usual_variables(self, s3: Bucket) -> None:
         uri = f"{s3.uri}/team/new.omni"
         made = run_remote(s3, "init", "--schema", "people.pg", uri)
-        assert (made.returncode, made.stdout, made.stderr) == (0, f"initialized {uri}\n", "")
+        assert (made.code, made.stdout, made.stderr) == (0, f"initialized {uri}\n", "")
         branch = run_remote(s3, "branch", "create", "dev", "--uri", uri)
         assert branch.stderr == f"omnigraph branch create → {uri} (direct, remote)\n"
         assert run_remote(s3, "snapshot", "--store", uri, "--branch", "dev").stdout.startswith(
@@ -141,7 +135,7 @@ class TestOnARemoteStore:
         (commit,) = json.loads(run_remote(s3, "commit", "list", uri, "--json").stdout)["commits"]
         assert commit["graph_manifest_version"] == 1
         planned = run_remote(s3, "cleanup", uri, "--keep", "1")
-        assert planned.returncode == 0
+        assert planned.code == 0
         assert "would remove 0 versions" in planned.stdout
 
     @pytest.mark.parametrize(
@@ -151,15 +145,15 @@ class TestOnARemoteStore:
     )
     def test_destruction_without_consent_is_refused(self, s3: Bucket, remote: str, args: list[str]) -> None:
         refused = run_remote(s3, *args, "--store", remote, "--quiet")
-        assert (refused.returncode, refused.stdout) == (1, "")
+        assert (refused.code, refused.stdout) == (1, "")
         assert refused.stderr.endswith(" is not local: confirmation required\nhint: pass --yes to confirm\n")
         assert branches(s3, remote) == ["main", "old"]
 
     def test_consent_can_be_given_in_advance(self, s3: Bucket, remote: str) -> None:
         gone = run_remote(s3, "branch", "delete", "old", "--uri", remote, "--yes")
-        assert (gone.returncode, gone.stdout) == (0, "deleted branch old\n")
+        assert (gone.code, gone.stdout) == (0, "deleted branch old\n")
         cleaned = run_remote(s3, "--yes", "cleanup", remote, "--keep", "1", "--confirm")
-        assert (cleaned.returncode, cleaned.stderr) == (0, f"omnigraph cleanup → {remote} (direct, remote)\n")
+        assert (cleaned.code, cleaned.stderr) == (0, f"omnigraph cleanup → {remote} (direct, remote)\n")
 
     @pytest.mark.parametrize("answer", ["y", "YES"])
     def test_consent_can_be_given_on_a_terminal(self, s3: Bucket, remote: str, answer: str) -> None:
@@ -183,14 +177,7 @@ class TestOnARemoteStore:
         assert refused.stderr.endswith("hint: pass --yes to confirm\n")
 
     def test_wrong_credentials_are_one_readable_error(self, s3: Bucket, remote: str) -> None:
-        refused = subprocess.run(
-            [COMMAND, "branch", "list", "--uri", remote],
-            env={**environment(s3), "AWS_ACCESS_KEY_ID": "wrong"},
-            capture_output=True,
-            text=True,
-            timeout=HANG,
-            check=False,
-        )
-        assert (refused.returncode, refused.stdout) == (1, "")
+        refused = run_remote(s3, "branch", "list", "--uri", remote, AWS_ACCESS_KEY_ID="wrong")
+        assert (refused.code, refused.stdout) == (1, "")
         assert refused.stderr.startswith("error: ")
         assert "Traceback" not in refused.stderr
