@@ -15,6 +15,7 @@ from omnigraph.errors import (
     PreconditionFailed,
     StorageError,
 )
+from omnigraph.graph.staged_files import check_staged_files
 from omnigraph.graph.write_plan import WritePlan
 from omnigraph.store.manifest.manifest import (
     Manifest,
@@ -99,6 +100,7 @@ def publish(
             # or purge finds that a head refers to them.
             change = replace(change, registry=manifest.registry(view).with_next_epoch())
             _check_adopted_versions(manifest, plan)
+        check_staged_files(manifest.root, plan)
         try:
             manifest.replace_head_if_equals(view, head, change)
         except SwapLost:

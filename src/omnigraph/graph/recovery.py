@@ -8,6 +8,7 @@ from __future__ import annotations
 from omnigraph.errors import Conflict, NotFound, PreconditionFailed
 from omnigraph.graph.intents import Intent, Intents
 from omnigraph.graph.publish import BranchContention, StaleBase, now_micros, publish, sleep_with_backoff
+from omnigraph.graph.staged_files import StagedFilesRemoved
 from omnigraph.graph.write_plan import WritePlan
 from omnigraph.store.manifest.manifest import Manifest, ManifestChange, SwapLost, SwapOutcomeUnknown
 from omnigraph.store.manifest.records import RecoveryOutcome, RecoveryRecord
@@ -96,6 +97,8 @@ def _roll_forward(
     except BranchContention:
         # The plan is still valid. The intent stays for the next recovery.
         return None
+    except StagedFilesRemoved as error:
+        return _discard(manifest, intents, intent, "discarded", error.message, fenced=True)
     except (Conflict, PreconditionFailed, StaleBase) as error:
         # The branch has moved past this plan, so no process can publish it any more.
         return _discard(manifest, intents, intent, "discarded", f"the branch has moved: {error}", fenced=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.errors import Conflict
 from omnigraph.graph.snapshot import Snapshot
+from omnigraph.graph.staged_files import boot_clock
 from omnigraph.graph.write_plan import OperationClass, TableWrite, WritePlan
 from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.manifest.manifest_files import new_id
@@ -32,6 +33,7 @@ class Transaction:
         self._drops: set[str] = set()
         self._schema: Catalog | None = None
         self._begin_intent: Callable[[], None] | None = None
+        self._began_at = boot_clock()
 
     def read(self, key: str) -> TablePin:
         """Add a table to the read set, because the result depends on its rows, and return its pin in the base."""
@@ -175,6 +177,7 @@ class Transaction:
             message=message,
             expected_head=expected_head,
             labels={str(item.id): item.key for item in tables if str(item.id) in dependencies},
+            staged_at=self._began_at,
         )
 
 

@@ -79,7 +79,8 @@ class WritePlan:
 
     All attempts use one commit id; the parent is the head at the time of the attempt. `base` is the commit that
     the write was prepared on, and `base_tables` has the pins of all tables that it depends on. `merged_at` is
-    the time of the second parent. `labels` has the name of each table for messages.
+    the time of the second parent. `labels` has the name of each table for messages. `staged_at` is the time of this
+    machine's boot clock when staging began; None in a plan that was read from an intent.
     """
 
     commit_id: str
@@ -101,6 +102,7 @@ class WritePlan:
     message: str | None = None
     expected_head: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    staged_at: float | None = field(default=None, compare=False)
 
     @property
     def dependencies(self) -> frozenset[str]:

@@ -75,15 +75,14 @@ def digest_text(text: str) -> str:
 
 
 def format_digests(files: Mapping[str, Sequence[FileDigest]]) -> str:
-    """Return digests by table path as one text, one line for each file, sorted.
+    """Return digests by table path as one text, one line for each file.
 
     >>> format_digests({"nodes/1": [FileDigest("data/a.lance", 3, "06b05a")]})
     'nodes/1\\tdata/a.lance\\t3\\t06b05a'
     """
-    lines = {
+    return "\n".join(
         f"{path}\t{file.name}\t{file.size}\t{file.digest}" for path, items in files.items() for file in items
-    }
-    return "\n".join(sorted(lines))
+    )
 
 
 def parse_digests(text: str) -> Iterator[tuple[str, FileDigest]]:
