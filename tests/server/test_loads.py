@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
+import omnigraph as og
+from omnigraph.api.hosting import GraphSource, Hosting
 from omnigraph.protocol import responses
-from tests.server.running import PEOPLE, error_body, names, success_body
+from omnigraph.server.hosted_graphs import open_graphs
+from omnigraph.server.http.authentication import TokenRegistry
+from tests.server.running import PEOPLE, SCHEMA, error_body, names, running, success_body
 
 LINES = {"Content-Type": "application/x-ndjson; charset=utf-8"}
 CID = '{"type":"Person","data":{"name":"Cid"}}\n'
@@ -41,8 +47,31 @@ def test_load_ndjson_chunked_body(client: httpx.Client) -> None:
 def test_load_text_with_several_records_per_line(client: httpx.Client) -> None:
     text = CID.strip() + " " + PEOPLE.replace("\n", "  ")
     found = success_body(client.post("/load", json={"data": text, "mode": "merge"}), responses.IngestOutput)
-    assert found["uri"].startswith("memory://")
+    assert found["uri"] == client.base_url.path.rstrip("/")
     assert found["total_entities"] == 3
+
+
+def test_write_responses_do_not_show_the_storage_address(tmp_path: Path) -> None:
+    uri = str(tmp_path / "team.omni")
+    og.init(uri, SCHEMA, durability="os").close()
+    hosted = open_graphs(Hosting((GraphSource("team", uri),)), TokenRegistry())
+    with running(hosted) as server, server.client() as client:
+        answers = [
+            client.post("/load", json={"data": PEOPLE}),
+            client.post("/ingest", json={"data": CID}),
+            client.post("/load", json={"data": '{"type":"Nobody","data":{}}'}),
+            client.post("/load", json={"data": PEOPLE, "mode": "append"}),
+            client.post("/load/ndjson", content=CID, headers=LINES),
+            client.post("/load/ndjson", content=b"{", headers=LINES),
+            client.post("/load/files", files={"Person": ("p.csv", b"name,age\nx,y\n")}),
+            client.post("/branches", json={"name": "dev"}),
+            client.delete("/branches/dev"),
+            client.post("/schema/apply", json={"schema_source": SCHEMA + "node City { name: String @key }"}),
+        ]
+    assert {answer.json()["uri"] for answer in answers if "uri" in answer.json()} == {"/graphs/team"}
+    for answer in answers:
+        assert str(tmp_path) not in answer.text
+        assert tempfile.gettempdir() not in answer.text
 
 
 def test_ingest_route_sends_deprecation_headers(client: httpx.Client) -> None:

@@ -91,6 +91,11 @@ class RequestContext:
             self._granted.add(access)
 
     @property
+    def uri(self) -> str:
+        """The address of the graph on this server. The address of its storage is not for every caller."""
+        return f"/graphs/{self.hosted.id}"
+
+    @property
     def exact(self) -> bool:
         """Whether the client requests the exact encoding of results and errors."""
         return accepts(self.request, EXACT)

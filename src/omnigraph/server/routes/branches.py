@@ -56,8 +56,7 @@ async def create_branch(context: Context, body: BranchCreateRequest) -> Response
         context.authorize("read", body.from_)
 
     def to_body(branch: Branch) -> dict[str, Any]:
-        uri = context.hosted.graph.uri
-        return {"uri": uri, "from": body.from_, "name": branch.name, "actor_id": context.actor}
+        return {"uri": context.uri, "from": body.from_, "name": branch.name, "actor_id": context.actor}
 
     return await context.write(lambda graph: graph.branches.create(body.name, body.from_, at=at), to_body)
 
@@ -76,7 +75,7 @@ async def delete_branch(context: Context, branch: Segment) -> Response:
 
     def work(graph: Graph) -> dict[str, Any]:
         graph.branches.delete(name)
-        return {"uri": graph.uri, "name": name, "actor_id": context.actor}
+        return {"uri": context.uri, "name": name, "actor_id": context.actor}
 
     return await context.write(work)
 

@@ -97,8 +97,9 @@ async def _load_text(context: RequestContext, body: IngestRequest) -> Response:
         data = BytesIO(body.data.encode())
         return _load(graph, data, body.branch, body.from_, body.mode, permissive=True)
 
-    uri = context.hosted.graph.uri
-    return await context.write(work, lambda receipt: load_body(receipt, uri, body.from_, context.actor))
+    return await context.write(
+        work, lambda receipt: load_body(receipt, context.uri, body.from_, context.actor)
+    )
 
 
 async def write_chunks(

@@ -88,9 +88,7 @@ async def apply_schema(context: Context, body: SchemaApplyRequest) -> Response:
             if_commit=body.if_commit,
         )
 
-    return await context.write(
-        work, lambda result: {"uri": context.hosted.graph.uri, **result.to_json()}, _exact_body
-    )
+    return await context.write(work, lambda result: {"uri": context.uri, **result.to_json()}, _exact_body)
 
 
 def _check_stored_queries(
