@@ -368,6 +368,14 @@ def test_an_idempotency_key_stands_for_the_records_it_came_with() -> None:
         g.load({"Note": [{"text": "b"}]}, idempotency_key="k")
 
 
+def test_load_with_a_key_does_not_compare_the_order_of_types_and_properties() -> None:
+    g = og.init(fresh_memory(), schema="node A { x: String  y: I32? }\nnode B { z: String }")
+    rows = {"A": [{"x": "a", "y": 1}], "B": [{"z": "b"}]}
+    first = g.load(rows, idempotency_key="k")
+    again = g.load({"B": [{"z": "b"}], "A": [{"y": 1, "x": "a"}]}, idempotency_key="k")
+    assert (again.replayed, again.commit) == (True, first.commit)
+
+
 def test_a_key_that_is_also_declared_unique_is_reported_once() -> None:
     g = og.init(fresh_memory(), schema="node T { v: String @key @unique }")
     with pytest.raises(og.errors.ConstraintViolation) as caught:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -302,6 +303,41 @@ def test_a_request_sent_twice_commits_once(graph: og.Graph) -> None:
     assert len(rows(graph, "node:Note")) == 1
     with pytest.raises(Conflict, match="different request"):
         graph.mutate('query q() { insert Note { text: "other" } }', idempotency_key="k")
+
+
+def test_mutate_with_a_key_compares_parameters_by_value() -> None:
+    graph = og.init(
+        fresh_memory(), "node T { s: String  n: F64?  tags: [String]?  v: Vector(300)?  d: Date? }"
+    )
+    insert = (
+        "query q($s: String, $n: F64?, $tags: [String]?, $v: Vector(300)?, $d: Date?)"
+        " { insert T { s: $s, n: $n, tags: $tags, v: $v, d: $d } }"
+    )
+    vector = np.arange(300, dtype=np.float32)
+    first = {"s": "a", "n": 1.0, "tags": ["x", "y"], "v": vector, "d": None}
+    commit = graph.mutate(insert, first, idempotency_key="k").commit
+    same: list[dict[str, Any]] = [
+        dict(reversed(first.items())),
+        {**first, "n": 1},
+        {**first, "v": vector.tolist()},
+        {name: value for name, value in first.items() if name != "d"},
+    ]
+    for params in same:
+        again = graph.mutate(insert, params, idempotency_key="k")
+        assert (again.replayed, again.commit) == (True, commit)
+    changed = vector.copy()
+    changed[150] = 7
+    others: list[dict[str, Any]] = [
+        {**first, "s": "b"},
+        {**first, "n": 1.5},
+        {**first, "n": None},
+        {**first, "tags": ["y", "x"]},
+        {**first, "v": changed},
+        {**first, "d": dt.date(2026, 5, 4)},
+    ]
+    for params in others:
+        with pytest.raises(Conflict, match="different request"):
+            graph.mutate(insert, params, idempotency_key="k")
 
 
 def test_branches_are_written_apart_and_the_past_stays(graph: og.Graph) -> None:

@@ -7,9 +7,14 @@ the same id, and the manifest accepts only one commit with it.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+import math
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
 
 from omnigraph.errors import Conflict
 from omnigraph.store.manifest.manifest_files import new_id
@@ -55,3 +60,49 @@ def claim_key(objects: ObjectStore, key: str, head: HeadRecord, request: str, no
             hint="use a new key for a new request",
         )
     return KeyClaim(stored["commit_id"], fresh=False)
+
+
+def canonical_text(value: Any) -> str:
+    """Return a text that is equal for equal arguments of a request.
+
+    The order of the keys of a mapping does not matter, nor whether a sequence is a list, a tuple or an array, nor
+    whether a whole number is an integer or a float.
+
+    >>> canonical_text({"b": (1, 2.0), "a": None}) == canonical_text({"a": None, "b": [1, 2]})
+    True
+    """
+    return json.dumps(_canonical(value), separators=(",", ":"))
+
+
+def _canonical(value: Any) -> Any:
+    """Return a value as JSON data. Values that JSON does not have are arrays with the name of their type."""
+    match value:
+        case None | bool():
+            return value
+        case str():
+            # An enumeration member is equal to its value, but its text may be its name.
+            return str.__str__(value)
+        case int():
+            return ["number", str(int(value))]
+        case float():
+            whole = math.isfinite(value) and value == int(value)
+            return ["number", str(int(value)) if whole else repr(float(value))]
+        case Mapping():
+            # Keys can be of any type, so that pairs are sorted by their text.
+            pairs = [[_canonical(key), _canonical(item)] for key, item in value.items()]
+            return ["mapping", sorted(pairs, key=json.dumps)]
+        case Set():
+            return ["set", sorted(map(_canonical, value), key=json.dumps)]
+        case list() | tuple():
+            return ["sequence", [_canonical(item) for item in value]]
+        case bytes() | bytearray() | memoryview():
+            return ["bytes", bytes(value).hex()]
+        case datetime() | date():
+            return ["time", value.isoformat()]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+        return [type(value).__name__, _canonical(fields)]
+    if hasattr(value, "tolist"):
+        # The repr of a long array leaves elements out.
+        return _canonical(value.tolist())
+    return [type(value).__name__, str(value)]

@@ -103,10 +103,12 @@ def _load_locally(
 def _load_on_spark(
     repository: Repository, request: LoadRequest, reject: OnReject | None
 ) -> WriteResult[LoadResult]:
+    from omnigraph.graph.idempotency import canonical_text
     from omnigraph.spark.engine.spark_load import load_on_spark
 
     # A dry run has an intent too: it protects the key files that the tasks write from garbage collection.
-    write = _write_request(request, f"{request.source}\0{request.mapping}", bulk=True)
+    content = "" if request.idempotency_key is None else canonical_text([request.source, request.mapping])
+    write = _write_request(request, content, bulk=True)
     return load_on_spark(repository, request, write, reject)
 
 

@@ -57,7 +57,7 @@ def run_mutation(
         message=options.message,
         expected_head=options.if_commit,
         idempotency_key=options.idempotency_key,
-        request=f"{text}\0{options.name}\0{options.params!r}",
+        request=f"{text}\0{options.name}\0{_params_text(options)}",
     )
     receipt, result = repository.write(options.branch, request, prepare)
     # A replayed request is not compiled, so only the name in the call is known.
@@ -68,3 +68,14 @@ def run_mutation(
     if result is None or receipt.replayed:
         return Receipt(commit, replayed=True, query_name=query_name)
     return Receipt(commit, by_type_name(result.affected), result.nodes, result.edges, query_name=query_name)
+
+
+def _params_text(options: MutationOptions) -> str:
+    """Return the parameters as text, if the request has an idempotency key that it is compared with."""
+    if options.idempotency_key is None:
+        return ""
+    from omnigraph.graph.idempotency import canonical_text
+
+    # A parameter that is left out is null.
+    given = {name: value for name, value in (options.params or {}).items() if value is not None}
+    return canonical_text(given)
