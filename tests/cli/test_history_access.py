@@ -58,8 +58,12 @@ STATE_NAMES = {
     *("--snapshot", "--at", "--from", "--cursor", "--start", "--page-token", "--commit", "--since", "--to"),
     *("before", "after", "commit", "source"),
 }
-# Names with another meaning: the schema that a plan starts from, an entity, and files.
-OTHERS = {"schema plan --from", "get id_", "blob get id_", "blob stat id_"}
+# Names with another meaning: the schema that a plan starts from, and entities. Copies of a graph are made between
+# storages, without a server and without a policy.
+OTHERS = {
+    *("schema plan --from", "get id_", "blob get id_", "blob stat id_"),
+    *("backup source", "backup --since", "restore source", "clone source"),
+}
 
 
 def state_options() -> Iterator[str]:

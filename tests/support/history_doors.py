@@ -158,6 +158,9 @@ DOORS: dict[str, dict[str, Door]] = {
     "Graph.revert(commit_id)": {
         "commit": Door(lambda g, s: g.revert(s.commit, branch="dev", dry_run=True), "made")
     },
+    "Graph.backup(since)": {
+        "commit": Door(lambda g, s: g.backup(f"memory://{fresh_name()}", since=s.commit), "every")
+    },
     "Graph.commit(id)": {"commit": Door(lambda g, s: g.commit(s.commit), "every")},
     "Graph.load(create_from)": {
         "branch": Door(
@@ -182,7 +185,8 @@ NEUTRAL = {
     *("self", "branch", "into", "name", "limit", "max_commits", "kinds", "types", "ops", "target", "actor"),
     *("params", "engine", "spark", "type_name", "format", "overwrite", "progress", "message", "dry_run"),
     *("if_commit", "idempotency_key", "mode", "permissive", "rejects", "mapping", "resolve", "delete_source"),
-    *("keep", "older_than", "confirm", "grace", "force", "text", "allow_data_loss", "backfill"),
+    *("keep", "older_than", "confirm", "grace", "force", "text", "allow_data_loss", "backfill", "verify"),
+    *("durability", "storage_options"),
 }
 # Parameters with a name that is a state elsewhere.
 NEUTRAL_PARAMETERS = {
