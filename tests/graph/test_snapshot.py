@@ -10,6 +10,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.graph.repository import Repository
+from omnigraph.store.lance.lance_files import version_file
 from tests.support.places import fresh_memory
 from tests.support.repositories import (
     CITY,
@@ -151,17 +152,35 @@ def test_a_stream_of_batches_holds_the_same_rows(graph: Repository) -> None:
     assert sum(batch.num_rows for batch in batches) == 49
 
 
-@pytest.mark.parametrize("lost", ["_versions/d*.manifest", "data/*"])
-def test_a_commit_whose_files_are_gone_answers_that_it_was_reclaimed(tmp_path: Path, lost: str) -> None:
+def lose(graph: Repository, root: Path, lost: str) -> None:
+    for file in (root / graph.snapshot().pin(PERSON).path).glob(lost):
+        file.unlink()
+
+
+def test_scan_of_old_commit_without_its_version_file_is_reclaimed(tmp_path: Path) -> None:
     graph = make_graph(str(tmp_path / "graph"))
     commit = put(graph, {"a": "1"})
-    for file in (tmp_path / "graph" / graph.snapshot().pin(PERSON).path).glob(lost):
-        file.unlink()
+    lost = version_file(graph.snapshot().pin(PERSON).version)
+    put(graph, {"b": "2"})
+    lose(graph, tmp_path / "graph", lost)
     cold = handle(graph, "r").snapshot(at=commit.id)
     for read in (lambda: cold.scan(PERSON), lambda: list(cold.scan_batches(PERSON))):
         with pytest.raises(NotFound, match=f"the data of commit '{commit.id}' was reclaimed") as caught:
             read()
         assert caught.value.details["reason"] == "reclaimed"
+    assert contents(cold, CITY) == {}
+
+
+@pytest.mark.parametrize("lost", ["_versions/d*.manifest", "data/*"])
+def test_scan_of_branch_head_without_a_file_is_damaged(tmp_path: Path, lost: str) -> None:
+    graph = make_graph(str(tmp_path / "graph"))
+    commit = put(graph, {"a": "1"})
+    lose(graph, tmp_path / "graph", lost)
+    cold = handle(graph, "r").snapshot(at=commit.id)
+    for read in (lambda: cold.scan(PERSON), lambda: list(cold.scan_batches(PERSON))):
+        with pytest.raises(StorageError, match=f"Person is damaged in commit '{commit.id}'") as caught:
+            read()
+        assert caught.value.details["reason"] == "damaged"
     assert contents(cold, CITY) == {}
 
 

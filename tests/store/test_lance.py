@@ -116,6 +116,18 @@ def test_our_own_errors_and_others_defects_pass_untranslated() -> None:
         raise KeyError("a defect")
 
 
+def test_panic_of_lance_becomes_a_storage_error() -> None:
+    class PanicException(BaseException):
+        """Stands for the exception of pyo3, which cannot be imported."""
+
+    text = "could not read nodes/1: index out of bounds"
+    with pytest.raises(StorageError, match=text) as caught, translate_lance_errors("read nodes/1"):
+        raise PanicException("index out of bounds")
+    assert caught.value.details["dataset"] == "nodes/1"
+    with pytest.raises(KeyboardInterrupt), translate_lance_errors("read nodes/1"):
+        raise KeyboardInterrupt
+
+
 def test_errors_are_translated_in_a_process_that_imported_nothing_else() -> None:
     code = (
         "from omnigraph.errors import StorageError\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from omnigraph.errors import NotFound, StorageError
+from omnigraph.errors import StorageError
 from omnigraph.store.lance.lance_files import get_fragment
 from omnigraph.store.manifest import manifest as manifest_module
 from omnigraph.store.manifest.manifest import (
@@ -365,8 +365,9 @@ def test_a_missing_file_of_the_manifest_is_an_error_and_not_an_empty_answer(tmp_
     cold = reopen(manifest)
     for file in (tmp_path / "graph" / "__manifest" / "data").glob(f"commit-0-{record.id}-*"):
         file.unlink()
-    with pytest.raises(NotFound, match="could not read __manifest/data/commit"):
+    with pytest.raises(StorageError, match=r"__manifest/data/commit-\S+ is damaged: it is missing") as caught:
         cold.find_commit(cold.view, record.id)
+    assert caught.value.details["reason"] == "damaged"
 
 
 def test_rows_read_twice_are_counted_once() -> None:

@@ -50,7 +50,8 @@ def test_decode_row_of_another_key_is_a_storage_error() -> None:
 def test_parse_row_that_is_no_commit_is_a_storage_error(text: str) -> None:
     with pytest.raises(StorageError, match="row 'commit:a' of f is damaged: it cannot be parsed") as caught:
         parse_row("f", "commit:a", text, CommitRecord.from_body)
-    assert caught.value.details == {"file": "f", "row": "commit:a"}
+    details = caught.value.details
+    assert (details["reason"], details["file"], details["row"]) == ("damaged", "f", "commit:a")
 
 
 # --- rows in storage --------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from omnigraph.catalog.entity_images import images
 from omnigraph.changes.change_records import ChangeFilter, EntityChange, Image, Kind, Op
 from omnigraph.changes.cursors import EntityKey
 from omnigraph.engine.diff.table_diff import DELETE, INSERT, UPDATE, ChangeBatch, Side, TableDiff
-from omnigraph.errors import NotFound
-from omnigraph.graph.snapshot import Snapshot, reclaimed_error
+from omnigraph.graph.damage import reading
+from omnigraph.graph.snapshot import Snapshot
 
 OPS: Final[Mapping[int, Op]] = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 
@@ -165,12 +165,9 @@ def stream_changes(
 
 @contextmanager
 def reading_both(before: Snapshot, after: Snapshot) -> Iterator[None]:
-    """Report data that is missing in storage as reclaimed, with the state that it belongs to."""
-    try:
+    """Report data that is missing or damaged, with the state that it belongs to."""
+    with reading(after.state, before.state):
         yield
-    except NotFound as error:
-        kept = all(after.tables.exists(pin) for pin in after.commit.tables.values())
-        raise reclaimed_error((before if kept else after).commit) from error
 
 
 def _side(snapshot: Snapshot, table: Table | None) -> Side | None:

@@ -12,8 +12,8 @@ from omnigraph.changes.change_records import ChangeFilter, Op
 from omnigraph.changes.change_rows import read_change_rows
 from omnigraph.changes.diff import TypeDiff, compare_states
 from omnigraph.engine.diff.table_diff import Side, TableDiff
-from omnigraph.errors import NotFound
-from omnigraph.graph.snapshot import Snapshot, reclaimed_error
+from omnigraph.graph.damage import CommitState, reading
+from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.manifest.records import CommitRecord, TablePin
 from omnigraph.store.tables.tables import Tables
 
@@ -54,11 +54,14 @@ class Share:
         """Yield the changes in the columns of a schema. Raises `NotFound` if garbage collection removed the
         data.
         """
-        try:
+        with reading(*self._states(tables)):
             yield from read_change_rows(self._diff(tables), self.commit, self.ops, self.part, schema)
-        except NotFound as error:
-            kept = self.after is None or tables.exists(self.after.pin)
-            raise reclaimed_error(self.parent if kept else self.commit) from error
+
+    def _states(self, tables: Tables) -> Iterator[CommitState]:
+        for version, commit in ((self.after, self.commit), (self.before, self.parent)):
+            if version is not None:
+                pins = {str(version.table.id): version.pin}
+                yield CommitState(tables, replace(commit, tables=pins), [version.table])
 
     def _diff(self, tables: Tables) -> TypeDiff:
         before, after = self.before, self.after

@@ -29,6 +29,7 @@ from omnigraph.graph.branch_names import (
     check_not_main,
     normalize_branch_name,
 )
+from omnigraph.graph.damage import check_versions
 from omnigraph.graph.format_version import (
     CURRENT,
     MIGRATIONS,
@@ -66,7 +67,7 @@ from omnigraph.graph.publish import (
     sleep_with_backoff,
 )
 from omnigraph.graph.recovery import discard_unreadable, recover_all, recover_operation
-from omnigraph.graph.snapshot import Snapshot, reclaimed_error
+from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.swap_retries import retry_swap
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared, WritePlan
@@ -349,8 +350,7 @@ class Repository:
             at = at.commit_id
         by_id = isinstance(at, str)
         commit = get_commit(self.manifest, view, str(at)) if by_id else self.snapshot(source, at).commit
-        if not all(self.tables.exists(pin) for pin in commit.tables.values()):
-            raise reclaimed_error(commit)
+        check_versions(self._snapshot(source, commit).state)
         return commit
 
     def delete_branch(self, name: str, *, expected_head: str | None = None) -> None:
@@ -465,7 +465,8 @@ class Repository:
                 if request.bulk:
                     begin_intent()
                 try:
-                    prepared = prepare(transaction)
+                    with transaction.base.reading():
+                        prepared = prepare(transaction)
                     plan = self._plan(transaction, request, prepared)
                     receipt = None if plan is None else self._confirm_and_publish(plan, intent)
                     return WriteResult(receipt, prepared.result)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.errors import NotFound
+from omnigraph.graph.damage import CommitState, reading
 from omnigraph.store.manifest.records import CommitRecord, TablePin
 from omnigraph.store.tables.tables import Tables
 
@@ -61,28 +63,28 @@ class Snapshot:
         where: str | None = None,
         limit: int | None = None,
     ) -> pa.Table:
-        """Return rows of a table by physical column; `NotFound` if garbage collection removed their files."""
+        """Return rows of a table by physical column. See `reading` for the errors."""
         pin = self.pin(key)
-        try:
+        with self.reading():
             return self.tables.scan(pin, columns, where, limit)
-        except NotFound as error:
-            raise reclaimed_error(self.commit) from error
 
     def scan_batches(
         self, key: str, columns: Sequence[str] | None = None, where: str | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `scan` in batches."""
         pin = self.pin(key)
-        try:
+        with self.reading():
             yield from self.tables.scan_batches(pin, columns, where)
-        except NotFound as error:
-            raise reclaimed_error(self.commit) from error
 
+    def reading(self) -> AbstractContextManager[None]:
+        """Report missing and damaged files of the tables.
 
-def reclaimed_error(commit: CommitRecord) -> NotFound:
-    """Return the error for a commit whose data was removed by garbage collection or by a hard drop."""
-    return NotFound(
-        f"the data of commit '{commit.id}' was reclaimed by cleanup, or by a schema change that allowed data loss",
-        details={"commit_id": commit.id, "reason": "reclaimed"},
-        hint="keep more history with a larger `keep` or `older_than`",
-    )
+        Raises `NotFound` with the reason ``reclaimed`` if garbage collection removed the data, and `StorageError`
+        with the reason ``damaged`` for any other missing file and for a file that cannot be read.
+        """
+        return reading(self.state)
+
+    @property
+    def state(self) -> CommitState:
+        """The tables of the commit, for the search for the cause of a failed read."""
+        return CommitState(self.tables, self.commit, self.catalog.tables.values(), self.branch)

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from omnigraph.catalog.catalog import Catalog, table_key
-from omnigraph.errors import NotFound
+from omnigraph.graph.damage import reading
 from omnigraph.graph.progress import Progress
-from omnigraph.graph.snapshot import reclaimed_error
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.schema import EdgeType
 from omnigraph.merge.conflicts import MergeConflict, UnresolvedConflicts
@@ -83,12 +82,9 @@ class StateMerge:
 
     def merge(self) -> UnresolvedConflicts:
         """Merge schemas and rows and check the result; return the conflicts without a resolution."""
-        try:
+        states = self._states
+        with reading(states.base.state, states.ours.state, states.theirs.state):
             return self._merge()
-        except NotFound as error:
-            if error.details.get("reason") == "reclaimed":
-                raise
-            raise self._unreadable_state(error) from error
 
     def _merge(self) -> UnresolvedConflicts:
         if self._schema.conflicts:
@@ -270,12 +266,6 @@ class StateMerge:
     def _report(self, stage: str, rows: int) -> None:
         if self._options.progress is not None:
             self._options.progress(stage, rows)
-
-    def _unreadable_state(self, error: NotFound) -> NotFound:
-        for snapshot in (self._states.base, self._states.ours, self._states.theirs):
-            if not all(snapshot.tables.exists(pin) for pin in snapshot.commit.tables.values()):
-                return reclaimed_error(snapshot.commit)
-        return error
 
 
 def _connected_tables(edge: EdgeType) -> set[str]:

@@ -19,8 +19,7 @@ import pyarrow as pa
 from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI
 from omnigraph.engine.memory.cached_table import CachedTable
 from omnigraph.engine.memory.memory_cache import Cache
-from omnigraph.errors import NotFound, ResourceLimit
-from omnigraph.graph.snapshot import reclaimed_error
+from omnigraph.errors import ResourceLimit
 from omnigraph.store.tables.table_fragments import take_positions
 
 RESOURCE = "blob_bytes_in_use"
@@ -130,7 +129,5 @@ def find_blob(table: CachedTable, property_: str, id_: str) -> StoredBlob | None
 
 
 def _take(table: CachedTable, position: int, *columns: str) -> pa.Table:
-    try:
+    with table.snapshot.reading():
         return take_positions(table.snapshot.tables, table.pin, np.array([position], np.int64), columns)
-    except NotFound as error:
-        raise reclaimed_error(table.snapshot.commit) from error

@@ -271,7 +271,9 @@ class LocalGraph(LocalChangeReads, Graph):
         for key, table in snapshot.catalog.tables.items():
             pin = snapshot.pin(key)
             names = {column.physical: column.name for column in table.columns}
-            for item in list_indexes(snapshot.tables, pin):
+            with snapshot.reading():
+                found = list_indexes(snapshot.tables, pin)
+            for item in found:
                 properties = ", ".join(names.get(name, name) for name in item.columns)
                 indexes.append(Index(table.name, properties, item.kind, pin.rows, item.rows))
         return indexes

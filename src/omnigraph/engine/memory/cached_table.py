@@ -19,8 +19,7 @@ from omnigraph.catalog.keys import NodeKey, node_key
 from omnigraph.engine.arrow_arrays import single_array
 from omnigraph.engine.memory.id_index import MAX_UNSORTED_IDS, IdIndex
 from omnigraph.engine.memory.memory_cache import Cache
-from omnigraph.errors import NotFound
-from omnigraph.graph.snapshot import Snapshot, reclaimed_error
+from omnigraph.graph.snapshot import Snapshot
 from omnigraph.store.lance.lance_filters import quote_string, string_in
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.table_fragments import (
@@ -107,7 +106,7 @@ class Fragments:
 class CachedTable:
     """The rows of one table at one commit, read through a cache.
 
-    Reads raise `NotFound` with the reason ``reclaimed`` if garbage collection removed the data of the commit.
+    Reads raise the errors of `Snapshot.reading`.
     """
 
     def __init__(self, snapshot: Snapshot, key: str, cache: Cache) -> None:
@@ -281,11 +280,9 @@ class CachedTable:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Report data that is missing in storage as reclaimed."""
-        try:
+        """Report data that is missing or damaged. See `Snapshot.reading`."""
+        with self.snapshot.reading():
             yield
-        except NotFound as error:
-            raise reclaimed_error(self.snapshot.commit) from error
 
     # --- lookups -----------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ or twice at once, with the same result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.engine.arrow_file import ArrowFile
-from omnigraph.errors import NotFound, OmnigraphError, StorageError
-from omnigraph.graph.snapshot import Snapshot, reclaimed_error
+from omnigraph.errors import OmnigraphError, StorageError
+from omnigraph.graph.damage import CommitState, reading
+from omnigraph.graph.snapshot import Snapshot
 from omnigraph.read.export.record_export import choose_tables
 from omnigraph.read.export.record_lines import encode_records
 from omnigraph.store.lance.lance_errors import translate_lance_errors
@@ -114,10 +115,8 @@ def write_part(
 
 
 def _groups(snapshot: Snapshot, pin: TablePin, most: int) -> list[tuple[tuple[int, ...], int]]:
-    try:
+    with snapshot.reading():
         parts = list_fragments(snapshot.tables, pin)
-    except NotFound as error:
-        raise reclaimed_error(snapshot.commit) from error
     groups: list[tuple[tuple[int, ...], int]] = []
     for part in parts:
         if groups and groups[-1][1] + part.rows <= most:
@@ -141,25 +140,23 @@ def _batches(
     if not part.fragments:
         return
     count = 0
-    try:
-        with translate_lance_errors(f"read {part.pin.path}"):
-            dataset = tables.open(part.pin.path, part.pin.version)
-            scanner = dataset.scanner(
-                columns=[column.physical for column in part.table.columns],
-                fragments=[get_fragment(dataset, id_) for id_ in part.fragments],
-                batch_size=_BATCH_ROWS,
-                batch_size_bytes=_BATCH_BYTES,
-                io_buffer_size=_READ_AHEAD,
-                fragment_readahead=1,
-                scan_in_order=True,
-            )
-            for batch in scanner.to_batches():
-                yield batch
-                count += batch.num_rows
-                if progress is not None:
-                    progress(batch.num_rows)
-    except NotFound as error:
-        raise reclaimed_error(job.commit) from error
+    state = CommitState(tables, replace(job.commit, tables={str(part.table.id): part.pin}), [part.table])
+    with reading(state), translate_lance_errors(f"read {part.pin.path}"):
+        dataset = tables.open(part.pin.path, part.pin.version)
+        scanner = dataset.scanner(
+            columns=[column.physical for column in part.table.columns],
+            fragments=[get_fragment(dataset, id_) for id_ in part.fragments],
+            batch_size=_BATCH_ROWS,
+            batch_size_bytes=_BATCH_BYTES,
+            io_buffer_size=_READ_AHEAD,
+            fragment_readahead=1,
+            scan_in_order=True,
+        )
+        for batch in scanner.to_batches():
+            yield batch
+            count += batch.num_rows
+            if progress is not None:
+                progress(batch.num_rows)
     if count != part.rows:
         raise StorageError(f"{part.pin.path} is corrupt: expected {part.rows:,} rows, got {count:,}")
 

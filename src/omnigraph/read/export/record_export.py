@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Catalog, Table
-from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.errors import InvalidInput
 from omnigraph.graph.progress import Progress
-from omnigraph.graph.snapshot import Snapshot, reclaimed_error
+from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang.schema import TypeKind
 from omnigraph.lang.suggestions import did_you_mean
 from omnigraph.read.export.record_lines import encode_records
@@ -59,7 +59,7 @@ def choose_tables(catalog: Catalog, types: Sequence[str] | None) -> list[Table]:
 def _ordered_rows(snapshot: Snapshot, table: Table) -> Iterator[pa.Table]:
     pin = snapshot.pin(table.key)
     physical = [column.physical for column in table.columns]
-    try:
+    with snapshot.reading():
         parts = list_fragments(snapshot.tables, pin)
         ids = [
             chunk
@@ -69,5 +69,3 @@ def _ordered_rows(snapshot: Snapshot, table: Table) -> Iterator[pa.Table]:
         order = pc.sort_indices(pa.chunked_array(ids, pa.string())).to_numpy().astype(np.int64)
         for start in range(0, len(order), _ROWS_AT_A_TIME):
             yield take_positions(snapshot.tables, pin, order[start : start + _ROWS_AT_A_TIME], physical)
-    except NotFound as error:
-        raise reclaimed_error(snapshot.commit) from error

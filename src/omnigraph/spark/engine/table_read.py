@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -62,13 +63,11 @@ class TableRead:
 
         Raises `NotFound` if garbage collection removed the data of the commit.
         """
-        from omnigraph.graph.snapshot import reclaimed_error
         from omnigraph.store.tables.table_fragments import list_fragments
 
-        try:
-            fragments = list_fragments(self._tables(), self.pin)
-        except NotFound as error:
-            raise reclaimed_error(self.commit) from error
+        tables = self._tables()
+        with self._reading(tables):
+            fragments = list_fragments(tables, self.pin)
         groups: list[list[int]] = []
         room = 0
         for fragment in fragments:
@@ -86,29 +85,31 @@ class TableRead:
         """
         import pyarrow as pa
 
-        from omnigraph.graph.snapshot import reclaimed_error
         from omnigraph.store.lance.lance_errors import translate_lance_errors
         from omnigraph.store.lance.lance_files import get_fragment
 
         blobs = any(column.type.scalar is Scalar.BLOB for column in self.columns)
-        try:
-            with translate_lance_errors(f"read {self.pin.path}"):
-                dataset = self._tables().open(self.pin.path, self.pin.version)
-                scanner = dataset.scanner(
-                    columns=[column.physical for column in self.columns],
-                    filter=self.where,
-                    fragments=[get_fragment(dataset, id_) for id_ in fragments],
-                    batch_size=_BLOBS_PER_BATCH if blobs else None,
-                    scan_in_order=False,
-                )
-                for batch in scanner.to_batches():
-                    arrays = [
-                        to_spark(batch.column(column.physical), column, item.type)
-                        for column, item in zip(self.columns, schema, strict=True)
-                    ]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-        except NotFound as error:
-            raise reclaimed_error(self.commit) from error
+        tables = self._tables()
+        with self._reading(tables), translate_lance_errors(f"read {self.pin.path}"):
+            dataset = tables.open(self.pin.path, self.pin.version)
+            scanner = dataset.scanner(
+                columns=[column.physical for column in self.columns],
+                filter=self.where,
+                fragments=[get_fragment(dataset, id_) for id_ in fragments],
+                batch_size=_BLOBS_PER_BATCH if blobs else None,
+                scan_in_order=False,
+            )
+            for batch in scanner.to_batches():
+                arrays = [
+                    to_spark(batch.column(column.physical), column, item.type)
+                    for column, item in zip(self.columns, schema, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _reading(self, tables: Tables) -> AbstractContextManager[None]:
+        from omnigraph.graph.damage import CommitState, reading
+
+        return reading(CommitState(tables, self.commit, [self.table]))
 
     def _tables(self) -> Tables:
         from omnigraph.store.lance.lance_root import LanceRoot

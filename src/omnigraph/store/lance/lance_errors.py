@@ -25,6 +25,8 @@ _MISSING_OBJECT = re.compile(
 )
 # A file of a dataset in a message, relative to the directory of the dataset.
 _FILE = re.compile(r"\b((?:data|_deletions|_indices|_versions|_transactions)/[\w./-]+\.\w+)")
+# The dataset that an action is about.
+_DATASET = re.compile(r"\b((?:nodes|edges)/[\w-]+|__manifest)\b")
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _RUST_SOURCE_LOCATION = re.compile(r", /[^,]*\.rs:\d+")
 # A scan reports an interrupt by the user as an error. Other Lance calls raise KeyboardInterrupt themselves.
@@ -59,14 +61,16 @@ def translate_lance_errors(action: str) -> Iterator[None]:
 def storage_error_from_lance(error: BaseException, action: str) -> OmnigraphError:
     """Return the error to raise for an error of Lance: `NotFound` for a missing object, else `StorageError`.
 
-    `details` has the file that the message names, relative to its dataset.
+    `details` has the dataset that the action names, and the file that the message names, relative to its dataset.
     """
     # Lance appends the locations in its own source code to the message.
     text = _RUST_SOURCE_LOCATION.split(str(error), maxsplit=1)[0].strip()
     details: dict[str, Any] = {"doing": action, "cause": text[:500]}
-    named = _FILE.search(text)
-    if named is not None:
-        details["file"] = named[1]
+    dataset, file = _DATASET.search(action), _FILE.search(text)
+    if dataset is not None:
+        details["dataset"] = dataset[1]
+    if file is not None:
+        details["file"] = file[1]
     failure = HttpFailure.parse(text)
     no_bucket = failure is not None and failure.code == "NoSuchBucket"
     if not no_bucket and (isinstance(error, FileNotFoundError) or _MISSING_OBJECT.search(text)):

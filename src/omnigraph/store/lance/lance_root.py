@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,10 @@ class LanceRoot:
     def dataset_uri(self, path: str) -> str:
         """Return the address of a dataset below the root."""
         return f"{self.uri.rstrip('/')}/{path}"
+
+    def uncached(self) -> LanceRoot:
+        """Return the same root without the cached metadata of this one, to find out what is in storage now."""
+        return replace(self, session=Session())
 
     def open(self, path: str, version: int | None = None) -> lance.LanceDataset:
         """Open a dataset, at its latest version unless one is given; `NotFound` when it does not exist."""

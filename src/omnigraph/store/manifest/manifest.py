@@ -31,6 +31,14 @@ from omnigraph.store.lance.lance_files import data_files, get_fragment, transact
 from omnigraph.store.lance.lance_filters import quote_string
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.freshness import DirectoryState, is_unchanged, read_directory_state
+from omnigraph.store.manifest.manifest_errors import (
+    damaged_file,
+    has_lost_versions,
+    reading_file,
+    replaced_error,
+    unreadable_error,
+    vanished_error,
+)
 from omnigraph.store.manifest.manifest_files import (
     LOG_KINDS,
     UNFINISHED,
@@ -151,9 +159,15 @@ class Manifest:
     def open(cls, root: LanceRoot) -> Manifest:
         """Open the manifest of a graph; `NotAGraph` if there is none."""
         try:
-            manifest = cls(root, root.open(PATH))
+            dataset = root.open(PATH)
+            with translate_lance_errors(f"open {PATH}"):
+                manifest = cls(root, dataset)
         except NotFound as error:
+            if has_lost_versions(root):
+                raise damaged_file(f"{PATH}/_versions", "every version is missing") from error
             raise NotAGraph(is_incomplete=False) from error
+        except StorageError as error:
+            raise unreadable_error(root, error) from error
         if not manifest.view.of_kind("registry"):
             raise NotAGraph(is_incomplete=True)
         return manifest
@@ -198,13 +212,20 @@ class Manifest:
             if version == current.version and is_unchanged(folder, state):
                 return current
         state = None if folder is None else read_directory_state(folder)
-        with translate_lance_errors("refresh __manifest"):
-            latest = current.dataset.latest_version
-            self._last_probe = (state, latest)
-            if latest == current.version:
-                return current
-            dataset = current.dataset.checkout_version(latest)
-        return self._advance(dataset)
+        try:
+            with translate_lance_errors("refresh __manifest"):
+                latest = current.dataset.latest_version
+                self._last_probe = (state, latest)
+                if latest == current.version:
+                    return current
+                if latest < current.version:
+                    raise replaced_error(latest, current.version)
+                dataset = current.dataset.checkout_version(latest)
+                return self._advance(dataset)
+        except NotFound as error:
+            raise vanished_error() from error
+        except StorageError as error:
+            raise unreadable_error(self.root, error) from error
 
     def registry(self, view: ManifestView) -> Registry:
         """Return the registry."""
@@ -456,10 +477,10 @@ class Manifest:
         """Return one row of a file. Lance searches a large file, which is not cached."""
         if file.rows <= _MAX_ROWS_TO_CACHE_FILE:
             return self._read(view, file).get(key)
-        with translate_lance_errors(f"search {_path(file)}"):
+        with reading_file("search", _path(file)):
             fragment = get_fragment(view.dataset, file.fragment)
             table = fragment.to_table(columns=["body"], filter=f"key = {quote_string(key)}")
-        bodies = table["body"].to_pylist()
+            bodies = table["body"].to_pylist()
         return decode_row(_path(file), key, bodies[0]) if bodies else None
 
     def _read(self, view: ManifestView, file: ManifestFile) -> dict[str, str]:
@@ -467,9 +488,9 @@ class Manifest:
             rows = self._rows.get(file.name)
         if rows is not None:
             return rows
-        with translate_lance_errors(f"read {_path(file)}"):
+        with reading_file("read", _path(file)):
             table = get_fragment(view.dataset, file.fragment).to_table()
-        stored = zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True)
+            stored = list(zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True))
         rows = {key: decode_row(_path(file), key, body) for key, body in stored}
         self._cache(file.name, rows)
         return rows

@@ -48,8 +48,9 @@ def damaged_row(file: str, key: str, problem: str) -> StorageError:
     """Return the error of a row that does not hold what was written."""
     return StorageError(
         f"row '{key}' of {file} is damaged: {problem}",
-        details={"file": file, "row": key},
-        hint="run `omnigraph verify` for the extent of the damage",
+        kind="permanent",
+        details={"reason": "damaged", "file": file, "row": key, "problem": problem},
+        hint="run `omnigraph verify` for the extent of the damage, and restore the file from a backup",
     )
 
 

@@ -20,7 +20,7 @@ from lance import LanceOperation
 from lance.fragment import FragmentMetadata, write_fragments
 from lance.schema import LanceSchema
 
-from omnigraph.errors import NotFound
+from omnigraph.errors import NotFound, StorageError
 from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import (
@@ -132,6 +132,10 @@ class Tables:
             self.root.open(pin.path, pin.version)
         except NotFound:
             return False
+        except StorageError as error:
+            # The version exists and is damaged.
+            if error.kind != "unknown":
+                raise
         return True
 
     def schema(self, pin: TablePin) -> pa.Schema:

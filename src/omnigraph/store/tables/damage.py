@@ -1,0 +1,155 @@
+"""Search for the damaged file of a table, after a read of the table has failed.
+
+The search reads as little as possible. It compares the files with what their version records, and decodes the rows
+of single fragments and columns only if that finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import lance
+
+from omnigraph.errors import NotFound, OmnigraphError, StorageError
+from omnigraph.store.lance.file_checks import check_complete
+from omnigraph.store.lance.lance_errors import translate_lance_errors
+from omnigraph.store.lance.lance_files import data_files, deletion_files, version_file
+from omnigraph.store.lance.lance_root import LanceRoot
+from omnigraph.store.manifest.records import TablePin
+
+# A larger table is not decoded to find the damage. `omnigraph verify` does.
+_MAX_DECODED_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class TableDamage:
+    """A damaged file. `file` is relative to the root of the graph, `column` is a physical column if it is known."""
+
+    file: str
+    problem: str
+    column: str | None = None
+
+
+def has_version(root: LanceRoot, pin: TablePin) -> bool:
+    """Return whether the file of a version is in storage, without regard to any cache."""
+    try:
+        root.uncached().open(pin.path, pin.version)
+    except NotFound:
+        return False
+    except StorageError:
+        # It exists and cannot be read.
+        return True
+    return True
+
+
+def find_damage(root: LanceRoot, pin: TablePin, columns: Iterable[str] = ()) -> TableDamage | None:
+    """Return the first damaged file of a pinned table; None if every file can be read.
+
+    `columns` are physical columns that the table must have.
+    """
+    try:
+        dataset = root.uncached().open(pin.path, pin.version)
+    except NotFound:
+        return TableDamage(f"{pin.path}/{version_file(pin.version)}", "it is missing")
+    except StorageError as error:
+        return TableDamage(f"{pin.path}/{version_file(pin.version)}", _cause(error))
+    try:
+        with translate_lance_errors(f"open {pin.path}"):
+            files = dict(_recorded_sizes(dataset))
+    except OmnigraphError as error:
+        return TableDamage(f"{pin.path}/{version_file(pin.version)}", _cause(error))
+    for column in columns:
+        if column not in dataset.schema.names:
+            return TableDamage(
+                f"{pin.path}/{version_file(pin.version)}", f"it has no column '{column}'", column
+            )
+    found = _find_in_files(root, pin, files)
+    if found is None and sum(size or 0 for size in files.values()) <= _MAX_DECODED_BYTES:
+        found = _find_by_decoding(dataset, pin)
+    return _find_in_indexes(root, dataset, pin) if found is None else found
+
+
+def _recorded_sizes(dataset: lance.LanceDataset) -> Iterator[tuple[str, int | None]]:
+    """Yield the data and deletion files of a version with their recorded size, None if it is not recorded."""
+    for fragment in dataset.get_fragments():
+        metadata = fragment.metadata
+        for file, name in zip(metadata.files, data_files([metadata]), strict=True):
+            yield name, file.file_size_bytes
+        for name in deletion_files([metadata]):
+            yield name, None
+
+
+def _find_in_files(root: LanceRoot, pin: TablePin, files: dict[str, int | None]) -> TableDamage | None:
+    """Return a file on a local disk that is missing or does not have its recorded size or its footer."""
+    if root.local is None:
+        return None
+    for name, size in files.items():
+        path = root.local / pin.path / name
+        try:
+            actual = path.stat().st_size
+        except FileNotFoundError:
+            return TableDamage(f"{pin.path}/{name}", "it is missing")
+        except OSError as error:
+            return TableDamage(f"{pin.path}/{name}", str(error.strerror))
+        if size and actual != size:
+            return TableDamage(f"{pin.path}/{name}", f"it has {actual:,} bytes instead of {size:,}")
+        try:
+            check_complete([path])
+        except StorageError as error:
+            return TableDamage(f"{pin.path}/{name}", error.message.rpartition(": ")[2])
+    return None
+
+
+def _find_by_decoding(dataset: lance.LanceDataset, pin: TablePin) -> TableDamage | None:
+    """Return the file of the first fragment and column that cannot be decoded."""
+    for fragment in dataset.get_fragments():
+        for field in dataset.schema:
+            try:
+                with translate_lance_errors(f"read {pin.path}"):
+                    scanner = dataset.scanner(columns=[field.name], fragments=[fragment])
+                    for batch in scanner.to_batches():
+                        batch.validate(full=True)
+            except OmnigraphError as error:
+                name = error.details.get("file") or data_files([fragment.metadata])[0]
+                return TableDamage(f"{pin.path}/{name}", _cause(error), field.name)
+    return None
+
+
+def _find_in_indexes(root: LanceRoot, dataset: lance.LanceDataset, pin: TablePin) -> TableDamage | None:
+    """Return a file or the directory of the first index that cannot be loaded."""
+    try:
+        with translate_lance_errors(f"open {pin.path}"):
+            indexes = list(dataset.describe_indices())
+    except OmnigraphError as error:
+        return TableDamage(f"{pin.path}/{version_file(pin.version)}", _cause(error))
+    for index in indexes:
+        try:
+            with translate_lance_errors(f"read {pin.path}"):
+                dataset.prewarm_index(index.name)
+        except OmnigraphError as error:
+            folders = [f"_indices/{segment.uuid}" for segment in index.segments]
+            name = error.details.get("file") or _incomplete_file(root, pin, folders) or folders[0]
+            return TableDamage(f"{pin.path}/{name}", _cause(error), index.field_names[0])
+    return None
+
+
+def _incomplete_file(root: LanceRoot, pin: TablePin, folders: Sequence[str]) -> str | None:
+    """Return a file of directories on a local disk that has no footer."""
+    if root.local is None:
+        return None
+    for folder in folders:
+        for path in sorted((root.local / pin.path / folder).glob("*.lance")):
+            try:
+                check_complete([path])
+            except StorageError:
+                return f"{folder}/{path.name}"
+    return None
+
+
+def _cause(error: OmnigraphError) -> str:
+    if isinstance(error, NotFound):
+        return "it is missing"
+    text: Any = error.details.get("cause") or error.message
+    return f"it cannot be decoded ({str(text).splitlines()[0][:200]})"
