@@ -108,6 +108,12 @@ def no_frame(graph: Graph) -> None:
         graph.dataframe(ADD, {"n": "Bo"}, branch="dev")
 
 
+def no_backup(graph: Graph) -> None:
+    # A target in memory is refused after authorization.
+    with pytest.raises(InvalidInput, match="memory"):
+        graph.backup(fresh_memory())
+
+
 TABLE: dict[str, Ask] = {
     "Graph.query": Ask(lambda g: g.query(COUNT, branch="dev"), "read", "dev"),
     "Graph.dataframe": Ask(no_frame, "read", "dev"),
@@ -130,7 +136,7 @@ TABLE: dict[str, Ask] = {
     ),
     "Graph.optimize": Ask(lambda g: g.optimize(branch="dev"), "change", "dev"),
     "Graph.cleanup": Ask(lambda g: g.cleanup(keep=1, confirm=True), "admin"),
-    "Graph.backup": Ask(lambda g: g.backup(fresh_memory()), "admin"),
+    "Graph.backup": Ask(no_backup, "admin"),
     "Graph.repair": Ask(lambda g: g.repair(confirm=True), "change", "main"),
     "Branches.list": Ask(lambda g: g.branches.list(), "read"),
     "Branches.create": Ask(
