@@ -260,6 +260,21 @@ class TestBaseline:
             f"snapshot_commit_id: {later}\nresume_cursor: "
         )
 
+    def test_load_of_a_baseline_file_as_it_is_gives_the_same_export(self, folder: Path) -> None:
+        load(folder, person("Ann"), person("Bob"), knows("Ann", "Bob"))
+        printed("changes", "baseline", "--out", "b.ndjson")
+        for mode in ("append", "merge", "overwrite"):
+            make_graph(f"{mode}.omni")
+            outcome = run("load", f"{mode}.omni", "--data", "b.ndjson", "--mode", mode)
+            assert outcome.code == 0, outcome.stderr
+            assert run("export", f"{mode}.omni").stdout == run("export", "g.omni").stdout
+
+    def test_load_of_a_record_that_is_almost_a_baseline_is_refused(self, folder: Path) -> None:
+        path = write(folder / "odd.ndjson", '{"baseline": {"resume_cursor": "x"}}\n')
+        outcome = run("load", "g.omni", "--data", str(path), "--mode", "append")
+        assert outcome.code == 1
+        assert "line 1: graph batch record must contain exactly one of" in outcome.stderr
+
     def test_a_missing_folder_is_told_and_nothing_is_left(self, folder: Path) -> None:
         assert refused("changes", "baseline", "--out", "no/b.ndjson") == "error: no such folder: no\n"
         assert not (folder / "no").exists()

@@ -35,6 +35,7 @@ ONE_OBJECT_PER_LINE = (
 RESERVED = SYSTEM_COLUMNS | {TOMBSTONE}
 Row: TypeAlias = dict[str, Any]
 
+_BASELINE_FIELDS = frozenset({"snapshot_commit_id", "resume_cursor"})
 _FIELDS = {"type": frozenset({"type", "data"}), "edge": frozenset({"edge", "from", "to", "data"})}
 
 
@@ -203,6 +204,18 @@ class RecordConverters:
         found.check_id(row)
         row.update(endpoints)
         return found, row
+
+
+def is_baseline(record: Any) -> bool:
+    """Return whether a record is the last one of a change baseline, which has a cursor and no data.
+
+    >>> is_baseline({"baseline": {"snapshot_commit_id": "01M7", "resume_cursor": "LOUF"}})
+    True
+    """
+    if not isinstance(record, dict) or record.keys() != {"baseline"}:
+        return False
+    content = record["baseline"]
+    return isinstance(content, dict) and content.keys() == _BASELINE_FIELDS
 
 
 def _text(record: Mapping[str, Any], field: str) -> str:

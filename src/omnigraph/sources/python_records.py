@@ -11,7 +11,7 @@ from omnigraph.catalog.catalog import Catalog, Column
 from omnigraph.catalog.columns import ENDPOINT_COLUMNS
 from omnigraph.catalog.keys import canonical_text, endpoint_key, integer_key
 from omnigraph.errors import InvalidInput
-from omnigraph.sources.graph_records import BatchBuilder, RecordConverter, RecordConverters, Row
+from omnigraph.sources.graph_records import BatchBuilder, RecordConverter, RecordConverters, Row, is_baseline
 from omnigraph.sources.json.json_values import check_unicode, display_value
 from omnigraph.sources.rejects import OnReject, RejectHandler
 from omnigraph.sources.row_batch import InputBatch
@@ -35,6 +35,8 @@ def read_dicts(
     rejects = RejectHandler("record", source, on_reject)
     builder = BatchBuilder(source)
     for place, record in enumerate(records, 1):
+        if is_baseline(record):
+            continue
         try:
             converter, row = converters.convert(_unbox_record(record))
         except InvalidInput as error:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import ErrorLocation, InvalidInput, OmnigraphError
-from omnigraph.sources.graph_records import ONE_OBJECT_PER_LINE, BatchBuilder, RecordConverters
+from omnigraph.sources.graph_records import ONE_OBJECT_PER_LINE, BatchBuilder, RecordConverters, is_baseline
 from omnigraph.sources.json.line_blocks import LineBlock, line_blocks, line_too_long
 from omnigraph.sources.json.ndjson_columns import ColumnarReader
 from omnigraph.sources.rejects import OnReject, RejectHandler
@@ -64,7 +64,10 @@ def _read_records(
         if not line or not line.strip(b" \t\r"):
             continue
         try:
-            converter, row = converters.convert(decode_line(line, place))
+            record = decode_line(line, place)
+            if is_baseline(record):
+                continue
+            converter, row = converters.convert(record)
         except OmnigraphError as error:
             rejects.reject(place, error, line.decode("utf-8", "backslashreplace").removesuffix("\r"))
             continue

@@ -17,7 +17,14 @@ from omnigraph.catalog.columns import ENDPOINT_COLUMNS
 from omnigraph.catalog.id_aliases import IdAliases, accepts_id
 from omnigraph.catalog.keys import derive_id
 from omnigraph.errors import InvalidInput
-from omnigraph.sources.graph_records import BatchBuilder, RecordConverter, RecordConverters, Row, wrong_id
+from omnigraph.sources.graph_records import (
+    BatchBuilder,
+    RecordConverter,
+    RecordConverters,
+    Row,
+    is_baseline,
+    wrong_id,
+)
 from omnigraph.sources.json.json_stream import parse_json_stream
 from omnigraph.sources.json.json_values import MISMATCH, check_unicode, display_value
 from omnigraph.sources.rejects import OnReject, RejectHandler
@@ -58,6 +65,8 @@ class _PermissiveReader:
     def batches(self, values: Iterable[Any]) -> Iterator[InputBatch]:
         builder = BatchBuilder(self.rejects.source)
         for place, value in enumerate(values, 1):
+            if is_baseline(value):
+                continue
             try:
                 converter, row = self.convert(value)
             except InvalidInput as error:
