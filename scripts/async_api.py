@@ -37,7 +37,7 @@ READS = {
 FILE_WRITES = {"Graph.backup", "Graph.baseline", "Graph.export"}
 WRITES = {
     "Branches.create", "Branches.delete", "Branches.merge", "Graph.cleanup", "Graph.load", "Graph.mutate",
-    "Graph.optimize", "Graph.repair", "Graph.revert", "RemoteGraph.invoke", "SchemaView.apply",
+    "Graph.optimize", "Graph.repair", "Graph.revert", "Graph.verify", "RemoteGraph.invoke", "SchemaView.apply",
 }  # fmt: skip
 # `AsyncHandle` has these.
 BY_HAND = {"acting_as", "close"}

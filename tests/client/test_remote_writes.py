@@ -131,6 +131,8 @@ class TestWrites:
         )
         assert remote.indexes() == local.indexes() != []
         assert remote.optimize().commit is None
+        assert remote.verify(quick=True) == local.verify(quick=True)
+        assert remote.verify(all_commits=True, branch="main") == local.verify(all_commits=True, branch="main")
         assert remote.repair() == local.repair()
         assert remote.repair(confirm=True).confirmed
         assert remote.cleanup(keep=50) == local.cleanup(keep=50)

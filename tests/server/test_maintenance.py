@@ -56,6 +56,18 @@ def test_cleanup_and_repair_dry_run_and_confirm(client: httpx.Client) -> None:
     )
 
 
+def test_verify_reports_damage_with_status_200(client: httpx.Client) -> None:
+    add(client, "Cid")
+    report = success_body(client.post("/verify"), answers.VerifyOutput)
+    assert (report["ok"], report["quick"], report["damage"]) == (True, False, [])
+    assert [item["branch"] for item in report["branches"]] == ["main"]
+    every = success_body(
+        client.post("/verify", json={"all_commits": True, "quick": True}), answers.VerifyOutput
+    )
+    assert every["commits"] > report["commits"]
+    error_body(client.post("/verify", json={"branch": "nowhere"}), 404)
+
+
 def test_maintenance_storage_error_is_redacted(tmp_path: Path) -> None:
     uri = str(tmp_path / "broken.omni")
     with og.init(uri, SCHEMA) as graph:

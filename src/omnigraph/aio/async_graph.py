@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.load.load_request import Rejects
     from omnigraph.maintain.backup.copy_report import CopyReport, Verification
+    from omnigraph.maintain.verification.report import VerifyReport
     from omnigraph.rules.load_mode import LoadMode
 
 
@@ -408,6 +409,33 @@ class AsyncGraph(AsyncHandle):
         return await self._threads.write(
             lambda: self._graph.optimize(
                 branch=branch, engine=engine, message=message, actor=actor, progress=progress, spark=spark
+            )
+        )
+
+    async def verify(
+        self,
+        *,
+        quick: bool = False,
+        all_commits: bool = False,
+        branch: str | None = None,
+        record: bool = False,
+        engine: Engine = "auto",
+        progress: Progress | None = None,
+        spark: Any = None,
+    ) -> VerifyReport:
+        """Check that the graph in storage is complete and unaltered, and report the extent of any damage.
+
+        See `Graph.verify`.
+        """
+        return await self._threads.write(
+            lambda: self._graph.verify(
+                quick=quick,
+                all_commits=all_commits,
+                branch=branch,
+                record=record,
+                engine=engine,
+                progress=progress,
+                spark=spark,
             )
         )
 

@@ -17,6 +17,7 @@ from omnigraph.maintain.backup.copy_report import CopyReport, Verification
 
 if TYPE_CHECKING:
     from omnigraph.api.maintenance_reports import Index, Optimized, Repair
+    from omnigraph.maintain.verification.report import VerifyReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,21 @@ class BackupOptions:
     progress: Progress | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class VerifyOptions:
+    """The arguments of `Graph.verify`."""
+
+    quick: bool = False
+    all_commits: bool = False
+    branch: str | None = None
+    record: bool = False
+    engine: Engine = "auto"
+    progress: Progress | None = None
+    spark: Any = None
+
+
 class GraphMaintenance(ABC):
-    """Garbage collection, compaction, indexes, repair and backup."""
+    """Garbage collection, compaction, indexes, verification, repair and backup."""
 
     def cleanup(
         self,
@@ -112,6 +126,37 @@ class GraphMaintenance(ABC):
         True
         """
         return self._optimize(OptimizeOptions(branch, engine, message, actor, progress, spark))
+
+    def verify(
+        self,
+        *,
+        quick: bool = False,
+        all_commits: bool = False,
+        branch: str | None = None,
+        record: bool = False,
+        engine: Engine = "auto",
+        progress: Progress | None = None,
+        spark: Any = None,
+    ) -> VerifyReport:
+        """Check that the graph in storage is complete and unaltered, and report the extent of any damage.
+
+        The manifest, the lineage and the heads of all branches are checked, or of one `branch`; with `all_commits`
+        every commit whose data is retained. Each file must exist and have its recorded size and digest. The number
+        of rows, ids, unique values and the endpoints of edges are checked too. `quick` reads no contents: it checks
+        existence, sizes and numbers of rows. `record` adds the digests of undamaged files that have none. `engine`
+        and `spark` are described in `load`; ``"auto"`` uses Spark for gigabytes of data.
+
+        Damage is reported and not raised. `VerifyReport.branches` has the newest intact commit of each branch,
+        which `repair` can reset the branch to.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-verify", schema="node City { name: String @key }")
+        >>> _ = g.load({"City": [{"name": "Bern"}]})
+        >>> report = g.verify()
+        >>> report.ok, report.commits, report.rows
+        (True, 1, 1)
+        """
+        return self._verify(VerifyOptions(quick, all_commits, branch, record, engine, progress, spark))
 
     def repair(self, confirm: bool = False, *, force: bool = False) -> Repair:
         """Settle interrupted bulk writes. Without `confirm` the result is a preview.
@@ -180,6 +225,9 @@ class GraphMaintenance(ABC):
 
     @abstractmethod
     def _optimize(self, options: OptimizeOptions) -> Optimized: ...
+
+    @abstractmethod
+    def _verify(self, options: VerifyOptions) -> VerifyReport: ...
 
     @abstractmethod
     def _repair(self, confirm: bool, force: bool) -> Repair: ...

@@ -40,6 +40,7 @@ from omnigraph.cli.commands.revert import revert
 from omnigraph.cli.commands.schema import schema_commands
 from omnigraph.cli.commands.serve import serve
 from omnigraph.cli.commands.snapshot import snapshot
+from omnigraph.cli.commands.verify import verify
 from omnigraph.cli.commands.version import print_version_and_exit, version
 from omnigraph.cli.options import GlobalOptions, capability, refuse_options
 from omnigraph.cli.shell import CommandLine
@@ -74,6 +75,7 @@ app.command(epilog=EPILOG)(diff)
 app.command(epilog=EPILOG)(revert)
 app.command(epilog=EPILOG)(snapshot)
 app.command(epilog=EPILOG)(optimize)
+app.command(epilog=EPILOG)(verify)
 app.command(epilog=EPILOG)(repair)
 app.command(epilog=EPILOG)(cleanup)
 app.command(epilog=EPILOG)(backup)

@@ -12,8 +12,8 @@ Capability: TypeAlias = Literal["any", "served", "direct", "control", "local"]
 DIRECT = frozenset(
     {"init", "optimize", "repair", "cleanup", "lint", "schema plan", "backup", "restore", "clone"}
 )
-# The direct commands that also accept `--cluster` with `--graph`.
-CLUSTERED = frozenset({"optimize", "repair", "cleanup", "lint"})
+# The commands on storage that also accept `--cluster` with `--graph`.
+CLUSTERED = frozenset({"optimize", "repair", "verify", "cleanup", "lint"})
 WITH_ACTOR = frozenset(
     {
         "init",
@@ -137,7 +137,7 @@ def _inapplicable(command: str, kind: Capability, option: str) -> str | None:
                     f"`{command}` addresses one graph by its storage URI; {option} does not apply. "
                     f"{_how_to_address(command)}"
                 )
-        case "any" if option == "--cluster":
+        case "any" if option == "--cluster" and command not in CLUSTERED:
             return cluster_address_error(command, option)
     return None
 

@@ -12,7 +12,7 @@ from omnigraph.api.access import Address
 from omnigraph.api.commits import At, Commit
 from omnigraph.api.exports import ExportOptions, ExportTarget
 from omnigraph.api.graph import Graph
-from omnigraph.api.graph_maintenance import BackupOptions, CleanupOptions, OptimizeOptions
+from omnigraph.api.graph_maintenance import BackupOptions, CleanupOptions, OptimizeOptions, VerifyOptions
 from omnigraph.api.graph_reads import QueryOptions
 from omnigraph.api.graph_writes import MutationOptions
 from omnigraph.api.loads import LoadReceipt
@@ -35,6 +35,7 @@ from omnigraph.protocol.codec import decode, decode_snapshot, to_json_value
 
 if TYPE_CHECKING:
     from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.maintain.verification.report import VerifyReport
 
 
 class RemoteGraph(RemoteChangeReads, Graph):
@@ -224,6 +225,19 @@ class RemoteGraph(RemoteChangeReads, Graph):
         self._actor.check(options.actor, message=options.message)
         body = {"branch": require_text("branch", options.branch), "message": options.message}
         return self._transport.call("POST", "/optimize", partial(decode, Optimized), body=body, writes=True)
+
+    def _verify(self, options: VerifyOptions) -> VerifyReport:
+        from omnigraph.maintain.verification.report import VerifyReport
+
+        refuse_spark(options.engine, options.spark)
+        body = {
+            "quick": options.quick,
+            "all_commits": options.all_commits,
+            "branch": options.branch,
+            "record": options.record,
+        }
+        decode_report = partial(decode, VerifyReport)
+        return self._transport.call("POST", "/verify", decode_report, body=body, writes=options.record)
 
     def _repair(self, confirm: bool, force: bool) -> Repair:
         body = {"confirm": confirm, "force": force or None}

@@ -195,12 +195,12 @@ class Repository:
 
     def recover(self) -> list[RecoveryRecord]:
         """Recover the interrupted bulk writes of dead processes; return the recovery records written."""
-        self._check_writable("recover interrupted writes")
+        self.check_writable("recover interrupted writes")
         return recover_all(self.manifest, self.intents)
 
     def recover_operation(self, id_: str, *, force: bool = False) -> RecoveryRecord | None:
         """Recover one interrupted bulk write. With `force`, an unreadable intent is discarded."""
-        self._check_writable("recover interrupted writes")
+        self.check_writable("recover interrupted writes")
         try:
             return recover_operation(self.manifest, self.intents, id_)
         except RecoveryRequired:
@@ -320,7 +320,7 @@ class Repository:
         self, name: str, source: str = MAIN, *, at: At = None, actor: str | None = None
     ) -> HeadRecord:
         """Create a branch at the head of another branch, or at a commit, snapshot or time. No table is copied."""
-        self._check_writable("create a branch")
+        self.check_writable("create a branch")
         check_text("actor", actor)
         name = check_new_name(name)
         incarnation = new_id()
@@ -359,7 +359,7 @@ class Repository:
         Garbage collection removes its commits, unless another branch reaches them. Raises `PreconditionFailed`
         if the head is not `expected_head`.
         """
-        self._check_writable("delete a branch")
+        self.check_writable("delete a branch")
         name = check_not_main(name, "delete")
         attempted: str | None = None
 
@@ -385,7 +385,7 @@ class Repository:
 
         No branch uses the ids, and no other call returns them. Ids that are not used are lost.
         """
-        self._check_writable("change a schema")
+        self.check_writable("change a schema")
 
         def reserve(view: ManifestView) -> int:
             registry = self.manifest.registry(view)
@@ -401,7 +401,7 @@ class Repository:
 
         A concurrent swap of the registry then fails and reads the graph again.
         """
-        self._check_writable("change the registry")
+        self.check_writable("change the registry")
 
         def advance(view: ManifestView) -> None:
             registry = self.manifest.registry(view)
@@ -419,7 +419,7 @@ class Repository:
 
     def begin(self, branch: str = MAIN, commit_id: str | None = None) -> Transaction:
         """Start a transaction on the current head, after the recovery of interrupted writes."""
-        self._check_writable("write")
+        self.check_writable("write")
         pending = self._executor.submit(propagate_context(self.intents.pending))
         view = self.manifest.refresh()
         if pending.result():
@@ -436,7 +436,7 @@ class Repository:
         the operation class allows a retry. The result returned is that of the call whose work was committed. After
         an error nothing is visible, and the next write succeeds.
         """
-        self._check_writable(request.operation)
+        self.check_writable(request.operation)
         branch = check_branch_name(branch, request.operation)
         with ExitStack() as resources:
             if not request.bulk:
@@ -569,6 +569,7 @@ class Repository:
             # The commit is visible. The next write compacts the log.
             self.warnings.append(f"cannot compact the commit log, the next write will do it: {error}")
 
-    def _check_writable(self, action: str) -> None:
+    def check_writable(self, action: str) -> None:
+        """Raise `PermissionDenied` if the handle is open for reading only."""
         self.check_usable()
         check_writable(self.location, self.mode, action, is_backup=self.is_backup)

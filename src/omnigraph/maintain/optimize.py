@@ -96,7 +96,7 @@ def optimize(
     A type that fails, or that concurrent writers change too often, is reported and does not stop the others. The
     compaction of a type is committed even if one of its indexes could not be built.
     """
-    optimization = _Optimization(TaskRunner(repository, engine, run_on_spark, progress))
+    optimization = _Optimization(TaskRunner(repository.tables.root, engine, run_on_spark, progress))
     request = WriteRequest("optimize", actor=actor, message=message, bulk=True)
     try:
         receipt, states = repository.write(branch, request, optimization.prepare)

@@ -64,6 +64,50 @@ class CleanupOutput(ResponseModel):
     objects_error: str | None
 
 
+class DamageOutput(ResponseModel):
+    """A damaged file, or a violated rule, with the branches and commits that it affects."""
+
+    kind: str
+    problem: str
+    file: str | None
+    type_key: str | None
+    property: str | None
+    branches: list[str]
+    commits: list[str]
+    commit_count: int
+    rows: int
+    blocks_reads: bool
+    remedy: str
+
+
+class BranchStateOutput(ResponseModel):
+    """A branch and its newest intact commit. `head` is null if the head cannot be read."""
+
+    branch: str
+    head: str | None
+    intact: bool
+    newest_intact: str | None
+
+
+class VerifyOutput(ResponseModel):
+    """Result of a verification: what was checked, each damage, and the newest intact commit of each branch."""
+
+    ok: bool
+    quick: bool
+    all_commits: bool
+    commits: int
+    versions: int
+    files: int
+    bytes_read: Int64
+    rows: Int64
+    not_recorded: int
+    recorded: int
+    reclaimed: int
+    damage: list[DamageOutput]
+    branches: list[BranchStateOutput]
+    notes: list[str]
+
+
 class RepairOutput(ResponseModel):
     """Number of pending bulk writes, the outcome of each recovered one, and the action for each type."""
 

@@ -230,6 +230,15 @@ class CleanupRequest(LenientRequest):
     grace: str | None = None
 
 
+class VerifyRequest(LenientRequest):
+    """Verification request. `branch` restricts it to one branch; `record` adds missing digests."""
+
+    quick: bool = False
+    all_commits: bool = False
+    branch: BranchName | None = None
+    record: bool = False
+
+
 class RepairRequest(LenientRequest):
     """Recovery request. Dry run unless `confirm` is true. `force` also discards unreadable intents."""
 

@@ -12,7 +12,7 @@ from omnigraph.api.access import Address
 from omnigraph.api.commits import At, Commit
 from omnigraph.api.exports import ExportOptions, ExportTarget
 from omnigraph.api.graph import Graph
-from omnigraph.api.graph_maintenance import BackupOptions, CleanupOptions, OptimizeOptions
+from omnigraph.api.graph_maintenance import BackupOptions, CleanupOptions, OptimizeOptions, VerifyOptions
 from omnigraph.api.graph_reads import QueryOptions
 from omnigraph.api.graph_writes import MutationOptions
 from omnigraph.api.loads import LoadReceipt
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.parameters import Bindings
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.maintain.verification.report import VerifyReport
     from omnigraph.policy.gate import Access, Gate
     from omnigraph.read.reader import Reader
     from omnigraph.rules.external_blobs import ExternalBlobPolicy
@@ -227,6 +228,25 @@ class LocalGraph(LocalChangeReads, Graph):
         )
         commit = None if report.commit is None else Commit.of(report.commit)
         return Optimized(commit, options.branch, report.datasets)
+
+    def _verify(self, options: VerifyOptions) -> VerifyReport:
+        from omnigraph.maintain.verification.verify import VerifyRequest, verify
+        from omnigraph.spark.engine.tasks import spark_tasks
+
+        # The report names files, and states of branches that the actor may not read.
+        self._authorizer.authorize("admin")
+        if options.record:
+            self._repository.check_writable("record digests")
+        request = VerifyRequest(
+            options.quick, options.all_commits, options.branch, options.record, options.engine
+        )
+        return verify(
+            self._repository.tables.root,
+            self._repository.objects,
+            request,
+            run_on_spark=spark_tasks(options.spark),
+            progress=options.progress,
+        )
 
     def _repair(self, confirm: bool, force: bool) -> Repair:
         from omnigraph.maintain.repair import repair

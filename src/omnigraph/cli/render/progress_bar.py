@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 # Operations that finish sooner show no progress bar.
 _DELAY_SECONDS = 0.5
 
-# Stages of requests to a server and of copies, which count bytes instead of rows.
-_IN_BYTES = frozenset({"send", "receive", "copy"})
+# Stages that count bytes instead of rows: requests to a server, copies, and files that are verified.
+_IN_BYTES = frozenset({"send", "receive", "copy", "files"})
 
 # Called with the name of a stage and the number of rows, or bytes, that it has processed so far.
 Report: TypeAlias = Callable[[str, int], None]

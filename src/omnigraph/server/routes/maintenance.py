@@ -1,4 +1,4 @@
-"""Maintenance routes: indexes, compaction, garbage collection and recovery."""
+"""Maintenance routes: indexes, compaction, garbage collection, verification and recovery."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from starlette.responses import Response
 from omnigraph.api.graph import Graph
 from omnigraph.api.maintenance_reports import Optimized
 from omnigraph.maintain.optimize import BUSY, EXACT_VECTORS, TypeOptimization
+from omnigraph.maintain.verification.report import VerifyReport
 from omnigraph.protocol import maintenance_responses as responses
-from omnigraph.protocol.requests import CleanupRequest, OptimizeRequest, RepairRequest
+from omnigraph.protocol.requests import CleanupRequest, OptimizeRequest, RepairRequest, VerifyRequest
 from omnigraph.protocol.result_bodies import commit_body, recovery_body
 from omnigraph.server.http.error_responses import STORAGE_FAILURE
 from omnigraph.server.http.request_context import Context, RequestContext
@@ -91,6 +92,34 @@ async def cleanup(context: Context, body: CleanupRequest | None = None) -> Respo
         return {**report, "datasets": datasets, "objects_error": error}
 
     return await context.write(work)
+
+
+@router.post(
+    "/verify",
+    operation_id="cluster_verify",
+    response_model=responses.VerifyOutput,
+    responses={**SUCCESS, **error_responses(415, 429)},
+)
+async def verify(context: Context, body: VerifyRequest | None = None) -> Response:
+    """Check that the graph in storage is complete and unaltered. Requires permission for `admin`.
+
+    Damage is part of the response, which has status 200.
+    """
+    reject_if_commit_header(context.request)
+    request = body or VerifyRequest()
+    context.authorize("admin")
+
+    def work(graph: Graph) -> VerifyReport:
+        # The server does not start Spark, which needs a process of its own.
+        return graph.verify(
+            quick=request.quick,
+            all_commits=request.all_commits,
+            branch=request.branch,
+            record=request.record,
+            engine="local",
+        )
+
+    return await context.write(work, VerifyReport.to_json)
 
 
 @router.post(

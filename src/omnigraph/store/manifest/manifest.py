@@ -63,6 +63,7 @@ from omnigraph.store.manifest.records import (
     Registry,
     encode_body,
 )
+from omnigraph.store.manifest.version_digests import record_version_digest, trim_version_digests
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import attribute_requests_to, propagate_context
 
@@ -284,6 +285,10 @@ class Manifest:
             self._swap(self._view, remove=(), change=ManifestChange(digests=[record]))
         return sum(len(items) for items in new.values())
 
+    def rows(self, view: ManifestView, file: ManifestFile) -> dict[str, str]:
+        """Return the rows of one file as texts by key; `StorageError` if they cannot be read."""
+        return self._read(view, file)
+
     # --- compare-and-swap --------------------------------------------------------------------------------
 
     def replace_head_if_equals(
@@ -316,6 +321,12 @@ class Manifest:
                 raise SwapLost
             removed.append(head)
         return self._swap(view, remove=removed, change=change)
+
+    def replace_files(
+        self, view: ManifestView, files: Iterable[ManifestFile], change: ManifestChange
+    ) -> ManifestView:
+        """Replace files whatever they hold, for a repair; `SwapLost` if another writer replaced one of them."""
+        return self._swap(view, remove=files, change=change)
 
     def replace_copied_files(
         self,
@@ -362,6 +373,8 @@ class Manifest:
                 details={"cause": str(error)},
                 hint="check the disk; the commit may be lost after a power failure",
             ) from error
+        if self.root.local is not None:
+            record_version_digest(self.root.local / PATH, view.version)
         return view
 
     def _transaction_files(self, transaction: lance.Transaction, view: ManifestView) -> list[str]:
@@ -418,6 +431,8 @@ class Manifest:
         # forbidden, because Lance would remove detached versions.
         with translate_lance_errors("remove old versions of __manifest"):
             self._view.dataset.cleanup_old_versions(older_than=_KEEP_VERSIONS, retain_versions=_KEEP_NEWEST)
+        if self.root.local is not None:
+            trim_version_digests(self.root.local / PATH, self._view.version - _KEEP_NEWEST)
         return True
 
     def _clock_agrees(self, objects: ObjectStore) -> bool:
@@ -441,8 +456,8 @@ class Manifest:
     def _write_rows(self, name: str, rows: dict[str, str]) -> FragmentMetadata:
         bodies = [encode_row(key, text) for key, text in rows.items()]
         table = pa.table({"key": list(rows), "body": bodies}, schema=ROW_SCHEMA)
-        fragment = write_named_file(self.root, PATH, self._files, name, table)
-        self._cache(name, rows)
+        fragment = write_named_file(self.root, PATH, self._files, name, table, with_digest=True)
+        self._cache(fragment.files[0].path, rows)
         return fragment
 
     def _registry_file(self, view: ManifestView) -> ManifestFile:
@@ -516,7 +531,9 @@ class Manifest:
             file = known.get(fragment.fragment_id)
             if file is None:
                 meta = fragment.metadata
-                file = parse_file(meta.id, meta.files[0].path, meta.physical_rows)
+                file = parse_file(
+                    meta.id, meta.files[0].path, meta.physical_rows, meta.files[0].file_size_bytes
+                )
             files.append(file)
         return ManifestView(dataset, dataset.version, tuple(files))
 
@@ -551,7 +568,7 @@ def begin_init(root: LanceRoot) -> None:
     commit is based on version 0, which never exists. One creator makes version 1, and the others fail.
     """
     row = pa.table({"key": [UNFINISHED], "body": ["{}"]}, schema=ROW_SCHEMA)
-    first = write_named_file(root, PATH, root.file_session(PATH), unfinished_name(), row)
+    first = write_named_file(root, PATH, root.file_session(PATH), unfinished_name(), row, with_digest=True)
     root.sync(PATH, data_files([first]))
     try:
         lance.LanceDataset.commit(

@@ -9,20 +9,28 @@ import pyarrow as pa
 from lance.file import LanceFileSession, LanceFileWriter
 from lance.fragment import DataFile, FragmentMetadata
 
+from omnigraph.store.file_digests import FileDigest, digest_file
 from omnigraph.store.lance.file_checks import check_complete
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import FILE_FORMAT
 from omnigraph.store.lance.lance_root import LanceRoot
+from omnigraph.store.manifest.manifest_files import name_with_digest
 from omnigraph.store.request_counts import count_requests
 
 
 def write_named_file(
-    root: LanceRoot, path: str, session: LanceFileSession, name: str, rows: pa.Table
+    root: LanceRoot,
+    path: str,
+    session: LanceFileSession,
+    name: str,
+    rows: pa.Table,
+    *,
+    with_digest: bool = False,
 ) -> FragmentMetadata:
     """Write rows into a data file of a chosen name and return it as a fragment.
 
-    The file is complete on return. On a local disk the caller must sync it before a commit names it. A file that no
-    commit names is garbage.
+    With `with_digest` the digest of the content is added to the name. The file is complete on return. On a local
+    disk the caller must sync it before a commit names it. A file that no commit names is garbage.
     """
     # The request statistics of Lance do not include single files.
     count_requests(writes=1)
@@ -30,23 +38,28 @@ def write_named_file(
         if root.local is not None:
             target = root.local / path / "data" / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            size = _encode(target, rows)
+            found = _encode(target, rows)
+            if with_digest:
+                name = name_with_digest(name, found.digest)
+                target.rename(target.with_name(name))
         else:
             # A temporary file first: its size saves a request at commit, and the upload is one put.
             with tempfile.TemporaryDirectory(prefix="omnigraph-") as scratch:
                 target = Path(scratch) / name
-                size = _encode(target, rows)
+                found = _encode(target, rows)
+                name = name_with_digest(name, found.digest) if with_digest else name
                 session.upload_file(str(target), name)
-    return _describe(name, size, rows)
+    return _describe(name, found.size, rows)
 
 
-def _encode(target: Path, rows: pa.Table) -> int:
+def _encode(target: Path, rows: pa.Table) -> FileDigest:
+    """Write a file and return its size and its digest."""
     writer = LanceFileWriter(str(target), rows.schema, version=FILE_FORMAT)
     writer.write_batch(rows)
     writer.close()
     # Here and not only at the sync: a truncated temporary file must not be uploaded as a complete object.
     check_complete([target])
-    return target.stat().st_size
+    return digest_file(target, target.name)
 
 
 def _describe(name: str, size: int, rows: pa.Table) -> FragmentMetadata:

@@ -6,7 +6,7 @@ fragments whose files and deletion file are equal: such fragments hold the same 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,13 @@ def read_fragments(
         rows = dataset.scanner(columns=list(columns), fragments=scanned, scan_in_order=True).to_table()
     starts = np.cumsum([0, *(item.rows for item in fragments)])
     return [rows.slice(int(start), item.rows) for start, item in zip(starts, fragments, strict=False)]
+
+
+def scan_fragment(tables: Tables, pin: TablePin, fragment: TableFragment) -> Iterator[pa.RecordBatch]:
+    """Yield all columns of the live rows of one fragment in batches."""
+    with translate_lance_errors(f"read {pin.path}"):
+        dataset = tables.open(pin.path, pin.version)
+        yield from dataset.scanner(fragments=[get_fragment(dataset, fragment.id)]).to_batches()
 
 
 def live_offsets(tables: Tables, pin: TablePin, fragment: TableFragment) -> Offsets:

@@ -1,0 +1,1 @@
+"""Verification: check that a graph in storage is complete and unaltered, and report the extent of any damage."""

@@ -1,0 +1,231 @@
+"""Inspection of `__manifest` that does not stop at damage: every file is checked and read on its own.
+
+Normal reads raise at the first file that is damaged. An inspection lists all damaged files and returns the records
+of the others. If the newest version cannot be opened, the newest version that can be opened is inspected.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from omnigraph.errors import NotFound, OmnigraphError, StorageError
+from omnigraph.store.file_digests import FileDigest
+from omnigraph.store.file_verification import ExpectedFile, FileDamage, check_file
+from omnigraph.store.lance.lance_files import transaction_file, version_file
+from omnigraph.store.lance.lance_root import LanceRoot
+from omnigraph.store.manifest.manifest import PATH, Manifest, ManifestView, NotAGraph
+from omnigraph.store.manifest.manifest_files import ManifestFile
+from omnigraph.store.manifest.recorded_files import RecordedFiles
+from omnigraph.store.manifest.records import Body, CommitRecord, HeadRecord, Registry
+from omnigraph.store.manifest.version_digests import read_version_digests
+from omnigraph.store.objects.backend import ObjectInfo
+from omnigraph.store.objects.object_store import ObjectStore
+
+T = TypeVar("T")
+
+_U64_MAX = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestDamage:
+    """A damaged file of `__manifest`. `name` is relative to it, `record` describes a data file by its name."""
+
+    kind: FileDamage
+    name: str
+    problem: str
+    record: ManifestFile | None = None
+
+
+class ManifestInspection:
+    """The records of `__manifest` that can be read, and its damaged files.
+
+    `registry` is None if it cannot be read. `heads` are by incarnation, `schemas` by id. `unrecorded` is the number
+    of files without a digest. `files` and `bytes_read` count what was checked.
+    """
+
+    def __init__(self, root: LanceRoot, objects: ObjectStore, *, quick: bool = False) -> None:
+        self._objects = objects
+        self._quick = quick
+        self.damage: list[ManifestDamage] = []
+        self.files = 0
+        self._newer: set[int] = set()
+        self.bytes_read = 0
+        self.unrecorded = 0
+        self._is_visible = objects.location.scheme != "memory"
+        listed = objects.list(PATH) if self._is_visible else iter(())
+        self._stored = {item.key.removeprefix(f"{PATH}/"): item for item in listed}
+        self.manifest = self._open(root)
+        self.view: ManifestView = self.manifest.view
+        if not self.view.of_kind("registry") and self.view.of_kind("unfinished"):
+            raise NotAGraph(is_incomplete=True)
+        self._damaged: set[str] = set()
+        self._check_version_files()
+        for file in self.view.files:
+            self._check_data_file(file)
+        self.registry: Registry | None = self._read_registry()
+        self.heads: Mapping[str, HeadRecord] = self._read_heads()
+        self.schemas: Mapping[str, str] = self._read_schemas()
+
+    def commits(self) -> Iterator[CommitRecord]:
+        """Yield every commit that can be read, in no particular order. One file is read at a time."""
+        for file in self.view.of_kind("commit"):
+            yield from self._records(file, CommitRecord.from_body)
+
+    def recorded_files(self) -> Mapping[tuple[str, str], FileDigest]:
+        """Return the digests of files by table path and file name, as far as their rows can be read."""
+        readable = [file for file in self.view.files if file.name not in self._damaged]
+        return RecordedFiles().of(readable, lambda file: self.manifest.rows(self.view, file))
+
+    @property
+    def newer_versions(self) -> list[int]:
+        """The versions after the inspected one that exist or were recorded: all of them are damaged. Ascending."""
+        return sorted(self._newer)
+
+    def unreadable(self, kind: str) -> list[ManifestFile]:
+        """Return the damaged files of a kind, such as ``head``."""
+        return [file for file in self.view.of_kind(kind) if file.name in self._damaged]
+
+    # --- the version -------------------------------------------------------------------------------------
+
+    def _open(self, root: LanceRoot) -> Manifest:
+        try:
+            return Manifest(root, root.open(PATH))
+        except NotFound as error:
+            if not any(name.startswith("_versions/") for name in self._stored):
+                raise NotAGraph(is_incomplete=False) from error
+            failure: OmnigraphError = error
+        except OmnigraphError as error:
+            failure = error
+        versions = sorted(self._versions(), reverse=True)
+        for version in versions:
+            try:
+                manifest = Manifest(root, root.open(PATH, version))
+            except OmnigraphError as error:
+                self._add("unreadable", version_file(version), error.message)
+                self._newer.add(version)
+                continue
+            return manifest
+        raise StorageError(
+            f"no version of {PATH} can be read: {failure.message}",
+            details={"file": PATH},
+            hint="restore the graph from a backup",
+        )
+
+    def _versions(self) -> Iterator[int]:
+        for name in self._stored:
+            stem = name.removeprefix("_versions/").removesuffix(".manifest")
+            if name != stem and stem.isdecimal():
+                yield _U64_MAX - int(stem)
+
+    def _check_version_files(self) -> None:
+        """Check the manifest file and the transaction file of the newest version, and older ones with a digest."""
+        if not self._is_visible:
+            return
+        recorded = read_version_digests(self._objects)
+        current = self.view.version
+        known = [item.name for item in self.damage]
+        for version in sorted({*self._versions(), current}):
+            name = version_file(version)
+            digest = recorded.get(version)
+            if name in known or (digest is None and version != current):
+                continue
+            size, text = (None, None) if digest is None else (digest.size, digest.digest)
+            self._check(ExpectedFile(PATH, name, size, text), None)
+        newer = [version for version in recorded if version > current and version_file(version) not in known]
+        self._newer.update(newer)
+        for version in sorted(newer):
+            self._add(
+                "missing", version_file(version), "the file does not exist; the commit it holds is lost"
+            )
+        self._check_transaction()
+
+    def _check_transaction(self) -> None:
+        """Compare the transaction file of the newest version with the copy inside the manifest file."""
+        try:
+            transaction = self.view.dataset.read_transaction(self.view.version)
+        except (OSError, ValueError, RuntimeError) as error:
+            self._add(
+                "unreadable", version_file(self.view.version), f"its transaction cannot be read: {error}"
+            )
+            return
+        if transaction is None:
+            return
+        names = [transaction_file(transaction, self.view.version - 1), transaction_file(transaction)]
+        name = next((item for item in names if item in self._stored), names[0])
+        self.files += 1
+        if name not in self._stored:
+            self._add("missing", name, "the file does not exist")
+            return
+        data = self._objects.get(f"{PATH}/{name}").data
+        version = self._objects.get(f"{PATH}/{version_file(self.view.version)}").data
+        self.bytes_read += len(data)
+        # The copy has its length before it, so that a truncated file does not match.
+        if len(data).to_bytes(4, "little") + data not in version:
+            self._add("altered", name, "it differs from the copy in its version")
+
+    # --- data files --------------------------------------------------------------------------------------
+
+    def _check_data_file(self, file: ManifestFile) -> None:
+        name = f"data/{file.name}"
+        if self._is_visible:
+            # The manifest states the size.
+            self._check(ExpectedFile(PATH, name, file.size, file.digest), file)
+        if file.name in self._damaged:
+            return
+        try:
+            rows = self.manifest.rows(self.view, file)
+        except OmnigraphError as error:
+            self._add("unreadable", name, error.message, file)
+            return
+        if len(rows) != file.rows:
+            self._add("altered", name, f"it has {len(rows)} rows, expected {file.rows}", file)
+
+    def _check(self, expected: ExpectedFile, record: ManifestFile | None) -> None:
+        stored: ObjectInfo | None = self._stored.get(expected.name)
+        self.files += 1
+        self.unrecorded += expected.digest is None
+        result = check_file(self._objects, expected, stored, quick=self._quick)
+        self.bytes_read += 0 if self._quick else result.size
+        if result.damage is not None:
+            self._add(result.damage, expected.name, result.problem, record)
+
+    def _add(self, kind: FileDamage, name: str, problem: str, record: ManifestFile | None = None) -> None:
+        self.damage.append(ManifestDamage(kind, name, problem, record))
+        if record is not None:
+            self._damaged.add(record.name)
+
+    # --- records -----------------------------------------------------------------------------------------
+
+    def _read_registry(self) -> Registry | None:
+        files = self.view.of_kind("registry")
+        if len(files) != 1:
+            name = version_file(self.view.version)
+            self._add("unreadable", name, f"it names {len(files)} registry files, expected 1")
+        return next((record for file in files for record in self._records(file, Registry.from_body)), None)
+
+    def _read_heads(self) -> dict[str, HeadRecord]:
+        records = [
+            item for file in self.view.of_kind("head") for item in self._records(file, HeadRecord.from_body)
+        ]
+        return {record.incarnation: record for record in records}
+
+    def _read_schemas(self) -> dict[str, str]:
+        schemas: dict[str, str] = {}
+        for file in self.view.of_kind("schema"):
+            if file.name not in self._damaged:
+                rows = self.manifest.rows(self.view, file)
+                schemas |= {key.partition(":")[2]: text for key, text in rows.items()}
+        return schemas
+
+    def _records(self, file: ManifestFile, parse: Callable[[Body], T]) -> list[T]:
+        """Return the records of a file; a file that does not hold such records is added to the damage."""
+        if file.name in self._damaged:
+            return []
+        try:
+            return [parse(json.loads(text)) for text in self.manifest.rows(self.view, file).values()]
+        except (OmnigraphError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self._add("unreadable", f"data/{file.name}", f"its rows cannot be parsed: {error}", file)
+            return []

@@ -1,0 +1,85 @@
+"""Digests of the manifest files of `__manifest` itself, in a log beside it.
+
+Digests of table files are recorded in `__manifest`. The manifest file of a version of `__manifest` is the root of
+all of them, so its own digest must be elsewhere. On a local disk every commit appends one line to this log after
+the swap. The log is not part of the commit: a missing line means that the digest was not recorded. On an object
+store there is no log, because it would be one more request for each commit.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from omnigraph.errors import NotFound, StorageError
+from omnigraph.store.file_digests import FileDigest, digest_file, digest_text
+from omnigraph.store.lance.lance_files import version_file
+from omnigraph.store.objects.object_store import ObjectStore
+
+LOG: Final = "__manifest/_digests/versions.log"
+_CHECK_LENGTH = 8
+# The log is trimmed from this size on, which is the size of some ten thousand lines.
+_TRIM_AT = 1 << 20
+
+
+def record_version_digest(folder: Path, version: int) -> None:
+    """Append the digest of a version's manifest file to the log in the directory of `__manifest`.
+
+    One append, which is atomic at this size. It is not synced, and a failure is ignored: the commit is complete.
+    """
+    with suppress(OSError, StorageError):
+        found = digest_file(folder / version_file(version), "")
+        line = f"{version} {found.size} {found.digest}"
+        log = folder / "_digests" / "versions.log"
+        try:
+            descriptor = _open(log)
+        except FileNotFoundError:
+            log.parent.mkdir(exist_ok=True)
+            descriptor = _open(log)
+        try:
+            os.write(descriptor, f"{line} {_check(line)}\n".encode())
+        finally:
+            os.close(descriptor)
+
+
+def read_version_digests(objects: ObjectStore) -> dict[int, FileDigest]:
+    """Return the recorded digests by version. Lines that are incomplete or altered are ignored."""
+    try:
+        data = objects.get(LOG).data
+    except NotFound:
+        return {}
+    digests: dict[int, FileDigest] = {}
+    for line in data.decode("utf-8", "replace").splitlines():
+        with suppress(ValueError):
+            text, _, check = line.rpartition(" ")
+            version, size, digest = text.split(" ")
+            if check == _check(text):
+                digests[int(version)] = FileDigest(version_file(int(version)), int(size), digest)
+    return digests
+
+
+def trim_version_digests(folder: Path, first: int) -> None:
+    """Remove the lines of versions before `first` if the log is large. A line appended meanwhile is lost."""
+    log = folder / "_digests" / "versions.log"
+    with suppress(OSError):
+        if log.stat().st_size <= _TRIM_AT:
+            return
+        lines = log.read_text(encoding="ascii", errors="replace").splitlines(keepends=True)
+        kept = [
+            line
+            for line in lines
+            if line.partition(" ")[0].isdecimal() and int(line.partition(" ")[0]) >= first
+        ]
+        new = log.with_suffix(f".{os.getpid()}.tmp")
+        new.write_text("".join(kept), encoding="ascii")
+        new.replace(log)
+
+
+def _open(log: Path) -> int:
+    return os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+
+def _check(line: str) -> str:
+    return digest_text(line)[:_CHECK_LENGTH]
