@@ -40,7 +40,7 @@ WRITES = {
     "Graph.optimize", "Graph.repair", "Graph.revert", "Graph.verify", "RemoteGraph.invoke", "SchemaView.apply",
 }  # fmt: skip
 # `AsyncHandle` has these.
-BY_HAND = {"acting_as", "close"}
+BY_HAND = {"acting_as", "blob", "close"}
 # Arguments with the name of a built-in function.
 SHADOWS = {"format", "id"}
 NOTE_A002 = "  # noqa: A002 - the name is part of the API"

@@ -114,7 +114,11 @@ class TestSignatures:
                 assert isinstance(public(twin)[name], property)
                 continue
             assert inspect.iscoroutinefunction(public(twin)[name]), name
-            assert inspect.signature(public(twin)[name]) == inspect.signature(member), name
+            found, expected = inspect.signature(public(twin)[name]), inspect.signature(member)
+            assert found.parameters == expected.parameters, name
+            # A file has reads of its own, which are coroutines too.
+            returns = "AsyncBlob" if name == "blob" else expected.return_annotation
+            assert found.return_annotation == returns, name
 
     @pytest.mark.parametrize("name", ["init", "open"])
     def test_graphs_are_opened_with_the_same_arguments(self, name: str) -> None:

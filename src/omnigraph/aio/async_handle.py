@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 from omnigraph.aio.call_threads import CallThreads
 
 if TYPE_CHECKING:
+    from omnigraph.aio.async_blob import AsyncBlob
+    from omnigraph.api.commits import At
     from omnigraph.api.graph import Graph
 
 
@@ -42,6 +44,26 @@ class AsyncHandle:
         See `Graph.acting_as`.
         """
         return type(self)(self._graph.acting_as(actor), self._threads)
+
+    async def blob(
+        self,
+        type_name: str,
+        id: str | int,  # noqa: A002 - the name is part of the API
+        property: str,  # noqa: A002 - the name is part of the API
+        *,
+        branch: str = "main",
+        at: At = None,
+    ) -> AsyncBlob:
+        """Open a Blob value as a read-only file whose reads are coroutines.
+
+        See `Graph.blob`.
+        """
+        from omnigraph.aio.async_blob import AsyncBlob
+
+        blob = await self._threads.read(
+            lambda: self._graph.blob(type_name, id, property, branch=branch, at=at)
+        )
+        return AsyncBlob(blob, self._threads)
 
     async def close(self) -> None:
         """Wait for the running calls and release threads and connections. Later calls raise `InvalidInput`."""

@@ -15,6 +15,7 @@ from omnigraph.engine.engine_choice import Engine
 from omnigraph.graph.progress import Progress
 
 if TYPE_CHECKING:
+    from omnigraph.api.blobs import Blob, BlobSelector
     from omnigraph.api.result import Result
     from omnigraph.graph.snapshot import Snapshot
 
@@ -112,6 +113,36 @@ class GraphReads(ABC):
 
         return self._get(type_name, id_text(id), branch, at)
 
+    def blob(
+        self,
+        type_name: str,
+        id: str | int,  # noqa: A002 - the name is part of the API
+        property: str,  # noqa: A002 - the name is part of the API
+        *,
+        branch: str = "main",
+        at: At = None,
+    ) -> Blob:
+        """Open a Blob value as a read-only file: `size`, `read`, `seek` and `read_range`.
+
+        `type_name` is a node or edge type. Opening reads metadata only, and a read holds in memory no more than it
+        returns. A remote graph requests byte ranges, and raises `PreconditionFailed` if the value was written again
+        after it was opened.
+
+        Raises `InvalidInput` if the schema has no such property, and `NotFound` if there is no such entity or it
+        has no value. The bytes of an external value are not read; `uri` is its address.
+
+        >>> import omnigraph as og
+        >>> g = og.init("memory://docs-open-blob", schema="node Photo { name: String @key  data: Blob? }")
+        >>> _ = g.load({"Photo": [{"name": "a", "data": bytes(range(100))}]})
+        >>> blob = g.blob("Photo", "a", "data")
+        >>> blob.seek(90), blob.read(3), blob.read_range(0, 2)
+        (90, b'Z[\\\\', b'\\x00\\x01')
+        """
+        from omnigraph.api.blobs import BlobSelector
+        from omnigraph.catalog.keys import id_text
+
+        return self._blob(BlobSelector(type_name, id_text(id), property, branch, at))
+
     def snapshot(self, branch: str = "main", at: At = None) -> Snapshot:
         """Return the head of a branch, or the state `at`, as an immutable snapshot."""
         return self._snapshot(branch, at)
@@ -156,6 +187,9 @@ class GraphReads(ABC):
 
     @abstractmethod
     def _get(self, type_name: str, id_: str, branch: str, at: At) -> dict[str, Any] | None: ...
+
+    @abstractmethod
+    def _blob(self, selector: BlobSelector) -> Blob: ...
 
     @abstractmethod
     def _snapshot(self, branch: str, at: At) -> Snapshot: ...

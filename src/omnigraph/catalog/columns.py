@@ -54,8 +54,14 @@ def _arrow_scalar(scalar: Scalar) -> pa.DataType:
 
 def arrow_field(column: Column, *, physical: bool = False) -> pa.Field:
     """Return the Arrow field of a column with its logical or its physical name."""
-    name = column.physical if physical else column.name
-    return pa.field(name, arrow_type(column.type), nullable=column.type.nullable)
+    type_ = arrow_type(column.type)
+    if not physical:
+        return pa.field(column.name, type_, nullable=column.type.nullable)
+    if column.type.scalar is Scalar.BLOB:
+        # Uncompressed bytes can be read in ranges.
+        data = type_.field(BLOB_DATA).with_metadata({"lance-encoding:compression": "none"})
+        type_ = pa.struct([data, type_.field(BLOB_URI)])
+    return pa.field(column.physical, type_, nullable=column.type.nullable)
 
 
 def arrow_schema(table: Table, *, physical: bool = False) -> pa.Schema:

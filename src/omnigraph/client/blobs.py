@@ -1,85 +1,89 @@
-"""The Blob values of a remote graph."""
+"""The Blob values of a remote graph: metadata by a HEAD request, bytes by range requests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from omnigraph.api.blobs import BlobInfo, Blobs, BlobSelector
-from omnigraph.client.entry import READ_TIMEOUT, check_token, graph_url
+from omnigraph.api.blobs import Blob, BlobInfo, BlobSelector
 from omnigraph.client.request_errors import unexpected_response
+from omnigraph.client.request_names import place_of
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, StorageError
 from omnigraph.protocol.codec import SNAPSHOT_ID
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import httpx
 
     from omnigraph.client.transport import Transport
 
-_OK, _FOUND = 200, 302
+_PARTIAL, _FOUND = 206, 302
+
+
+def open_blob(transport: Transport, selector: BlobSelector) -> Blob:
+    """Open a value. Its bytes are requested when they are read."""
+    place = place_of(transport, selector.branch, selector.at)
+    failure: InvalidInput | None = None
+    for kind, name in selector.kinds:
+        params = {
+            "entity": kind,
+            "type": name,
+            "id": selector.id,
+            "property": selector.property_name,
+            **place,
+        }
+        try:
+            info = _stat(transport, params)
+        except InvalidInput as error:
+            # The type may be an edge type. Its property may be missing as well; the first error is then reported.
+            failure = failure or error
+            continue
+        return Blob(info, RemoteContent(transport, params, info))
+    assert failure is not None
+    raise failure
+
+
+class RemoteContent:
+    """The bytes of a value on a server. The entity tag ensures that all ranges are of one value."""
+
+    def __init__(self, transport: Transport, params: Mapping[str, str], info: BlobInfo) -> None:
+        self._transport = transport
+        self._params = dict(params)
+        self._info = info
+
+    def read(self, start: int, end: int) -> bytes:
+        """Request a range. Raises `PreconditionFailed` if the value has changed on its branch."""
+        headers = {"Range": f"bytes={start}-{end - 1}", "If-Match": self._info.etag or "*"}
+        with _get(self._transport, self._params, headers) as response:
+            expected = f"bytes {start}-{end - 1}/{self._info.size}"
+            if response.status_code != _PARTIAL or response.headers.get("content-range") != expected:
+                # A proxy ignored the range. The whole value must not pass for a part of it.
+                raise unexpected_response(response)
+            data = b"".join(response.iter_bytes())
+        if len(data) != end - start:
+            raise StorageError(f"the response has {len(data):,} bytes of {end - start:,}", transient=True)
+        return data
+
+
+def _stat(transport: Transport, params: Mapping[str, str]) -> BlobInfo:
+    try:
+        with transport.send("HEAD", "/blob", params=params, writes=False) as response:
+            return _info(response)
+    except (InvalidInput, NotFound, PermissionDenied):
+        # An error response to HEAD has no body. The response to a request for one byte has the message.
+        with _get(transport, params, {"Range": "bytes=0-0"}) as response:
+            return _info(response)
 
 
 @contextmanager
-def connect_blobs(url: str, graph: str, token: str | None = None) -> Iterator[RemoteBlobs]:
-    """Connect to the Blob values of a graph on a server. The graph itself is not requested."""
-    from omnigraph.client.transport import Transport
-
-    transport = Transport(graph_url(url, graph), check_token(token), READ_TIMEOUT)
-    try:
-        yield RemoteBlobs(transport)
-    finally:
-        transport.close()
-
-
-class RemoteBlobs(Blobs):
-    """`Blobs` on a server."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    def stat(self, selector: BlobSelector) -> BlobInfo:
-        try:
-            with self._transport.send("HEAD", "/blob", params=selector.to_params(), writes=False) as response:
-                return _info(response)
-        except (InvalidInput, NotFound, PermissionDenied):
-            # An error response to HEAD has no body. The response to a request for one byte has the message.
-            with self._get(selector, (0, 1), None) as (info, _):
-                return info
-
-    @contextmanager
-    def open(
-        self, selector: BlobSelector, offset: int = 0, length: int | None = None
-    ) -> Iterator[Iterator[bytes]]:
-        span, etag = None, None
-        if offset or length is not None:
-            # The size bounds the range. The ETag ensures that the range is of the same value.
-            info = self.stat(selector)
-            span, etag = info.byte_range(offset, length), info.etag
-            if span[0] == span[1]:
-                yield iter(())
-                return
-        with self._get(selector, span, etag) as (info, chunks):
-            info.refuse_external()
-            yield chunks
-
-    @contextmanager
-    def _get(
-        self, selector: BlobSelector, span: tuple[int, int] | None, etag: str | None
-    ) -> Iterator[tuple[BlobInfo, Iterator[bytes]]]:
-        """Request a value, or the bytes of a span of it. Raises `PreconditionFailed` if it has another ETag."""
-        headers = {} if etag is None else {"If-Match": etag}
-        if span is not None:
-            headers["Range"] = f"bytes={span[0]}-{span[1] - 1}"
-        with self._transport.send(
-            "GET", "/blob", params=selector.to_params(), headers=headers, writes=False
-        ) as response:
-            info = _info(response)
-            if span is not None and response.status_code == _OK:
-                # A proxy ignored the range. The whole value must not pass for a part of it.
-                raise unexpected_response(response)
-            yield info, iter(()) if info.uri is not None else response.iter_bytes()
+def _get(
+    transport: Transport, params: Mapping[str, str], headers: Mapping[str, str]
+) -> Iterator[httpx.Response]:
+    with transport.send("GET", "/blob", params=params, headers=headers, writes=False) as response:
+        yield response
 
 
 def _info(response: httpx.Response) -> BlobInfo:

@@ -34,6 +34,7 @@ from omnigraph.maintain.backup.copy_report import CopyReport
 from omnigraph.protocol.codec import decode, decode_snapshot, to_json_value
 
 if TYPE_CHECKING:
+    from omnigraph.api.blobs import Blob, BlobSelector
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.maintain.verification.report import VerifyReport
 
@@ -127,6 +128,11 @@ class RemoteGraph(RemoteChangeReads, Graph):
             "GET", "/entity", lambda answer: answer["entity"], params=params
         )
         return entity
+
+    def _blob(self, selector: BlobSelector) -> Blob:
+        from omnigraph.client.blobs import open_blob
+
+        return open_blob(self._transport, selector)
 
     def _snapshot(self, branch: str, at: At) -> Snapshot:
         snapshot = self._transport.call(

@@ -23,6 +23,7 @@ from omnigraph.catalog.row_json import json_values
 from omnigraph.errors import NotFound
 from omnigraph.graph.progress import Progress
 from omnigraph.lang.schema import NodeType
+from omnigraph.lang.types import Scalar
 from omnigraph.load.id_generator import IdGenerator
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.row_rules import broken_rows, row_violations
@@ -271,7 +272,10 @@ class Spool:
             return
         if rows.writer is None:
             rows.file = self.directory() / f"{self.catalog.tables[key].id}.arrow"
-            options = pa.ipc.IpcWriteOptions(compression="lz4")
+            table = self.catalog.tables[key]
+            has_blobs = any(column.type.scalar is Scalar.BLOB for column in table.columns)
+            # Large values seldom compress, and uncompressed ones are read from the mapped file without a copy.
+            options = pa.ipc.IpcWriteOptions(compression=None if has_blobs else "lz4")
             rows.writer = pa.ipc.new_file(str(rows.file), rows.schema, options=options)
         for batch in rows.batches:
             rows.writer.write_batch(batch)

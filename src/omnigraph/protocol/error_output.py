@@ -45,7 +45,7 @@ class ChangeDiffRefusalOutput(ResponseModel):
 class BlobRangeOutput(ResponseModel):
     """A byte range that cannot be satisfied and the length of the value.
 
-    `end` equals `length` if the requested range is open-ended.
+    The range is half-open: `end` is not included. It equals `length` if the requested range is open-ended.
     """
 
     start: Int64

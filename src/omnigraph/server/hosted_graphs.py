@@ -17,7 +17,6 @@ from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.types import Scalar
 from omnigraph.policy.bundle import PolicyBundle, Rule
 from omnigraph.policy.gate import Access, Gate
-from omnigraph.read.blob_values import BlobsInUse
 from omnigraph.read.reader import Reader, default_budget
 from omnigraph.rules.external_blobs import DEFAULT_DENY
 from omnigraph.server.http.authentication import TokenRegistry
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from omnigraph.api.local.local_graph import LocalGraph
 
 _CONCURRENT_OPENS = 4
-# Limit of the bytes of Blob values in use, as a multiple of the read cache.
-_BLOB_BUDGET_FACTOR = 2
 
 
 @dataclass(frozen=True)
@@ -49,8 +46,7 @@ class HostedGraph:
 class ServerResources:
     """Graphs, tokens, policy and limits of one server. Without tokens the server is unauthenticated.
 
-    `quarantined` maps the ids of graphs that are not served to the reasons. `blobs` limits the memory of Blob
-    values in the cache and in responses.
+    `quarantined` maps the ids of graphs that are not served to the reasons.
     """
 
     graphs: Mapping[str, HostedGraph] = field(default_factory=dict)
@@ -58,9 +54,6 @@ class ServerResources:
     server_gate: Gate | None = None
     quarantined: Mapping[str, str] = field(default_factory=dict)
     limits: ServerLimits = field(default_factory=ServerLimits)
-    blobs: BlobsInUse = field(
-        default_factory=lambda: BlobsInUse(_BLOB_BUDGET_FACTOR * default_budget()), repr=False
-    )
 
     def close(self) -> None:
         """Close every graph."""
@@ -99,7 +92,6 @@ def open_graphs(
             if isinstance(outcome, OmnigraphError)
         },
         limits,
-        BlobsInUse(_BLOB_BUDGET_FACTOR * memory.budget),
     )
     if resources.graphs and not (require_all and resources.quarantined):
         return resources

@@ -38,6 +38,7 @@ from omnigraph.load.load_request import LoadRequest
 from omnigraph.maintain.backup.copy_report import CopyReport
 
 if TYPE_CHECKING:
+    from omnigraph.api.blobs import Blob, BlobSelector
     from omnigraph.engine.parameters import Bindings
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
@@ -134,6 +135,11 @@ class LocalGraph(LocalChangeReads, Graph):
         from omnigraph.read.entity import find_entity
 
         return find_entity(self._reader.session(self._snapshot(branch, at)), type_name, id_)
+
+    def _blob(self, selector: BlobSelector) -> Blob:
+        from omnigraph.api.local.local_blobs import open_blob
+
+        return open_blob(self._reader, self._snapshot(selector.branch, selector.at), selector)
 
     def _snapshot(self, branch: str, at: At) -> Snapshot:
         return self._repository.snapshot(branch, self._authorizer.authorize_at("read", branch, at))

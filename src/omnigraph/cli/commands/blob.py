@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeAlias, cast
 
 import typer
@@ -11,11 +9,11 @@ import typer
 from omnigraph.api.files import readable_write_errors
 from omnigraph.cli.query_arguments import BranchOption, SnapshotOption
 from omnigraph.cli.render.output import escape_unprintable, print_json, print_line, result_stream
-from omnigraph.cli.target import EPILOG, GraphTarget, JsonOption, Served, open_graph, resolve_target
+from omnigraph.cli.target import EPILOG, JsonOption, open_graph, resolve_target
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from omnigraph.api.blobs import BlobInfo, Blobs, BlobSelector
+    from omnigraph.api.blobs import Blob
 
 EntityArgument: TypeAlias = Annotated[
     Literal["node", "edge"], typer.Argument(metavar="ENTITY", help="node or edge.")
@@ -54,10 +52,14 @@ def get(
 ) -> None:
     """Write the bytes of a Blob value, or a range of them, to stdout."""
     target = resolve_target(ctx, None)
-    selector = _selector(entity, type_name, id_, property_, branch, snapshot)
+    state = _state(branch, snapshot)
     if length is not None and length < 1:
         raise InvalidInput(f"--length must be at least 1, got {length}")
-    with _open_blobs(target) as blobs, blobs.open(selector, offset, length) as chunks:
+    with (
+        open_graph(target, "r") as graph,
+        graph.blob(f"{entity}:{type_name}", id_, property_, **state) as blob,
+    ):
+        chunks = blob.chunks(*_byte_range(blob, offset, length))
         if out is None:
             stream = result_stream()
             stream.flush()
@@ -82,58 +84,51 @@ def stat(
 ) -> None:
     """Print the size of a Blob value, or the URI of an external value."""
     target = resolve_target(ctx, None)
-    selector = _selector(entity, type_name, id_, property_, branch, snapshot)
-    with _open_blobs(target) as blobs:
-        found = _describe(selector, blobs.stat(selector))
+    state = _state(branch, snapshot)
+    with (
+        open_graph(target, "r") as graph,
+        graph.blob(f"{entity}:{type_name}", id_, property_, **state) as blob,
+    ):
+        known = {"size": blob.size, "etag": blob.etag, "uri": blob.uri}
+        found = {
+            "selector": {"entity": entity, "type": type_name, "id": id_, "property": property_},
+            "kind": blob.kind,
+            **{key: value for key, value in known.items() if value is not None},
+            "target": {
+                **({"branch": branch or "main"} if snapshot is None else {"snapshot": snapshot}),
+                "resolved_snapshot": blob.info.resolved_snapshot,
+            },
+        }
     if json:
         print_json(found)
         return
     for key in ("kind", "size", "etag", "uri"):
         if key in found:
             print_line(f"{key}: {escape_unprintable(str(found[key]))}")
-    print_line(f"resolved_snapshot: {escape_unprintable(found['target']['resolved_snapshot'])}")
+    print_line(f"resolved_snapshot: {escape_unprintable(blob.info.resolved_snapshot)}")
 
 
-def _selector(
-    entity: Literal["node", "edge"],
-    type_name: str,
-    id_: str,
-    property_: str,
-    branch: str | None,
-    snapshot: str | None,
-) -> BlobSelector:
-    from omnigraph.api.blobs import BlobSelector
-
+def _state(branch: str | None, snapshot: str | None) -> dict[str, Any]:
+    """Return the state that the options name, as arguments of the library."""
     if branch is not None and snapshot is not None:
         raise typer.BadParameter("cannot be combined with --snapshot", param_hint="'--branch'")
-    return BlobSelector(entity, type_name, id_, property_, branch, snapshot)
+    return {"branch": branch or "main"} if snapshot is None else {"at": snapshot}
 
 
-@contextmanager
-def _open_blobs(target: GraphTarget) -> Iterator[Blobs]:
-    if isinstance(target.place, Served):
-        from omnigraph.client.blobs import connect_blobs
+def _byte_range(blob: Blob, offset: int, length: int | None) -> tuple[int, int | None]:
+    """Return the first byte of a range and the byte after its end; None for the end of the value.
 
-        with connect_blobs(target.place.url, target.place.graph, target.place.token) as remote:
-            yield remote
-        return
-    from omnigraph.api.local.local_blobs import LocalBlobs
-
-    with open_graph(target, "r") as graph:
-        yield LocalBlobs(graph)
-
-
-def _describe(selector: BlobSelector, info: BlobInfo) -> dict[str, Any]:
-    known = {"size": info.size, "etag": info.etag, "uri": info.uri}
-    state = {"snapshot": selector.snapshot} if selector.snapshot else {"branch": selector.branch or "main"}
-    return {
-        "selector": {
-            "entity": selector.entity,
-            "type": selector.type_name,
-            "id": selector.id,
-            "property": selector.property,
-        },
-        "kind": "managed" if info.uri is None else "external",
-        **{key: value for key, value in known.items() if value is not None},
-        "target": {**state, "resolved_snapshot": info.resolved_snapshot},
-    }
+    Raises `InvalidInput` if the offset is at or past the end of a value that is not empty.
+    """
+    size = blob.size
+    if size is None:
+        # The blob says that it is external.
+        return 0, None
+    if offset >= size > 0:
+        noun = "byte" if size == 1 else "bytes"
+        raise InvalidInput(
+            f"offset {offset} is at or past the end of the value, which has {size} {noun}",
+            details={"size": size},
+        )
+    start = min(offset, size)
+    return start, size if length is None else min(size, start + length)

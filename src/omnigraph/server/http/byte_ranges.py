@@ -14,17 +14,17 @@ _MAX_POSITION = 10**18
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """A range of bytes. Both ends are inclusive, as in HTTP."""
+    """A range of bytes, from `start` up to `end`, which is not included."""
 
     start: int
     end: int
 
 
 class RangeNotSatisfiable(ValueError):
-    """A range that starts after the last byte. `end` is the length if the range is open-ended."""
+    """A range that starts after the last byte. `end` is not included; it is the length of an open-ended range."""
 
     def __init__(self, start: int, end: int) -> None:
-        super().__init__(f"byte range {start}-{end} is not satisfiable")
+        super().__init__(f"byte range {start}:{end} is not satisfiable")
         self.start = start
         self.end = end
 
@@ -54,7 +54,7 @@ def parse_range(values: Sequence[str], length: int) -> ByteRange | None:
     Raises `RangeNotSatisfiable` for a range after the last byte.
 
     >>> parse_range(["bytes=0-3"], 10), parse_range(["bytes=-3"], 10), parse_range(["bytes=0-1,4-5"], 10)
-    (ByteRange(start=0, end=3), ByteRange(start=7, end=9), None)
+    (ByteRange(start=0, end=4), ByteRange(start=7, end=10), None)
     """
     match = _RANGE.match(values[0].strip()) if len(values) == 1 else None
     if match is None:
@@ -65,12 +65,12 @@ def parse_range(values: Sequence[str], length: int) -> ByteRange | None:
             return None
         if not length or not last:
             raise RangeNotSatisfiable(length, length)
-        return ByteRange(max(0, length - last), length - 1)
+        return ByteRange(max(0, length - last), length)
     if last is not None and last < first:
         return None
     if first >= length:
-        raise RangeNotSatisfiable(first, length if last is None else last)
-    return ByteRange(first, length - 1 if last is None else min(last, length - 1))
+        raise RangeNotSatisfiable(first, length if last is None else last + 1)
+    return ByteRange(first, length if last is None else min(last + 1, length))
 
 
 def _parse_position(digits: str) -> int | None:

@@ -33,3 +33,12 @@ def fragments_of(addresses: Addresses) -> npt.NDArray[np.uint64]:
 def offsets_of(addresses: Addresses) -> Offsets:
     """Return the offset of each address in its fragment."""
     return (addresses & _OFFSET_MASK).astype(np.uint32)
+
+
+def fragment_and_offset(address: int) -> tuple[int, int]:
+    """Return the fragment id and the offset of one address.
+
+    >>> fragment_and_offset((3 << 32) + 7)
+    (3, 7)
+    """
+    return divmod(address, 1 << 32)

@@ -1,0 +1,274 @@
+"""The places of single binary values in a Lance file, decoded from its metadata.
+
+Lance reads a value as a whole, and a value may be larger than memory. Files of the format 2.1 and later store large
+values one after the other, each with its length, and a list of their positions (the full-zip layout). A page with
+one value only, such as a page of one row, stores it once (the constant layout). A part of a value is therefore a
+byte range of the file. The Lance project specifies the layouts in `file2.proto` and `encodings_v2_1.proto`.
+`FILE_FORMAT` pins the version that OmniGraph writes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+FOOTER = struct.Struct("<QQQIIHH4s")
+_COLUMN = struct.Struct("<QQ")
+# The value of a constant page: its number of buffers, their sizes, and the first buffer, which has two offsets.
+_SCALAR = struct.Struct("<IIIqq")
+_LEVEL_BYTES = 2
+_MAGIC = b"LANC"
+_OLDEST_FORMAT = (2, 1)
+_PAGE_LAYOUT = b"encodings21.PageLayout"
+
+# Field numbers of the messages.
+_COLUMN_PAGES = 2
+_PAGE_OFFSETS, _PAGE_SIZES, _PAGE_LENGTH, _PAGE_ENCODING = 1, 2, 3, 4
+_ENCODING_DIRECT, _DIRECT_ANY, _ANY_TYPE, _ANY_VALUE = 2, 1, 1, 2
+_LAYOUT_CONSTANT, _LAYOUT_FULL_ZIP, _CONSTANT_LAYERS = 2, 3, 5
+_ZIP_BITS_REP, _ZIP_BITS_DEF, _ZIP_BITS_PER_OFFSET, _ZIP_COMPRESSION = 1, 2, 4, 7
+_COMPRESSION_VARIABLE, _COMPRESSION_GENERAL = 2, 10
+_GENERAL_BUFFER, _GENERAL_VALUES, _BUFFER_SCHEME, _VARIABLE_VALUES = 1, 3, 1, 2
+_ZSTD = 2
+
+Codec = Literal["none", "zstd"]
+# The start and the size of each buffer of a page.
+Buffers = list[tuple[int, int]]
+
+
+class UnknownLayout(ValueError):
+    """The bytes are not metadata of a Lance file, or of a layout that this module does not decode."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFooter:
+    """The end of a Lance file: where the positions of the metadata of its columns are."""
+
+    table_start: int
+    columns: int
+
+    @classmethod
+    def parse(cls, data: bytes) -> FileFooter:
+        """Decode the last `FOOTER.size` bytes of a file."""
+        _, table_start, _, _, columns, major, minor, magic = FOOTER.unpack(data)
+        if magic != _MAGIC or (major, minor) < _OLDEST_FORMAT:
+            raise UnknownLayout("not a Lance file of format 2.1 or later")
+        return cls(table_start, columns)
+
+    def column_entry(self, column: int) -> tuple[int, int]:
+        """Return the start and the end of the entry that locates the metadata of a column."""
+        if not 0 <= column < self.columns:
+            raise UnknownLayout(f"the file has no column {column}")
+        start = self.table_start + column * _COLUMN.size
+        return start, start + _COLUMN.size
+
+
+def parse_column_entry(data: bytes) -> tuple[int, int]:
+    """Return the start and the end of the metadata of a column."""
+    start, size = _COLUMN.unpack(data)
+    return start, start + size
+
+
+@dataclass(frozen=True, slots=True)
+class FullZipPage:
+    """A page of large values. Each value is stored as control bytes, its length, and its bytes.
+
+    `index_start` is where the positions of the values are, each of `index_width` bytes, one more than values.
+    """
+
+    rows: int
+    data_start: int
+    index_start: int
+    index_width: int
+    control_bytes: int
+    length_bytes: int
+    codec: Codec
+
+    def index_entry(self, row: int) -> tuple[int, int]:
+        """Return the start and the end of the two positions that bound a value."""
+        start = self.index_start + row * self.index_width
+        return start, start + 2 * self.index_width
+
+    def value_span(self, entry: bytes) -> tuple[int, int]:
+        """Return the start and the end of a stored value in the file, with its control bytes and length."""
+        first, last = (
+            int.from_bytes(entry[i : i + self.index_width], "little") for i in (0, self.index_width)
+        )
+        return self.data_start + first, self.data_start + last
+
+    @property
+    def header_bytes(self) -> int:
+        """The bytes of a stored value before its content; a compressed value begins with its size."""
+        return self.control_bytes + self.length_bytes + (8 if self.codec == "zstd" else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantPage:
+    """A page whose values are equal or null. The value is stored once, after the sizes of its two buffers.
+
+    `levels_start` is where the two bytes of each row are that are zero if the row has the value; None if all rows
+    have it.
+    """
+
+    rows: int
+    value_start: int
+    value_end: int
+    levels_start: int | None
+
+    def level(self, row: int) -> tuple[int, int] | None:
+        """Return the start and the end of the bytes that say whether a row has the value; None if all rows have."""
+        if self.levels_start is None:
+            return None
+        start = self.levels_start + row * _LEVEL_BYTES
+        return start, start + _LEVEL_BYTES
+
+    @property
+    def header(self) -> tuple[int, int]:
+        """The start and the end of the bytes before the value."""
+        return self.value_start, self.value_start + _SCALAR.size
+
+    def content(self, header: bytes) -> tuple[int, int]:
+        """Return the start and the end of the value."""
+        buffers, offset_bytes, size, first, last = _SCALAR.unpack(header)
+        start = self.value_start + _SCALAR.size
+        if (buffers, offset_bytes, first, last) != (2, 16, 0, size) or start + size != self.value_end:
+            raise UnknownLayout("the value of a page is not one binary value")
+        return start, self.value_end
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPage:
+    """A page of another layout, such as one of small values or of nulls only."""
+
+    rows: int
+
+
+Page = FullZipPage | ConstantPage | OtherPage
+
+
+def parse_pages(metadata: bytes) -> list[Page]:
+    """Return the pages of a column from its metadata."""
+    try:
+        return [
+            _page(_message(_bytes(value))) for number, value in _fields(metadata) if number == _COLUMN_PAGES
+        ]
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise UnknownLayout(f"the metadata of a column cannot be decoded: {error}") from error
+
+
+def _page(page: dict[int, bytes | int]) -> Page:
+    rows = _number(page.get(_PAGE_LENGTH, 0))
+    layout = _layout(_bytes(page.get(_PAGE_ENCODING, b"")))
+    offsets, sizes = (_packed(_bytes(page.get(number, b""))) for number in (_PAGE_OFFSETS, _PAGE_SIZES))
+    buffers = list(zip(offsets, sizes, strict=True))
+    if _LAYOUT_FULL_ZIP in layout:
+        return _full_zip(rows, buffers, _message(_bytes(layout[_LAYOUT_FULL_ZIP])))
+    if _LAYOUT_CONSTANT in layout:
+        return _constant(rows, buffers, _message(_bytes(layout[_LAYOUT_CONSTANT])))
+    return OtherPage(rows)
+
+
+def _full_zip(rows: int, buffers: Buffers, zipped: dict[int, bytes | int]) -> Page:
+    if len(buffers) != 2 or buffers[1][1] % (rows + 1):
+        return OtherPage(rows)
+    (data_start, _), (index_start, index_size) = buffers
+    codec = _codec(_message(_bytes(zipped[_ZIP_COMPRESSION])))
+    bits = _number(zipped.get(_ZIP_BITS_DEF, 0))
+    width = _number(zipped.get(_ZIP_BITS_PER_OFFSET, 0))
+    if codec is None or zipped.get(_ZIP_BITS_REP, 0) or bits > 16 or width not in (32, 64):
+        return OtherPage(rows)
+    control = 0 if not bits else 1 if bits <= 8 else 2
+    return FullZipPage(rows, data_start, index_start, index_size // (rows + 1), control, width // 8, codec)
+
+
+def _constant(rows: int, buffers: Buffers, constant: dict[int, bytes | int]) -> Page:
+    value_start, value_size = buffers[0] if buffers else (0, 0)
+    if set(constant) - {_CONSTANT_LAYERS} or value_size < _SCALAR.size:
+        # A small value in the metadata, compressed levels, or nulls only.
+        return OtherPage(rows)
+    levels = [start for start, size in buffers[1:] if size == rows * _LEVEL_BYTES]
+    if len(buffers) > 1 and (len(buffers) != 3 or buffers[1][1] or not levels):
+        return OtherPage(rows)
+    return ConstantPage(rows, value_start, value_start + value_size, levels[0] if levels else None)
+
+
+def _layout(encoding: bytes) -> dict[int, bytes | int]:
+    direct = _message(_bytes(_message(encoding).get(_ENCODING_DIRECT, b"")))
+    any_ = _message(_bytes(direct.get(_DIRECT_ANY, b"")))
+    if not _bytes(any_.get(_ANY_TYPE, b"")).endswith(_PAGE_LAYOUT):
+        return {}
+    return _message(_bytes(any_.get(_ANY_VALUE, b"")))
+
+
+def _codec(compression: dict[int, bytes | int]) -> Codec | None:
+    """Return how values are compressed; None for any other way."""
+    if set(compression) == {_COMPRESSION_VARIABLE}:
+        variable = _message(_bytes(compression[_COMPRESSION_VARIABLE]))
+        return None if _VARIABLE_VALUES in variable else "none"
+    if set(compression) != {_COMPRESSION_GENERAL}:
+        return None
+    general = _message(_bytes(compression[_COMPRESSION_GENERAL]))
+    scheme = _message(_bytes(general.get(_GENERAL_BUFFER, b""))).get(_BUFFER_SCHEME)
+    inner = _message(_bytes(general.get(_GENERAL_VALUES, b"")))
+    return "zstd" if scheme == _ZSTD and _codec(inner) == "none" else None
+
+
+# --- protobuf ---------------------------------------------------------------------------------------------
+
+
+def _message(data: bytes) -> dict[int, bytes | int]:
+    return dict(_fields(data))
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """Yield the number and the value of each field of a protobuf message."""
+    position = 0
+    while position < len(data):
+        key, position = _varint(data, position)
+        kind = key & 7
+        if kind == 0:
+            number, position = _varint(data, position)
+            yield key >> 3, number
+            continue
+        if kind == 2:
+            size, position = _varint(data, position)
+        else:
+            size = {1: 8, 5: 4}[kind]
+        if position + size > len(data):
+            raise IndexError("a field ends after its message")
+        yield key >> 3, data[position : position + size]
+        position += size
+
+
+def _packed(data: bytes) -> list[int]:
+    numbers = []
+    position = 0
+    while position < len(data):
+        number, position = _varint(data, position)
+        numbers.append(number)
+    return numbers
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+        shift += 7
+
+
+def _bytes(value: bytes | int) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError("expected bytes, got a number")
+    return value
+
+
+def _number(value: bytes | int) -> int:
+    if not isinstance(value, int):
+        raise TypeError("expected a number, got bytes")
+    return value
