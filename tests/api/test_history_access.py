@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.api.blobs import BlobSelector
 from omnigraph.api.graph import Graph
-from omnigraph.api.local.local_blobs import LocalBlobs
 from omnigraph.changes.cursors import Token
 from omnigraph.errors import InvalidInput, MergeConflicts, NotFound, PermissionDenied
 from tests.support.history_doors import (
@@ -121,10 +119,10 @@ def test_diff_from_a_moment_on_main_is_denied(handle: Graph, history: History) -
 
 
 def test_blob_of_another_branch_is_denied(handle: Graph, history: History) -> None:
-    selector = BlobSelector("node", "Person", SECRET, "photo", None, history.deleted.commit)
+    at = history.deleted.commit
     with pytest.raises(PermissionDenied):
-        LocalBlobs(handle.acting_as("dev")).stat(selector)
-    assert LocalBlobs(handle.acting_as("all")).stat(selector).size == 2
+        handle.acting_as("dev").blob("Person", SECRET, "photo", at=at)
+    assert handle.acting_as("all").blob("Person", SECRET, "photo", at=at).size == 2
 
 
 def test_head_of_a_new_branch_is_readable_although_its_commit_was_made_on_main(new: History) -> None:

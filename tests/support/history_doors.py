@@ -149,6 +149,7 @@ DOORS: dict[str, dict[str, Door]] = {
     "Graph.dataframe(at)": _at(lambda g, at: _frame(g, at=at)),
     "Graph.explain(at)": _at(lambda g, at: g.explain(ALL, branch="dev", at=at)),
     "Graph.get(at)": _at(lambda g, at: g.get("Person", SECRET, branch="dev", at=at)),
+    "Graph.blob(at)": _at(lambda g, at: g.blob("Person", "Ann", "photo", branch="dev", at=at)),
     "Graph.snapshot(at)": _at(lambda g, at: g.snapshot("dev", at)),
     "Graph.indexes(at)": _at(lambda g, at: g.indexes(branch="dev", at=at)),
     "Graph.export(at)": _at(lambda g, at: g.export(StringIO(), branch="dev", at=at)),
@@ -192,7 +193,7 @@ NEUTRAL = {
     *("params", "engine", "spark", "type_name", "format", "overwrite", "progress", "message", "dry_run"),
     *("if_commit", "idempotency_key", "mode", "permissive", "rejects", "mapping", "resolve", "delete_source"),
     *("keep", "older_than", "confirm", "grace", "force", "text", "allow_data_loss", "backfill", "verify"),
-    *("durability", "storage_options"),
+    *("durability", "storage_options", "property"),
 }
 # Parameters with a name that is a state elsewhere.
 NEUTRAL_PARAMETERS = {
@@ -202,6 +203,7 @@ NEUTRAL_PARAMETERS = {
     "Graph.mutate(source)": "query text",
     "Graph.load(source)": "rows",
     "Graph.get(id)": "entity",
+    "Graph.blob(id)": "entity",
 }
 
 
