@@ -1,6 +1,6 @@
 """Backups, and plain file copies, of a graph that is written, optimized and collected at the same time.
 
-`OMNIGRAPH_BACKUPS` is the number of backups, by default few.
+`OMNIGRAPH_BACKUPS` is the number of backups, by default 2, and 100 with all cuts (`make faults`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.backup.backup import backup
+from tests.faults.conftest import wanted_cuts
 from tests.support.s3 import Bucket
 from tests.support.s3_fixtures import s3, s3_server
 from tests.support.waiting import wait_until
@@ -27,7 +28,7 @@ __all__ = ["s3", "s3_server"]
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(10_800)]
 
 WORKER = "tests.faults.copy_worker"
-BACKUPS = int(os.environ.get("OMNIGRAPH_BACKUPS", "4"))
+BACKUPS = int(os.environ.get("OMNIGRAPH_BACKUPS", "100" if wanted_cuts() == "all" else "2"))
 # Of many backups, this many processes write. Few backups are made beside two.
 WRITERS = 8 if BACKUPS > 10 else 2
 # Longer than any write takes on a loaded machine.
@@ -123,6 +124,7 @@ def test_every_backup_beside_writers_optimizer_and_collector_is_complete_on_disk
     assert sum(item.get("commits", 0) for item in reports[:WRITERS]) > BACKUPS
 
 
+@pytest.mark.long
 def test_every_backup_beside_writers_optimizer_and_collector_is_complete_on_s3(
     s3: Bucket, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

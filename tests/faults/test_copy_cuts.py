@@ -27,6 +27,9 @@ __all__ = ["s3", "s3_server"]
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(3_600)]
 
+# They share all steps with a restore, except the rows of the manifest.
+LONG = {"clone": pytest.mark.long}
+
 
 @pytest.fixture(scope="session")
 def folder(settings: Callable[[Setting], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -60,7 +63,7 @@ def check(folder: str, kind: str, before: State | None, after: State, options: M
     assert observe(source) == observe(Repository.open(f"{folder}/{copy.source}", mode="r", options=options))
 
 
-@pytest.mark.parametrize("kind", COPIES)
+@pytest.mark.parametrize("kind", [pytest.param(name, marks=LONG.get(name, ())) for name in COPIES])
 def test_copy_killed_before_any_change_on_disk_leaves_the_earlier_or_the_new_copy(
     kind: str, folder: Path, tmp_path: Path, cuts: Cuts
 ) -> None:
@@ -81,7 +84,7 @@ def test_copy_killed_before_any_change_on_disk_leaves_the_earlier_or_the_new_cop
     shutil.rmtree(tmp_path / "folder")
 
 
-@pytest.mark.parametrize("kind", ["backup", "incremental-backup"])
+@pytest.mark.parametrize("kind", [pytest.param("backup", marks=pytest.mark.long), "incremental-backup"])
 def test_copy_killed_at_any_request_leaves_the_earlier_or_the_new_copy(
     kind: str, folder: Path, s3: Bucket, cuts: Cuts
 ) -> None:

@@ -91,6 +91,19 @@ def test_open_for_writing_migrates_then_writes_and_merges(folder: Path, expected
         assert len(rows_of(graph)["people"]) == len(expected["branch main"]["people"])
 
 
+def test_backup_of_every_format_restores_to_a_graph_that_can_be_written(
+    folder: Path, expected: dict[str, Any], tmp_path: Path
+) -> None:
+    og.backup(folder, tmp_path / "backup")
+    check_rows(og.open(tmp_path / "backup"), expected)
+    og.restore(tmp_path / "backup", tmp_path / "restored", verify="full")
+    with og.open(tmp_path / "restored") as graph:
+        check_rows(graph, expected)
+        graph.branches.create("after")
+    og.clone(folder, tmp_path / "clone")
+    assert rows_of(og.open(tmp_path / "clone")) == rows_of(og.open(folder, "r"))
+
+
 def test_migrated_graph_records_digests_of_new_files_only(folder: Path, number: int) -> None:
     with og.open(folder, durability="os") as graph:
         graph.mutate('query one() { insert Firm { name: "Last" } }')

@@ -37,10 +37,11 @@ from tests.maintain.graphs import (
 )
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> Repository:
-    """A graph with two branches, deleted rows, an index, a compaction and a merge."""
-    made = new_graph(str(tmp_path / "graph"))
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph with two branches, deleted rows, an index, a compaction and a merge. It is shared."""
+    folder = tmp_path_factory.mktemp("template") / "graph"
+    made = new_graph(str(folder))
     for number in range(3):
         change(made, f"p{number}", f"q{number}")
     made.create_branch("side")
@@ -50,7 +51,15 @@ def graph(tmp_path: Path) -> Repository:
     maintain(made, index=False)
     merge(made, "side")
     change(made, "c", key=CITY)
-    return made
+    made.close()
+    return folder
+
+
+@pytest.fixture
+def graph(template: Path, tmp_path: Path) -> Repository:
+    """A copy of the template."""
+    shutil.copytree(template, tmp_path / "graph")
+    return Repository.open(str(tmp_path / "graph"), durability="os")
 
 
 def states(graph: Repository) -> dict[str, Rows | str]:

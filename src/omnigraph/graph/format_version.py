@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from omnigraph.store.manifest.manifest import Manifest
 
 CURRENT = 2
+# The first format with checksums of rows.
+CHECKSUMS = 2
 OLDEST_SUPPORTED = 1
 
 # A migration from each supported older format to the next. It does not change the version in the registry.

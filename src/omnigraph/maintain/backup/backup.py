@@ -19,6 +19,7 @@ from typing import get_args
 from omnigraph.errors import Conflict, NotFound, OmnigraphError, OutcomeUnknown, StorageError
 from omnigraph.graph import idempotency
 from omnigraph.graph.branch_names import MAIN
+from omnigraph.graph.format_version import CHECKSUMS
 from omnigraph.graph.history import ancestors_by_distance, branch_heads, get_commit
 from omnigraph.graph.leases import HeldLease, TargetLock, has_unfinished_copy, hold_lease
 from omnigraph.graph.open_storage import check_choice
@@ -210,8 +211,13 @@ class _Copy(ABC):
 
     def _attempts(self, lock: TargetLock, lease: HeldLease | None) -> CopyReport:
         missing: Exception | None = None
+        last_version = 0
         for _ in range(_ATTEMPTS):
             state = self._state(self.source.manifest.refresh())
+            if state.view.version == last_version:
+                # No branch has moved, so the file is missing for good.
+                break
+            last_version = state.view.version
             done = self.check_target(state)
             if done is not None:
                 return done
@@ -222,7 +228,7 @@ class _Copy(ABC):
                 # before the lease removed an old version. The next attempt sees the present heads.
                 missing = error
         raise StorageError(
-            f"files of {self.source.location} disappeared {_ATTEMPTS} times while they were copied: {missing}",
+            f"a file of {self.source.location} that the head of a branch needs does not exist: {missing}",
             details={"uri": str(self.source.location)},
             hint="run `omnigraph verify`; if the graph is intact, run the command again",
         )
@@ -234,10 +240,11 @@ class _Copy(ABC):
         copier = FileCopier(
             self.source.objects, self.target.objects, self._digests(state, selection), self._progress
         )
+        # First, because a manifest removes its old files by itself. They are small.
+        files = self._copy_manifest(state, copier)
         plans = self._copy_tables(state, selection, copier)
         if not any(plan.missing for plan in plans) and self.is_current(state):
             return self._report(state.copy, state, copier, published=False)
-        files = self._copy_manifest(state, copier)
         keys = self._copy_idempotency_keys(copier)
         self._check(plans, copier)
         untrusted = [file.key for plan in plans for file in (*plan.missing, *plan.untrusted)]
@@ -262,7 +269,10 @@ class _Copy(ABC):
     def _state(self, view: ManifestView) -> _State:
         manifest, copy = self.source.manifest, self.target.open_manifest()
         commits = 0 if copy is None else _commit_count(copy.view)
-        return _State(view, manifest.registry(view), branch_heads(manifest, view), copy, commits)
+        registry = manifest.registry(view)
+        # The rows that a copy adds to its manifest have checksums, whatever the format of the source.
+        registry = replace(registry, format=max(registry.format, CHECKSUMS))
+        return _State(view, registry, branch_heads(manifest, view), copy, commits)
 
     def _digests(self, state: _State, selection: Selection) -> Mapping[tuple[str, str], FileDigest]:
         """Return the recorded digests of the files to copy."""

@@ -11,6 +11,7 @@ from typing import TypeVar
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.graph.progress import Progress
 from omnigraph.store.file_digests import FileDigest, digest_chunks
+from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.objects.backend import Writable
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
@@ -212,7 +213,7 @@ def _complete_version(files: TableFiles, listing: TableListing, version: int, re
             if files.has_version(path, version):
                 raise _incomplete(path, version, sorted(absent))
     if required:
-        raise HeadDataMissing(path)
+        raise HeadDataMissing(f"{path}/{version_file(version)}")
     return set()
 
 
