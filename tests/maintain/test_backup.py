@@ -512,6 +512,18 @@ def test_full_verification_finds_altered_content_in_the_target(graph: Repository
     assert states(opened(tmp_path / "backup")) == states(graph)
 
 
+def test_full_verification_finds_an_altered_file_of_an_earlier_backup(
+    graph: Repository, tmp_path: Path
+) -> None:
+    backup(graph, tmp_path / "backup")
+    altered = a_data_file(tmp_path / "backup")
+    with altered.open("r+b") as file:
+        file.write(bytes(10))
+    assert not backup(graph, tmp_path / "backup").published
+    with pytest.raises(StorageError, match=altered.name):
+        backup(graph, tmp_path / "backup", verify="full")
+
+
 # --- restore and clone ------------------------------------------------------------------------------------
 
 

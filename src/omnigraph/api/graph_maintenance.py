@@ -192,8 +192,8 @@ class GraphMaintenance(ABC):
         was, and the next call continues.
 
         `storage_options` are those of the target, by default those of this graph. ``verify="full"`` reads the
-        copied files back and compares them with the recorded digests. `progress` is called with ``"copy"`` and the
-        bytes copied so far.
+        copied files back, compares them with the recorded digests, and verifies the whole target. `progress` is
+        called with ``"copy"`` and the bytes copied so far.
 
         `omnigraph.open` opens a backup for reading, and `omnigraph.restore` makes a graph of it that can be
         written. Raises `Conflict` if the target holds anything else, or if another process writes to it.

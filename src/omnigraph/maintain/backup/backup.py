@@ -40,6 +40,7 @@ from omnigraph.maintain.backup.copy_files import (
 from omnigraph.maintain.backup.copy_report import CopyReport, Operation, Verification
 from omnigraph.maintain.backup.copy_target import CopyTarget, check_locations, graph_exists
 from omnigraph.maintain.backup.selection import Selection, select_commits
+from omnigraph.maintain.verification.verify import VerifyRequest, verify
 from omnigraph.store.file_digests import FileDigest, parse_digests
 from omnigraph.store.manifest.manifest import (
     Manifest,
@@ -222,11 +223,14 @@ class _Copy(ABC):
             if done is not None:
                 return done
             try:
-                return self._attempt(state, lock, lease)
+                report = self._attempt(state, lock, lease)
             except (HeadDataMissing, NotFound) as error:
                 # A branch moved and the version of its former head was removed, or garbage collection that began
                 # before the lease removed an old version. The next attempt sees the present heads.
                 missing = error
+            else:
+                self._verify_target()
+                return report
         raise StorageError(
             f"a file of {self.source.location} that the head of a branch needs does not exist: {missing}",
             details={"uri": str(self.source.location)},
@@ -338,6 +342,21 @@ class _Copy(ABC):
             files = [file for plan in plans for file in (*plan.missing, *plan.present)]
             for file in copier.read_back(files):
                 raise not_verified(file, "its content is not the recorded one")
+
+    def _verify_target(self) -> None:
+        """With full verification, check every file and row of the whole target, also what earlier runs copied."""
+        if self._verify != "full":
+            return
+        request = VerifyRequest(all_commits=True, engine="local")
+        found = verify(self.target.root, self.target.objects, request)
+        if not found.ok:
+            first, count = found.damage[0], len(found.damage)
+            more = f" (and {count - 1} more)" if count > 1 else ""
+            raise StorageError(
+                f"{self.target.location} is damaged: {first.file or first.type_key}: {first.problem}{more}",
+                details={"uri": str(self.target.location), "damage": [item.problem for item in found.damage]},
+                hint="run `omnigraph verify` on it; a damaged source or an altered file of the target is the cause",
+            )
 
     def _report(
         self, copy: Manifest | None, state: _State, copier: FileCopier | None, *, published: bool

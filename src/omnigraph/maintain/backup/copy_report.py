@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 Operation: TypeAlias = Literal["backup", "restore", "clone"]
-# `quick` checks the sizes of the copied files. `full` also reads them back and compares them with recorded digests.
+# `quick` checks the sizes of the copied files. `full` also reads them back and compares them with recorded digests,
+# and verifies the whole target afterwards.
 Verification: TypeAlias = Literal["quick", "full"]
 
 
