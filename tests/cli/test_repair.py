@@ -182,3 +182,48 @@ def test_a_graph_is_found_by_its_configuration_and_not_on_a_server(folder: Path)
     assert run("repair", "--server", "prod").stderr.startswith(
         "error: `repair` is a direct (storage-native) command"
     )
+
+
+# --- damage -------------------------------------------------------------------------------------------------
+
+
+def lose_people(graph: Path) -> None:
+    """Delete the data file of the only load."""
+    for file in graph.glob("nodes/*/data/*"):
+        file.unlink()
+
+
+def test_repair_damaged_type_is_refused_with_exit_code_1(graph: Path) -> None:
+    lose_people(graph)
+    assert rows(code=1) == {PERSON: ("damaged", "refused"), KNOWS: ("no_drift", "no_op")}
+    outcome = run("repair", "g.omni")
+    assert outcome.code == 1
+    assert "the file does not exist; run `omnigraph verify`" in outcome.stdout
+
+
+def test_repair_reset_branch_previews_then_resets(graph: Path) -> None:
+    lose_people(graph)
+    preview = document("--reset-branch", "main")
+    assert preview["reset"]["commit_id"] is None
+    assert {item["type_key"]: item["action"] for item in preview["datasets"]}[PERSON] == "preview"
+    outcome = run("repair", "g.omni", "--reset-branch", "main", "--to", preview["reset"]["to"], "--confirm")
+    assert outcome.code == 0, outcome.stderr
+    assert "1 commit lost" in outcome.stdout
+    assert "node:Person: 1 row → 0 rows" in outcome.stdout
+    assert people() == []
+    add_people("g.omni", "Eve")
+    assert people() == ["Eve"]
+    assert run("verify", "g.omni").code == 0
+
+
+def test_repair_graph_that_cannot_be_opened_is_rebuilt(graph: Path) -> None:
+    (registry,) = graph.glob("__manifest/data/registry-*")
+    registry.write_bytes(b"")
+    assert rows() == {"__manifest/registry": ("damaged", "preview")}
+    assert rows("--confirm")["__manifest/registry"] == ("damaged", "rebuilt")
+    assert people() == ["Ann"]
+
+
+def test_repair_refuses_options_that_do_not_belong_together() -> None:
+    for args in (["--to", "x"], ["--reset-branch", "main", "--confirm", "--force"]):
+        assert run("repair", "g.omni", *args).code == 2

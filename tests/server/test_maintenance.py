@@ -68,6 +68,15 @@ def test_verify_reports_damage_with_status_200(client: httpx.Client) -> None:
     error_body(client.post("/verify", json={"branch": "nowhere"}), 404)
 
 
+def test_repair_reset_branch_of_an_intact_branch_makes_no_commit(client: httpx.Client) -> None:
+    add(client, "Cid")
+    body = {"reset_branch": "main", "confirm": True}
+    report = success_body(client.post("/repair", json=body), answers.RepairOutput)
+    assert (report["reset"]["branch"], report["reset"]["lost_commits"]) == ("main", [])
+    assert report["reset"]["commit_id"] is None
+    error_body(client.post("/repair", json={"reset_branch": "main", "to": "nothing"}), 404)
+
+
 def test_maintenance_storage_error_is_redacted(tmp_path: Path) -> None:
     uri = str(tmp_path / "broken.omni")
     with og.init(uri, SCHEMA) as graph:

@@ -439,12 +439,21 @@ class AsyncGraph(AsyncHandle):
             )
         )
 
-    async def repair(self, confirm: bool = False, *, force: bool = False) -> Repair:
+    async def repair(
+        self,
+        confirm: bool = False,
+        *,
+        force: bool = False,
+        reset_branch: str | None = None,
+        to: str | None = None,
+    ) -> Repair:
         """Settle interrupted bulk writes. Without `confirm` the result is a preview.
 
         See `Graph.repair`.
         """
-        return await self._threads.write(lambda: self._graph.repair(confirm, force=force))
+        return await self._threads.write(
+            lambda: self._graph.repair(confirm, force=force, reset_branch=reset_branch, to=to)
+        )
 
     async def backup(
         self,

@@ -66,6 +66,16 @@ class VerifyOptions:
     spark: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class RepairOptions:
+    """The arguments of `Graph.repair`."""
+
+    confirm: bool = False
+    force: bool = False
+    reset_branch: str | None = None
+    to: str | None = None
+
+
 class GraphMaintenance(ABC):
     """Garbage collection, compaction, indexes, verification, repair and backup."""
 
@@ -158,12 +168,24 @@ class GraphMaintenance(ABC):
         """
         return self._verify(VerifyOptions(quick, all_commits, branch, record, engine, progress, spark))
 
-    def repair(self, confirm: bool = False, *, force: bool = False) -> Repair:
+    def repair(
+        self,
+        confirm: bool = False,
+        *,
+        force: bool = False,
+        reset_branch: str | None = None,
+        to: str | None = None,
+    ) -> Repair:
         """Settle interrupted bulk writes. Without `confirm` the result is a preview.
 
         Complete writes are rolled forward, incomplete ones are discarded, and writes whose process may be alive are
         left alone. A write whose intent cannot be read is reported as ``refused``; `force` discards it. Opening a
         graph for writing and every write settle interrupted writes too, so there is rarely anything to do.
+
+        A type of main whose files are damaged is classified as ``damaged``; `verify` describes the damage.
+        `reset_branch` gives a damaged branch the state of the commit `to` of its history, by default of its newest
+        intact commit. This is a new commit, and the history stays. `Repair.reset` has the commits and rows that
+        the branch loses. Nothing else is repaired in that call.
 
         >>> import omnigraph as og
         >>> g = og.init("memory://docs-repair", schema="node City { name: String @key }")
@@ -172,7 +194,11 @@ class GraphMaintenance(ABC):
         """
         if force and not confirm:
             raise InvalidInput("`force` requires `confirm`")
-        return self._repair(confirm, force)
+        if to is not None and reset_branch is None:
+            raise InvalidInput("`to` requires `reset_branch`")
+        if force and reset_branch is not None:
+            raise InvalidInput("`force` does not apply to `reset_branch`")
+        return self._repair(RepairOptions(confirm, force, reset_branch, to))
 
     def backup(
         self,
@@ -230,7 +256,7 @@ class GraphMaintenance(ABC):
     def _verify(self, options: VerifyOptions) -> VerifyReport: ...
 
     @abstractmethod
-    def _repair(self, confirm: bool, force: bool) -> Repair: ...
+    def _repair(self, options: RepairOptions) -> Repair: ...
 
     @abstractmethod
     def _backup(self, target: Address, options: BackupOptions) -> CopyReport: ...

@@ -45,7 +45,8 @@ class Repair:
 
     `pending` is the number of interrupted bulk writes before the repair, and `settled` has the outcome of each one
     that was rolled forward or discarded. `graph_manifest_version` is the version of main afterwards. `datasets` has
-    the classification and the action for each type, and for each write that affects no type of main.
+    the classification and the action for each type, and for each write that affects no type of main. `reset` is the
+    reset of a branch, if one was requested: `branch`, `head`, `to`, `lost_commits`, `types` and `commit_id`.
     """
 
     confirmed: bool
@@ -53,6 +54,7 @@ class Repair:
     settled: tuple[Mapping[str, Any], ...] = ()
     graph_manifest_version: int = 0
     datasets: tuple[Mapping[str, Any], ...] = ()
+    reset: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

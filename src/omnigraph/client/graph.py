@@ -12,7 +12,13 @@ from omnigraph.api.access import Address
 from omnigraph.api.commits import At, Commit
 from omnigraph.api.exports import ExportOptions, ExportTarget
 from omnigraph.api.graph import Graph
-from omnigraph.api.graph_maintenance import BackupOptions, CleanupOptions, OptimizeOptions, VerifyOptions
+from omnigraph.api.graph_maintenance import (
+    BackupOptions,
+    CleanupOptions,
+    OptimizeOptions,
+    RepairOptions,
+    VerifyOptions,
+)
 from omnigraph.api.graph_reads import QueryOptions
 from omnigraph.api.graph_writes import MutationOptions
 from omnigraph.api.loads import LoadReceipt
@@ -245,9 +251,15 @@ class RemoteGraph(RemoteChangeReads, Graph):
         decode_report = partial(decode, VerifyReport)
         return self._transport.call("POST", "/verify", decode_report, body=body, writes=options.record)
 
-    def _repair(self, confirm: bool, force: bool) -> Repair:
-        body = {"confirm": confirm, "force": force or None}
-        return self._transport.call("POST", "/repair", partial(decode, Repair), body=body, writes=confirm)
+    def _repair(self, options: RepairOptions) -> Repair:
+        body = {
+            "confirm": options.confirm,
+            "force": options.force or None,
+            "reset_branch": options.reset_branch,
+            "to": options.to,
+        }
+        decode_report = partial(decode, Repair)
+        return self._transport.call("POST", "/repair", decode_report, body=body, writes=options.confirm)
 
     def _backup(self, target: Address, options: BackupOptions) -> CopyReport:  # noqa: ARG002 - see the error
         raise InvalidInput(

@@ -1,7 +1,8 @@
-"""Repair: report interrupted bulk writes by type, and recover them.
+"""Repair: report interrupted bulk writes and damage by type, recover the writes, and reset damaged branches.
 
 Opening a graph for writing and every write recover the same operations, so there is usually nothing to report. An
-intent that cannot be read remains, and blocks writers until it is discarded by force.
+intent that cannot be read remains, and blocks writers until it is discarded by force. A type whose files are
+missing or have another size is reported as damaged; only a reset of the branch changes that.
 """
 
 from __future__ import annotations
@@ -10,18 +11,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from omnigraph.errors import RecoveryRequired
+from omnigraph.errors import RecoveryRequired, StorageError
+from omnigraph.graph.branch_names import MAIN
 from omnigraph.graph.intents import PREFIX, Intent
 from omnigraph.graph.recovery import UNKNOWN_OPERATION
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.write_plan import TableWrite, WritePlan
+from omnigraph.maintain.manifest_repair import ManifestRepair, repair_manifest
+from omnigraph.maintain.reset_branch import BranchReset, ResetType, reset_branch
+from omnigraph.maintain.verification.verify import VerifyRequest, verify
 from omnigraph.store.manifest.records import RecoveryRecord
 
 Classification: TypeAlias = Literal[
-    "no_drift", "verified_maintenance", "verified_write", "incomplete", "unverifiable"
+    "no_drift", "verified_maintenance", "verified_write", "incomplete", "unverifiable", "damaged"
 ]
-Action: TypeAlias = Literal["no_op", "preview", "healed", "discarded", "forced", "refused"]
+Action: TypeAlias = Literal[
+    "no_op", "preview", "healed", "discarded", "forced", "refused", "rebuilt", "reset"
+]
 
 MAY_BE_ALIVE = "its writer may be alive, or another process is recovering it: try again"
 
@@ -60,13 +67,15 @@ class RepairReport:
     """The result of `repair`.
 
     `pending` is the number of intents before the repair. `settled` has the recovery record of each intent that was
-    rolled forward or discarded. `graph_version` is the version of `main` afterwards.
+    rolled forward or discarded. `graph_version` is the version of `main` afterwards, 0 if its head cannot be read.
+    `reset` is the reset of a branch, if one was requested.
     """
 
     pending: int
     settled: tuple[RecoveryRecord, ...]
     graph_version: int
     datasets: tuple[TypeRepair, ...]
+    reset: BranchReset | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +115,23 @@ def repair(repository: Repository, *, confirm: bool = False, force: bool = False
 
     A complete write is rolled forward and an incomplete one discarded, each with a recovery record. `force` also
     discards writes whose intent cannot be read. A repository that was opened with recovery has nothing left to
-    report.
+    report. Damage of `main` and of `__manifest` is reported too, by the existence and the size of files. With
+    `confirm` the newest version of `__manifest` and its registry are rebuilt if they cannot be read.
     """
-    snapshot = repository.snapshot()
+    rebuilt = repair_manifest(repository.tables.root, repository.objects, confirm=confirm)
+    parts = [manifest_row(item, confirm) for item in rebuilt]
     pending = repository.intents.pending()
+    try:
+        snapshot = repository.snapshot()
+    except StorageError as error:
+        if error.transient or not parts:
+            raise
+        return RepairReport(len(pending.ids), (), 0, tuple(parts))
+    damage = _damage_by_type(repository)
     if confirm:
         repository.intents.remove_strays(pending)
     interrupted = list(_interrupted_writes(repository, pending.ids, confirm, force))
-    rows = [_row(snapshot, key, interrupted) for key in snapshot.catalog.tables]
+    rows = [_row(snapshot, key, interrupted, damage.get(key)) for key in snapshot.catalog.tables]
     tables = {str(table.id) for table in snapshot.catalog.tables.values()}
     others = [item for item in interrupted if tables.isdisjoint(item.writes(snapshot))]
     rows += [
@@ -124,7 +142,51 @@ def repair(repository: Repository, *, confirm: bool = False, force: bool = False
     ]
     settled = tuple(item.record for item in interrupted if item.record is not None)
     version = repository.snapshot().commit.sequence
-    return RepairReport(len(pending.ids), settled, version, tuple(rows))
+    return RepairReport(len(pending.ids), settled, version, (*parts, *rows))
+
+
+def repair_branch(
+    repository: Repository,
+    branch: str,
+    to: str | None = None,
+    *,
+    confirm: bool = False,
+    actor: str | None = None,
+) -> RepairReport:
+    """Reset a branch to a commit of its history, by default to its newest intact commit. See `reset_branch`."""
+    result = reset_branch(repository, branch, to, confirm=confirm, actor=actor)
+    rows = tuple(_reset_row(item, confirm) for item in result.types)
+    try:
+        version = repository.snapshot().commit.sequence
+    except StorageError:
+        version = 0
+    return RepairReport(len(repository.intents.pending().ids), (), version, rows, result)
+
+
+def manifest_row(item: ManifestRepair, confirm: bool) -> TypeRepair:
+    """Return the row of a damaged part of `__manifest`."""
+    action: Action = (
+        "rebuilt" if item.rebuilt else "refused" if confirm or not item.can_rebuild else "preview"
+    )
+    return TypeRepair(item.part, None, None, "damaged", action, (), item.problem)
+
+
+def _reset_row(item: ResetType, confirm: bool) -> TypeRepair:
+    moves = item.number_before != item.number_after
+    action: Action = ("reset" if confirm else "preview") if moves else "no_op"
+    classification: Classification = "damaged" if item.damaged else "no_drift"
+    return TypeRepair(item.type_key, item.number_before, item.number_after, classification, action)
+
+
+def _damage_by_type(repository: Repository) -> dict[str, str]:
+    """Return the first damage of each type of `main`, by the existence and the size of files."""
+    request = VerifyRequest(quick=True, branch=MAIN, engine="local")
+    report = verify(repository.tables.root, repository.objects, request)
+    damage: dict[str, str] = {}
+    for item in report.damage:
+        if item.type_key is not None and item.blocks_reads:
+            damage.setdefault(item.type_key, f"{item.file}: {item.problem}; run `omnigraph verify`")
+    return damage
 
 
 def _interrupted_writes(
@@ -160,11 +222,15 @@ def _recover(
     return ("forced" if record.operation == UNKNOWN_OPERATION else "discarded"), record.reason, record
 
 
-def _row(snapshot: Snapshot, key: str, interrupted: Sequence[_InterruptedWrite]) -> TypeRepair:
+def _row(
+    snapshot: Snapshot, key: str, interrupted: Sequence[_InterruptedWrite], damage: str | None
+) -> TypeRepair:
     version, table = snapshot.pin(key).number, str(snapshot.catalog.tables[key].id)
     matching = [item for item in interrupted if table in item.writes(snapshot)]
+    operations = tuple(name for item in matching for name in item.operations)
+    if damage is not None:
+        return TypeRepair(key, version, version, "damaged", "refused", operations, damage)
     if not matching:
         return TypeRepair(key, version, version, "no_drift", "no_op")
     last = matching[-1]
-    operations = tuple(name for item in matching for name in item.operations)
     return TypeRepair(key, version, version + 1, last.classification, last.action, operations, last.error)

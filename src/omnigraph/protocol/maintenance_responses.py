@@ -109,10 +109,14 @@ class VerifyOutput(ResponseModel):
 
 
 class RepairOutput(ResponseModel):
-    """Number of pending bulk writes, the outcome of each recovered one, and the action for each type."""
+    """Number of pending bulk writes, the outcome of each recovered one, and the action for each type.
+
+    `reset` is null unless the request resets a branch.
+    """
 
     confirmed: bool
     pending: int
     settled: list[dict[str, Any]]
     graph_manifest_version: int
     datasets: list[dict[str, Any]]
+    reset: dict[str, Any] | None

@@ -240,7 +240,12 @@ class VerifyRequest(LenientRequest):
 
 
 class RepairRequest(LenientRequest):
-    """Recovery request. Dry run unless `confirm` is true. `force` also discards unreadable intents."""
+    """Recovery request. Dry run unless `confirm` is true. `force` also discards unreadable intents.
+
+    `reset_branch` resets a damaged branch to the commit `to`, by default to its newest intact commit.
+    """
 
     confirm: bool = False
     force: bool = False
+    reset_branch: BranchName | None = None
+    to: str | None = None

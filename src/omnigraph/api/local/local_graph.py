@@ -12,7 +12,13 @@ from omnigraph.api.access import Address
 from omnigraph.api.commits import At, Commit
 from omnigraph.api.exports import ExportOptions, ExportTarget
 from omnigraph.api.graph import Graph
-from omnigraph.api.graph_maintenance import BackupOptions, CleanupOptions, OptimizeOptions, VerifyOptions
+from omnigraph.api.graph_maintenance import (
+    BackupOptions,
+    CleanupOptions,
+    OptimizeOptions,
+    RepairOptions,
+    VerifyOptions,
+)
 from omnigraph.api.graph_reads import QueryOptions
 from omnigraph.api.graph_writes import MutationOptions
 from omnigraph.api.loads import LoadReceipt
@@ -254,21 +260,28 @@ class LocalGraph(LocalChangeReads, Graph):
             progress=options.progress,
         )
 
-    def _repair(self, confirm: bool, force: bool) -> Repair:
-        from omnigraph.maintain.repair import repair
+    def _repair(self, options: RepairOptions) -> Repair:
+        from omnigraph.maintain.repair import repair, repair_branch
 
-        if force:
-            # It discards a write whose intent cannot be read, so the actor of that write is unknown.
+        confirm, branch = options.confirm, options.reset_branch
+        if options.force or branch is not None:
+            # Force discards a write whose intent cannot be read, so the actor of that write is unknown. A reset
+            # discards commits of any actor.
             self._authorizer.authorize("admin")
         else:
             self._authorizer.authorize("change", "main")
-        report = repair(self._repository, confirm=confirm, force=force)
+        if branch is not None:
+            actor = self._authorizer.actor
+            report = repair_branch(self._repository, branch, options.to, confirm=confirm, actor=actor)
+        else:
+            report = repair(self._repository, confirm=confirm, force=options.force)
         return Repair(
             confirm,
             report.pending,
             tuple(record.to_body() for record in report.settled),
             report.graph_version,
             tuple(item.to_json() for item in report.datasets),
+            None if report.reset is None else report.reset.to_json(),
         )
 
     def _backup(self, target: Address, options: BackupOptions) -> CopyReport:

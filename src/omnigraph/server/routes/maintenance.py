@@ -129,14 +129,22 @@ async def verify(context: Context, body: VerifyRequest | None = None) -> Respons
     responses={**SUCCESS, **error_responses(415, 429)},
 )
 async def repair(context: Context, body: RepairRequest | None = None) -> Response:
-    """Roll interrupted bulk writes forward or back. Dry run unless `confirm` is true."""
+    """Roll interrupted bulk writes forward or back, or reset a damaged branch. Dry run unless `confirm` is true.
+
+    Requires permission for `change` on `main`; `force` and a reset require `admin`.
+    """
     reject_if_commit_header(context.request)
     request = body or RepairRequest()
-    if request.force:
+    if request.force or request.reset_branch is not None:
         context.authorize("admin")
     else:
         context.authorize("change", "main")
-    return await context.write(lambda graph: graph.repair(request.confirm, force=request.force), asdict)
+    return await context.write(
+        lambda graph: graph.repair(
+            request.confirm, force=request.force, reset_branch=request.reset_branch, to=request.to
+        ),
+        asdict,
+    )
 
 
 @router.get(
