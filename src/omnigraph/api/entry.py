@@ -31,6 +31,7 @@ def init(
     policy: Policy | None = None,
     graph_id: str | None = None,
     external_blobs: ExternalBlobs | None = None,
+    verify_reads: bool = False,
 ) -> LocalGraph:
     """Create a graph at a path, or at a ``file://``, ``s3://`` or ``memory://`` address.
 
@@ -50,6 +51,10 @@ def init(
     ``["s3://assets/photos/"]``. By default every URI is refused, and a Blob value is bytes or ``base64:`` text. An
     object must exist when its URI is written, else `ExternalBlobError` is raised.
 
+    With `verify_reads` every file is compared with its recorded digest when this handle first opens it, before its
+    rows are used. A damaged file raises `StorageError`. Each file is read completely once. Otherwise only the sizes
+    of data files on a local disk are compared.
+
     >>> import omnigraph as og
     >>> og.init("memory://docs-init", schema="node City { name: String @key }").branches.list()
     ['main']
@@ -59,6 +64,7 @@ def init(
     from omnigraph.graph.repository import Repository
     from omnigraph.lang.pg.schema_compiler import load_schema
 
+    storage_options = _with_verification(storage_options, verify_reads)
     options = OpenOptions(
         actor=actor,
         storage_options=storage_options,
@@ -88,6 +94,7 @@ def open(  # noqa: A001 - the name is part of the API
     policy: Policy | None = None,
     graph_id: str | None = None,
     external_blobs: ExternalBlobs | None = None,
+    verify_reads: bool = False,
 ) -> LocalGraph:
     """Open a graph. Mode ``rw`` recovers interrupted bulk writes; mode ``r`` never writes.
 
@@ -101,7 +108,7 @@ def open(  # noqa: A001 - the name is part of the API
     options = OpenOptions(
         mode,
         actor,
-        storage_options,
+        _with_verification(storage_options, verify_reads),
         durability,
         cache_bytes,
         embedder,
@@ -144,6 +151,11 @@ def open_with(
         external_blobs=_external_blobs(external_blobs),
     )
     return LocalGraph(repository, reader, _with_gate(options, gate), gate)
+
+
+def _with_verification(options: Mapping[str, str] | None, verify_reads: bool) -> Mapping[str, str] | None:
+    """Return storage options, which also reach tasks and other processes, with the option `verify_reads`."""
+    return {**(options or {}), "verify_reads": "true"} if verify_reads else options
 
 
 def embedder_of(environment: Mapping[str, str]) -> Embedder:

@@ -136,6 +136,12 @@ def root(
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Do not print the graph that is written, nor progress.")
     ] = False,
+    verify_reads: Annotated[
+        bool,
+        typer.Option(
+            "--verify-reads", help="Compare every file in storage with its digest when it is first read."
+        ),
+    ] = False,
     _debug: Annotated[bool, typer.Option("--debug", help="Print the Python traceback of a failure.")] = False,
     _version: Annotated[
         bool,
@@ -161,6 +167,7 @@ def root(
         cluster=_single_value("--cluster", cluster),
         yes=yes,
         quiet=quiet,
+        verify_reads=verify_reads,
     )
     if ctx.invoked_subcommand is not None and capability(ctx.invoked_subcommand) == "local":
         refuse_options(ctx.invoked_subcommand, chosen)

@@ -47,6 +47,7 @@ class GlobalOptions:
     cluster: str | None = None
     yes: bool = False
     quiet: bool = False
+    verify_reads: bool = False
 
     def names(self) -> list[str]:
         """Return the names of the options that are set and that address a graph or name an actor."""

@@ -182,6 +182,11 @@ def open_graph(
     closed. On a server the bearer token identifies the actor. `recover=False` leaves interrupted bulk writes of a
     graph in storage as they are.
     """
+    if isinstance(target.place, Served) and target.chosen.verify_reads:
+        raise InvalidInput(
+            "the server chooses whether reads are verified; --verify-reads does not apply.",
+            hint="start the server with `omnigraph serve --verify-reads`",
+        )
     opening = _connect(target.place, mode, durability) if isinstance(target.place, Served) else None
     with opening or _open_stored(target, mode, durability, recover) as graph:
         yield graph
@@ -266,7 +271,10 @@ def _stored(command: str, uri: str, chosen: GlobalOptions) -> GraphTarget:
         if location.is_local and _is_file(Path(location.path)):
             raise InvalidInput(f"{uri} is a file, not a graph", details={"uri": uri})
     # Needed for a local graph too: `load` may read its input from S3.
-    return GraphTarget(command, uri, Stored(location, s3_options(os.environ)), chosen)
+    options = s3_options(os.environ)
+    if chosen.verify_reads:
+        options["verify_reads"] = "true"
+    return GraphTarget(command, uri, Stored(location, options), chosen)
 
 
 def _is_file(path: Path) -> bool:

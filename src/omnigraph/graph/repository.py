@@ -94,6 +94,7 @@ from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
 from omnigraph.store.storage_options import StorageOptions
 from omnigraph.store.sync import Durability
+from omnigraph.store.tables.read_checks import ReadChecks
 from omnigraph.store.tables.tables import Tables
 
 Mode: TypeAlias = Literal["rw", "r"]
@@ -115,7 +116,7 @@ class Repository:
         self.requested_mode: Mode = mode
         self.mode: Mode = "r" if self.is_backup else mode
         self.durability: Durability = "full" if root.durable else "os"
-        self.tables = Tables(root)
+        self.tables = Tables(root, ReadChecks(root, lambda: manifest.recorded_files(manifest.view)))
         self.manifest = manifest
         self.objects = objects
         self.intents = Intents(objects, writable=self.mode == "rw")

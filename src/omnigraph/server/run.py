@@ -34,12 +34,16 @@ _RESERVED_FILES = 1024
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Options of the command line. `force` lifts the restriction of an unauthenticated server to local requests."""
+    """Options of the command line. `force` lifts the restriction of an unauthenticated server to local requests.
+
+    With `verify_reads` the served graphs compare every file with its digest when they first read it.
+    """
 
     bind: str = "127.0.0.1:8080"
     unauthenticated: bool = False
     require_all_graphs: bool = False
     force: bool = False
+    verify_reads: bool = False
 
 
 def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, str]) -> None:
@@ -52,6 +56,8 @@ def serve(config: str | Path, options: ServeOptions, environment: Mapping[str, s
     tokens = read_tokens(environment)
     limits = read_limits(environment)
     storage = s3_options(environment)
+    if options.verify_reads:
+        storage["verify_reads"] = "true"
     hosting = read_hosting(config, storage)
     check_authentication(hosting, tokens, unauthenticated=unauthenticated)
     if not tokens and not is_loopback(host) and not options.force:

@@ -15,6 +15,7 @@ resolves the options before it sends them to tasks, so that executors need no va
 | `timeout`, `connect_timeout` | limits for one request: `500ms`, `30s`, `2m` | `30s`, `5s` |
 | `max_retries`, `retry_timeout` | limits for all attempts of one call and for local locks | `5`, `60s` |
 | `retry_backoff` | wait before the first retry; doubles with each retry, up to 20 times | `100ms` |
+| `verify_reads` | `true` compares every file with its recorded digest when it is first opened | `false` |
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ _LANCE_NAMES: dict[str, str | None] = {
     "max_retries": "client_max_retries",
     "retry_timeout": "client_retry_timeout",
     "retry_backoff": None,
+    "verify_reads": None,
 }
 _DURATION = re.compile(r"^(\d+(?:\.\d+)?)(ms|s|m)$")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
@@ -152,7 +154,7 @@ def check_options(options: StorageOptions) -> None:
             details={"known": sorted(_LANCE_NAMES)},
             hint=f"known options: {', '.join(sorted(_LANCE_NAMES))}",
         )
-    for name in ("allow_http", "virtual_hosted"):
+    for name in ("allow_http", "virtual_hosted", "verify_reads"):
         if options.get(name, "true") not in ("true", "false"):
             raise InvalidInput(f'storage option `{name}`: expected true or false, got "{options[name]}"')
     RetryPolicy.of(options)

@@ -38,6 +38,12 @@ def serve(
         bool,
         typer.Option("--force", help="Allow --unauthenticated on an address that other machines can reach."),
     ] = False,
+    verify_reads: Annotated[
+        bool,
+        typer.Option(
+            "--verify-reads", help="Compare every file in storage with its digest when it is first read."
+        ),
+    ] = False,
 ) -> None:
     """Serve graphs over HTTP until the process is stopped.
 
@@ -54,7 +60,8 @@ def serve(
             raise InvalidInput(f"`serve` reads its graphs from CONFIG; {option} does not apply.")
     if (config is None) == (chosen.cluster is None):
         raise typer.BadParameter("pass either CONFIG or --cluster", param_hint="'CONFIG'")
-    options = ServeOptions(bind, unauthenticated, require_all_graphs, force)
+    verify = verify_reads or chosen.verify_reads
+    options = ServeOptions(bind, unauthenticated, require_all_graphs, force, verify)
     run(config or str(chosen.cluster), options, os.environ)
 
 

@@ -89,7 +89,7 @@ class TableRead:
         from omnigraph.store.lance.lance_files import get_fragment
 
         blobs = any(column.type.scalar is Scalar.BLOB for column in self.columns)
-        tables = self._tables()
+        tables = self._tables(fragments)
         with self._reading(tables), translate_lance_errors(f"read {self.pin.path}"):
             dataset = tables.open(self.pin.path, self.pin.version)
             scanner = dataset.scanner(
@@ -111,12 +111,15 @@ class TableRead:
 
         return reading(CommitState(tables, self.commit, [self.table]))
 
-    def _tables(self) -> Tables:
+    def _tables(self, fragments: Sequence[int] | None = None) -> Tables:
+        """Return the tables of the graph. A process that reads only some fragments checks only their files."""
         from omnigraph.store.lance.lance_root import LanceRoot
         from omnigraph.store.location import Location
+        from omnigraph.store.tables.read_checks import ReadChecks
         from omnigraph.store.tables.tables import Tables
 
-        return Tables(LanceRoot.at(Location.parse(self.uri), self.storage, "full"))
+        root = LanceRoot.at(Location.parse(self.uri), self.storage, "full")
+        return Tables(root, ReadChecks(root, fragments=fragments))
 
 
 def to_spark(values: pa.Array, column: Column, kind: pa.DataType) -> pa.Array:

@@ -32,6 +32,7 @@ class LanceRoot:
 
     `local` is the directory on a local disk, where commits must be synced explicitly. An object store makes every
     put durable; `storage` has the options to read its objects with. The files of a graph in memory cannot be read.
+    With `verify_reads` files are compared with their recorded digests when they are first read.
     """
 
     uri: str
@@ -39,6 +40,7 @@ class LanceRoot:
     local: Path | None = None
     durable: bool = True
     storage: StorageOptions | None = field(default=None, compare=False, repr=False)
+    verify_reads: bool = field(default=False, compare=False)
     session: Session = field(default_factory=Session, compare=False)
     request_counter: LanceRequestCounter = field(
         default_factory=LanceRequestCounter, compare=False, repr=False
@@ -54,6 +56,7 @@ class LanceRoot:
             local=Path(location.path) if location.is_local else None,
             durable=durability == "full",
             storage=dict(options) if location.scheme == "s3" else None,
+            verify_reads=options.get("verify_reads") == "true",
         )
 
     @classmethod
@@ -63,7 +66,8 @@ class LanceRoot:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Sessions are local to a process, so a pickled root carries the address only.
-        return type(self), (self.uri, dict(self.options), self.local, self.durable, self.storage)
+        members = (self.uri, dict(self.options), self.local, self.durable, self.storage, self.verify_reads)
+        return type(self), members
 
     @cached_property
     def objects(self) -> ObjectStore | None:

@@ -41,6 +41,7 @@ from omnigraph.store.tables.index_segments import (
     segment_file_sizes,
     uncovered_fragments,
 )
+from omnigraph.store.tables.read_checks import ReadChecks
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS, Addresses, fragments_of, offsets_of
 from omnigraph.store.tables.uncommitted_fragments import WrittenFragment
 
@@ -93,8 +94,9 @@ class StagedTable:
 class Tables:
     """All tables of a graph. Safe to share between threads; open datasets are cached by path and version."""
 
-    def __init__(self, root: LanceRoot) -> None:
+    def __init__(self, root: LanceRoot, checks: ReadChecks | None = None) -> None:
         self.root = root
+        self._checks = ReadChecks(root) if checks is None else checks
         self._lock = threading.Lock()
         self._open: LRUCache[tuple[str, int], lance.LanceDataset] = LRUCache(_CACHED_TABLES)
         self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-stage")
@@ -117,12 +119,16 @@ class Tables:
         return StagedTable(path, version, version, 0, files=files)
 
     def open(self, path: str, version: int) -> lance.LanceDataset:
-        """Return the table at one version; `NotFound` when the version does not exist."""
+        """Return the table at one version; `NotFound` when the version does not exist.
+
+        Files that were not opened before are checked, as `ReadChecks` describes; `StorageError` for a damaged one.
+        """
         with self._lock:
             cached = self._open.get((path, version))
         if cached is not None:
             return cached
         dataset = self.root.open(path, version)
+        self._checks.check(path, dataset)
         self._cache(path, dataset)
         return dataset
 

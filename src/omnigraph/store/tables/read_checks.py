@@ -1,0 +1,181 @@
+"""Checks of the files of a table version when it is first opened for reading.
+
+On a local disk the size of every data file is compared with the size in the version: one `stat` for each new file.
+With the storage option `verify_reads` the content of every file that the version needs is compared with the digest
+that `__manifest` holds. A handle checks each file once. A missing file is not an error here: garbage collection may
+have removed the version, and Lance reports it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+import lance
+from cachetools import LRUCache
+from lance.fragment import FragmentMetadata
+
+from omnigraph.errors import NotFound, StorageError
+from omnigraph.store.file_digests import FileDigest, digest_chunks, file_chunks
+from omnigraph.store.lance.lance_errors import translate_lance_errors
+from omnigraph.store.lance.lance_files import deletion_files, version_file
+from omnigraph.store.lance.lance_root import LanceRoot
+from omnigraph.store.manifest.manifest import Manifest
+from omnigraph.store.request_counts import propagate_context
+from omnigraph.store.sync import storage_error_from_os
+
+# Returns the recorded digests by table path and file name.
+RecordedDigests: TypeAlias = Callable[[], Mapping[tuple[str, str], FileDigest]]
+
+# Bounds the memory of a handle. A file that is forgotten is checked again.
+_REMEMBERED_FILES = 500_000
+_THREADS = 8
+
+
+class ReadChecks:
+    """The checks of one handle. Safe to share between threads.
+
+    `recorded` returns the digests; by default they are read from the manifest of the root when first needed.
+    `fragments` limits the checks to the files of some fragments, for a process that reads no others.
+    """
+
+    def __init__(
+        self,
+        root: LanceRoot,
+        recorded: RecordedDigests | None = None,
+        fragments: Collection[int] | None = None,
+    ) -> None:
+        self._root = root
+        self._recorded = recorded
+        self._fragments = fragments
+        self._lock = threading.Lock()
+        self._checked: LRUCache[tuple[str, str], bool] = LRUCache(_REMEMBERED_FILES)
+
+    def check(self, path: str, dataset: lance.LanceDataset) -> None:
+        """Check the files of an opened version that were not checked before; `StorageError` for a damaged one."""
+        if self._root.local is None and (self._root.objects is None or not self._root.verify_reads):
+            return
+        with translate_lance_errors(f"open {path}"):
+            fragments = [
+                item.metadata
+                for item in dataset.get_fragments()
+                if self._fragments is None or item.fragment_id in self._fragments
+            ]
+        sizes = _data_sizes(fragments)
+        if not self._root.verify_reads:
+            new = self._new(path, sizes)
+            for name in new:
+                self._check_size(path, name, sizes[name])
+        else:
+            names = [*sizes, *deletion_files(fragments), version_file(dataset.version)]
+            new = self._new(path, names)
+            self._verify(path, new, sizes)
+            # Lance may open index files to describe them, so the other files are checked first.
+            if self._fragments is None:
+                indexes = self._new(path, self._index_files(path, dataset))
+                self._verify(path, indexes, {})
+                new += indexes
+        with self._lock:
+            self._checked.update(((path, name), True) for name in new)
+
+    def _new(self, path: str, names: Iterable[str]) -> list[str]:
+        with self._lock:
+            return [name for name in names if (path, name) not in self._checked]
+
+    def _index_files(self, path: str, dataset: lance.LanceDataset) -> Iterator[str]:
+        with translate_lance_errors(f"open {path}"):
+            segments = [str(item.uuid) for index in dataset.describe_indices() for item in index.segments]
+        for uuid in dict.fromkeys(segments):
+            folder = f"_indices/{uuid}"
+            if self._root.local is not None:
+                with suppress(FileNotFoundError):
+                    yield from (
+                        f"{folder}/{file.name}" for file in (self._root.local / path / folder).iterdir()
+                    )
+            elif self._root.objects is not None:
+                prefix = f"{path}/"
+                listed = self._root.objects.list(f"{path}/{folder}")
+                yield from (item.key.removeprefix(prefix) for item in listed)
+
+    def _check_size(self, path: str, name: str, size: int | None) -> None:
+        assert self._root.local is not None
+        file = self._root.local / path / name
+        try:
+            actual = file.stat().st_size
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise storage_error_from_os(error, f"cannot read {file}") from error
+        if size is not None and actual != size:
+            raise _damaged(path, name, f"{actual} bytes in storage, {size} bytes were written")
+
+    def _verify(self, path: str, names: Collection[str], sizes: Mapping[str, int | None]) -> None:
+        if not names:
+            return
+        recorded = self._digests()
+
+        def verify(name: str) -> None:
+            expected = recorded.get((path, name))
+            if expected is None:
+                # Written before format 2, and `verify --record` has not run since.
+                if self._root.local is not None and name in sizes:
+                    self._check_size(path, name, sizes[name])
+                return
+            actual = self._digest(path, name)
+            if actual is not None and actual.size != expected.size:
+                raise _damaged(
+                    path, name, f"{actual.size} bytes in storage, {expected.size} bytes were written"
+                )
+            if actual is not None and actual.digest != expected.digest:
+                problem = f"its digest is {actual.digest}, {expected.digest} was recorded"
+                raise _damaged(path, name, problem)
+
+        if len(names) == 1:
+            verify(next(iter(names)))
+            return
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="omnigraph-verify-reads") as threads:
+            for _ in threads.map(propagate_context(verify), names):
+                pass
+
+    def _digests(self) -> Mapping[tuple[str, str], FileDigest]:
+        if self._recorded is None:
+            manifest = Manifest.open(self._root)
+            self._recorded = lambda: manifest.recorded_files(manifest.refresh())
+        return self._recorded()
+
+    def _digest(self, path: str, name: str) -> FileDigest | None:
+        """Return the digest of the stored file, or None if it is missing."""
+        if self._root.local is not None:
+            return _local_digest(self._root.local / path / name, name)
+        assert self._root.objects is not None
+        try:
+            return digest_chunks(name, self._root.objects.read_chunks(f"{path}/{name}"))
+        except NotFound:
+            return None
+
+
+def _local_digest(file: Path, name: str) -> FileDigest | None:
+    try:
+        return digest_chunks(name, file_chunks(file))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise storage_error_from_os(error, f"cannot read {file}") from error
+
+
+def _data_sizes(fragments: Iterable[FragmentMetadata]) -> dict[str, int | None]:
+    # The public property `path` creates a class on every call.
+    return {f"data/{item._path}": item.file_size_bytes for part in fragments for item in part.files}  # noqa: SLF001
+
+
+def _damaged(path: str, name: str, problem: str) -> StorageError:
+    return StorageError(
+        f"{path}/{name} is damaged: {problem}",
+        kind="permanent",
+        details={"reason": "damaged", "file": f"{path}/{name}"},
+        hint="run `omnigraph verify` for the extent of the damage",
+    )
