@@ -30,9 +30,8 @@ from tests.support.repositories import (
     staging,
 )
 from tests.support.s3 import Bucket
-from tests.support.s3_fixtures import s3, s3_server
 
-__all__ = ["s3", "s3_server"]
+pytest_plugins = ["tests.support.s3_fixtures"]
 
 # Stages a change, suspends itself, and publishes the change when it is continued.
 WRITER = """

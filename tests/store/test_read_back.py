@@ -15,9 +15,8 @@ from omnigraph.store.tables.tables import StagedTable, Tables
 from tests.support.places import fresh_memory
 from tests.support.rows import PATH, SCHEMA, arrow
 from tests.support.s3 import Bucket
-from tests.support.s3_fixtures import s3, s3_server
 
-__all__ = ["s3", "s3_server"]
+pytest_plugins = ["tests.support.s3_fixtures"]
 
 
 class Place:

@@ -64,10 +64,14 @@ def reading(*states: CommitState) -> Iterator[None]:
 
 def find_cause(error: OmnigraphError, states: Sequence[CommitState]) -> OmnigraphError | None:
     """Return the error to raise instead of an error of a read; None if it is not about the files of the states."""
-    if not is_about_files(error):
+    checked = _is_checked_damage(error)
+    if not checked and not is_about_files(error):
         return None
     found = [(state, state.table_in(error.details["dataset"])) for state in states]
     read = [(state, *item) for state, item in found if item is not None]
+    if checked:
+        damage = TableDamage(error.details["file"], error.details["problem"])
+        return damage_error(damage, *read[0][:2]) if read else None
     for state, table, pin in read:
         cause = _table_error(error, state, table, pin)
         if cause is not None:
@@ -81,6 +85,11 @@ def find_cause(error: OmnigraphError, states: Sequence[CommitState]) -> Omnigrap
         "it is missing" if isinstance(error, NotFound) else f"it cannot be read ({error.details['cause']})"
     )
     return damage_error(TableDamage(f"{pin.path}/{name}", problem), state, table)
+
+
+def _is_checked_damage(error: OmnigraphError) -> bool:
+    """Return whether the check of a file found damage, at a level that does not know types."""
+    return error.details.get("reason") == DAMAGED and error.details.keys() >= {"dataset", "file", "problem"}
 
 
 def is_about_files(error: OmnigraphError) -> bool:

@@ -176,6 +176,6 @@ def _damaged(path: str, name: str, problem: str) -> StorageError:
     return StorageError(
         f"{path}/{name} is damaged: {problem}",
         kind="permanent",
-        details={"reason": "damaged", "file": f"{path}/{name}"},
+        details={"reason": "damaged", "dataset": path, "file": f"{path}/{name}", "problem": problem},
         hint="run `omnigraph verify` for the extent of the damage",
     )
