@@ -98,6 +98,10 @@ def test_a_value_comes_out_of_the_installed_command_as_it_is(places: dict[str, P
         (["--offset", "10", "--length", "5"], DATA[10:15]),
         (["--offset", "250", "--length", "100"], DATA[250:]),
         (["--offset", "255"], DATA[255:]),
+        (["--range", "10:15"], DATA[10:15]),
+        (["--range", ":3"], DATA[:3]),
+        (["--range", "250:999"], DATA[250:]),
+        (["--range", "255:"], DATA[255:]),
     ],
 )
 def test_a_part_ends_where_the_value_ends(
@@ -192,7 +196,37 @@ def test_both_ways_tell_the_same(places: dict[str, Place]) -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [["get", "thing", "Photo", "a", "data"], ["get", *PHOTO, "--branch", "a", "--snapshot", "b"]]
+    "args",
+    [
+        ["get", "thing", "Photo", "a", "data"],
+        ["get", *PHOTO, "--branch", "a", "--snapshot", "b"],
+        ["get", *PHOTO, "--range", "3"],
+        ["get", *PHOTO, "--range", "5:5"],
+        ["get", *PHOTO, "--range", "0:5", "--length", "3"],
+    ],
 )
 def test_what_does_not_parse_is_a_usage_error(place: Place, args: list[str]) -> None:
     assert place.run(*args).code == 2
+
+
+def test_load_and_mutate_accept_external_uris_below_given_bases(tmp_path: Path) -> None:
+    uri, base = str(tmp_path / "g.omni"), f"{tmp_path.as_uri()}/"
+    og.init(uri, SCHEMA, durability="os").close()
+    record = {"type": "Photo", "data": {"name": "a", "data": f"{base}d.jsonl"}}
+    (tmp_path / "d.jsonl").write_text(json.dumps(record))
+    load = ["load", "--data", str(tmp_path / "d.jsonl"), "--mode", "merge", uri]
+    mutate = [
+        "mutate",
+        "-e",
+        f'query q() {{ insert Photo {{ name: "b", data: "{base}d.jsonl" }} }}',
+        "--store",
+        uri,
+    ]
+    for command in (load, mutate):
+        refused = run(*command)
+        assert refused.code == 1
+        assert "not allowed" in refused.stderr
+        accepted = run(*command, "--external-blobs", base)
+        assert accepted.code == 0, accepted.stderr
+        invalid = run(*command, "--external-blobs", "s3://bucket")
+        assert "does not end with '/'" in invalid.stderr or "expected" in invalid.stderr

@@ -123,3 +123,23 @@ def test_a_point_query_after_a_commit_elsewhere_reads_only_what_is_new(graph: og
         assert graph.query(POINT, {"n": "row-5"}).rows() == []
     assert shape(log) == {"probe": 1}, str(log)
     other.close()
+
+
+def test_blob_range_reads_the_range_and_metadata_only(s3: Bucket) -> None:
+    data = bytes(range(256)) * (1 << 14)
+    with og.init(
+        f"{s3.uri}/blobs", "node Doc { name: String @key  body: Blob? }", storage_options=s3.options
+    ) as made:
+        made.load({"Doc": [{"name": "a", "body": data}, {"name": "b", "body": data[::-1]}]})
+    with og.open(f"{s3.uri}/blobs", mode="r", storage_options=s3.options) as graph:
+        graph.get("Doc", "zed")
+        with s3.seam.recording() as log:
+            blob = graph.blob("Doc", "b", "body")
+        # The end of the file, the position of the value and its length; the URI column is read by Lance.
+        assert log.count() <= 7, str(log)
+        with s3.seam.recording() as log:
+            assert blob.read_range(1_000, 1_010) == data[::-1][1_000:1_010]
+        assert log.count() == 1, str(log)
+        with s3.seam.recording() as log:
+            assert graph.blob("Doc", "a", "body").size == len(data)
+        assert log.count() <= 5, str(log)

@@ -27,6 +27,14 @@ SparkOption: TypeAlias = Annotated[
         "--spark", metavar="URL", help="Spark master or Spark Connect URL; default: a local session."
     ),
 ]
+ExternalBlobsOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--external-blobs",
+        metavar="BASE",
+        help="Accept URIs of external blobs below this base, such as s3://bucket/folder/. Repeatable.",
+    ),
+]
 NameArgument: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="NAME", help="Query to run, if the source has several.")
 ]
@@ -60,7 +68,12 @@ SnapshotOption: TypeAlias = Annotated[
 
 
 # Options of local execution, by parameter. A server chooses these itself.
-_NOT_SERVED = {"engine": "--engine", "spark": "--spark", "durability": "--durability"}
+_NOT_SERVED = {
+    "engine": "--engine",
+    "spark": "--spark",
+    "durability": "--durability",
+    "external_blobs": "--external-blobs",
+}
 
 
 @dataclass(frozen=True)

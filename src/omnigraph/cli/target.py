@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -174,13 +174,18 @@ def resolve_served(ctx: typer.Context, command: str, scope: GraphAddress) -> Gra
 
 @contextmanager
 def open_graph(
-    target: GraphTarget, mode: Mode, durability: Durability = "full", *, recover: bool = True
+    target: GraphTarget,
+    mode: Mode,
+    durability: Durability = "full",
+    *,
+    recover: bool = True,
+    external_blobs: Sequence[str] | None = None,
 ) -> Iterator[Graph]:
     """Open the graph of a target, in storage or on its server, for the duration of one command.
 
     In storage the handle uses the actor of the command line, and warnings of the repository are printed when it is
     closed. On a server the bearer token identifies the actor. `recover=False` leaves interrupted bulk writes of a
-    graph in storage as they are.
+    graph in storage as they are. `external_blobs` has the bases of external blobs of a graph in storage.
     """
     if isinstance(target.place, Served) and target.chosen.verify_reads:
         raise InvalidInput(
@@ -188,7 +193,7 @@ def open_graph(
             hint="start the server with `omnigraph serve --verify-reads`",
         )
     opening = _connect(target.place, mode, durability) if isinstance(target.place, Served) else None
-    with opening or _open_stored(target, mode, durability, recover) as graph:
+    with opening or _open_stored(target, mode, durability, recover, external_blobs) as graph:
         yield graph
 
 
@@ -215,15 +220,25 @@ def open_repository(
 
 
 @contextmanager
-def _open_stored(target: GraphTarget, mode: Mode, durability: Durability, recover: bool) -> Iterator[Graph]:
+def _open_stored(
+    target: GraphTarget,
+    mode: Mode,
+    durability: Durability,
+    recover: bool,
+    external_blobs: Sequence[str] | None,
+) -> Iterator[Graph]:
     from omnigraph.api.entry import embedder_of
     from omnigraph.api.local.local_graph import LocalGraph
     from omnigraph.api.local.open_options import OpenOptions
     from omnigraph.read.reader import Reader
+    from omnigraph.rules.external_blobs import ExternalBlobPolicy
 
+    policy = ExternalBlobPolicy.of(external_blobs)
     with open_repository(target, mode, durability, recover=recover) as repository:
         reader = Reader(embedder=embedder_of(os.environ))
-        yield LocalGraph(repository, reader, OpenOptions(mode=mode, actor=target.chosen.actor))
+        yield LocalGraph(
+            repository, reader, OpenOptions(mode=mode, actor=target.chosen.actor, external_blobs=policy)
+        )
 
 
 @contextmanager

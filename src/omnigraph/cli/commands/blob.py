@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeAlias, cast
 
 import typer
@@ -41,6 +42,10 @@ def get(
         int | None,
         typer.Option("--length", metavar="N", help="Number of bytes to read; default: to the end."),
     ] = None,
+    range_: Annotated[
+        str | None,
+        typer.Option("--range", metavar="START:END", help="Bytes from START up to, but not including, END."),
+    ] = None,
     out: Annotated[
         str | None,
         typer.Option(
@@ -53,6 +58,10 @@ def get(
     """Write the bytes of a Blob value, or a range of them, to stdout."""
     target = resolve_target(ctx, None)
     state = _state(branch, snapshot)
+    if range_ is not None:
+        if offset or length is not None:
+            raise typer.BadParameter("cannot be combined with --offset and --length", param_hint="'--range'")
+        offset, length = _parse_range(range_)
     if length is not None and length < 1:
         raise InvalidInput(f"--length must be at least 1, got {length}")
     with (
@@ -113,6 +122,16 @@ def _state(branch: str | None, snapshot: str | None) -> dict[str, Any]:
     if branch is not None and snapshot is not None:
         raise typer.BadParameter("cannot be combined with --snapshot", param_hint="'--branch'")
     return {"branch": branch or "main"} if snapshot is None else {"at": snapshot}
+
+
+def _parse_range(text: str) -> tuple[int, int | None]:
+    """Return the offset and the length of a half-open range ``START:END``; either side may be missing."""
+    match = re.fullmatch(r"(\d{0,18}):(\d{0,18})", text, re.ASCII)
+    start = int(match[1] or 0) if match else 0
+    end = int(match[2]) if match and match[2] else None
+    if match is None or (end is not None and end <= start):
+        raise typer.BadParameter(f"expected START:END, got '{text}'", param_hint="'--range'")
+    return start, None if end is None else end - start
 
 
 def _byte_range(blob: Blob, offset: int, length: int | None) -> tuple[int, int | None]:

@@ -15,6 +15,7 @@ from omnigraph.cli.confirmation import announce, require_consent
 from omnigraph.cli.query_arguments import (
     BranchOption,
     EngineOption,
+    ExternalBlobsOption,
     SparkOption,
     refuse_local_options,
 )
@@ -73,6 +74,7 @@ class LoadJob:
     create_from: str | None
     durability: Durability
     options: Mapping[str, Any]
+    external_blobs: Sequence[str] | None = None
 
 
 def load(
@@ -108,6 +110,7 @@ def load(
             help="YAML or JSON file that maps columns to properties; it may also name the files.",
         ),
     ] = None,
+    external_blobs: ExternalBlobsOption = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Read and check the input and print the result; commit nothing."),
@@ -130,8 +133,15 @@ def load(
     announce(target)
     if mode == "overwrite" and not dry_run:
         require_consent(target, json=json)
-    options = {"rejects": rejects, "message": message, "engine": engine, "spark": spark, "dry_run": dry_run}
-    job = LoadJob(target, source, mode, branch, from_, durability, {**options, "mapping": mapping})
+    options: dict[str, Any] = {
+        "rejects": rejects,
+        "message": message,
+        "engine": engine,
+        "spark": spark,
+        "dry_run": dry_run,
+    }
+    options["mapping"] = mapping
+    job = LoadJob(target, source, mode, branch, from_, durability, options, external_blobs)
     receipt, document = _run(job, silent=json)
     if from_ is None:
         del document["base_branch"]
@@ -201,7 +211,7 @@ def _run(job: LoadJob, *, silent: bool) -> tuple[LoadReceipt, dict[str, Any]]:
     from omnigraph.protocol.result_bodies import load_body
 
     with (
-        open_graph(job.target, "rw", job.durability) as graph,
+        open_graph(job.target, "rw", job.durability, external_blobs=job.external_blobs) as graph,
         show_progress("loading", silent=silent or job.target.chosen.quiet) as report,
     ):
         receipt = graph.load(

@@ -9,6 +9,7 @@ import typer
 from omnigraph.cli.completion import complete_branch
 from omnigraph.cli.precondition import report_lost_precondition
 from omnigraph.cli.query_arguments import (
+    ExternalBlobsOption,
     ParamsFileOption,
     ParamsOption,
     QueryOption,
@@ -50,6 +51,7 @@ def mutate(
     message: Annotated[
         str | None, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
     ] = None,
+    external_blobs: ExternalBlobsOption = None,
     durability: DurabilityOption = "full",
     json: JsonOption = False,
 ) -> None:
@@ -64,7 +66,10 @@ def mutate(
     )
     if request.is_stored and message is not None:
         raise InvalidInput("a stored mutation takes no message; --message does not apply.")
-    with report_lost_precondition(json=json), open_graph(target, "rw", durability) as graph:
+    with (
+        report_lost_precondition(json=json),
+        open_graph(target, "rw", durability, external_blobs=external_blobs) as graph,
+    ):
         if request.is_stored:
             receipt = mutate_stored(graph, request, branch, if_commit)
         else:
