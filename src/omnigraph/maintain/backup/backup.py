@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -225,8 +225,7 @@ class _Copy(ABC):
             try:
                 report = self._attempt(state, lock, lease)
             except (HeadDataMissing, NotFound) as error:
-                # A branch moved and the version of its former head was removed, or garbage collection that began
-                # before the lease removed an old version. The next attempt sees the present heads.
+                # A branch moved and the version of its former head was removed. The next attempt sees its new head.
                 missing = error
             else:
                 self._verify_target()
@@ -292,21 +291,39 @@ class _Copy(ABC):
             mark = state.copy.registry(state.copy.view).backup
             published_at = None if mark is None else mark.created_at
         source = TableFiles(self.source.tables.root, self.source.objects)
-        plan = partial(_plan, source, self.target.files, published_at)
-        plans = run_parallel(plan, selection.pins.items())
-        plans = [self._distrust(item, copier) for item in plans]
+        plan = partial(plan_table, source, self.target.files, published_at=published_at)
+        copy = partial(self._copy_table, plan, copier)
+        plans = run_parallel(copy, selection.pins.items())
         for item in plans:
             for file in item.present:
-                copier.counts.add_skipped(file.size)
-        missing = [file for item in plans for file in item.missing]
-        copier.copy(file for file in missing if not file.is_version)
-        copier.copy(file for file in missing if file.is_version)
+                if file.key not in copier.copied:
+                    copier.counts.add_skipped(file.size)
         return plans
+
+    def _copy_table(
+        self,
+        make_plan: Callable[[str, Mapping[int, bool]], TablePlan],
+        copier: FileCopier,
+        table: tuple[str, Mapping[int, bool]],
+    ) -> TablePlan:
+        missing: NotFound | None = None
+        for _ in range(_ATTEMPTS):
+            plan = self._distrust(make_plan(*table), copier)
+            try:
+                copier.copy(file for file in plan.missing if not file.is_version)
+                copier.copy(file for file in plan.missing if file.is_version)
+            except NotFound as error:
+                # Garbage collection that began before the lease removed an old version, so plan without it.
+                missing = error
+            else:
+                return plan
+        assert missing is not None, "there was an attempt"
+        raise missing
 
     @staticmethod
     def _distrust(plan: TablePlan, copier: FileCopier) -> TablePlan:
         """Return the plan with files of an interrupted run copied again if their content is not as recorded."""
-        wrong = copier.read_back(plan.untrusted)
+        wrong = copier.read_back(file for file in plan.untrusted if file.key not in copier.copied)
         if not wrong:
             return plan
         return replace(
@@ -595,15 +612,6 @@ class _Clone(_NewGraph):
         )
         change = ManifestChange(registry, [HeadRecord(MAIN, incarnation, head.commit)], commits, schemas)
         return Manifest.create(self.target.root, change, [file.fragment for file in files])
-
-
-def _plan(
-    source: TableFiles,
-    target: TableFiles,
-    published_at: int | None,
-    item: tuple[str, Mapping[int, bool]],
-) -> TablePlan:
-    return plan_table(source, target, *item, published_at)
 
 
 def _commit_count(view: ManifestView) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Lock, Semaphore
 from typing import TypeVar
 
 from omnigraph.errors import NotFound, StorageError
@@ -15,7 +15,7 @@ from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.objects.backend import Writable
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import propagate_context
-from omnigraph.store.tables.table_files import NeededFiles, TableFile, TableFiles, TableListing
+from omnigraph.store.tables.table_files import TableFiles, TableListing
 from omnigraph.store.tables.tables import EMPTY_VERSION
 
 T = TypeVar("T")
@@ -93,7 +93,10 @@ class FileCopier:
         self._target = target
         self._digests = digests
         self._progress = progress
+        # Tables are copied concurrently, each with several threads. This bounds the transfers of all of them.
+        self._transfers = Semaphore(WORKERS)
         self.counts = CopyCounts()
+        self.copied: set[str] = set()
 
     def copy(self, files: Iterable[CopiedFile]) -> None:
         """Copy files. A file appears in the target complete or not at all.
@@ -113,12 +116,13 @@ class FileCopier:
         ]
 
     def _copy(self, file: CopiedFile) -> None:
-        with self._target.open_write(file.key) as out:
+        with self._transfers, self._target.open_write(file.key) as out:
             found = digest_chunks(file.key, _written(self._source.read_chunks(file.key), out))
             recorded = self._recorded(file)
             if found.size != file.size or recorded not in (None, found.digest):
                 # An error in this block leaves no object.
                 raise _damaged(file)
+        self.copied.add(file.key)
         done = self.counts.add_copied(file.size)
         if self._progress is not None:
             self._progress("copy", done)
@@ -191,7 +195,7 @@ def _needed_names(
         needed |= part
     if not has_empty_version:
         # Lance needs the empty version that every table starts with, to open the table.
-        needed |= _names(files.needed_by(listing.path, EMPTY_VERSION), listing.files)
+        needed |= listing.select(files.needed_by(listing.path, EMPTY_VERSION))
         needed |= {file.name for file in listing.files if file.is_head_lineage}
     return needed
 
@@ -206,7 +210,7 @@ def _complete_version(files: TableFiles, listing: TableListing, version: int, re
             if files.has_version(path, version):
                 raise
         else:
-            found = _names(needed, listing.files)
+            found = listing.select(needed)
             absent = needed.files - found
             if not absent:
                 return found
@@ -215,10 +219,6 @@ def _complete_version(files: TableFiles, listing: TableListing, version: int, re
     if required:
         raise HeadDataMissing(f"{path}/{version_file(version)}")
     return set()
-
-
-def _names(needed: NeededFiles, files: Sequence[TableFile]) -> set[str]:
-    return {file.name for file in files if file.name in needed}
 
 
 def _incomplete(path: str, version: int, absent: Sequence[str]) -> StorageError:
@@ -240,7 +240,7 @@ def check_sizes(target: TableFiles, plans: Iterable[TablePlan]) -> None:
             if size != file.size:
                 raise not_verified(file, "it does not exist" if size is None else f"it has {size} bytes")
 
-    run_parallel(check, [plan for plan in plans if plan.missing])
+    run_parallel(check, [plan for plan in plans if plan.missing or plan.untrusted])
 
 
 def not_verified(file: CopiedFile, problem: str) -> StorageError:

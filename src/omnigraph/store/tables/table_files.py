@@ -71,9 +71,27 @@ class TableListing:
     def _versions(self) -> frozenset[str]:
         return frozenset(file.name for file in self.files if file.is_version)
 
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(file.name for file in self.files)
+
+    @cached_property
+    def _by_folder(self) -> dict[str, list[str]]:
+        """The names of files in directories of indices and blobs."""
+        folders: dict[str, list[str]] = {}
+        for file in self.files:
+            if file.name.count("/") > 1:
+                folders.setdefault("/".join(file.name.split("/", 2)[:2]), []).append(file.name)
+        return folders
+
     def has_version(self, version: int) -> bool:
         """Return whether the listing has the version."""
         return version_file(version) in self._versions
+
+    def select(self, needed: NeededFiles) -> set[str]:
+        """Return the names of the needed files that exist. The cost depends on their number, not on the listing."""
+        folders = needed.folders & self._by_folder.keys()
+        return {*(needed.files & self._names), *(name for item in folders for name in self._by_folder[item])}
 
 
 @dataclass(frozen=True, slots=True)
