@@ -32,6 +32,7 @@ def init(
     policy: Policy | None = None,
     graph_id: str | None = None,
     external_blobs: ExternalBlobs | None = None,
+    verify_reads: bool = False,
 ) -> Opening[AsyncGraph]:
     """Create a graph at a path, or at a ``file://``, ``s3://`` or ``memory://`` address.
 
@@ -49,6 +50,7 @@ def init(
             policy=policy,
             graph_id=graph_id,
             external_blobs=external_blobs,
+            verify_reads=verify_reads,
         ),
         AsyncGraph,
     )
@@ -66,6 +68,7 @@ def open(  # noqa: A001 - the name is part of the API
     policy: Policy | None = None,
     graph_id: str | None = None,
     external_blobs: ExternalBlobs | None = None,
+    verify_reads: bool = False,
 ) -> Opening[AsyncGraph]:
     """Open a graph. Mode ``rw`` recovers interrupted bulk writes; mode ``r`` never writes.
 
@@ -83,6 +86,7 @@ def open(  # noqa: A001 - the name is part of the API
             policy=policy,
             graph_id=graph_id,
             external_blobs=external_blobs,
+            verify_reads=verify_reads,
         ),
         AsyncGraph,
     )
