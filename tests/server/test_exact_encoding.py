@@ -276,7 +276,7 @@ def test_http_error_has_no_library_error(guarded: Running) -> None:
             (client.put("/mutate", headers=headers), 405),
             (client.post("/query", content=b"x", headers=headers), 415),
             (client.post("/query", json={}, headers=headers), 400),
-            (httpx.get(f"{guarded.url}/graphs/team", headers=headers, timeout=HANG), 401),
+            (httpx.get(f"{guarded.url}/graphs/team", headers=headers, timeout=HANG, verify=False), 401),
         ):
             assert "exception" not in error_body(response, status)
         denied = error_body(client.post("/optimize", headers=headers), 403)

@@ -73,9 +73,9 @@ def test_server_prints_address_and_exits_on_signal(graphs: Path) -> None:
     with process(*args, **more) as server:
         url = address(server)
         assert any(temporary.iterdir())
-        assert httpx.get(f"{url}/healthz", timeout=HANG).json()["status"] == "ok"
+        assert httpx.get(f"{url}/healthz", timeout=HANG, verify=False).json()["status"] == "ok"
         headers = {"Authorization": f"Bearer {TOKENS['ann']}"}
-        found = httpx.get(f"{url}/graphs/team/branches", headers=headers, timeout=HANG)
+        found = httpx.get(f"{url}/graphs/team/branches", headers=headers, timeout=HANG, verify=False)
         assert found.json() == {"branches": ["main"]}
         assert "server" not in found.headers
         server.send_signal(signal.SIGTERM)
@@ -148,7 +148,9 @@ def serving(
 
 
 def add(url: str, name: str) -> httpx.Response:
-    return httpx.post(f"{url}/graphs/team/mutate", json={"query": ADD, "params": {"n": name}}, timeout=HANG)
+    return httpx.post(
+        f"{url}/graphs/team/mutate", json={"query": ADD, "params": {"n": name}}, timeout=HANG, verify=False
+    )
 
 
 @dataclass(frozen=True)
@@ -176,15 +178,19 @@ def writing(url: str, s3: Bucket) -> Iterator[Write]:
 def test_graceful_shutdown_finishes_running_requests(far: Path, s3: Bucket) -> None:
     with serving(far, s3) as server:
         url = address(server)
-        assert httpx.get(f"{url}/readyz", timeout=HANG).status_code == 200
+        assert httpx.get(f"{url}/readyz", timeout=HANG, verify=False).status_code == 200
         with writing(url, s3) as write:
             server.send_signal(signal.SIGTERM)
-            wait_until(lambda: httpx.get(f"{url}/readyz", timeout=HANG).status_code == 503)
-            assert error_body(httpx.get(f"{url}/readyz", timeout=HANG), 503) == {
+            wait_until(lambda: httpx.get(f"{url}/readyz", timeout=HANG, verify=False).status_code == 503)
+            assert error_body(httpx.get(f"{url}/readyz", timeout=HANG, verify=False), 503) == {
                 "error": "the server is shutting down"
             }
-            assert httpx.get(f"{url}/healthz", timeout=HANG).status_code == 200
-            wait_until(lambda: httpx.get(f"{url}/graphs/team/branches", timeout=HANG).status_code == 503)
+            assert httpx.get(f"{url}/healthz", timeout=HANG, verify=False).status_code == 200
+            wait_until(
+                lambda: (
+                    httpx.get(f"{url}/graphs/team/branches", timeout=HANG, verify=False).status_code == 503
+                )
+            )
             late = add(url, "Bob")
             assert (error_body(late, 503)["error"], late.headers["retry-after"]) == (
                 "the server is shutting down",
@@ -206,7 +212,7 @@ def test_shutdown_aborts_slow_write_without_partial_commit(
         with writing(url, s3) as write:
             server.send_signal(signal.SIGTERM)
             if again:
-                wait_until(lambda: httpx.get(f"{url}/readyz", timeout=HANG).status_code == 503)
+                wait_until(lambda: httpx.get(f"{url}/readyz", timeout=HANG, verify=False).status_code == 503)
                 server.send_signal(signal.SIGTERM)
             assert server.wait(HANG) == code
             # The client gets no error response, because the outcome is unknown.
@@ -236,7 +242,7 @@ def test_killed_server_keeps_acknowledged_writes(graphs: Path) -> None:
         server.kill()
     with (
         serving(graphs) as server,
-        httpx.Client(base_url=f"{address(server)}/graphs/team", timeout=HANG) as client,
+        httpx.Client(base_url=f"{address(server)}/graphs/team", timeout=HANG, verify=False) as client,
     ):
         found = names(client)
         assert set(done) <= set(found)
