@@ -40,7 +40,8 @@ def check_run(plan: Plan, outcome: Outcome) -> Counter[int]:
     return Counter(entry.status for entry in outcome.entries())
 
 
-# Starting a server takes long on a busy machine.
+# The test with kills checks the same, and more.
+@pytest.mark.long
 @pytest.mark.slow
 def test_concurrent_clients_see_consistent_history(tmp_path: Path) -> None:
     outcome = run_traffic(SHORT, tmp_path)
