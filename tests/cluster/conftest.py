@@ -81,8 +81,17 @@ def drivers(running: Cluster) -> Drivers:
 
 
 @pytest.fixture(scope="package")
-def lone_drivers(running: Cluster) -> Drivers:
-    return Drivers(running, "local[2]")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster without master and workers, for processes whose tasks run beside them."""
+    cluster = Cluster(tmp_path_factory.mktemp("alone"))
+    cluster.prepare()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="package")
+def lone_drivers(alone: Cluster) -> Drivers:
+    return Drivers(alone, "local[2]")
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def client(running: Cluster) -> Iterator[Driver]:
+def client(alone: Cluster) -> Iterator[Driver]:
     """A driver without a JVM."""
-    with running.connect_server() as address:
-        made = Driver(running, address)
+    with alone.connect_server() as address:
+        made = Driver(alone, address)
         yield made
         made.process.kill()
 

@@ -114,8 +114,13 @@ class Cluster:
     workers: dict[str, Process] = field(default_factory=dict)
     url: str = ""
 
-    def start(self) -> None:
+    def prepare(self) -> None:
+        """Write the settings of its processes; enough for those that need neither master nor workers."""
         write_settings(self.folder / "conf", _SETTINGS)
+
+    def start(self) -> None:
+        """Start the master and the workers."""
+        self.prepare()
         master = self._spark("master.Master", "--host", HOSTS[0], "--port", "0", "--webui-port", "0")
         self.url = master.said(r"Starting Spark master at (spark://\S+)")
         self.mend()
