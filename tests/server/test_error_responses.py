@@ -64,6 +64,11 @@ CASES: list[tuple[errors.OmnigraphError, int, dict[str, Any]]] = [
         {"code": "bad_request", "resource_limit": {"resource": "r", "limit": 1, "actual": 2}},
     ),
     (
+        errors.ExternalBlobError("no", details={"uri": "s3://b/x", "reason": "not found"}),
+        424,
+        {"external_blob_source": {"uri": "s3://b/x", "reason": "not found"}},
+    ),
+    (
         errors.RecoveryRequired("no", details={"operation_id": "x", "cause": "secret"}),
         503,
         {"recovery_required": {"operation_id": "x"}},
