@@ -363,6 +363,22 @@ def test_verify_after_garbage_collection_counts_reclaimed_commits(graph: Path) -
     assert report.reclaimed > 0
 
 
+def test_verify_deleted_version_of_an_old_commit_is_not_taken_for_reclaimed(graph: Path) -> None:
+    with og.open(graph, "r") as opened:
+        old = opened.snapshot(at=opened.commits()[-2].id).pin(PERSON)
+    file = graph / old.path / version_file(old.version)
+    delete(file)
+    assert verify_path(graph).ok
+    report = verify_path(graph, all_commits=True)
+    assert [item.file for item in report.damage] == [str(file.relative_to(graph))]
+    assert report.reclaimed == 0
+
+
+def test_verify_copy_without_transaction_files_of_the_manifest_is_undamaged(graph: Path) -> None:
+    shutil.rmtree(graph / "__manifest" / "_transactions")
+    assert verify_path(graph).ok
+
+
 def test_verify_tasks_run_in_another_process_with_the_address_only(graph: Path) -> None:
     _, root, _ = connect(graph, None, "os")
     copied = pickle.loads(pickle.dumps(root))

@@ -33,7 +33,7 @@ from omnigraph.maintain.verification.table_versions import (
     table_infos,
 )
 from omnigraph.maintain.verification.tasks import EndpointTask, GraphAddress, RowProblem
-from omnigraph.store.file_digests import FileDigest
+from omnigraph.store.file_digests import FileDigest, parse_digests
 from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest import NotAGraph
@@ -152,6 +152,7 @@ class GraphVerifier:
         self.versions.check(pins)
         required = {(pin.path, pin.version) for head in heads.values() for pin in head.tables.values()}
         reclaimed = {item for item in pins if item not in required and self.versions.is_missing(item)}
+        reclaimed -= self._lost_versions(reclaimed)
         present = {item: pin for item, pin in pins.items() if item not in reclaimed}
         rows = self.versions.check_rows(present)
         if not self._request.quick:
@@ -183,6 +184,20 @@ class GraphVerifier:
             catalog = self.lineage.catalog(commit.schema)
             tasks.update(() if catalog is None else endpoint_tasks(catalog, commit))
         return tasks
+
+    def _lost_versions(self, missing: set[Version]) -> set[Version]:
+        """Return the missing versions whose transaction file exists: garbage collection removes both."""
+        lost: set[Version] = set()
+        names = {(path, version_file(version)): (path, version) for path, version in missing}
+        for commit in self.inspection.commits() if missing else ():
+            files: dict[str, list[str]] = {}
+            for path, digest in parse_digests(commit.files):
+                files.setdefault(path, []).append(digest.name)
+            for path, items in files.items():
+                stored = self.versions.listing(path)
+                if any(name.startswith("_transactions/") and name in stored for name in items):
+                    lost |= {names[path, name] for name in items if (path, name) in names}
+        return lost
 
     def _count_reclaimed(self, heads: Iterable[CommitRecord], reclaimed: set[Version]) -> int:
         if not reclaimed:
