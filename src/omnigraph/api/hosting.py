@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import Conflict, InvalidInput, OmnigraphError
+from omnigraph.errors import Conflict, InvalidInput, NotFound, OmnigraphError
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
 
 if TYPE_CHECKING:
+    from omnigraph.api.served_graphs import ServedGraphs
     from omnigraph.api.stored_queries import QuerySources
     from omnigraph.lang.schema import Schema
     from omnigraph.policy.bundle import PolicyBundle
@@ -59,16 +60,39 @@ class GraphSource:
     embedding: EmbeddingProfile | None = None
     external_blobs: ExternalBlobPolicy = field(default_factory=ExternalBlobPolicy)
 
-    def create_if_missing(self, options: Mapping[str, str] | None = None) -> bool:
-        """Create the graph if it does not exist and a schema is configured; return whether it was created."""
-        if self.schema is None:
+    def create_if_missing(
+        self, options: Mapping[str, str] | None = None, markers: ServedGraphs | None = None
+    ) -> bool:
+        """Create the graph if it does not exist and a schema is configured; return whether it was created.
+
+        Raises `StorageError` if `markers` say that the graph has existed. It is never created again silently.
+        """
+        state = None if markers is None else markers.state(self.id, self.uri)
+        if self.schema is None and state != "served":
             return False
+        if self._exists(options):
+            return False
+        if markers is not None and state == "served":
+            raise markers.missing_error(self.id, self.uri)
+        assert self.schema is not None
+        if markers is not None:
+            markers.begin_creation(self.id, self.uri)
         from omnigraph.api.entry import init
         from omnigraph.sources.mapping.document import read_text
 
         try:
             init(self.uri, read_text(self.schema, options or {}), storage_options=options).close()
         except Conflict:
+            return False
+        return True
+
+    def _exists(self, options: Mapping[str, str] | None) -> bool:
+        from omnigraph.graph.open_storage import connect, open_manifest
+
+        location, root, _ = connect(self.uri, options, "full")
+        try:
+            open_manifest(root, location)
+        except NotFound:
             return False
         return True
 
@@ -82,10 +106,14 @@ class GraphSource:
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
-    """The graphs to host, none of them open. `policy` applies to actions of the server itself."""
+    """The graphs to host, none of them open. `policy` applies to actions of the server itself.
+
+    `folder` is where the configuration is. Markers of served graphs are kept there.
+    """
 
     graphs: tuple[GraphSource, ...]
     policy: PolicyBundle | None = None
+    folder: str | None = None
 
     @property
     def has_policy(self) -> bool:

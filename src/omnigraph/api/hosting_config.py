@@ -94,7 +94,8 @@ class _ConfigReader:
         graphs = self.document.object(("graphs",), root.get("graphs"))
         sources = tuple(self._site_graph(id_, graphs[id_]) for id_ in graphs)
         policy = self._path(("policy",), root)
-        return Hosting(sources, None if policy is None else self._server_policy(("policy",), policy))
+        server = None if policy is None else self._server_policy(("policy",), policy)
+        return Hosting(sources, server, str(self.base))
 
     def _site_graph(self, id_: str, value: Any) -> GraphSource:
         keys = ("graphs", id_)
@@ -171,7 +172,7 @@ class _ConfigReader:
                     raise self.document.error((*keys, "applies_to"), f"'{scope}' already has a policy")
                 else:
                     raise self.document.error((*keys, "applies_to"), f"unknown graph '{id_}'")
-        return Hosting(tuple(sources.values()), server)
+        return Hosting(tuple(sources.values()), server, str(self.base))
 
     def _embedding_profiles(self, root: Mapping[str, Any]) -> dict[str, EmbeddingProfile]:
         providers = self._members(("providers",), root.get("providers") or {}, ("embedding",))

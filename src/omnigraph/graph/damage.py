@@ -84,7 +84,7 @@ def find_cause(error: OmnigraphError, states: Sequence[CommitState]) -> Omnigrap
     problem = (
         "it is missing" if isinstance(error, NotFound) else f"it cannot be read ({error.details['cause']})"
     )
-    return damage_error(TableDamage(f"{pin.path}/{name}", problem), state, table)
+    return damage_error(TableDamage(f"{pin.path}/{name}", problem), state, table, pin)
 
 
 def _is_checked_damage(error: OmnigraphError) -> bool:
@@ -116,7 +116,7 @@ def _table_error(
     if isinstance(error, NotFound) and not has_version(root, pin):
         return _missing_version_error(state, table, pin)
     damage = find_damage(root, pin, [column.physical for column in table.columns])
-    return None if damage is None else damage_error(damage, state, table)
+    return None if damage is None else damage_error(damage, state, table, pin)
 
 
 def _missing_version_error(state: CommitState, table: Table, pin: TablePin) -> OmnigraphError:
@@ -124,7 +124,7 @@ def _missing_version_error(state: CommitState, table: Table, pin: TablePin) -> O
     if branch is None:
         return reclaimed_error(state.commit)
     damage = TableDamage(f"{pin.path}/{version_file(pin.version)}", "it is missing")
-    return damage_error(damage, replace(state, branch=branch), table)
+    return damage_error(damage, replace(state, branch=branch), table, pin)
 
 
 def branch_that_needs(root: LanceRoot, pin: TablePin) -> str | None:
@@ -142,7 +142,7 @@ def branch_that_needs(root: LanceRoot, pin: TablePin) -> str | None:
     return None
 
 
-def damage_error(damage: TableDamage, state: CommitState, table: Table) -> StorageError:
+def damage_error(damage: TableDamage, state: CommitState, table: Table, pin: TablePin) -> StorageError:
     """Return the error for a damaged file, with its type, property, commit and branch."""
     commit, branch = state.commit, state.branch or state.commit.branch
     names = {column.physical: column.name for column in table.columns}
@@ -152,6 +152,8 @@ def damage_error(damage: TableDamage, state: CommitState, table: Table) -> Stora
         "type": table.name,
         "table_key": table.key,
         **({} if property_ is None else {"property": property_}),
+        "dataset": pin.path,
+        "version": str(pin.version),
         "file": damage.file,
         "problem": damage.problem,
         "commit_id": commit.id,

@@ -245,7 +245,7 @@ class Repository:
         branch = normalize_branch_name(branch)
         view = self.manifest.refresh()
         if at is None:
-            return self._latest_snapshot(view, branch)
+            return self.head_snapshot(view, branch)
         # The branch must exist even when `at` is a commit id.
         head = self._head(view, branch).commit
         if isinstance(at, str):
@@ -254,7 +254,7 @@ class Repository:
             commit = commit_at(self.manifest, view, head, last_micros_of(at))
         return self._snapshot(branch, commit)
 
-    def _latest_snapshot(self, view: ManifestView, branch: str) -> Snapshot:
+    def head_snapshot(self, view: ManifestView, branch: str) -> Snapshot:
         """Return the snapshot of a branch in a view of the manifest. The snapshots of the last view are cached."""
         cached_view, snapshots = self._snapshots
         if cached_view is not view:

@@ -106,6 +106,18 @@ class OutcomeUnknownOutput(ResponseModel):
     graph_commit_id: str | None = None
 
 
+class StorageFailureOutput(ResponseModel):
+    """The cause of a storage error. `reason` is `damaged` for a damaged file and `vanished` for missing storage."""
+
+    kind: str
+    reason: str | None = None
+    type_name: str | None = None
+    property: str | None = None
+    file: str | None = None
+    graph_commit_id: str | None = None
+    graph_branch: str | None = None
+
+
 class DiagnosticOutput(ResponseModel):
     """An error in a query or schema text. Lines and columns are counted from 1."""
 
@@ -142,3 +154,5 @@ class ErrorOutput(ChangeErrorOutput):
     external_blob_source: ExternalBlobSourceOutput | None = None
     precondition_failure: PreconditionFailureOutput | None = None
     outcome_unknown: OutcomeUnknownOutput | None = None
+    storage_failure: StorageFailureOutput | None = None
+    unready_graphs: dict[str, str] | None = None

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from omnigraph import __version__
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.protocol.codec import EXACT, encode_error
 from omnigraph.server.hosted_graphs import ServerResources
 from omnigraph.server.http.admission import Admission
@@ -30,6 +30,7 @@ from omnigraph.server.http.routing import add_deprecation_headers
 from omnigraph.server.http.streaming import SLOTS, StreamPool
 from omnigraph.server.logs import LOGGER
 from omnigraph.server.metrics import Metrics
+from omnigraph.server.readiness import Readiness
 from omnigraph.server.routes import (
     blobs,
     branches,
@@ -91,6 +92,9 @@ def create_app(resources: ServerResources, *, is_local: bool = False) -> FastAPI
     app.state.admission = Admission(resources.limits)
     app.state.write_threads = CapacityLimiter(resources.limits.write_threads)
     app.state.capacity = Capacity(resources.limits)
+    app.state.readiness = Readiness(resources)
+    # Slow reads must not delay readiness checks.
+    app.state.readiness_threads = CapacityLimiter(4)
     app.state.streams = StreamPool(resources.limits.streams)
     for module in _MODULES:
         app.include_router(module.router)
@@ -112,10 +116,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 async def _handle_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, OmnigraphError)
     status, body = render_error(error)
+    graph_id = request.scope.get("graph_id")
+    if isinstance(error, StorageError) and graph_id in request.app.state.resources.graphs:
+        await to_thread.run_sync(request.app.state.readiness.report, graph_id, error)
     if status >= 500:
         fields = {
             "request_id": request.scope.get("request_id"),
-            "graph_id": request.scope.get("graph_id"),
+            "graph_id": graph_id,
             "error": str(error),
             "details": error.details,
         }

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from omnigraph.api.entry import embedder_of, open_with
 from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.served_graphs import ServedGraphs
 from omnigraph.api.stored_queries import StoredQuery, read_stored_queries
 from omnigraph.engine.memory.memory_cache import CachePool
-from omnigraph.errors import InvalidInput, OmnigraphError
+from omnigraph.errors import InvalidInput, OmnigraphError, StorageError
 from omnigraph.lang.diagnostics import LanguageError
 from omnigraph.lang.types import Scalar
 from omnigraph.policy.bundle import PolicyBundle, Rule
@@ -46,7 +47,8 @@ class HostedGraph:
 class ServerResources:
     """Graphs, tokens, policy and limits of one server. Without tokens the server is unauthenticated.
 
-    `quarantined` maps the ids of graphs that are not served to the reasons.
+    `quarantined` maps the ids of graphs that are not served to the reasons. `damaged` has the errors of those whose
+    storage is damaged or gone.
     """
 
     graphs: Mapping[str, HostedGraph] = field(default_factory=dict)
@@ -54,6 +56,7 @@ class ServerResources:
     server_gate: Gate | None = None
     quarantined: Mapping[str, str] = field(default_factory=dict)
     limits: ServerLimits = field(default_factory=ServerLimits)
+    damaged: Mapping[str, StorageError] = field(default_factory=dict)
 
     def close(self) -> None:
         """Close every graph."""
@@ -75,23 +78,27 @@ def open_graphs(
 
     A graph that cannot be opened is quarantined. Raises `InvalidInput`, with every graph closed again, if no
     graph can be opened, or if `require_all` is true and one is quarantined. `options` are storage options.
-    `environment` selects the embedding provider and has the API keys.
+    `environment` selects the embedding provider and has the API keys. Markers of served graphs are kept in the
+    folder of the configuration, or in the folder that ``OMNIGRAPH_STATE`` names.
     """
     limits = limits or ServerLimits()
+    environment = environment or {}
+    folder = environment.get("OMNIGRAPH_STATE") or hosting.folder
+    markers = None if folder is None else ServedGraphs.at(folder, options)
     memory = CachePool(limits.cache_bytes or default_budget())
     with ThreadPoolExecutor(_CONCURRENT_OPENS) as pool:
-        open_ = partial(_open, tokens=tokens, options=options, memory=memory, environment=environment or {})
+        open_ = partial(
+            _open, tokens=tokens, options=options, memory=memory, environment=environment, markers=markers
+        )
         outcomes = list(pool.map(open_, hosting.graphs))
+    sources = list(zip(hosting.graphs, outcomes, strict=True))
     resources = ServerResources(
         {item.id: item for item in outcomes if isinstance(item, HostedGraph)},
         tokens,
         None if hosting.policy is None else Gate(hosting.policy).prepare(),
-        {
-            source.id: _reason(outcome)
-            for source, outcome in zip(hosting.graphs, outcomes, strict=True)
-            if isinstance(outcome, OmnigraphError)
-        },
+        {source.id: _reason(outcome) for source, outcome in sources if isinstance(outcome, OmnigraphError)},
         limits,
+        {source.id: outcome for source, outcome in sources if isinstance(outcome, StorageError)},
     )
     if resources.graphs and not (require_all and resources.quarantined):
         return resources
@@ -110,11 +117,12 @@ def _open(
     options: Mapping[str, str] | None,
     memory: CachePool,
     environment: Mapping[str, str],
+    markers: ServedGraphs | None,
 ) -> HostedGraph | OmnigraphError:
     if source.error is not None:
         return source.error
     try:
-        if source.create_if_missing(options):
+        if source.create_if_missing(options, markers):
             LOGGER.info("graph created", extra={"fields": {"graph_id": source.id}})
         queries = (
             {}
@@ -133,6 +141,7 @@ def _open(
             gate=gate,
             external_blobs=source.external_blobs.server_safe,
         )
+        _record_served(source, markers)
         if not source.external_blobs.bases and _has_blobs(graph):
             fields = {"graph_id": source.id, "code": DEFAULT_DENY}
             LOGGER.warning(
@@ -147,6 +156,20 @@ def _has_blobs(graph: LocalGraph) -> bool:
     view = graph.authorized_view(None, frozenset({Access("read", "main")}))
     tables = view.snapshot().catalog.tables.values()
     return any(column.type.scalar is Scalar.BLOB for table in tables for column in table.columns)
+
+
+def _record_served(source: GraphSource, markers: ServedGraphs | None) -> None:
+    """Write the marker of a graph. Without it, a server without the volume would create the graph again."""
+    if markers is None:
+        return
+    try:
+        markers.record(source.id, source.uri, "served")
+    except OmnigraphError as error:
+        if source.schema is None:
+            # The server never creates this graph.
+            return
+        fields = {"graph_id": source.id, "error": str(error)}
+        LOGGER.warning("cannot record that the graph is served", extra={"fields": fields})
 
 
 def _reason(error: OmnigraphError) -> str:

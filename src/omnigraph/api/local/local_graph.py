@@ -46,6 +46,7 @@ from omnigraph.maintain.backup.copy_report import CopyReport
 if TYPE_CHECKING:
     from omnigraph.api.blobs import Blob, BlobSelector
     from omnigraph.engine.parameters import Bindings
+    from omnigraph.graph.health import HealthCheck
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.maintain.verification.report import VerifyReport
@@ -198,6 +199,12 @@ class LocalGraph(LocalChangeReads, Graph):
         records = self._repository.commits(branch)
         selected = (record for record in records if actor is None or record.actor == actor)
         return [Commit.of(record) for record in islice(selected, limit)]
+
+    def health_check(self) -> HealthCheck:
+        """Return a check of the manifest and of the files of branch heads, for repeated use."""
+        from omnigraph.graph.health import HealthCheck
+
+        return HealthCheck(self._repository)
 
     # --- maintenance -------------------------------------------------------------------------------------
 

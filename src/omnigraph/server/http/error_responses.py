@@ -78,7 +78,7 @@ def render_http_error(error: HTTPException) -> tuple[int, dict[str, Any]]:
 def render_error(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
     """Return the status and the body of a library error.
 
-    The body of a storage error has a fixed text, because its details can name buckets and paths. They are logged.
+    The body of a storage error names no buckets and no paths outside of the graph. They are logged.
 
     >>> render_error(NotFound("branch 'x' not found"))
     (404, {'error': "branch 'x' not found", 'code': 'not_found'})
@@ -87,8 +87,26 @@ def render_error(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
     """
     status, members = _classify(error)
     code = None if status in _WITHOUT_CODE else CODES[status]
-    text = STORAGE_FAILURE if status == 500 and not isinstance(error, OutcomeUnknown) else error.message
+    text = public_text(error) if status == 500 else error.message
     return status, _body(text, code, {**members, **(_advice(error) if status < 500 else {})})
+
+
+def public_text(error: OmnigraphError) -> str:
+    """Return the message of an error with status 500, without addresses of the storage.
+
+    >>> public_text(StorageError("/srv/x", details={"reason": "damaged", "type": "City", "file": "nodes/1/a"}))
+    "type 'City' is damaged: nodes/1/a cannot be read; see the server log"
+    """
+    if isinstance(error, OutcomeUnknown):
+        return error.message
+    match error.details.get("reason"):
+        case "damaged":
+            name = error.details.get("type")
+            what = "the graph" if name is None else f"type '{name}'"
+            return f"{what} is damaged: {error.details.get('file')} cannot be read; see the server log"
+        case "vanished":
+            return "the storage of the graph is gone; see the server log"
+    return STORAGE_FAILURE
 
 
 def redact(error: OmnigraphError) -> OmnigraphError:
@@ -103,7 +121,9 @@ def redact(error: OmnigraphError) -> OmnigraphError:
         case OutcomeUnknown():
             return OutcomeUnknown(error.message, details=_pick(error.details, "commit_id"))
         case StorageError():
-            return StorageError(STORAGE_FAILURE, transient=error.transient)
+            members = ("reason", "type", "property", "file", "commit_id", "branch")
+            details = _pick(error.details, *members) if _is_public(error) else {}
+            return StorageError(public_text(error), kind=error.kind, details=details)
     return error if _classify(error)[0] < 500 else type(error)(STORAGE_FAILURE)
 
 
@@ -159,8 +179,27 @@ def _classify(error: OmnigraphError) -> tuple[int, dict[str, Any]]:
             return 503, {"recovery_required": {"operation_id": details.get("operation_id")}}
         case OutcomeUnknown():
             return 500, {"outcome_unknown": {"graph_commit_id": details.get("commit_id")}}
+        case StorageError():
+            return 500, {"storage_failure": _storage_failure(error)}
         case _:
             return 500, {}
+
+
+def _is_public(error: StorageError) -> bool:
+    return error.details.get("reason") in ("damaged", "vanished")
+
+
+def _storage_failure(error: StorageError) -> dict[str, Any]:
+    names = {
+        "reason": "reason",
+        "type": "type_name",
+        "property": "property",
+        "file": "file",
+        "commit_id": "graph_commit_id",
+        "branch": "graph_branch",
+    }
+    shown = _pick(error.details, *names) if _is_public(error) else {}
+    return {"kind": error.kind, **{names[name]: value for name, value in shown.items()}}
 
 
 def _constraint_violation(error: ConstraintViolation) -> tuple[int, dict[str, Any]]:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from anyio import move_on_after, to_thread
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph import __version__
-from omnigraph.errors import PermissionDenied
+from omnigraph.errors import OmnigraphError, PermissionDenied
 from omnigraph.graph import format_version
 from omnigraph.policy.gate import Access
 from omnigraph.protocol import responses
 from omnigraph.server.hosted_graphs import ServerResources
+from omnigraph.server.http.error_responses import HttpError
 from omnigraph.server.http.request_context import Context, GraphRoute, authenticate
 from omnigraph.server.http.routing import GRAPH_PREFIX, SUCCESS, error_responses
 from omnigraph.server.metrics import MEDIA_TYPE, Metrics
 
 router = APIRouter(tags=["server"], responses=error_responses(500, 503))
 
+# A check that takes longer counts as failed: the storage does not respond.
+_READINESS_SECONDS = 5.0
 _LIST_GRAPHS = Access("graph_list")
 _OK: dict[int | str, dict[str, Any]] = {200: {"description": "Success."}}
 _METRICS: dict[int | str, dict[str, Any]] = {200: {"description": "Success.", "content": {"text/plain": {}}}}
@@ -34,10 +38,48 @@ async def healthz() -> Response:
     )
 
 
-@router.get("/readyz", operation_id="ready", response_model=responses.ReadyOutput, responses=_OK)
-async def readyz() -> Response:
-    """Readiness check. The server accepts connections only after all graphs are open; 503 during shutdown."""
+@router.get(
+    "/readyz",
+    operation_id="ready",
+    response_model=responses.ReadyOutput,
+    responses={**_OK, **error_responses(503)},
+)
+async def readyz(request: Request) -> Response:
+    """Readiness check. 503 during shutdown, and while a graph is damaged or its storage is gone.
+
+    The server accepts connections only after all graphs are open. `unready_graphs` has the reason for each graph. A
+    caller that the server does not know gets a reason without types and files.
+    """
+    state = request.app.state
+    problems = None
+    with move_on_after(_READINESS_SECONDS):
+        problems = await to_thread.run_sync(
+            state.readiness.find_problems, abandon_on_cancel=True, limiter=state.readiness_threads
+        )
+    if problems is None:
+        raise HttpError(503, f"storage did not respond within {_READINESS_SECONDS:g} s")
+    if problems:
+        is_known = _is_known(request)
+        reasons = {id_: str(item) if is_known else _brief(item) for id_, item in sorted(problems.items())}
+        names = ", ".join(f"'{id_}'" for id_ in reasons)
+        raise HttpError(503, f"not ready: {names}", {"unready_graphs": reasons})
     return JSONResponse({"status": "ready"})
+
+
+def _is_known(request: Request) -> bool:
+    """Return whether the caller may see the names of types and files."""
+    try:
+        authenticate(request)
+    except HttpError:
+        return False
+    return True
+
+
+def _brief(error: OmnigraphError) -> str:
+    reasons = {"damaged": "a file is missing or damaged", "vanished": "the storage is gone"}
+    return (
+        reasons.get(str(error.details.get("reason")), "the storage cannot be read") + "; see the server log"
+    )
 
 
 @router.get(

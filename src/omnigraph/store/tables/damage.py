@@ -6,7 +6,7 @@ of single fragments and columns only if that finds nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import data_files, deletion_files, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
+from omnigraph.store.tables.tables import Tables
 
 # A larger table is not decoded to find the damage. `omnigraph verify` does.
 _MAX_DECODED_BYTES = 1 << 30
@@ -56,8 +57,7 @@ def find_damage(root: LanceRoot, pin: TablePin, columns: Iterable[str] = ()) -> 
     except StorageError as error:
         return TableDamage(f"{pin.path}/{version_file(pin.version)}", _cause(error))
     try:
-        with translate_lance_errors(f"open {pin.path}"):
-            files = dict(_recorded_sizes(dataset))
+        files = _sizes(dataset, pin)
     except OmnigraphError as error:
         return TableDamage(f"{pin.path}/{version_file(pin.version)}", _cause(error))
     for column in columns:
@@ -65,24 +65,31 @@ def find_damage(root: LanceRoot, pin: TablePin, columns: Iterable[str] = ()) -> 
             return TableDamage(
                 f"{pin.path}/{version_file(pin.version)}", f"it has no column '{column}'", column
             )
-    found = _find_in_files(root, pin, files)
+    found = find_missing_file(root, pin, files) or _find_without_footer(root, pin, files)
     if found is None and sum(size or 0 for size in files.values()) <= _MAX_DECODED_BYTES:
         found = _find_by_decoding(dataset, pin)
     return _find_in_indexes(root, dataset, pin) if found is None else found
 
 
-def _recorded_sizes(dataset: lance.LanceDataset) -> Iterator[tuple[str, int | None]]:
-    """Yield the data and deletion files of a version with their recorded size, None if it is not recorded."""
-    for fragment in dataset.get_fragments():
-        metadata = fragment.metadata
-        for file, name in zip(metadata.files, data_files([metadata]), strict=True):
-            yield name, file.file_size_bytes
-        for name in deletion_files([metadata]):
-            yield name, None
+def recorded_sizes(tables: Tables, pin: TablePin) -> dict[str, int | None]:
+    """Return the version, data and deletion files of a pinned table with their sizes, None if not recorded."""
+    return _sizes(tables.open(pin.path, pin.version), pin)
 
 
-def _find_in_files(root: LanceRoot, pin: TablePin, files: dict[str, int | None]) -> TableDamage | None:
-    """Return a file on a local disk that is missing or does not have its recorded size or its footer."""
+def _sizes(dataset: lance.LanceDataset, pin: TablePin) -> dict[str, int | None]:
+    sizes: dict[str, int | None] = {version_file(pin.version): None}
+    with translate_lance_errors(f"open {pin.path}"):
+        for fragment in dataset.get_fragments():
+            metadata = fragment.metadata
+            for file, name in zip(metadata.files, data_files([metadata]), strict=True):
+                sizes[name] = file.file_size_bytes
+            for name in deletion_files([metadata]):
+                sizes[name] = None
+    return sizes
+
+
+def find_missing_file(root: LanceRoot, pin: TablePin, files: Mapping[str, int | None]) -> TableDamage | None:
+    """Return a file on a local disk that is missing or does not have its recorded size."""
     if root.local is None:
         return None
     for name, size in files.items():
@@ -95,8 +102,16 @@ def _find_in_files(root: LanceRoot, pin: TablePin, files: dict[str, int | None])
             return TableDamage(f"{pin.path}/{name}", str(error.strerror))
         if size and actual != size:
             return TableDamage(f"{pin.path}/{name}", f"it has {actual:,} bytes instead of {size:,}")
+    return None
+
+
+def _find_without_footer(root: LanceRoot, pin: TablePin, files: Iterable[str]) -> TableDamage | None:
+    """Return a file on a local disk that is truncated."""
+    if root.local is None:
+        return None
+    for name in files:
         try:
-            check_complete([path])
+            check_complete([root.local / pin.path / name])
         except StorageError as error:
             return TableDamage(f"{pin.path}/{name}", error.message.rpartition(": ")[2])
     return None

@@ -1,0 +1,58 @@
+"""Readiness: which graphs are damaged or gone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.graph.health import HealthCheck
+from omnigraph.server.hosted_graphs import ServerResources
+from omnigraph.server.logs import LOGGER
+
+# Every request of `/readyz` within this time gets the same answer.
+_FRESH_SECONDS = 0.25
+
+
+class Readiness:
+    """Checks the graphs of a server. Thread-safe; one check runs at a time."""
+
+    def __init__(self, resources: ServerResources) -> None:
+        self._resources = resources
+        self._checks: dict[str, HealthCheck] = {}
+        self._lock = threading.Lock()
+        self._problems: dict[str, OmnigraphError] = {}
+        self._checked_at = float("-inf")
+
+    def report(self, graph_id: str, error: OmnigraphError) -> None:
+        """Remember a damaged file that a request found."""
+        with self._lock:
+            self._check_of(graph_id).report(error)
+            self._checked_at = float("-inf")
+
+    def find_problems(self) -> Mapping[str, OmnigraphError]:
+        """Return the problem of each graph that is damaged or gone, by graph id, and log changes."""
+        with self._lock:
+            if time.monotonic() - self._checked_at >= _FRESH_SECONDS:
+                found = {id_: self._check_of(id_).find_problem() for id_ in self._resources.graphs}
+                problems = {id_: problem for id_, problem in found.items() if problem is not None}
+                _log_changes(self._problems, problems)
+                self._problems = problems
+                self._checked_at = time.monotonic()
+            return {**self._resources.damaged, **self._problems}
+
+    def _check_of(self, graph_id: str) -> HealthCheck:
+        check = self._checks.get(graph_id)
+        if check is None:
+            check = self._checks[graph_id] = self._resources.graphs[graph_id].graph.health_check()
+        return check
+
+
+def _log_changes(before: Mapping[str, OmnigraphError], after: Mapping[str, OmnigraphError]) -> None:
+    for id_, problem in after.items():
+        if id_ not in before or before[id_].message != problem.message:
+            fields = {"graph_id": id_, "reason": problem.message, "hint": problem.hint}
+            LOGGER.error("graph not ready", extra={"fields": fields})
+    for id_ in before.keys() - after.keys():
+        LOGGER.info("graph ready again", extra={"fields": {"graph_id": id_}})
