@@ -92,7 +92,7 @@ def test_a_commit_is_not_found_on_a_branch_that_is_not_there(graph: Repository) 
 def test_a_snapshot_is_its_own_name(graph: Repository) -> None:
     snapshot = graph.snapshot()
     put(graph, {"a": "1"})
-    assert graph.snapshot(at=snapshot) is snapshot
+    assert graph.snapshot(at=snapshot) == snapshot
 
 
 def test_a_reader_keeps_its_snapshot_while_writers_go_on(uri: str) -> None:

@@ -34,7 +34,7 @@ def knows(source: str, target: str) -> dict[str, Any]:
     return {"edge": "Knows", "from": source, "to": target}
 
 
-def rows(graph: og.Graph, text: str, at: str | None = None) -> list[tuple[Any, ...]]:
+def rows(graph: og.Graph, text: str, at: Any = None) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in graph.query(text, at=at).rows())
 
 
@@ -124,15 +124,29 @@ def reclaimed(work: Any) -> str:
     return str(caught.value.details["commit_id"])
 
 
-def test_a_reclaimed_commit_says_so_also_when_some_of_its_columns_are_in_memory(
-    cleaned: tuple[og.Graph, str],
-) -> None:
+def test_query_at_reclaimed_commit_is_never_answered_from_memory(cleaned: tuple[og.Graph, str]) -> None:
     graph, old = cleaned
-    assert reclaimed(lambda: graph.query(SIZES, at=old)) == old
-    assert reclaimed(lambda: graph.query(PAIRS, at=old)) == old
-    # What is in memory is complete: it may still be given, and must be right.
-    assert rows(graph, AGES, old) == [("a", 1), ("b", 5)]
+    for _ in range(2):
+        assert reclaimed(lambda: graph.query(SIZES, at=old)) == old
+        assert reclaimed(lambda: graph.query(PAIRS, at=old)) == old
+        # These columns are in memory.
+        assert reclaimed(lambda: graph.query(AGES, at=old)) == old
+        assert reclaimed(lambda: graph.get("Person", "a", at=old)) == old
+        assert rows(graph, AGES) == [("z", None)]
+
+
+def test_query_at_held_snapshot_is_answered_until_its_data_is_reclaimed(tmp_path: Path) -> None:
+    graph = og.init(str(tmp_path / "g"), schema=SCHEMA, durability="os")
+    graph.load([person("a", 1), person("b", 5), knows("a", "b")])
+    held = graph.snapshot()
+    other = og.open(graph.uri, durability="os")
+    other.load({"Person": [{"name": "z"}], "Knows": [{"from": "z", "to": "z"}]}, mode="overwrite")
+    for _ in range(2):
+        assert rows(graph, AGES, held) == [("a", 1), ("b", 5)]
+    assert cleanup(other._repository, keep=1, grace=timedelta(0), confirm=True).confirmed
+    assert reclaimed(lambda: graph.query(AGES, at=held)) == held.commit_id
     assert rows(graph, AGES) == [("z", None)]
+    other.close()
 
 
 @pytest.mark.parametrize("cache_bytes", [None, 0])

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Literal, TypeAlias, TypeVar, get_args
@@ -241,7 +242,7 @@ class Repository:
         A time with microseconds is exact. A time without microseconds includes its whole millisecond.
         """
         if isinstance(at, Snapshot):
-            return at
+            return replace(at, is_head=False)
         branch = normalize_branch_name(branch)
         view = self.manifest.refresh()
         if at is None:
@@ -262,7 +263,8 @@ class Repository:
             self._snapshots = (view, snapshots)
         snapshot = snapshots.get(branch)
         if snapshot is None:
-            snapshot = snapshots[branch] = self._snapshot(branch, self._head(view, branch).commit)
+            found = self._snapshot(branch, self._head(view, branch).commit)
+            snapshot = snapshots[branch] = replace(found, is_head=True)
         return snapshot
 
     def snapshot_of(self, commit: CommitRecord) -> Snapshot:

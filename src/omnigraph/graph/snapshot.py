@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.errors import NotFound
-from omnigraph.graph.damage import CommitState, reading
+from omnigraph.graph.damage import CommitState, check_versions, reading
 from omnigraph.store.manifest.records import CommitRecord, TablePin
 from omnigraph.store.tables.tables import Tables
 
@@ -29,6 +29,8 @@ class Snapshot:
     catalog: Catalog
     tables: Tables
     format_version: int
+    # Whether the commit was the head of its branch when the manifest was read for the present call.
+    is_head: bool = field(default=False, compare=False)
 
     @property
     def commit_id(self) -> str:
@@ -75,6 +77,14 @@ class Snapshot:
         pin = self.pin(key)
         with self.reading():
             yield from self.tables.scan_batches(pin, columns, where)
+
+    def check_retained(self, key: str) -> None:
+        """Raise the errors of `reading` if the version of a table is not in storage any more.
+
+        The head of a branch is always retained. Any other commit may be reclaimed while its rows are cached.
+        """
+        if not self.is_head:
+            check_versions(replace(self.state, types=[self.table(key)]))
 
     def reading(self) -> AbstractContextManager[None]:
         """Report missing and damaged files of the tables.

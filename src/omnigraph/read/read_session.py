@@ -42,6 +42,7 @@ class SnapshotTables:
         """Return a table by its key."""
         found = self._tables.get(key)
         if found is None:
+            self.snapshot.check_retained(key)
             found = self._tables[key] = CachedTable(self.snapshot, key, self._cache)
         return found
 

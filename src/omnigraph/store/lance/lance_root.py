@@ -50,12 +50,13 @@ class LanceRoot:
     @classmethod
     def at(cls, location: Location, options: StorageOptions, durability: Durability) -> LanceRoot:
         """Return the root at a location. Storage is not accessed."""
+        storage = resolve_options(options) if location.scheme == "s3" else None
         return cls(
             uri=location.lance_uri,
-            options=lance_options(resolve_options(options)) if location.scheme == "s3" else {},
+            options={} if storage is None else lance_options(storage),
             local=Path(location.path) if location.is_local else None,
             durable=durability == "full",
-            storage=dict(options) if location.scheme == "s3" else None,
+            storage=storage,
             verify_reads=options.get("verify_reads") == "true",
         )
 

@@ -20,7 +20,7 @@ from lance import LanceOperation
 from lance.fragment import FragmentMetadata, write_fragments
 from lance.schema import LanceSchema
 
-from omnigraph.errors import NotFound, StorageError
+from omnigraph.errors import NotFound
 from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import (
@@ -134,14 +134,16 @@ class Tables:
 
     def exists(self, pin: TablePin) -> bool:
         """Return whether a pinned version is still in storage, without regard to cached datasets."""
+        file = f"{pin.path}/{version_file(pin.version)}"
+        if self.root.local is not None:
+            return (self.root.local / file).exists()
         try:
-            self.root.open(pin.path, pin.version)
+            if self.root.objects is None:
+                self.root.open(pin.path, pin.version)
+            else:
+                self.root.objects.head(file)
         except NotFound:
             return False
-        except StorageError as error:
-            # The version exists and is damaged.
-            if error.kind != "unknown":
-                raise
         return True
 
     def schema(self, pin: TablePin) -> pa.Schema:
