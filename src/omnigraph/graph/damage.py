@@ -71,7 +71,7 @@ def find_cause(error: OmnigraphError, states: Sequence[CommitState]) -> Omnigrap
     read = [(state, *item) for state, item in found if item is not None]
     if checked:
         damage = TableDamage(error.details["file"], error.details["problem"])
-        return damage_error(damage, *read[0][:2]) if read else None
+        return damage_error(damage, *read[0]) if read else None
     for state, table, pin in read:
         cause = _table_error(error, state, table, pin)
         if cause is not None:
@@ -89,7 +89,11 @@ def find_cause(error: OmnigraphError, states: Sequence[CommitState]) -> Omnigrap
 
 def _is_checked_damage(error: OmnigraphError) -> bool:
     """Return whether the check of a file found damage, at a level that does not know types."""
-    return error.details.get("reason") == DAMAGED and error.details.keys() >= {"dataset", "file", "problem"}
+    details = error.details
+    is_named = "type" in details
+    return (
+        not is_named and details.get("reason") == DAMAGED and details.keys() >= {"dataset", "file", "problem"}
+    )
 
 
 def is_about_files(error: OmnigraphError) -> bool:
