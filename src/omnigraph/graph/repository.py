@@ -253,7 +253,7 @@ class Repository:
             commit = get_commit(self.manifest, view, at)
         else:
             commit = commit_at(self.manifest, view, head, last_micros_of(at))
-        return self._snapshot(branch, commit)
+        return replace(self._snapshot(branch, commit), is_head=commit.id == head.id)
 
     def head_snapshot(self, view: ManifestView, branch: str) -> Snapshot:
         """Return the snapshot of a branch in a view of the manifest. The snapshots of the last view are cached."""
