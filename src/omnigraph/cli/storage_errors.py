@@ -49,5 +49,6 @@ def explain_storage_errors(uri: str, location: Location, mode: Mode) -> Iterator
             raise
         raise StorageError(
             f"cannot {'read' if mode == 'r' else 'write'} {uri}: {reason}",
+            kind=error.kind,
             details={**error.details, "uri": uri, "cause": error.message},
         ) from error
