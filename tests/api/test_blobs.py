@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.api.blobs import Blob, BlobInfo
 from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, PreconditionFailed
+from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, PreconditionFailed, StorageError
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
 from tests.server.running import running
@@ -183,6 +183,23 @@ def test_blob_read_is_subject_to_policy() -> None:
         assert graph.blob("Photo", "text", "data", branch="open").read(1) == b"\0"
         with pytest.raises(PermissionDenied):
             graph.blob("Photo", "text", "data")
+
+
+def test_blob_in_damaged_file_raises_storage_error(tmp_path: Path) -> None:
+    with og.init(str(tmp_path / "g"), SCHEMA, durability="os") as graph:
+        graph.load({"Photo": ROWS})
+    data = max((tmp_path / "g").rglob("data/*.lance"), key=lambda file: file.stat().st_size)
+    content = data.read_bytes()
+    flipped = bytearray(content)
+    flipped[content.index(LARGE[:64])] ^= 1
+    data.write_bytes(flipped)
+    with og.open(str(tmp_path / "g"), "r", verify_reads=True) as graph, pytest.raises(StorageError) as error:
+        graph.blob("Photo", "large", "data").read(1)
+    assert data.name in str(error.value)
+    data.write_bytes(content[:-1])
+    with og.open(str(tmp_path / "g"), "r") as graph, pytest.raises(StorageError) as error:
+        graph.blob("Photo", "large", "data").read(1)
+    assert data.name in str(error.value)
 
 
 def test_async_blob_reads_in_coroutines(places: Places) -> None:
