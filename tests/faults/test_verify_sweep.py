@@ -48,15 +48,15 @@ def test_verify_every_damage_of_every_needed_file_is_named(tmp_path: Path) -> No
         file = copy / name
         data = file.read_bytes()
         flips = [rng.randrange(len(data) * 8) for _ in range(FLIPS_PER_FILE)]
-        for how in (*DAMAGES, *flips):
-            if isinstance(how, int):
-                flip_bit(file, how)
-            else:
+        for how in (*DAMAGES, *map(str, flips)):
+            if how in DAMAGES:
                 DAMAGES[how](file)
+            else:
+                flip_bit(file, int(how))
             found = find_damage(verify_path(copy, all_commits=True), name)
-            tried["flipped" if isinstance(how, int) else how] += 1
+            tried[how if how in DAMAGES else "flipped"] += 1
             if found is None:
-                silent.append((name, str(how)))
+                silent.append((name, how))
             file.write_bytes(data)
     assert tried["deleted"] > 60
     assert silent == [], f"{len(silent)} of {dict(tried)}"

@@ -1,0 +1,54 @@
+"""Verification and repair of a graph on an object store."""
+
+from __future__ import annotations
+
+import pytest
+
+import omnigraph as og
+from tests.support.s3 import Bucket
+
+pytest_plugins = ["tests.support.s3_fixtures"]
+
+NAMES = "query q() { match { $c: City } return { $c.name as name } }"
+
+
+@pytest.fixture
+def graph(s3: Bucket) -> og.LocalGraph:
+    handle = og.init(f"{s3.uri}/g", schema="node City { name: String @key }", storage_options=s3.options)
+    handle.load({"City": [{"name": "Bern"}]})
+    handle.load({"City": [{"name": "Rome"}]})
+    return handle
+
+
+def newest(handle: og.LocalGraph, pattern: str) -> str:
+    """Return the key of the newest object whose name contains a text."""
+    objects = handle._repository.objects
+    # Times have a resolution of one second; names of manifest files sort by time.
+    return max((item.last_modified, item.key) for item in objects.list() if pattern in item.key)[1]
+
+
+@pytest.mark.parametrize("pattern", ["nodes/", "__manifest/data/head-"])
+def test_verify_changed_object_is_named(graph: og.LocalGraph, pattern: str) -> None:
+    assert graph.verify(all_commits=True).ok
+    objects = graph._repository.objects
+    pattern = f"{graph.snapshot().pin('node:City').path}/data/" if pattern == "nodes/" else pattern
+    key = newest(graph, pattern)
+    data = bytearray(objects.get(key).data)
+    data[len(data) // 2] ^= 1
+    objects.put(key, bytes(data))
+    (found,) = graph.verify().damage
+    assert (found.file, found.kind, found.branches) == (key, "altered", ("main",))
+
+
+def test_verify_missing_object_is_named_and_the_branch_can_be_reset(graph: og.LocalGraph) -> None:
+    objects = graph._repository.objects
+    folder = f"{graph.snapshot().pin('node:City').path}/data"
+    before = {item.key for item in objects.list(folder)}
+    graph.load({"City": [{"name": "Oslo"}]})
+    (key,) = {item.key for item in objects.list(folder)} - before
+    objects.delete(key)
+    (found,) = graph.verify(quick=True).damage
+    assert (found.file, found.kind, found.type_key) == (key, "missing", "node:City")
+    assert graph.repair(reset_branch="main", confirm=True).reset is not None
+    assert sorted(row["name"] for row in graph.query(NAMES)) == ["Bern", "Rome"]
+    assert graph.verify().ok
