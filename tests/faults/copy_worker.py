@@ -24,7 +24,8 @@ from tests.support.workload import change, pairs, write
 def write_rows(graph: Repository, task: dict[str, Any], goes_on: Callable[[], bool]) -> dict[str, int]:
     """Insert pairs of rows, and delete them again after some commits; report the number of commits."""
     number, branch = 0, task["branch"]
-    first = task["number"] * 1_000_000
+    # Not among the rows that the graph starts with.
+    first = (task["number"] + 1) * 1_000_000
     with Path(task["log"]).open("a", encoding="utf-8") as log:
         while goes_on():
             id_ = first + number
