@@ -11,7 +11,7 @@ from omnigraph.errors import ConstraintViolation
 from omnigraph.graph.repository import Repository
 from tests.faults.conftest import Cuts, wanted_cuts
 from tests.faults.test_crash_cuts import check_cut
-from tests.faults.test_durability import HINT, acknowledged_disk
+from tests.faults.test_durability import acknowledged_disk, lost_files
 from tests.support.abandoned import outcome_of
 from tests.support.api_writes import API_WRITES
 from tests.support.crash import copy_graph, run_traced, worker
@@ -68,7 +68,7 @@ def test_every_file_of_a_mutation_or_load_is_synced_before_it_is_acknowledged(
     made = disk.made()
     assert any(name.startswith("__manifest/_versions/") for name in made)
     assert any(name.startswith("nodes/") for name in made)
-    assert [item for item in disk.lost() if HINT not in item and "/.tmp" not in item] == []
+    assert lost_files(disk) == []
     assert not list(spools.iterdir())
 
 
