@@ -72,6 +72,14 @@ def test_sync_missing_local_file_raises_storage_error(tmp_path: Path, durability
         root.sync("nodes", ["missing"])
 
 
+def test_sync_truncated_file_is_refused(tmp_path: Path) -> None:
+    root = LanceRoot.at(Location.parse(str(tmp_path)), {}, "os")
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "nodes" / "v.manifest").write_bytes(b"cut")
+    with pytest.raises(StorageError, match="is incomplete: its footer is missing"):
+        root.sync("nodes", ["v.manifest"])
+
+
 def test_sync_in_memory_does_nothing() -> None:
     root = lance_root("memory://nowhere")
     root.sync("nodes", ["missing"])
