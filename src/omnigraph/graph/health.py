@@ -46,7 +46,7 @@ class HealthCheck:
         for version, (error, signature) in list(self._reported.items()):
             if version in pins and self._signature(error) == signature:
                 return error
-            del self._reported[version]
+            self._reported.pop(version, None)
         for version in self._files.keys() - pins.keys():
             del self._files[version]
         if self._repository.tables.root.local is None:

@@ -11,9 +11,6 @@ from omnigraph.graph.health import HealthCheck
 from omnigraph.server.hosted_graphs import ServerResources
 from omnigraph.server.logs import LOGGER
 
-# Every request of `/readyz` within this time gets the same answer.
-_FRESH_SECONDS = 0.25
-
 
 class Readiness:
     """Checks the graphs of a server. Thread-safe; one check runs at a time."""
@@ -23,29 +20,31 @@ class Readiness:
         self._checks: dict[str, HealthCheck] = {}
         self._lock = threading.Lock()
         self._problems: dict[str, OmnigraphError] = {}
-        self._checked_at = float("-inf")
+        self._started_at = float("-inf")
 
     def report(self, graph_id: str, error: OmnigraphError) -> None:
-        """Remember a damaged file that a request found."""
-        with self._lock:
-            self._check_of(graph_id).report(error)
-            self._checked_at = float("-inf")
+        """Remember a damaged file that a request found. Does not wait for a check that is running."""
+        self._check_of(graph_id).report(error)
 
     def find_problems(self) -> Mapping[str, OmnigraphError]:
-        """Return the problem of each graph that is damaged or gone, by graph id, and log changes."""
+        """Return the problem of each graph that is damaged or gone, by graph id, and log changes.
+
+        Calls that wait for a check share the next one, so that many requests cause few checks.
+        """
+        called_at = time.monotonic()
         with self._lock:
-            if time.monotonic() - self._checked_at >= _FRESH_SECONDS:
+            if self._started_at < called_at:
+                self._started_at = time.monotonic()
                 found = {id_: self._check_of(id_).find_problem() for id_ in self._resources.graphs}
                 problems = {id_: problem for id_, problem in found.items() if problem is not None}
                 _log_changes(self._problems, problems)
                 self._problems = problems
-                self._checked_at = time.monotonic()
             return {**self._resources.damaged, **self._problems}
 
     def _check_of(self, graph_id: str) -> HealthCheck:
         check = self._checks.get(graph_id)
         if check is None:
-            check = self._checks[graph_id] = self._resources.graphs[graph_id].graph.health_check()
+            check = self._checks.setdefault(graph_id, self._resources.graphs[graph_id].graph.health_check())
         return check
 
 
