@@ -198,9 +198,10 @@ def hold_lease(objects: ObjectStore, operation: str, graph_id: str) -> Iterator[
 
 
 class TargetLock:
-    """The lock of a place that this process writes a copy to."""
+    """The lock of a place that this process writes a copy to. `taken_over` is set after a run that failed there."""
 
-    def __init__(self, objects: ObjectStore, lease: Lease, etag: str) -> None:
+    def __init__(self, objects: ObjectStore, lease: Lease, etag: str, *, taken_over: bool) -> None:
+        self.taken_over = taken_over
         self._objects = objects
         self._lease = lease
         self._etag: str | None = etag
@@ -220,7 +221,7 @@ class TargetLock:
         """
         lease = Lease.new(operation, graph_id)
         if objects.create_if_absent(TARGET, lease.to_bytes()):
-            return cls(objects, lease, objects.get(TARGET).etag)
+            return cls(objects, lease, objects.get(TARGET).etag, taken_over=False)
         try:
             stored = objects.get(TARGET)
             modified = epoch_micros(objects.head(TARGET).last_modified)
@@ -239,7 +240,7 @@ class TargetLock:
         etag = objects.replace_if_matches(TARGET, lease.to_bytes(), stored.etag)
         if etag is None:
             raise _busy(objects, "another process")
-        return cls(objects, lease, etag)
+        return cls(objects, lease, etag, taken_over=True)
 
     def check(self) -> None:
         """Raise `Conflict` if another process took this one for dead and took over the lock."""

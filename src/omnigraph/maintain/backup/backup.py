@@ -185,7 +185,8 @@ class _Copy(ABC):
         lock = TargetLock.acquire(self.target.objects, self.operation, graph_id, resume=first.copy is None)
         finished = False
         try:
-            self.target.remove_temporary_files()
+            if lock.taken_over:
+                self.target.remove_temporary_files()
             with self._lease(graph_id) as lease:
                 report = self._attempts(lock, lease)
             finished = True

@@ -19,6 +19,9 @@ from omnigraph.store.storage_options import StorageOptions
 from omnigraph.store.sync import Durability, sync_tree
 from omnigraph.store.tables.table_files import TableFiles
 
+# Files that Lance renames when they are complete.
+_LANCE_TEMPORARY = ".tmp"
+
 
 @dataclass(frozen=True)
 class CopyTarget:
@@ -61,7 +64,7 @@ class CopyTarget:
         """Remove what an interrupted run left of files in transfer. The caller holds the lock of the target."""
         if self.root.local is not None:
             for file in self.root.local.rglob("*"):
-                if is_temporary(file.name):
+                if is_temporary(file.name) or file.name.startswith(_LANCE_TEMPORARY):
                     file.unlink(missing_ok=True)
 
     def sync(self, keys: Iterable[str]) -> None:

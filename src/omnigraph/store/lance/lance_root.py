@@ -19,7 +19,6 @@ from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import FILE_FORMAT
 from omnigraph.store.lance.read_back import read_back_files, read_back_objects
 from omnigraph.store.location import Location
-from omnigraph.store.objects.local_backend import is_temporary
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import LanceCall, LanceRequestCounter, attribute_requests_to
 from omnigraph.store.storage_options import StorageOptions, lance_options, resolve_options
@@ -122,7 +121,8 @@ class LanceRoot:
         """Make all files of a new dataset durable."""
         if self.local is not None and self.durable:
             folder = self.local / path
-            files = [file for file in folder.rglob("*") if file.is_file() and not is_temporary(file.name)]
+            # A process that was killed may have left temporary files, whose names begin with a dot.
+            files = [file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(".")]
             self.sync(path, [str(file.relative_to(folder)) for file in files])
 
     def sync(self, path: str, names: Iterable[str]) -> None:
