@@ -376,6 +376,36 @@ def test_load_with_a_key_does_not_compare_the_order_of_types_and_properties() ->
     assert (again.replayed, again.commit) == (True, first.commit)
 
 
+@pytest.mark.parametrize("rows", [2, 3_000])
+def test_merge_of_equal_rows_makes_no_commit(rows: int) -> None:
+    schema = (
+        "node T { name: String @key  x: F64?  tags: [String]?  v: Vector(2)? }\nedge E: T -> T { w: I32? }"
+    )
+    g = og.init(fresh_memory(), schema=schema)
+    nodes = pa.table(
+        {
+            "name": [str(number) for number in range(rows)],
+            "x": [float("nan") if number % 2 else None for number in range(rows)],
+            "tags": [["a"] * (number % 3) for number in range(rows)],
+            "v": pa.array([[number, 1.0] for number in range(rows)], pa.list_(pa.float32(), 2)),
+        }
+    )
+    edges = [{"id": "e", "from": "0", "to": "1", "w": 1}]
+    first = g.load({"T": nodes, "E": edges}, mode="merge")
+    reverse = nodes.take(list(reversed(range(rows))))
+    again = g.load({"T": reverse, "E": edges}, mode="merge")
+    assert (again.commit, again.nodes, again.edges) == (None, {"T": rows}, {"E": 1})
+    assert again.affected == {key: {"inserted": 0, "updated": 0, "deleted": 0} for key in ("T", "E")}
+    assert g.commits()[0] == first.commit
+    # One row differs.
+    changed = nodes.set_column(1, "x", pa.array([*nodes["x"].to_pylist()[:-1], 7.0], pa.float64()))
+    assert g.load({"T": changed}, mode="merge").commit is not None
+    assert g.load({"E": [{**edges[0], "to": "0"}]}, mode="merge").commit is not None
+    # A load without rows makes a commit, and so do the other modes.
+    assert g.load({"T": []}, mode="merge").commit is not None
+    assert g.load({"T": changed}, mode="overwrite").commit is not None
+
+
 def test_a_key_that_is_also_declared_unique_is_reported_once() -> None:
     g = og.init(fresh_memory(), schema="node T { v: String @key @unique }")
     with pytest.raises(og.errors.ConstraintViolation) as caught:

@@ -210,6 +210,20 @@ def test_no_rows_are_a_commit_too(graph: Repository, mode: LoadMode, left: int) 
 # --- what it is asked for ---------------------------------------------------------------------------------
 
 
+def test_merge_of_equal_rows_makes_no_commit_and_deletes_what_it_staged(
+    graph: Repository, tmp_path: Path
+) -> None:
+    rows = people(0, 7)
+    assert written(graph, rows, mode="merge") is not None
+    head, files = graph.head(), rows_of(tmp_path)
+    sink = open_sink(asked(graph, mode="merge"), list(rows[0]))
+    parts = [sink.stage(number, batches(part)) for number, part in enumerate(parts_of(rows[::-1]))]
+    assert sink.commit(parts) is None
+    assert (graph.head(), rows_of(tmp_path), under_way(tmp_path)) == (head, files, set())
+    changed = [{**row, "age": 99 if row["name"] == "q6" else row["age"]} for row in rows]
+    assert written(graph, changed, mode="merge") is not None
+
+
 def test_a_branch_is_made_on_the_way(graph: Repository) -> None:
     with pytest.raises(NotFound, match="branch 'etl' not found"):
         open_sink(asked(graph, branch="etl"), ["name"])

@@ -408,3 +408,72 @@ def test_a_handle_pickles_to_its_address(tmp_path: Path) -> None:
     run(twin, 'insert Person { name: "N" }')
     assert graph.commits()[0].actor == "ana"
     assert people(graph) == {"N": None}
+
+
+VALUES: dict[str, Any] = {
+    "text": "x",
+    "n": 1.5,
+    "tags": ["a", "b"],
+    "vec": [1.0, 2.0],
+    "day": "2026-05-04",
+    "at": "2026-05-04T12:00:00Z",
+    "file": "base64:aGk=",
+    "none": None,
+}
+ALL_TYPES = """
+node T {
+  name: String @key  text: String?  n: F64?  tags: [String]?  vec: Vector(2)?
+  day: Date?  at: DateTime?  file: Blob?  none: I32?
+}
+"""
+UPSERT = """
+query q($name: String, $text: String?, $n: F64?, $tags: [String]?, $vec: Vector(2)?, $day: Date?,
+        $at: DateTime?, $file: Blob?, $none: I32?)
+{ insert T { name: $name, text: $text, n: $n, tags: $tags, vec: $vec, day: $day, at: $at, file: $file,
+             none: $none } }
+"""
+
+
+def test_upsert_of_equal_values_makes_no_commit() -> None:
+    graph = og.init(fresh_memory(), ALL_TYPES)
+    given = {"name": "a", **VALUES}
+    assert graph.mutate(UPSERT, given).commit is not None
+    # Twice, because the second mutation knows the address of the row.
+    for handle in (graph, graph, og.open(graph.uri)):
+        again = handle.mutate(UPSERT, given)
+        assert (again.commit, again.affected, again.affected_nodes) == (None, {}, 0)
+    assert len(graph.commits()) == 2
+    changes: dict[str, Any] = {
+        "text": "",
+        "n": None,
+        "tags": ["b", "a"],
+        "vec": [1.0, 2.5],
+        "day": "2026-05-05",
+        "at": "2026-05-04T12:00:00.001Z",
+        "file": "base64:aGg=",
+        "none": 0,
+    }
+    for name, value in changes.items():
+        done = graph.mutate(UPSERT, {**given, name: value})
+        assert done.affected == {"T": {"inserted": 0, "updated": 1, "deleted": 0}}, name
+        assert graph.mutate(UPSERT, given).commit is not None, name
+
+
+def test_update_to_equal_values_makes_no_commit(graph: og.Graph) -> None:
+    graph.mutate('query q() { insert Person { name: "Uma", age: 7, tags: ["a"] } }')
+    head = graph.commits()[0]
+    for assigned in ("age: 7", 'tags: ["a"]', "mail: null"):
+        statement = f'query q() {{ update Person set {{ {assigned} }} where name = "Uma" }}'
+        assert graph.mutate(statement).commit is None
+    assert graph.commits()[0] == head
+    # One row that changes is enough.
+    both = 'query q() { insert Person { name: "Uma", age: 7, tags: ["a"] }  insert Person { name: "Ulf" } }'
+    assert graph.mutate(both).commit is not None
+
+
+def test_delete_and_insert_of_an_equal_row_checks_constraints_first(graph: og.Graph) -> None:
+    with pytest.raises(ConstraintViolation):
+        graph.mutate('query q() { insert Person { name: "Uma", age: 999 } }')
+    edge = 'query q() { insert Person { name: "Uma" }  insert Knows { from: "Uma", to: "Uma" } }'
+    assert graph.mutate(edge).commit is not None
+    assert graph.mutate(edge).affected["Knows"]["inserted"] == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,8 +19,9 @@ from omnigraph.lang import ir
 from omnigraph.lang.types import PropType
 from omnigraph.sources.arrow_values import ir_values
 from omnigraph.store.manifest.records import TablePin
-from omnigraph.store.tables.row_addresses import ROW_ADDRESS
+from omnigraph.store.tables.row_addresses import ROW_ADDRESS, Addresses
 from omnigraph.store.tables.tables import Tables
+from omnigraph.store.tables.version_diff import take_addresses
 
 # For more values than this a scan of the column is cheaper than a filter that lists them.
 _MAX_FILTER_VALUES = 4_000
@@ -79,6 +81,16 @@ class CommittedRows:
             rows = self._scan(table, _values_filter(table, column, values), scanned)
             rows = rows.filter(pc.is_in(rows[column], values))
         return rows.select(selected)
+
+    def take(self, key: str, addresses: Addresses) -> pa.Table:
+        """Return the rows at these addresses with all columns, in the order of storage."""
+        table = self._table(key)
+        names = [item.name for item in table.columns]
+        snapshot = self._snapshot
+        found = take_addresses(
+            snapshot.tables, snapshot.pin(key), np.sort(addresses), physical_columns(table, names)
+        )
+        return found.rename_columns(names).cast(_schema(table, names))
 
     def find_tuples(self, key: str, columns: list[str], tuples: pa.Table, wanted: list[str]) -> pa.Table:
         """Return the rows that may equal one of the tuples; the result may have more rows than those."""

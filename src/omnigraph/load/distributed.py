@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BufferedReader
@@ -150,6 +150,11 @@ class DistributedLoad:
         except OmnigraphError as error:
             self._roll_back(error)
             raise
+        if result.unchanged:
+            with suppress(OmnigraphError):
+                # Garbage collection removes rows that cannot be deleted now.
+                delete_written_rows(staged.job, staged.reports)
+            return Prepared(None, result)
         return Prepared(load_class(options.mode, dry_run=options.dry_run), result)
 
     def _tables_changed(self, transaction: Transaction) -> bool:

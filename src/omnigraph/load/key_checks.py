@@ -7,6 +7,7 @@ records and stage the rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from omnigraph.catalog.catalog import Table, table_key
 from omnigraph.catalog.columns import INDEXED_COLUMNS, arrow_type
 from omnigraph.catalog.row_json import json_values
 from omnigraph.engine.committed_rows import physical_columns
+from omnigraph.engine.diff.table_diff import Side, TableDiff
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang.schema import EdgeType
 from omnigraph.load.keys import (
@@ -87,6 +89,7 @@ class KeyCheckedLoad:
         self._sources: Sequence[str | None] = ()
         self.superseded: dict[str, int] = dict.fromkeys(loaded, 0)
         self.seconds: dict[str, float] = {}
+        self.unchanged = False
 
     # --- committed keys ----------------------------------------------------------------------------------
 
@@ -194,6 +197,26 @@ class KeyCheckedLoad:
             replaced = self._query_column(queries.replaced_addresses(table.id)).astype(np.uint64)
             updated = len(replaced)
         return {"inserted": records - updated, "updated": updated, "deleted": deleted}, replaced
+
+    def _changes_nothing(self, affected: Mapping[str, Mapping[str, int]]) -> bool:
+        """Return whether the staged versions of a merge have the rows of the base. A load without rows has changes.
+
+        Rows are compared only if each one replaces another, up to the first that differs.
+        """
+        counts = affected.values()
+        if self._mode != "merge" or any(of_table["inserted"] for of_table in counts):
+            return False
+        replaced = [key for key, of_table in affected.items() if of_table["updated"]]
+        return bool(replaced) and not any(map(self._has_changes, replaced))
+
+    def _has_changes(self, key: str) -> bool:
+        base = self._transaction.base
+        columns = {item.name: item.physical for item in self._loaded[key].columns}
+        before, after = (
+            Side(base.tables, pin, columns) for pin in (base.pin(key), self._transaction.pin(key))
+        )
+        with closing(TableDiff(before, after).batches()) as batches:
+            return any(len(batch) for batch in batches)
 
     def _write_indexed(self, table: Table, staged: StagedTable) -> None:
         """Add a staged version to the transaction, and index its new rows."""

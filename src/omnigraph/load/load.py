@@ -23,6 +23,7 @@ from omnigraph.rules.violations import Violation, Violations, origin_details, ra
 
 # A violation of one of these rules has the id of the record that breaks the rule.
 _RECORD_RULES = ("unique", "key", "endpoint")
+NO_CHANGES: Mapping[str, int] = {"inserted": 0, "updated": 0, "deleted": 0}
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,9 @@ class LoadResult:
     """The effect of a load: records per type, rows per table, records left out, and the seconds of each stage.
 
     `nodes` and `edges` count the records that became rows. `superseded` counts the records of a merge that a later
-    record with the same id replaced, `rejected` the records that broke a row rule and were left out. `prepared_at`
-    is the monotonic time at which staging ended.
+    record with the same id replaced, `rejected` the records that broke a row rule and were left out. `unchanged` is
+    set if all rows of a merge were stored already with the same values. `prepared_at` is the monotonic time at
+    which staging ended.
     """
 
     nodes: Mapping[str, int] = field(default_factory=dict)
@@ -40,6 +42,7 @@ class LoadResult:
     rejected: int = 0
     superseded: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
+    unchanged: bool = False
     prepared_at: float | None = field(default=None, compare=False)
 
 
@@ -63,14 +66,15 @@ def prepare_load(
     """Check the rows of a spool against a branch and stage them.
 
     Append inserts, merge replaces rows by id, overwrite replaces all rows of the types that the input names. A load
-    without rows makes a commit too. A dry run checks and counts, and stages nothing. A constraint that fails raises
-    before anything is staged. The caller closes the spool after the write.
+    without rows makes a commit too. A merge of rows that are all stored already with the same values makes none. A
+    dry run checks and counts, and stages nothing. A constraint that fails raises before anything is staged. The
+    caller closes the spool after the write.
     """
     if transaction.base.catalog.fingerprint != spool.catalog.fingerprint:
         raise schema_changed(transaction)
     read = LoadInput(spool.counts, spool.rejected, spool.seconds)
     result = check_and_stage(_open(transaction, spool, mode), read, progress, dry_run=dry_run)
-    return Prepared(load_class(mode, dry_run=dry_run), result)
+    return Prepared(None if result.unchanged else load_class(mode, dry_run=dry_run), result)
 
 
 def load_class(mode: LoadMode, *, dry_run: bool) -> OperationClass | None:
@@ -128,9 +132,10 @@ def check_and_stage(
     return LoadResult(
         nodes=_of_kind("node:", counts),
         edges=_of_kind("edge:", counts),
-        affected=affected,
+        affected=dict.fromkeys(affected, NO_CHANGES) if load.unchanged else affected,
         rejected=read.rejected,
         superseded=sum(load.superseded.values()),
+        unchanged=load.unchanged,
         seconds={"read": read.seconds, "check": checked - began, "stage": staging, **load.seconds},
         prepared_at=time.monotonic(),
     )

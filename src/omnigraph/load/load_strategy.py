@@ -15,11 +15,13 @@ class LoadStrategy(Protocol):
     """Checks the rules between the rows of a load, and stages the rows.
 
     `superseded` counts the records of each table that a later record with the same id replaces. `seconds` has the
-    duration of steps of `stage` that are reported separately.
+    duration of steps of `stage` that are reported separately. `unchanged` is set by `stage` if the load is a merge
+    of rows that are all stored already with the same values.
     """
 
     superseded: dict[str, int]
     seconds: dict[str, float]
+    unchanged: bool
 
     def violations(self) -> Iterator[Violations]:
         """Yield the violations of each stage of checks, in order. A stage runs when it is asked for."""

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.engine.committed_rows import CommittedRows
+from omnigraph.engine.row_equality import has_same_rows
 from omnigraph.engine.table_rows import last_of_each_id
 from omnigraph.graph.transaction import Transaction
 from omnigraph.load.load_strategy import RecordOrigin
@@ -28,6 +29,8 @@ from omnigraph.rules.violations import Violations
 from omnigraph.sources.row_batch import PLACE, SOURCE
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS
 
+_COMPARED_ROWS = 1_024
+
 
 class MemoryLoad:
     """A load with all rows in memory. It looks up only the committed rows that its own rows can conflict with."""
@@ -42,6 +45,7 @@ class MemoryLoad:
         self._replaced: dict[str, pa.Table] = {}
         self.superseded: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
+        self.unchanged = False
         for key, count in spool.counts.items():
             rows = spool.table(key)
             self._rows[key] = last_of_each_id(rows) if mode == "merge" else rows
@@ -97,16 +101,38 @@ class MemoryLoad:
         }
 
     def stage(self, *, dry_run: bool = False) -> dict[str, dict[str, int]]:
-        """Stage the rows as detached versions."""
+        """Stage the rows as detached versions; nothing if all rows are stored already."""
+        self.unchanged = not dry_run and self._mode == "merge" and self._changes_nothing()
         affected = {}
         for key, rows in self._rows.items():
             replaced = self._replaced[key]
-            if not dry_run:
+            if not dry_run and not self.unchanged:
                 self._stage_table(key, rows, replaced)
             updated = int(pc.sum(pc.is_in(replaced["id"], value_set=rows["id"])).as_py() or 0)
             deleted = replaced.num_rows - updated
             affected[key] = {"inserted": rows.num_rows - updated, "updated": updated, "deleted": deleted}
         return affected
+
+    def _changes_nothing(self) -> bool:
+        """Return whether the committed rows have all rows of the load. A load without rows makes a commit."""
+        if any(self._replaced[key].num_rows < rows.num_rows for key, rows in self._rows.items()):
+            return False
+        filled = [key for key, rows in self._rows.items() if rows.num_rows]
+        return bool(filled) and all(map(self._is_stored, filled))
+
+    def _is_stored(self, key: str) -> bool:
+        """Return whether the committed rows that the load replaces are equal to its rows.
+
+        They are compared in parts, because the first rows of most loads differ.
+        """
+        names = [item.name for item in self._catalog.tables[key].columns]
+        rows, replaced = self._rows[key].select(names), self._replaced[key]
+        for first in range(0, replaced.num_rows, _COMPARED_ROWS):
+            part = replaced.slice(first, _COMPARED_ROWS)
+            new = rows.take(pc.index_in(part["id"], value_set=rows["id"].combine_chunks()))
+            if not has_same_rows(new, self._committed.take(key, part[ROW_ADDRESS].to_numpy())):
+                return False
+        return True
 
     def _stage_table(self, key: str, rows: pa.Table, replaced: pa.Table) -> None:
         table, pin = self._catalog.tables[key], self._transaction.pin(key)

@@ -77,7 +77,9 @@ class SpillingLoad(KeyCheckedLoad):
 
     def stage(self, *, dry_run: bool = False) -> dict[str, dict[str, int]]:
         """Stage the rows as detached versions, with indexes on ids and endpoints."""
-        return {key: self._stage_table(table, dry_run=dry_run) for key, table in self._loaded.items()}
+        affected = {key: self._stage_table(table, dry_run=dry_run) for key, table in self._loaded.items()}
+        self.unchanged = not dry_run and self._changes_nothing(affected)
+        return affected
 
     def _stage_table(self, table: Table, *, dry_run: bool) -> dict[str, int]:
         tables, pin = self._transaction.base.tables, self._transaction.pin(table.key)

@@ -134,7 +134,8 @@ class FragmentLoad(KeyCheckedLoad, ABC):
     def stage(self, *, dry_run: bool = False) -> dict[str, dict[str, int]]:
         """Commit the fragments as detached versions, with indexes on ids and endpoints."""
         affected = {key: self._stage_table(table, dry_run=dry_run) for key, table in self._loaded.items()}
-        if not dry_run:
+        self.unchanged = not dry_run and self._changes_nothing(affected)
+        if not dry_run and not self.unchanged:
             began = time.monotonic()
             self._stage_indexes()
             self.seconds["index"] = time.monotonic() - began

@@ -60,7 +60,10 @@ def prepare_mutation(
     if not deltas:
         return Prepared(None, MutationResult(query.name, {}, nodes, edges))
     validate(transaction.base.catalog, deltas, overlay.committed)
-    affected = overlay.stage()
+    with overlay.comparing() as changes_nothing:
+        affected = overlay.stage()
+        if changes_nothing():
+            return Prepared(None, MutationResult(query.name, {}, nodes, edges))
     changed = any(count for of_type in affected.values() for count in of_type.values())
     return Prepared(
         operation_class(query) if changed else None, MutationResult(query.name, affected, nodes, edges)
@@ -147,13 +150,15 @@ def _update_node(overlay: Overlay, statement: ir.UpdateNode) -> _Count:
     key = table_key("node", statement.type_name)
     rows = overlay.select(key, statement.where)
     if rows.num_rows:
+        updated = rows
         for column in overlay.catalog.tables[key].columns:
             for assign in statement.assigns:
                 if assign.property == column.name:
                     array = column_array(column, [_value(overlay, assign.value)])
                     repeated = pa.chunked_array([array.take(pa.array([0] * rows.num_rows, pa.int64()))])
-                    rows = rows.set_column(rows.column_names.index(column.name), column.name, repeated)
-        overlay.put(key, rows)
+                    place = updated.column_names.index(column.name)
+                    updated = updated.set_column(place, column.name, repeated)
+        overlay.update(key, rows, updated)
     return _Count(nodes=rows.num_rows)
 
 

@@ -6,8 +6,11 @@ Nothing is staged until the whole mutation has been validated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,11 +18,14 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.arrow_expressions import matches
 from omnigraph.engine.committed_rows import CommittedRows, RowAddressCache
 from omnigraph.engine.parameters import Bindings
+from omnigraph.engine.row_equality import has_same_rows
 from omnigraph.engine.table_rows import TableRows, last_of_each_id
+from omnigraph.errors import OmnigraphError
 from omnigraph.graph.transaction import Transaction
 from omnigraph.lang import ir
 from omnigraph.mutate.pending_rows import PendingRows, without_ids
 from omnigraph.rules.delta import TableDelta
+from omnigraph.store.request_counts import propagate_context
 
 
 class Overlay:
@@ -59,6 +65,12 @@ class Overlay:
         """Insert rows, replacing rows with the same ids. The ids of `fresh` rows were generated just now."""
         self._of(key).put(rows, fresh=fresh)
 
+    def update(self, key: str, rows: pa.Table, updated: pa.Table) -> None:
+        """Replace rows that `select` returned. If all are equal to the updated ones, nothing is replaced."""
+        if not has_same_rows(updated, rows):
+            self._of(key).put(updated)
+            self._of(key).differs = True
+
     def remove(self, key: str, rows: pa.Table) -> None:
         """Delete rows that `select` or `incident` returned."""
         self._of(key).remove(rows)
@@ -88,6 +100,49 @@ class Overlay:
         rewritten = pa.array(pending.rewritten_ids, pa.string())
         earlier = self.committed.find(key, "id", rewritten, ["src"])["src"].to_pylist()
         return dict.fromkeys([*pending.vacated, *earlier])
+
+    @contextmanager
+    def comparing(self) -> Iterator[Callable[[], bool]]:
+        """Compare pending rows with the committed rows that they replace, while the body of the context runs.
+
+        Yields a function that waits for the result: whether all rows are equal, so that the mutation changes
+        nothing. Committed rows are read only if each pending row replaces one. Rows that cannot be read count as
+        different, so that they can be replaced.
+        """
+        touched = {key: pending for key, pending in self._pending.items() if pending.shadowed}
+        replaced = {key: self._replaced_addresses(key, pending) for key, pending in touched.items()}
+        if any(addresses is None for addresses in replaced.values()):
+            yield lambda: False
+            return
+
+        def is_equal(key: str) -> bool:
+            rows, addresses = touched[key].rows, replaced[key]
+            if addresses:
+                return has_same_rows(rows, self.committed.take(key, np.array(addresses, np.uint64)))
+            return has_same_rows(rows, self.committed.find(key, "id", rows["id"].combine_chunks(), None))
+
+        def compare() -> bool:
+            try:
+                return all(map(is_equal, touched))
+            except OmnigraphError:
+                return False
+
+        # In another thread, because each read is a round trip on an object store and so are the writes.
+        with ThreadPoolExecutor(1, thread_name_prefix="omnigraph-compare") as executor:
+            yield executor.submit(propagate_context(compare)).result
+
+    def _replaced_addresses(self, key: str, pending: PendingRows) -> list[int] | None:
+        """Return the addresses of the committed rows that the pending rows replace, empty if they are not known.
+
+        None if a row is new, deleted or known to differ.
+        """
+        ids = pending.rewritten_ids
+        if pending.differs or pending.deleted or len(ids) < pending.rows.num_rows:
+            return None
+        known = self.committed.addresses(key, ids)
+        if known is None:
+            return []
+        return list(known.values()) if len(known) == len(ids) else None
 
     def stage(self) -> dict[str, dict[str, int]]:
         """Stage every change as a detached version; return the inserted, updated and deleted rows by table."""

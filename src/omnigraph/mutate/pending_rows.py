@@ -26,6 +26,8 @@ class PendingRows:
         self.deleted: dict[str, None] = {}
         self.vacated: dict[str, None] = {}
         self._parts: list[pa.Table] = [logical_schema(table).empty_table()]
+        # Whether a put row is known to differ from the row that it replaces.
+        self.differs = False
         self._put: set[str] = set()
         # Ids that this operation generated: no committed row has them.
         self._fresh: set[str] = set()
