@@ -108,6 +108,12 @@ def no_frame(graph: Graph) -> None:
         graph.dataframe(ADD, {"n": "Bo"}, branch="dev")
 
 
+def no_blob(graph: Graph) -> None:
+    # The schema has no Blob property, which is checked after authorization.
+    with pytest.raises(InvalidInput, match="no Blob property"):
+        graph.blob("Person", "Ana", "age", branch="dev")
+
+
 def no_backup(graph: Graph) -> None:
     # A target in memory is refused after authorization.
     with pytest.raises(InvalidInput, match="memory"):
@@ -119,6 +125,7 @@ TABLE: dict[str, Ask] = {
     "Graph.dataframe": Ask(no_frame, "read", "dev"),
     "Graph.explain": Ask(lambda g: g.explain(COUNT, branch="dev"), "read", "dev"),
     "Graph.get": Ask(lambda g: g.get("Person", "Ana", branch="dev"), "read", "dev"),
+    "Graph.blob": Ask(no_blob, "read", "dev"),
     "Graph.commits": Ask(lambda g: g.commits("dev"), "read", "dev"),
     "Graph.commit": Ask(lambda g: g.commit(newest(g)), "read", looks_up=True),
     "Graph.recoveries": Ask(lambda g: g.recoveries(), "read"),
@@ -415,16 +422,18 @@ class TestActingAs:
         document = {**DOCUMENT, "groups": {"team": ["act-ann", "act-bob"], "admins": ["act-ann"]}}
         graph = og.open(plain.uri, policy=document, actor="act-ann")
 
-        def write(actor: str) -> list[str]:
+        def write(actor: str, first: int) -> list[str]:
             view = graph.acting_as(actor)
-            names = [f"{actor}-{number}" for number in range(4)]
+            names = [f"{actor}-{number}" for number in range(first, first + 4)]
             for name in names:
                 view.mutate(ADD, {"n": name}, branch="dev")
                 assert view.query(COUNT, branch="dev").scalar() > 1
             return names
 
         actors = ("act-ann", "act-eve", "act-bob", "act-ann", "act-mal", "act-bob")
-        done = together([lambda actor=actor: write(actor) for actor in actors])  # type: ignore[misc]
+        done = together(
+            [lambda actor=actor, at=at: write(actor, 4 * at) for at, actor in enumerate(actors)]  # type: ignore[misc]
+        )
         for actor, outcome in zip(actors, done, strict=True):
             assert isinstance(outcome, PermissionDenied if actor in ("act-eve", "act-mal") else list)
         history = plain.commits("dev", limit=16)

@@ -59,10 +59,10 @@ STATE_NAMES = {
     *("before", "after", "commit", "source"),
 }
 # Names with another meaning: the schema that a plan starts from, and entities. Copies of a graph are made between
-# storages, without a server and without a policy.
+# storages, without a server and without a policy. A branch is reset with permission for `admin`.
 OTHERS = {
     *("schema plan --from", "get id_", "blob get id_", "blob stat id_"),
-    *("backup source", "backup --since", "restore source", "clone source"),
+    *("backup source", "backup --since", "restore source", "clone source", "repair --to"),
 }
 
 

@@ -63,6 +63,10 @@ ROUTES: dict[str, Build] = {
     "cluster_listIndexes(snapshot)": lambda s: get("/indexes", snapshot=s.commit),
     "cluster_getSchema(at)": lambda s: get("/schema", branch="dev", at=_moment(s)),
     "cluster_getSchema(snapshot)": lambda s: get("/schema", snapshot=s.commit),
+    "cluster_verify(all_commits)": lambda _: post("/verify", quick=True, all_commits=True),
+    "cluster_repair(to)": lambda s: post("/repair", reset_branch="dev", to=s.commit),
+    "cluster_getBlob(at)": lambda s: get("/blob", **_BLOB, branch="dev", at=_moment(s)),
+    "cluster_headBlob(at)": lambda s: ("HEAD", *get("/blob", **_BLOB, branch="dev", at=_moment(s))[1:]),
     "cluster_getBlob(snapshot)": lambda s: get("/blob", **_BLOB, snapshot=s.commit),
     "cluster_headBlob(snapshot)": lambda s: ("HEAD", *get("/blob", **_BLOB, snapshot=s.commit)[1:]),
     "cluster_invoke_query(at)": lambda s: post("/queries/all", branch="dev", at=_moment(s)),
@@ -119,14 +123,28 @@ ROUTES: dict[str, Build] = {
 # A moment on `main`, so that it is never a state of another branch.
 ON_MAIN: dict[str, Build] = {"cluster_resolveState(at)": lambda s: get("/state", at=_moment(s))}
 # These routes require permission on every branch.
-EVERY_BRANCH = {"cluster_getSchema(at)", "cluster_getSchema(snapshot)", "cluster_getCommit(commit_id)"}
+EVERY_BRANCH = {
+    *("cluster_getSchema(at)", "cluster_getSchema(snapshot)", "cluster_getCommit(commit_id)"),
+    *("cluster_verify(all_commits)", "cluster_repair(to)"),
+}
 # Names that are no state, in any route. `branch` is the head of a branch, or authorized with `at`.
 NEUTRAL = {
     *("Omnigraph-If-Graph-Commit", "if_commit", "actor", "graph_id", "branch", "target", "delete_branch"),
     *("allow_data_loss", "backfill", "confirm", "data", "dry_run", "entity", "expect_mutation", "force"),
     *("format", "grace", "id", "idempotency_key", "keep", "kind", "limit", "mapping", "max_commits"),
     *("message", "mode", "older_than", "op", "params", "permissive", "property", "query", "query_name"),
-    *("query_source", "records", "rejects", "resolve", "schema_source", "type", "type_names"),
+    *(
+        "query_source",
+        "records",
+        "rejects",
+        "resolve",
+        "schema_source",
+        "type",
+        "type_names",
+        "quick",
+        "record",
+    ),
+    "reset_branch",
 }
 # Names of queries and of new branches, and members that the route refuses.
 NEUTRAL_PARAMETERS = {

@@ -167,6 +167,10 @@ DOORS: dict[str, dict[str, Door]] = {
     "Graph.revert(commit_id)": {
         "commit": Door(lambda g, s: g.revert(s.commit, branch="dev", dry_run=True), "made")
     },
+    "Graph.verify(all_commits)": {
+        "all": Door(lambda g, _: g.verify(quick=True, all_commits=True, engine="local"), "every")
+    },
+    "Graph.repair(to)": {"commit": Door(lambda g, s: g.repair(reset_branch="dev", to=s.commit), "every")},
     "Graph.backup(since)": {"commit": Door(lambda g, s: _backup(g, s.commit), "every")},
     "Graph.commit(id)": {"commit": Door(lambda g, s: g.commit(s.commit), "every")},
     "Graph.load(create_from)": {
@@ -193,7 +197,7 @@ NEUTRAL = {
     *("params", "engine", "spark", "type_name", "format", "overwrite", "progress", "message", "dry_run"),
     *("if_commit", "idempotency_key", "mode", "permissive", "rejects", "mapping", "resolve", "delete_source"),
     *("keep", "older_than", "confirm", "grace", "force", "text", "allow_data_loss", "backfill", "verify"),
-    *("durability", "storage_options", "property"),
+    *("durability", "storage_options", "property", "quick", "record", "reset_branch"),
 }
 # Parameters with a name that is a state elsewhere.
 NEUTRAL_PARAMETERS = {

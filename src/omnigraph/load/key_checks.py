@@ -7,7 +7,6 @@ records and stage the rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -215,8 +214,7 @@ class KeyCheckedLoad:
         before, after = (
             Side(base.tables, pin, columns) for pin in (base.pin(key), self._transaction.pin(key))
         )
-        with closing(TableDiff(before, after).batches()) as batches:
-            return any(len(batch) for batch in batches)
+        return any(len(batch) for batch in TableDiff(before, after).batches())
 
     def _write_indexed(self, table: Table, staged: StagedTable) -> None:
         """Add a staged version to the transaction, and index its new rows."""
