@@ -117,6 +117,7 @@ def test_migrated_graph_records_digests_of_new_files_only(folder: Path, number: 
         assert all(bool(found) == (number > 1) for id_, found in digests.items() if id_ not in merges)
 
 
+@pytest.mark.parametrize("number", [OLDEST_SUPPORTED], indirect=True)
 def test_two_processes_that_migrate_at_once_both_succeed(folder: Path, expected: dict[str, Any]) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     processes = [
