@@ -199,6 +199,14 @@ def test_open_with_damaged_newest_manifest_version_names_the_file(root: Path) ->
     assert caught.value.details["reason"] == "damaged"
 
 
+def test_open_with_altered_file_name_in_the_newest_manifest_version_is_damaged(root: Path) -> None:
+    newest = min((root / "__manifest" / "_versions").glob("*.manifest"))
+    newest.write_bytes(newest.read_bytes().replace(b"registry-", b"segistry-"))
+    with pytest.raises(StorageError) as caught:
+        opened(root)
+    assert caught.value.details["file"] == f"__manifest/_versions/{newest.name}"
+
+
 def test_open_without_any_manifest_version_is_damaged_and_init_creates_nothing(root: Path) -> None:
     shutil.rmtree(root / "__manifest" / "_versions")
     with pytest.raises(StorageError, match="every version is missing"):

@@ -170,6 +170,9 @@ class Manifest:
         except StorageError as error:
             raise unreadable_error(root, error) from error
         if not manifest.view.of_kind("registry"):
+            if not manifest.view.of_kind(UNFINISHED) and has_lost_versions(root):
+                file = f"{PATH}/{version_file(manifest.view.version)}"
+                raise damaged_file(file, "it names no registry")
             raise NotAGraph(is_incomplete=True)
         return manifest
 
