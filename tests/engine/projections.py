@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
@@ -143,7 +144,7 @@ def projections(draw: st.DrawFn) -> tuple[ProjectionPlan, MatchedRows]:
     if weighted:
         big = 1 if _adds_floats(projection, kinds) else 2**59
         sizes = st.integers(1, 5) | st.integers(big, big + 3)
-        weights = pa.array(draw(st.lists(sizes, min_size=num_rows, max_size=num_rows)), pa.int64())
+        weights = np.array(draw(st.lists(sizes, min_size=num_rows, max_size=num_rows)), np.int64)
     return projection, MatchedRows(num_rows, found, weights)
 
 
@@ -199,7 +200,7 @@ def naive_projection(projection: ProjectionPlan, matched: MatchedRows) -> list[R
     order.
     """
     cells = [values_of(column) for column in matched.columns]
-    weights = [1] * matched.num_rows if matched.weights is None else matched.weights.to_pylist()
+    weights = [1] * matched.num_rows if matched.weights is None else matched.weights.tolist()
     inputs: list[Row] = [tuple(column[at] for column in cells) for at in range(matched.num_rows)]
     # Each result row with the input row it comes from; that of a group is not looked at again.
     rows: list[tuple[Row, Row]]

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 import sqlglot
@@ -36,7 +37,7 @@ NAN = math.nan
 
 
 def matched(*columns: InputColumn, weights: list[int] | None = None) -> MatchedRows:
-    return MatchedRows(len(columns[0]), columns, None if weights is None else pa.array(weights, pa.int64()))
+    return MatchedRows(len(columns[0]), columns, None if weights is None else np.array(weights, np.int64))
 
 
 def taken(column: InputColumn, at: int = 0) -> OutputColumn:
@@ -81,7 +82,7 @@ def test_the_whole_query_gives_the_rows_that_looking_values_up_late_gives(
     projection, rows = case
     columns = {f"c{at}": _plain(column) for at, column in enumerate(rows.columns)}
     if rows.weights is not None:
-        columns["w"] = rows.weights
+        columns["w"] = pa.array(rows.weights)
     table = pa.table({**columns, "r": pa.array(range(rows.num_rows), pa.int64())})
     found = run_sql(projection_query(projection, table.schema), {"matched": table})
     assert comparable(rows_of(found)) == comparable(naive_projection(projection, rows))

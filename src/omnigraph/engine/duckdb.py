@@ -24,6 +24,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from omnigraph.engine.deadline import interrupt_at_deadline
+from omnigraph.engine.exact_counts import INT64_MAX, total
+from omnigraph.engine.projection import arrow_projection
 from omnigraph.engine.projection.projection_plan import (
     InputColumn,
     InputRef,
@@ -89,7 +91,12 @@ def _run(sql: str, tables: Mapping[str, ArrowInput]) -> pa.Table:
 
 
 def run_projection(projection: ProjectionPlan, matched: MatchedRows) -> pa.Table:
-    """Return the rows of a projection, in order, as columns with the names and types of the outputs."""
+    """Return the rows of a projection, in order, as columns with the names and types of the outputs.
+
+    Counts beyond 64 bits, which the integers of DuckDB do not always hold, are left to the Arrow projection.
+    """
+    if matched.weights is not None and total(matched.weights) > INT64_MAX:
+        return arrow_projection.run_projection(projection, matched)
     schema = pa.schema([(output.name, output.type) for output in projection.outputs])
     if projection.grouped or projection.distinct:
         columns = _query(projection, matched).columns
@@ -127,7 +134,7 @@ def _input_position(output: OutputColumn) -> int:
 def _query(projection: ProjectionPlan, matched: MatchedRows) -> pa.Table:
     columns = {column_name(at): _values(matched.columns[at]) for at in used_columns(projection)}
     if matched.weights is not None:
-        columns[WEIGHT] = matched.weights
+        columns[WEIGHT] = pa.array(matched.weights.astype(np.int64))
     columns[ROW] = pa.array(np.arange(matched.num_rows))
     table = pa.table(columns)
     return _run(_sql(projection, table.schema), {TABLE: table})

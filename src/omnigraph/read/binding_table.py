@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.engine.exact_counts import INT64_MAX, Counts, add_runs, multiply, total
 from omnigraph.engine.memory.cached_table import Ordinals
 from omnigraph.read.plan import Duplicates
 
@@ -27,7 +28,7 @@ class BindingTable:
 
     num_rows: int
     columns: Mapping[str, Ordinals] = field(default_factory=dict)
-    weights: npt.NDArray[np.int64] | None = None
+    weights: Counts | None = None
 
     def take(self, rows: Ordinals, keep: frozenset[str] | None = None) -> BindingTable:
         """Return the given rows, which may repeat, with the columns to keep."""
@@ -52,7 +53,7 @@ class BindingTable:
         """Return the rows with their weights multiplied."""
         if isinstance(factors, int):
             factors = np.full(self.num_rows, factors, np.int64)
-        weights = factors if self.weights is None else self.weights * factors
+        weights = factors if self.weights is None else multiply(self.weights, factors)
         return BindingTable(self.num_rows, self.columns, weights)
 
 
@@ -61,7 +62,7 @@ def merge_duplicates(table: BindingTable, duplicates: Duplicates) -> BindingTabl
     if duplicates == "keep" or table.num_rows < _MIN_MERGED_ROWS:
         return table
     if not table.columns:
-        weights = None if duplicates == "drop" else np.array([_total_weight(table)], np.int64)
+        weights = None if duplicates == "drop" else _exact_array(_total_weight(table))
         return BindingTable(1, {}, weights)
     key, size = _combined_key(list(table.columns.values()))
     if key is None:
@@ -105,9 +106,13 @@ def _add_weights(table: BindingTable, key: Ordinals, size: int) -> BindingTable:
     else:
         order = np.argsort(key, kind="stable")
         starts = np.flatnonzero(np.diff(key[order], prepend=key[order[0]] - 1))
-        rows, sums = order[starts], np.add.reduceat(weights[order], starts)
+        rows, sums = order[starts], add_runs(weights[order], starts)
     return BindingTable(len(rows), {name: column[rows] for name, column in table.columns.items()}, sums)
 
 
 def _total_weight(table: BindingTable) -> int:
-    return table.num_rows if table.weights is None else int(table.weights.sum())
+    return table.num_rows if table.weights is None else total(table.weights)
+
+
+def _exact_array(count: int) -> Counts:
+    return np.array([count], np.int64 if count <= INT64_MAX else object)

@@ -73,9 +73,9 @@ def project(session: ReadSession, plan: ReadPlan, rows: BindingTable) -> pa.Tabl
     columns = _Columns(session, rows, scores)
     for place in range(1 + max(used_columns(projection), default=-1)):
         columns.of(plan.inputs[place], as_key=merged and place in keys)
-    weights = None if rows.weights is None else pa.array(rows.weights)
     return run(
-        projection, MatchedRows(rows.num_rows, tuple(columns.built), weights, frozenset(columns.distinct))
+        projection,
+        MatchedRows(rows.num_rows, tuple(columns.built), rows.weights, frozenset(columns.distinct)),
     )
 
 

@@ -1,8 +1,9 @@
 """Projections with Arrow and NumPy: the engine of every read whose rows fit in memory.
 
 Materialization is late: the engine first decides which rows remain and in which order, by row number, and looks up
-values only for the rows of the result. Sums of integers are exact before they are converted to float64. Floats are
-added as float64, in row order within a group, and pairwise when all rows form one group. Sorting is stable.
+values only for the rows of the result. Sums of integers are exact before they are converted to float64. Counts are
+exact, and an error beyond 64 bits. Floats are added as float64, in row order within a group, and pairwise when all
+rows form one group. Sorting is stable.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.engine.arrow_arrays import single_array
+from omnigraph.engine.exact_counts import INT64_MAX, Counts, add_groups, to_floats, total
 from omnigraph.engine.projection.grouping import Groups, first_occurrences, group_rows
 from omnigraph.engine.projection.projection_plan import (
     AggregateCall,
@@ -33,6 +35,7 @@ from omnigraph.engine.projection.sorting import (
     sort_values,
     stable_argsort,
 )
+from omnigraph.errors import ErrorLocation, InvalidInput
 
 _LIMITS = np.iinfo(np.int64)
 
@@ -90,11 +93,13 @@ def _grouped(projection: ProjectionPlan, matched: MatchedRows) -> list[pa.Array]
     groups = group_rows(
         [columns[key] for key in keys], matched.num_rows, [key in matched.distinct for key in keys]
     )
-    weights = None if matched.weights is None else matched.weights.to_numpy().astype(np.int64, copy=False)
 
-    def aggregate_groups(call: AggregateCall, groups: Groups) -> pa.Array:
+    def aggregate_groups(at: int, call: AggregateCall, groups: Groups) -> pa.Array:
         column = None if call.column is None else columns[call.column]
-        return _aggregate(call, column, groups, weights, matched.num_rows)
+        try:
+            return _aggregate(call, column, groups, matched.weights, matched.num_rows)
+        except OverflowError as error:
+            raise _too_large(call, projection.outputs[at]) from error
 
     skip, end = _span(projection, groups.count)
     # Compute first the outputs that rows are ordered by. The other outputs are computed only for the groups that
@@ -105,7 +110,7 @@ def _grouped(projection: ProjectionPlan, matched: MatchedRows) -> list[pa.Array]
         if isinstance(value, InputRef):
             early[key.column] = columns[value.column].take(pa.array(groups.first))
         else:
-            early[key.column] = aggregate_groups(value, groups)
+            early[key.column] = aggregate_groups(key.column, value, groups)
     if projection.order:
         order = [(early[key.column], key.descending) for key in projection.order]
         chosen = order_rows(order, [], groups.count, skip, end - skip)
@@ -120,7 +125,7 @@ def _grouped(projection: ProjectionPlan, matched: MatchedRows) -> list[pa.Array]
         elif at in early:
             found.append(early[at].take(pa.array(chosen)))
         else:
-            found.append(aggregate_groups(value, wanted))
+            found.append(aggregate_groups(at, value, wanted))
     return [_finish(output, array) for output, array in zip(projection.outputs, found, strict=True)]
 
 
@@ -146,10 +151,23 @@ def _finish(output: OutputColumn, column: InputColumn) -> InputColumn:
 # --- aggregates ------------------------------------------------------------------------------------------
 
 
+def _too_large(call: AggregateCall, output: OutputColumn) -> InvalidInput:
+    kind = "I64" if call.fn == "count" else "F64"
+    return InvalidInput(
+        f"{call.fn} exceeds {kind}",
+        hint="match fewer rows, or group them, so that each result is smaller",
+        details={"function": call.fn},
+        location=ErrorLocation(column=output.name),
+    )
+
+
 def _aggregate(
-    call: AggregateCall, column: pa.Array | None, groups: Groups, weights: Ints | None, num_rows: int
+    call: AggregateCall, column: pa.Array | None, groups: Groups, weights: Counts | None, num_rows: int
 ) -> pa.Array:
-    """Compute an aggregate for every group, in the order of the groups."""
+    """Compute an aggregate for every group, in the order of the groups.
+
+    Raises `OverflowError` for a result beyond the range of its type.
+    """
     rows, ids = groups.rows, groups.ids
     if column is not None:
         rows, ids = _without_nulls(column, rows, ids)
@@ -162,14 +180,17 @@ def _aggregate(
         weights = weights[rows]
     size = num_rows if rows is None else len(rows)
     if call.fn == "count" or column is None:
-        return pa.array(_count(ids, groups.count, weights, size))
+        counts = _count(ids, groups.count, weights, size)
+        if counts.dtype == object and max(counts.tolist(), default=0) > INT64_MAX:
+            raise OverflowError
+        return pa.array(counts.astype(np.int64, copy=False))
     match call.fn:
         case "sum" | "avg":
             values = buffer_values(decoded(column, rows))
             totals = _sum(values, ids, groups.count, weights)
             missing = _count(ids, groups.count, None, size) == 0
             if call.fn == "avg":
-                totals = totals / np.where(missing, 1, _count(ids, groups.count, weights, size))
+                totals = totals / np.where(missing, 1, to_floats(_count(ids, groups.count, weights, size)))
             return pa.array(totals, mask=missing)
         case "min" | "max":
             best = _best(column, rows, ids, groups.count, largest=call.fn == "max")
@@ -194,12 +215,13 @@ def _without_nulls(column: pa.Array, rows: Ints | None, ids: Ints | None) -> tup
     return kept if rows is None else rows[kept], None if ids is None else ids[kept]
 
 
-def _count(ids: Ints | None, count: int, weights: Ints | None, size: int) -> Ints:
+def _count(ids: Ints | None, count: int, weights: Counts | None, size: int) -> Counts:
     if ids is None:
-        return np.array([size if weights is None else weights.sum()], np.int64)
+        sized = size if weights is None else total(weights)
+        return np.array([sized], np.int64 if sized <= INT64_MAX else object)
     if weights is None:
         return np.bincount(ids, minlength=count)
-    return _add(weights, ids, count)
+    return add_groups(weights, ids, count)
 
 
 def _add(values: npt.NDArray[Any], ids: Ints | None, count: int) -> npt.NDArray[Any]:
@@ -212,20 +234,20 @@ def _add(values: npt.NDArray[Any], ids: Ints | None, count: int) -> npt.NDArray[
 
 
 def _sum(
-    values: npt.NDArray[Any], ids: Ints | None, count: int, weights: Ints | None
+    values: npt.NDArray[Any], ids: Ints | None, count: int, weights: Counts | None
 ) -> npt.NDArray[np.float64]:
     if values.dtype.kind == "f":
         with np.errstate(invalid="ignore", over="ignore"):
             values = values.astype(np.float64, copy=False)
-            values = values if weights is None else values * weights
+            values = values if weights is None else values * to_floats(weights)
             return _add(values, ids, count)
     # Sums that may overflow an int64 use Python integers.
     reach = max(-int(values.min(initial=0)), int(values.max(initial=0)))
-    share = len(values) if weights is None else float(weights.sum(dtype=np.float64))
+    share = len(values) if weights is None else total(weights)
     exact = np.int64 if reach * share < 2**62 else object
     values = values.astype(exact)
     values = values if weights is None else values * weights.astype(exact)
-    return _add(values, ids, count).astype(np.float64)
+    return to_floats(_add(values, ids, count))
 
 
 def _best(column: pa.Array, rows: Ints | None, ids: Ints | None, count: int, *, largest: bool) -> Ints:

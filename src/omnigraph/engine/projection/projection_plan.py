@@ -7,9 +7,9 @@ return the same rows:
 - Nulls are equal as group keys. Groups are in the order of their first rows unless ordered.
 - Nulls sort first ascending and last descending. A NaN sorts after every number. Negative zero equals zero.
   Strings sort by code point. False sorts before true. `ties` follow the order, ascending, and make it total.
-- ``count`` without a column counts rows, with a column its non-null values. ``sum`` and ``avg`` are float64, and
-  null without a value. ``min`` and ``max`` keep the type of the column and return a NaN only if there is no other
-  value. ``collect`` lists the non-null values in row order.
+- ``count`` without a column counts rows, with a column its non-null values. A count beyond 64 bits raises
+  `InvalidInput`. ``sum`` and ``avg`` are float64, and null without a value. ``min`` and ``max`` keep the type of
+  the column and return a NaN only if there is no other value. ``collect`` lists the non-null values in row order.
 - Distinct keeps the first of equal rows. As in group keys, NaNs are equal to each other, and so are the two
   zeros.
 """
@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.engine.exact_counts import Counts
 from omnigraph.lang.ir import AggregateFn
 
 # A column of the matched rows. A dictionary column defers the lookup of its values: its indices are row positions
@@ -84,14 +85,15 @@ class ProjectionPlan:
 class MatchedRows:
     """The rows that a pattern matched, as columns of equal length.
 
-    With `weights`, each row stands for that many equal rows. Only counts, sums and averages may depend on them,
-    and only grouped projections may have them. `distinct` holds the positions of dictionary columns whose
-    dictionary has neither repeated values nor nulls: rows are equal there exactly if their indices are equal.
+    With `weights`, each row stands for that many equal rows; a weight beyond 64 bits is a Python integer. Only
+    counts, sums and averages may depend on them, and only grouped projections may have them. `distinct` holds the
+    positions of dictionary columns whose dictionary has neither repeated values nor nulls: rows are equal there
+    exactly if their indices are equal.
     """
 
     num_rows: int
     columns: tuple[InputColumn, ...]
-    weights: pa.Array | None = None
+    weights: Counts | None = None
     distinct: frozenset[int] = frozenset()
 
 
