@@ -178,14 +178,24 @@ class TestModes:
         assert len(caught.value.violations) == 1
         assert people(graph) == [("Ana", None)]
 
-    def test_merge_replaces_whole_rows_and_the_last_record_counts(self, graph: og.Graph) -> None:
+    def test_merge_replaces_whole_rows(self, graph: og.Graph) -> None:
         graph.load({"Person": [{"name": "Ana", "age": 30}, {"name": "Bo", "age": 40}]})
-        receipt = graph.load(
-            {"Person": [{"name": "Ana", "age": 31}, {"name": "Cid"}, {"name": "Ana"}]}, mode="merge"
-        )
+        receipt = graph.load({"Person": [{"name": "Cid"}, {"name": "Ana"}]}, mode="merge")
         assert receipt.affected == {"Person": {"inserted": 1, "updated": 1, "deleted": 0}}
-        assert (receipt.mode, receipt.superseded) == ("merge", 1)
+        assert (receipt.mode, receipt.superseded) == ("merge", 0)
         assert people(graph) == [("Ana", None), ("Bo", 40), ("Cid", None)]
+
+    def test_merge_two_records_of_one_key_is_a_violation_and_nothing_is_written(
+        self, graph: og.Graph
+    ) -> None:
+        with pytest.raises(og.errors.ConstraintViolation) as caught:
+            graph.load(
+                {"Person": [{"name": "Ana", "age": 31}, {"name": "Cid"}, {"name": "Ana"}]}, mode="merge"
+            )
+        assert str(caught.value) == (
+            "line 3: @unique violation on Person.name: value 'Ana' held by 'Ana' and 'Ana'"
+        )
+        assert people(graph) == []
 
     def test_overwrite_replaces_the_types_in_the_input_and_no_others(self, graph: og.Graph) -> None:
         graph.load({"Person": [{"name": "Ana"}], "Firm": [{"slug": "acme"}]})

@@ -21,6 +21,7 @@ from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.load import LoadResult, prepare_load
 from omnigraph.load.spool import LoadLimits, Spool
 from omnigraph.mutate.overlay import Overlay
+from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.violations import MAX_REPORTED
 from omnigraph.sources.rejects import Reject
 from omnigraph.sources.row_batch import InputBatch
@@ -32,7 +33,7 @@ from tests.support.places import fresh_memory
 CATALOG = catalog_of("""
 node Person { name: String @key  age: I32?  mail: String? @unique  tags: [String]?  @range(age, 0..150) }
 node Firm { name: String @key }
-node Note { text: String  day: Date?  vec: Vector(2)?  file: Blob? }
+node Note { text: String  day: Date?  vec: Vector(2)?  file: Blob?  code: String? @unique }
 edge Knows: Person -> Person { since: Date? }
 edge Leads: Person -> Firm @card(1..2)
 """)
@@ -170,20 +171,70 @@ def test_merge_replaces_whole_rows_and_inserts_the_others(graph: Repository, lim
     assert ids(graph, "node:Person") == ["Ann", "Bob", "Cy", "Di"]
 
 
-def test_of_records_with_one_id_the_last_counts_and_the_others_are_counted(
+def note(id_: str, text: str, code: str | None = None) -> Row:
+    return {"id": id_, "text": text, "code": code}
+
+
+def test_merge_explicit_id_repeated_in_the_input_keeps_the_last_record(
     graph: Repository, limits: LoadLimits
 ) -> None:
-    people = [person("Di", age=1), person("Ann", age=2), person("Di", age=3), person("Di", age=4, mail="q")]
-    people += [person("Ed", mail="q"), person("Ed", mail="r")]
-    outcome = load(graph, {"node:Person": people}, "merge", limits=limits)
-    assert (outcome.superseded, outcome.nodes) == (3, {"Person": 3})
-    assert {row["id"]: row["age"] for row in rows(graph, "node:Person")} == {
-        "Ann": 2,
-        "Bob": 25,
-        "Cy": None,
-        "Di": 4,
-        "Ed": None,
-    }
+    notes = [note("n1", "a"), note("n2", "b"), note("n1", "c"), note("n1", "d"), note("n3", "e", "q")]
+    edges = [edge("k1", "Cy", "Ann"), edge("k2", "Ann", "Cy"), edge("k1", "Cy", "Bob")]
+    outcome = load(graph, {"node:Note": notes, "edge:Knows": edges}, "merge", limits=limits)
+    assert (outcome.superseded, outcome.nodes, outcome.edges) == (3, {"Note": 3}, {"Knows": 2})
+    assert {row["id"]: row["text"] for row in rows(graph, "node:Note")} == {"n1": "d", "n2": "b", "n3": "e"}
+    assert {row["id"]: row["dst"] for row in rows(graph, "edge:Knows")} == {"k1": "Bob", "k2": "Cy"}
+
+
+def test_merge_key_repeated_in_the_input_is_a_violation(graph: Repository, limits: LoadLimits) -> None:
+    people = [person("Di", age=1), person("Ann", age=2), person("Di", age=3), person("Di", age=4)]
+    found = refused(graph, {"node:Person": [*people, person("Ann")]}, "merge", limits)
+    message = "@unique violation on Person.name: value '{0}' held by '{0}' and '{0}'"
+    assert [(item["line"], item["message"]) for item in found] == [
+        (5, message.format("Ann")),
+        (3, message.format("Di")),
+        (4, message.format("Di")),
+    ]
+
+
+def test_merge_unique_value_repeated_under_one_id_is_a_violation(
+    graph: Repository, limits: LoadLimits
+) -> None:
+    notes = [note("n1", "a", "q"), note("n1", "b", "q"), note("n1", "c", "r"), note("n2", "d", "q")]
+    found = refused(graph, {"node:Note": notes}, "merge", limits)
+    assert [(item["line"], item["id"], item["held_by"]) for item in found] == [
+        (2, "n1", "n1"),
+        (4, "n2", "n1"),
+    ]
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
+def test_load_unique_value_of_an_earlier_record_names_the_line_of_the_later(
+    graph: Repository, limits: LoadLimits, mode: LoadMode
+) -> None:
+    """The ids descend, so that the order of the ids is not the order of the lines."""
+    people = [person("Zoe", mail="x"), person("Yan"), person("Xia", mail="x"), person("Abe", mail="x")]
+    found = refused(graph, {"node:Person": people}, mode, limits)
+    assert [(item["line"], item["source"], item["id"], item["held_by"]) for item in found] == [
+        (4, "in.jsonl", "Abe", "Zoe"),
+        (3, "in.jsonl", "Xia", "Zoe"),
+    ]
+
+
+def test_append_id_repeated_in_the_input_names_each_later_line(graph: Repository, limits: LoadLimits) -> None:
+    edges = [
+        edge("k1", "Ann", "Bob"),
+        edge("k5", "Ann", "Cy"),
+        edge("k1", "Bob", "Cy"),
+        edge("k5", "Cy", "Cy"),
+    ]
+    found = refused(graph, {"edge:Knows": edges}, "append", limits)
+    assert sorted((item["rule"], item["line"], item["id"]) for item in found) == [
+        ("key", 1, "k1"),
+        ("key", 3, "k1"),
+        ("unique", 3, "k1"),
+        ("unique", 4, "k5"),
+    ]
 
 
 def test_a_value_that_a_merge_frees_can_be_taken(graph: Repository, limits: LoadLimits) -> None:

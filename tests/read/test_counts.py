@@ -1,4 +1,4 @@
-"""Counts of paths beyond 64 bits: exact where the result fits, an error where it does not, never a wrapped number."""
+"""Counts of paths beyond 64 bits: exact where the result fits, an error where it does not; never wrapped."""
 
 from __future__ import annotations
 

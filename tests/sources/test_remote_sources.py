@@ -84,19 +84,19 @@ def test_one_object_of_records_plain_or_packed(s3: Bucket, graph: og.Graph) -> N
 
 
 def test_a_prefix_is_all_record_files_below_it_in_order(s3: Bucket, graph: og.Graph) -> None:
-    put(s3, "in/2.ndjson", records("Bo", bio="second"))
-    put(s3, "in/1.json", records("Bo", bio="first"))
-    put(s3, "in/deep/3.jsonl.gz", gzip.compress(records("Bo", "Ana", bio="third")))
+    put(s3, "in/2.ndjson", records("Cy", bio="second"))
+    put(s3, "in/1.json", records("Ana", bio="first"))
+    put(s3, "in/deep/3.jsonl.gz", gzip.compress(records("Bo", "Di", bio="third")))
     put(s3, "in/notes.txt", b"no records")
     put(s3, "input/other.ndjson", records("Zoe"))
     for source in (f"{s3.uri}/in/", f"{s3.uri}/in"):
         receipt = graph.load(source, mode="merge")
-        assert (receipt.total, receipt.superseded) == (2, 2)
-        assert names(graph) == ["Ana", "Bo"]
+        assert (receipt.total, receipt.superseded) == (4, 0)
+        assert names(graph) == ["Ana", "Bo", "Cy", "Di"]
         bo = graph.get("Person", "Bo")
         assert bo is not None
         assert bo["bio"] == "third"
-    assert graph.load(s3.uri, mode="merge").total == 3, "the whole bucket is a folder too"
+    assert graph.load(s3.uri, mode="merge").total == 5, "the whole bucket is a folder too"
 
 
 def test_patterns_name_objects(s3: Bucket, graph: og.Graph) -> None:

@@ -44,6 +44,10 @@ def person(name: str, **data: Any) -> Record:
     return {"type": "Person", "data": {"name": name, **data}}
 
 
+def note(id_: str, text: str) -> Record:
+    return {"type": "Note", "data": {"id": id_, "text": text}}
+
+
 def firm(name: str) -> Record:
     return {"type": "Firm", "data": {"name": name}}
 

@@ -41,6 +41,7 @@ from tests.spark.loads import (
     firm,
     knows,
     leads,
+    note,
     person,
     text_of,
 )
@@ -132,6 +133,7 @@ def edge_keys(prefix: str, ends: list[str], count: int, chosen: random.Random) -
             "id": pa.array(some_ids(prefix, count, chosen)),
             "src": pa.array(chosen.choices(ends, k=count)),
             "dst": pa.array(chosen.choices(ends, k=count)),
+            queries.POSITION: pa.array(range(count), pa.int64()),
         }
     )
 
@@ -175,6 +177,7 @@ ASKED: dict[str, Select] = {
     "count of rewritten": queries.count_replaced(EDGE),
     "taken": queries.existing_ids(EDGE),
     "origins": queries.origins(NODE, [f"x{text}" for text in ODD]),
+    "repeated in the input": queries.duplicate_values(NODE, ("property1",), kept=False, superseded=True),
     # Two types at a time, with what is committed and without.
     **{
         f"repeated {' and '.join(pair)}": queries.duplicate_values(NODE, pair, kept=kept)
@@ -369,7 +372,7 @@ def test_all_keys_are_read_by_tasks(
     monkeypatch.setattr(Snapshot, "scan_batches", refused)
     lines: list[Record | str] = [person(f"q{number}", mail=f"q{number}") for number in range(5)]
     lines += [knows("k8", "q0", "q4"), leads("l8", "q1", "f0"), firm("f9"), knows("k0", "p0", "q1")]
-    lines += [person("q0", mail="z"), person("p0", mail="y")]
+    lines += [knows("k8", "q1", "q4"), person("p0", mail="y")]
     found = loads.apart(shared, saved(tmp_path, lines), "merge", loads.forked(shared)[1], split_bytes=90)
     assert found.outcome is not None, found.error
     assert found.outcome.superseded == 1
@@ -397,10 +400,10 @@ def test_ids_of_one_hash_are_different_ids(tmp_path: Path, colliding: list[tuple
     refused = compared(graph, saved(tmp_path, edges), "append", split_bytes=500).error
     assert refused is not None
     assert sorted(item["value"] for item in refused[5]) == sorted(other for _, other in colliding)
-    nodes = [person(name, mail=name) for pair in colliding for name in pair]
-    # The last of each has what the other one of its hash had.
-    last = [person(one, mail=other) for pair in colliding for one, other in (pair, pair[::-1])]
-    found = compared(graph, saved(tmp_path, [*nodes, *last, *edges]), "merge", split_bytes=500).outcome
+    # Each has what the other one of its hash has.
+    nodes = [person(one, mail=other) for pair in colliding for one, other in (pair, pair[::-1])]
+    notes = [note(name, text) for text in ("first", "last") for pair in colliding for name in pair]
+    found = compared(graph, saved(tmp_path, [*nodes, *notes, *edges]), "merge", split_bytes=500).outcome
     assert found is not None
     each = len(colliding)
     assert found.affected["node:Person"] == {"inserted": each, "updated": each, "deleted": 0}
@@ -457,7 +460,7 @@ def test_a_graph_in_a_bucket_has_its_keys_joined_too(
     graph.load(BEFORE)
     monkeypatch.setattr(distributed, "MAX_LOCAL_KEYS", -1)
     monkeypatch.setattr(Snapshot, "scan_batches", None)
-    lines: list[Record | str] = [person("p0", age=9), person("new"), person("new", age=8)]
+    lines: list[Record | str] = [person("p0", age=9), person("new"), knows("k9", "new", "p1")]
     s3.server.objects.put(s3.name, "in/a.jsonl", text_of([*lines, knows("k9", "new", "p2")]).encode())
     done = graph.load(f"{s3.uri}/in/", "merge", engine="spark", spark=spark)
     assert (done.superseded, done.nodes, done.edges) == (1, {"Person": 2}, {"Knows": 1})

@@ -55,6 +55,7 @@ from tests.spark.loads import (
     firm,
     knows,
     leads,
+    note,
     one_by_one,
     opened,
     person,
@@ -121,20 +122,36 @@ def test_a_load_in_splits_is_the_load_at_once(
 
 
 def test_the_last_record_of_an_id_counts_over_all_splits(shared: Repository, tmp_path: Path) -> None:
-    people = [
-        person("new", age=1),
-        person("p0", age=2),
-        person("x"),
-        person("new", age=3),
-        person("new", age=4),
+    edges = [
+        knows("new", "p0", "p1"),
+        knows("k0", "p0", "p0"),
+        knows("x", "p1", "p2"),
+        knows("new", "p0", "p0"),
+        knows("new", "p2", "p1"),
     ]
     path = tmp_path / "in.jsonl"
-    path.write_text(text_of([*people, person("p0", age=5), person("y")]), encoding="utf-8")
+    path.write_text(text_of([*edges, knows("k0", "p2", "p2"), knows("y", "p0", "p2")]), encoding="utf-8")
     for split_bytes in (10, 60, 130, 10_000):
         found = compared(shared, path, "merge", split_bytes=split_bytes).outcome
         assert found is not None
-        assert (found.superseded, found.nodes) == (3, {"Person": 4})
-        assert found.affected == {"node:Person": {"inserted": 3, "updated": 1, "deleted": 0}}
+        assert (found.superseded, found.edges) == (3, {"Knows": 4})
+        assert found.affected == {"edge:Knows": {"inserted": 3, "updated": 1, "deleted": 0}}
+
+
+def test_merge_key_repeated_in_other_splits_is_a_violation_of_each_later_line(
+    shared: Repository, tmp_path: Path
+) -> None:
+    path = tmp_path / "in.jsonl"
+    people = [person("b"), person("a", mail="m"), person("b"), person("c", mail="m"), person("b")]
+    path.write_text(text_of(people), encoding="utf-8")
+    for split_bytes in (10, 60, 10_000):
+        error = compared(shared, path, "merge", split_bytes=split_bytes).error
+        assert error is not None
+        assert [(item["line"], item["id"], item["held_by"]) for item in error[5]] == [
+            (3, "b", "b"),
+            (5, "b", "b"),
+            (4, "c", "a"),
+        ]
 
 
 @pytest.mark.parametrize("split_bytes", [130, 10_000])
@@ -143,8 +160,8 @@ def test_superseded_records_are_found_in_every_fragment_of_a_split(
 ) -> None:
     monkeypatch.setattr(fragment_writer, "write_fragments", partial(write_fragments, max_rows_per_file=2))
     path = tmp_path / "in.jsonl"
-    people = [person(f"q{number % 7}", age=number) for number in range(15)]
-    path.write_text(text_of(people), encoding="utf-8")
+    notes = [note(f"q{number % 7}", str(number)) for number in range(15)]
+    path.write_text(text_of(notes), encoding="utf-8")
     written: list[int] = []
 
     def counted(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
@@ -185,7 +202,7 @@ def test_ids_and_ends_are_indexed_by_the_tasks(graph: Repository, tmp_path: Path
 def test_a_split_all_of_whose_records_are_superseded_leaves_none(shared: Repository, tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text(
-        text_of([person("a", age=1), person("b", age=1), person("a"), person("b")]), encoding="utf-8"
+        text_of([note("a", "1"), note("b", "1"), note("a", "2"), note("b", "2")]), encoding="utf-8"
     )
     found = compared(shared, path, "merge", split_bytes=60).outcome
     assert found is not None
@@ -353,7 +370,7 @@ def test_a_branch_that_moves_has_everything_checked_again_and_nothing_read_again
     graph: Repository, tmp_path: Path
 ) -> None:
     path = tmp_path / "in.jsonl"
-    path.write_text(text_of([person("p0", age=9), person("new"), person("new", age=8)]), encoding="utf-8")
+    path.write_text(text_of([person("p0", age=9), person("new", age=8)]), encoding="utf-8")
     runs: list[int] = []
 
     def counted(items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
@@ -457,7 +474,7 @@ def test_a_load_that_is_killed_with_everything_staged_leaves_the_graph_as_it_was
     graph: Repository, tmp_path: Path
 ) -> None:
     path = tmp_path / "in.jsonl"
-    path.write_text(text_of([person("p0", age=9), person("new"), person("new", age=8)]), encoding="utf-8")
+    path.write_text(text_of([person("p0", age=9), person("new", age=8)]), encoding="utf-8")
     before, head = image(graph), graph.head().commit.id
     there = set(graph_files(tmp_path))
     uri = graph.location.uri

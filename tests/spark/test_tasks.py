@@ -92,8 +92,10 @@ def test_what_a_task_raises_is_told_and_the_session_lives_on(spark: SparkSession
 def test_a_task_whose_process_dies_is_done_again_and_every_row_is_there_once(tmp_path: Path) -> None:
     import omnigraph as og
 
-    graph = og.init(str(tmp_path / "graph"), schema="node Person { name: String @key  n: I32 }")
-    people = [{"type": "Person", "data": {"name": f"p{n % 150}", "n": n}} for n in range(200)]
+    graph = og.init(str(tmp_path / "graph"), schema="node Person { name: String  n: I32 }")
+    people = [
+        {"type": "Person", "data": {"id": f"p{n % 150}", "name": f"p{n % 150}", "n": n}} for n in range(200)
+    ]
     lines = "".join(json.dumps(item) + "\n" for item in people)
     (tmp_path / "in.jsonl").write_text(lines, encoding="utf-8")
     done = subprocess.run(

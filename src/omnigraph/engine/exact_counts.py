@@ -35,7 +35,8 @@ def multiply(counts: Counts, factors: Counts) -> Counts:
     [6, 1208925819614629174706176]
     """
     if counts.dtype == object or factors.dtype == object or _bound(counts) * _bound(factors) > _SAFE:
-        return counts.astype(object) * factors.astype(object)
+        exact: Counts = counts.astype(object) * factors.astype(object)
+        return exact
     return counts * factors
 
 

@@ -7,6 +7,7 @@ records and stage the rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -38,6 +39,7 @@ from omnigraph.rules.set_rules import (
     existing_id_violation,
     missing_node_violation,
     record_identity,
+    supersedes,
 )
 from omnigraph.rules.violations import Violation, Violations
 from omnigraph.store.tables.tables import StagedTable
@@ -111,9 +113,23 @@ class KeyCheckedLoad:
 
     def violations(self) -> Iterator[Violations]:
         """Yield the violations of each stage of checks."""
+        yield Violations.merge(self._repeated_values())
         yield Violations.merge(self._unique_violations())
         yield Violations.merge(self._endpoint_violations())
         yield Violations.merge(self._cardinality_violations())
+
+    def _supersedes(self, table: Table) -> bool:
+        """Whether a later record of the input may replace an earlier one with the same id."""
+        return table.key not in self._generated_ids and supersedes(
+            self._mode, entity_of(self._catalog, table)
+        )
+
+    def _repeated_values(self) -> Iterator[Violations]:
+        """Report records with the unique values of an earlier record, also if a later record supersedes them."""
+        for table in self._loaded.values():
+            if self.superseded[table.key]:
+                for columns in entity_of(self._catalog, table).uniques:
+                    yield self._duplicates(table, columns, kept=False, superseded=True)
 
     def _unique_violations(self) -> Iterator[Violations]:
         for table in self._loaded.values():
@@ -121,20 +137,24 @@ class KeyCheckedLoad:
             identity = record_identity(entity)
             generated = table.key in self._generated_ids
             if (
-                self._mode != "merge"
+                not supersedes(self._mode, entity)
                 and identity not in entity.uniques
                 and not (generated and identity == ("id",))
             ):
                 yield self._duplicates(table, identity, kept=False)
             if self._mode == "append" and not generated:
-                yield self._run(queries.existing_ids(table.id), _existing_ids(table))
+                found = self._run(queries.existing_ids(table.id), _existing_ids(table))
+                yield self._with_origins(found, queries.new_keys(table.id))
             for columns in entity.uniques:
                 yield self._duplicates(table, columns, kept=self._mode != "overwrite")
 
-    def _duplicates(self, table: Table, columns: tuple[str, ...], *, kept: bool) -> Violations:
+    def _duplicates(
+        self, table: Table, columns: tuple[str, ...], *, kept: bool, superseded: bool = False
+    ) -> Violations:
         names = tuple(key_column(table, name) for name in columns)
-        query = queries.duplicate_values(table.id, names, kept=kept)
-        return self._run(query, _duplicate_values(table, columns))
+        query = queries.duplicate_values(table.id, names, kept=kept, superseded=superseded)
+        keys = queries.input_keys(table.id) if superseded else queries.new_keys(table.id)
+        return self._with_origins(self._run(query, _duplicate_values(table, columns)), keys)
 
     def _endpoint_violations(self) -> Iterator[Violations]:
         for key, end, node in edge_ends(self._catalog):
@@ -168,6 +188,21 @@ class KeyCheckedLoad:
             return Violations()
         rows = pa.Table.from_batches(self._keys.stream(rule))
         return Violations.merge([Violations(tuple(describe(rows)), total)])
+
+    def _with_origins(self, violations: Violations, keys: str) -> Violations:
+        """Return violations with the origins of the records at their positions in a key table."""
+        positions = [item.position for item in violations if item.position is not None]
+        if not positions:
+            return violations
+        origins: dict[int, RecordOrigin] = {}
+        for batch in self._keys.stream(queries.origins_at(keys, positions)):
+            for row in batch.to_pylist():
+                origins[row[queries.POSITION]] = self._origin(row[queries.SOURCE], row[queries.PLACE])
+        located = (
+            item if item.position is None else item.with_origin(*origins[item.position])
+            for item in violations
+        )
+        return Violations(tuple(located), violations.total)
 
     def origins(self, key: str, ids: Sequence[str]) -> Mapping[str, RecordOrigin]:
         """Return the origin of the last record with each of these ids."""
@@ -248,7 +283,10 @@ class KeyCheckedLoad:
 
 
 def _existing_ids(table: Table) -> Describe:
-    return lambda rows: [existing_id_violation(table, id_) for id_ in rows["id"].to_pylist()]
+    return lambda rows: [
+        replace(existing_id_violation(table, row["id"]), position=row[queries.POSITION])
+        for row in rows.to_pylist()
+    ]
 
 
 def _duplicate_values(table: Table, columns: tuple[str, ...]) -> Describe:
@@ -262,10 +300,12 @@ def _duplicate_values(table: Table, columns: tuple[str, ...]) -> Describe:
             ),
             strict=True,
         )
-        ids, holders = rows["id"].to_pylist(), rows[queries.HOLDER].to_pylist()
+        ids, holders, positions = (
+            rows[name].to_pylist() for name in ("id", queries.HOLDER, queries.POSITION)
+        )
         return [
-            duplicate_violation(table, columns, values, holder, id_)
-            for id_, holder, values in zip(ids, holders, members, strict=True)
+            replace(duplicate_violation(table, columns, values, holder, id_), position=position)
+            for id_, holder, position, values in zip(ids, holders, positions, members, strict=True)
         ]
 
     return describe

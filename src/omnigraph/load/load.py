@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from omnigraph.errors import Conflict
 from omnigraph.graph.progress import Progress
@@ -19,7 +19,7 @@ from omnigraph.load.load_strategy import LoadStrategy
 from omnigraph.load.memory_load import MemoryLoad
 from omnigraph.load.spool import Spool
 from omnigraph.rules.load_mode import LoadMode
-from omnigraph.rules.violations import Violation, Violations, origin_details, raise_violations
+from omnigraph.rules.violations import Violation, Violations, raise_violations
 
 # A violation of one of these rules has the id of the record that breaks the rule.
 _RECORD_RULES = ("unique", "key", "endpoint")
@@ -147,14 +147,17 @@ def _of_kind(prefix: str, counts: Mapping[str, int]) -> dict[str, int]:
 
 def _with_origins(violations: Violations, load: LoadStrategy) -> Violations:
     """Return the violations with the origins of the records that they are about."""
+
+    def needs_origin(item: Violation) -> bool:
+        return item.rule in _RECORD_RULES and item.id is not None and "line" not in item.details
+
     ids: dict[str, dict[str, None]] = {}
-    for item in violations:
-        if item.rule in _RECORD_RULES and item.id is not None:
-            ids.setdefault(item.table_key, {})[item.id] = None
+    for item in filter(needs_origin, violations):
+        ids.setdefault(item.table_key, {})[item.id or ""] = None
     origins = {key: load.origins(key, list(of_table)) for key, of_table in ids.items()}
 
     def with_origin(item: Violation) -> Violation:
-        origin = origins.get(item.table_key, {}).get(item.id or "") if item.rule in _RECORD_RULES else None
-        return item if origin is None else replace(item, details={**item.details, **origin_details(*origin)})
+        origin = origins[item.table_key].get(item.id or "") if needs_origin(item) else None
+        return item if origin is None else item.with_origin(*origin)
 
     return Violations(tuple(map(with_origin, violations)), violations.total)

@@ -23,9 +23,10 @@ from omnigraph.rules.set_rules import (
     entity_of,
     existing_ids,
     record_identity,
+    supersedes,
 )
 from omnigraph.rules.validate import set_violations
-from omnigraph.rules.violations import Violations
+from omnigraph.rules.violations import Violation, Violations
 from omnigraph.sources.row_batch import PLACE, SOURCE
 from omnigraph.store.tables.row_addresses import ROW_ADDRESS
 
@@ -41,16 +42,21 @@ class MemoryLoad:
         self._spool = spool
         self._mode = mode
         self._committed = CommittedRows(transaction.base, transaction.read)
+        self._input: dict[str, pa.Table] = {}
         self._rows: dict[str, pa.Table] = {}
         self._replaced: dict[str, pa.Table] = {}
         self.superseded: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
         self.unchanged = False
         for key, count in spool.counts.items():
-            rows = spool.table(key)
-            self._rows[key] = last_of_each_id(rows) if mode == "merge" else rows
+            rows = self._input[key] = spool.table(key)
+            self._rows[key] = last_of_each_id(rows) if self._supersedes(key) else rows
             self.superseded[key] = count - self._rows[key].num_rows
             self._replaced[key] = self._find_replaced(key, self._rows[key])
+
+    def _supersedes(self, key: str) -> bool:
+        """Whether a later record of the input replaces an earlier one with the same id."""
+        return supersedes(self._mode, entity_of(self._catalog, self._catalog.tables[key]))
 
     def _find_replaced(self, key: str, rows: pa.Table) -> pa.Table:
         """Return the committed rows with an id of the load's rows; for an overwrite all committed rows."""
@@ -64,10 +70,22 @@ class MemoryLoad:
 
     def violations(self) -> Iterator[Violations]:
         """Yield the violations of each stage of checks."""
+        yield self._with_origins(Violations.merge(self._repeated_values()), self._input)
         deltas = {key: self._delta(key) for key in self._rows}
         stages = set_violations(self._catalog, deltas, self._committed)
-        yield Violations.merge([*self._identity_violations(), next(stages)])
+        unique = Violations.merge([*self._identity_violations(), next(stages)])
+        yield self._with_origins(unique, self._rows)
         yield from stages
+
+    def _repeated_values(self) -> Iterator[Violations]:
+        """Report records with the unique values of an earlier record, also if a later record supersedes them."""
+        for key, rows in self._input.items():
+            if self.superseded[key]:
+                table = self._catalog.tables[key]
+                for columns in entity_of(self._catalog, table).uniques:
+                    yield duplicate_tuples(
+                        table, columns, complete_tuples(table, columns, rows), in_input_order=True
+                    )
 
     def _identity_violations(self) -> Iterator[Violations]:
         """Report records with the key or id of another record, and appended records whose id exists."""
@@ -75,8 +93,10 @@ class MemoryLoad:
             table = self._catalog.tables[key]
             entity = entity_of(self._catalog, table)
             columns = record_identity(entity)
-            if self._mode != "merge" and columns not in entity.uniques:
-                yield duplicate_tuples(table, columns, complete_tuples(table, columns, rows))
+            if not self._supersedes(key) and columns not in entity.uniques:
+                yield duplicate_tuples(
+                    table, columns, complete_tuples(table, columns, rows), in_input_order=True
+                )
             if self._mode == "append":
                 yield existing_ids(table, rows["id"], self._replaced[key]["id"])
 
@@ -85,11 +105,24 @@ class MemoryLoad:
         table = self._catalog.tables[key]
         none = pa.array([], pa.string())
         if self._mode == "append":
-            return TableDelta(table, rows, none, none, none if table.kind == "edge" else None)
+            vacated = none if table.kind == "edge" else None
+            return TableDelta(table, rows, none, none, vacated, in_input_order=True)
         shadowed = replaced["id"].combine_chunks()
         deleted = shadowed.filter(pc.invert(pc.is_in(shadowed, value_set=rows["id"].combine_chunks())))
         vacated = replaced["src"].combine_chunks() if table.kind == "edge" else None
-        return TableDelta(table, rows, shadowed, deleted, vacated)
+        return TableDelta(table, rows, shadowed, deleted, vacated, in_input_order=True)
+
+    def _with_origins(self, violations: Violations, rows: Mapping[str, pa.Table]) -> Violations:
+        """Return violations with the origins of the records at their positions in these rows."""
+
+        def with_origin(item: Violation) -> Violation:
+            if item.position is None:
+                return item
+            of_table = rows[item.table_key]
+            place, source = (of_table[name][item.position].as_py() for name in (PLACE, SOURCE))
+            return item.with_origin(place, self._spool.sources[source])
+
+        return Violations(tuple(map(with_origin, violations)), violations.total)
 
     def origins(self, key: str, ids: Sequence[str]) -> Mapping[str, RecordOrigin]:
         """Return the origins of the records with these ids."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -47,31 +48,23 @@ class SpillingLoad(KeyCheckedLoad):
 
     def _find_superseded(self, table: Table) -> np.ndarray[Any, Any]:
         """Return the positions of records that a later record replaces; there are some only in a merge."""
-        if self._mode != "merge" or table.key in self._generated_ids:
+        if not self._supersedes(table):
             return np.empty(0, np.int64)
-
-        def ids() -> Iterator[pa.RecordBatch]:
-            yield pa.RecordBatch.from_pydict(
-                {"id": pa.array([], pa.string()), queries.POSITION: _positions(0, 0)}
-            )
-            for first, batch in self._numbered_batches(table, ["id"]):
-                positions = _positions(first, batch.num_rows)
-                yield pa.RecordBatch.from_arrays([batch.column("id"), positions], ["id", queries.POSITION])
-
-        self._append(queries.input_keys(table.id), ids())
+        columns = list(dict.fromkeys(["id", *chain(*entity_of(self._catalog, table).uniques)]))
+        self._append(queries.input_keys(table.id), self._keys_of(table, columns, superseded=True))
         return self._query_column(queries.superseded_positions(table.id))
 
     def _fill_new_keys(self, table: Table) -> None:
         columns = key_columns(table, entity_of(self._catalog, table))
+        self._append(queries.new_keys(table.id), self._keys_of(table, columns, superseded=False))
 
-        def keys() -> Iterator[pa.RecordBatch]:
-            yield empty_keys(table, columns)
-            for first, batch in self._numbered_batches(table, [*columns, PLACE, SOURCE]):
-                kept = self._without_superseded(table, first, batch)
-                origin = [kept.column(PLACE), kept.column(SOURCE), _positions(first, kept.num_rows)]
-                yield key_rows(table, columns, kept, origin)
-
-        self._append(queries.new_keys(table.id), keys())
+    def _keys_of(self, table: Table, columns: Sequence[str], *, superseded: bool) -> Iterator[pa.RecordBatch]:
+        """Yield the keys of the input records, with or without superseded ones; the first batch is empty."""
+        yield empty_keys(table, columns)
+        for first, batch in self._numbered_batches(table, [*columns, PLACE, SOURCE]):
+            kept = batch if superseded else self._without_superseded(table, first, batch)
+            origin = [kept.column(PLACE), kept.column(SOURCE), _positions(first, kept.num_rows)]
+            yield key_rows(table, columns, kept, origin)
 
     # --- staging -----------------------------------------------------------------------------------------
 

@@ -110,7 +110,7 @@ class FragmentLoad(KeyCheckedLoad, ABC):
     def _fill_new_keys(self, table: Table) -> np.ndarray[Any, Any]:
         """Fill a table with the keys of the last record of each id; return the positions of the other records."""
         files = [(item.keys, item.rows) for item in self._written.written(table.key) if item.keys]
-        if self._mode != "merge" or table.key in self._generated_ids or not files:
+        if not self._supersedes(table) or not files:
             self._fill_from_files(table, queries.new_keys(table.id), files)
             return np.empty(0, np.int64)
         self._fill_from_files(table, queries.input_keys(table.id), files)

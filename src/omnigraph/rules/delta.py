@@ -16,7 +16,8 @@ class TableDelta:
 
     `rows` are the new and rewritten rows, one for each id. `shadowed` are the ids of committed rows that are
     deleted or rewritten. `deleted` are the ids of those that have no successor in `rows`. For an edge table,
-    `vacated` are the source ids of the shadowed rows.
+    `vacated` are the source ids of the shadowed rows. `in_input_order` says that the rows are the records of an
+    input in their order: of two records with one unique value, the later one is the duplicate.
     """
 
     table: Table
@@ -24,6 +25,7 @@ class TableDelta:
     shadowed: pa.Array
     deleted: pa.Array
     vacated: pa.Array | None = None
+    in_input_order: bool = False
 
 
 class RowLookup(Protocol):

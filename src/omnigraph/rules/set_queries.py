@@ -120,6 +120,13 @@ def origins(table: int, ids: Iterable[str]) -> Select:
     return select(*chosen).from_(table_(new_keys(table))).where(wanted).order_by(column(POSITION))
 
 
+def origins_at(keys: str, positions: Iterable[int]) -> Select:
+    """Select the places and sources of the records at these positions of a key table."""
+    wanted = exp.In(this=column(POSITION), expressions=[exp.Literal.number(item) for item in positions])
+    chosen = [column(name) for name in (POSITION, PLACE, SOURCE)]
+    return select(*chosen).from_(table_(keys)).where(wanted)
+
+
 # --- ids and unique values ----------------------------------------------------------------------------------
 
 
@@ -127,20 +134,29 @@ def origins(table: int, ids: Iterable[str]) -> Select:
 def existing_ids(table: int) -> Select:
     """Select the records whose id a committed row has."""
     existing = (
-        select(column("id", "a")).from_(_new(table)).where(_has(committed_keys(table), column("id", "a")))
+        select(column("id", "a"), column(POSITION, "a"))
+        .from_(_new(table))
+        .where(_has(committed_keys(table), column("id", "a")))
     )
     return _first_violations(existing)
 
 
 @cache
-def duplicate_values(table: int, columns: tuple[str, ...], *, kept: bool) -> Select:
-    """Select the records with the values of a committed row, or of another record with a lesser id.
+def duplicate_values(
+    table: int, columns: tuple[str, ...], *, kept: bool, superseded: bool = False, by_id: bool = False
+) -> Select:
+    """Select the records with the values of a committed row, or of an earlier record of the input.
 
-    With `kept` the committed rows that the load does not replace are compared too.
+    With `kept` the committed rows that the load does not replace are compared too. With `superseded` all input
+    records are compared, also those that a later record supersedes. With `by_id` the keys have no positions, and
+    records are in the order of their ids.
     """
-    everything: exp.Query = _tuples(_new(table), columns, fresh=1)
+    keys = table_(input_keys(table), alias="a") if superseded else _new(table)
+    position: exp.Expr = exp.Literal.number(0) if by_id else column(POSITION, "a")
+    everything: exp.Query = _tuples(keys, columns, position, fresh=1)
     if kept:
-        committed = _tuples(_committed(table), columns, fresh=0).where(
+        zero = exp.cast(exp.Literal.number(0), "BIGINT")
+        committed = _tuples(_committed(table), columns, zero, fresh=0).where(
             not_(_has(new_keys(table), column("id", "a")))
         )
         everything = everything.union(committed, distinct=False)
@@ -154,28 +170,29 @@ def duplicate_values(table: int, columns: tuple[str, ...], *, kept: bool) -> Sel
     same = and_(*(column(name, "every").eq(column(name, "suspects")) for name in names))
     ranked = (
         select(
-            *(column(name, "every") for name in ("id", *names, "fresh")),
+            *(column(name, "every") for name in ("id", POSITION, *names, "fresh")),
             _first(column("id", "every"), names, HOLDER),
             _first(None, names, "rank"),
         )
         .from_(everything.subquery("every"))
         .join(suspects.subquery("suspects"), on=same)
     )
-    duplicates = select(*map(column, ("id", *names, HOLDER))).from_(ranked.subquery("ranked"))
+    duplicates = select(*map(column, ("id", POSITION, *names, HOLDER))).from_(ranked.subquery("ranked"))
     return _first_violations(duplicates.where(column("fresh").eq(1), condition(column("rank")) > 1))
 
 
-def _tuples(source: exp.Table, columns: Sequence[str], *, fresh: int) -> Select:
+def _tuples(source: exp.Table, columns: Sequence[str], position: exp.Expr, *, fresh: int) -> Select:
     values = [alias_(column(name, "a"), f"{VALUE}{number}") for number, name in enumerate(columns)]
     present = [not_(column(name, "a").is_(exp.null())) for name in columns]
     mark = alias_(exp.Literal.number(fresh), "fresh")
-    return select(column("id", "a"), *values, mark).from_(source).where(*present)
+    place = alias_(position, POSITION)
+    return select(column("id", "a"), place, *values, mark).from_(source).where(*present)
 
 
 def _first(value: exp.Column | None, names: Sequence[str], alias: str) -> exp.Expr:
-    """Return a window over the rows with equal values: committed rows first, then by id."""
+    """Return a window over the rows with equal values: committed rows first, then by position, then by id."""
     order = exp.Order(
-        expressions=[exp.Ordered(this=column("fresh", "every")), exp.Ordered(this=column("id", "every"))]
+        expressions=[exp.Ordered(this=column(name, "every")) for name in ("fresh", POSITION, "id")]
     )
     window = exp.Window(
         this=exp.RowNumber() if value is None else exp.FirstValue(this=value),

@@ -7,6 +7,7 @@ other rows, because every table that it reads joins the read set of the commit. 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -21,9 +22,13 @@ from omnigraph.errors import NotFound
 from omnigraph.lang.schema import EdgeType, NodeType
 from omnigraph.lang.types import STRING, PropType
 from omnigraph.rules.delta import RowLookup, TableDelta
+from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.violations import Violation, Violations, value_text, violations_at
 
 Deltas = Mapping[str, TableDelta]
+
+# A column with the positions of rows. No property can have this name.
+_POSITION = "#position"
 
 
 # --- @unique ------------------------------------------------------------------------------------------------
@@ -40,7 +45,7 @@ def unique_violations(catalog: Catalog, deltas: Deltas, committed: RowLookup) ->
                     continue
                 held = complete_tuples(delta.table, columns, _holders(key, columns, rows, committed))
                 held = _rows_without(held, "id", _replaced_ids(delta))
-                yield duplicate_tuples(delta.table, columns, rows, held)
+                yield duplicate_tuples(delta.table, columns, rows, held, in_input_order=delta.in_input_order)
 
     return Violations.merge(of_tables())
 
@@ -55,22 +60,31 @@ def entity_of(catalog: Catalog, table: Table) -> NodeType | EdgeType:
 
 
 def complete_tuples(table: Table, columns: tuple[str, ...], rows: pa.Table) -> pa.Table:
-    """Return the id and these columns, in comparable form, of the rows without a null in them."""
+    """Return the id and these columns, in comparable form, and the position of the rows without a null in them."""
     types = column_types(table)
     chosen = pa.table(
         {
             name: comparable(_column_or_nulls(rows, name, types[name]), types[name])
             for name in ("id", *columns)
         }
-    )
+    ).append_column(_POSITION, pa.array(np.arange(rows.num_rows)))
     # A tuple with a null is exempt.
     return chosen.filter(reduce(pc.and_, (chosen[name].is_valid() for name in columns)))
 
 
 def duplicate_tuples(
-    table: Table, columns: tuple[str, ...], rows: pa.Table, held: pa.Table | None = None
+    table: Table,
+    columns: tuple[str, ...],
+    rows: pa.Table,
+    held: pa.Table | None = None,
+    *,
+    in_input_order: bool = False,
 ) -> Violations:
-    """Return one violation for each row that has the tuple of a `held` row, or of another row with a lesser id."""
+    """Return one violation for each row that has the tuple of a `held` row, or of another row before it.
+
+    Rows are in the order of their ids, or with `in_input_order` in the given order. The arguments are results of
+    `complete_tuples`.
+    """
     parts = [rows] if held is None else [held, rows]
     everything = pa.concat_tables(parts)
     first_new = everything.num_rows - rows.num_rows
@@ -80,7 +94,8 @@ def duplicate_tuples(
     if not len(suspects):
         return Violations()
     ids = everything["id"].take(pa.array(suspects)).combine_chunks()
-    ranked = pa.table({"code": codes[suspects], "new": suspects >= first_new, "id": ids})
+    rank = pa.array(suspects) if in_input_order else ids
+    ranked = pa.table({"code": codes[suspects], "new": suspects >= first_new, "rank": rank})
     order = pc.sort_indices(ranked, sort_keys=[(name, "ascending") for name in ranked.column_names])
     places, ids = suspects[order.to_numpy()], ids.take(order)
     # The first row of each run of equal tuples holds the tuple. Only changed rows are reported.
@@ -93,8 +108,10 @@ def duplicate_tuples(
         at = pa.array(places[chosen])
         values = zip(*(json_values(everything[item].take(at), types[item]) for item in columns), strict=True)
         others = ids.take(pa.array(holder[chosen])).to_pylist()
-        for this, other, members in zip(these, others, values, strict=True):
-            yield duplicate_violation(table, columns, members, other, this)
+        positions = everything[_POSITION].take(at).to_pylist()
+        for this, other, members, position in zip(these, others, values, positions, strict=True):
+            found = duplicate_violation(table, columns, members, other, this)
+            yield replace(found, position=position) if in_input_order else found
 
     return violations_at(ids, offending, describe)
 
@@ -117,11 +134,20 @@ def record_identity(entity: NodeType | EdgeType) -> tuple[str, ...]:
     return ("id",) if key is None else key
 
 
+def supersedes(mode: LoadMode, entity: NodeType | EdgeType) -> bool:
+    """Return whether a later record of a load replaces an earlier one with the same id.
+
+    A merge of edges, or of nodes without a key, takes the last record. Two records with one key are a violation.
+    """
+    return mode == "merge" and record_identity(entity) == ("id",)
+
+
 def existing_ids(table: Table, ids: pa.ChunkedArray, committed: pa.ChunkedArray) -> Violations:
     """Return one violation for each new row whose id a committed row has."""
 
-    def describe(_: np.ndarray[Any, Any], these: list[str | None]) -> Iterator[Violation]:
-        return (existing_id_violation(table, this) for this in these)
+    def describe(chosen: np.ndarray[Any, Any], these: list[str | None]) -> Iterator[Violation]:
+        for position, this in zip(chosen.tolist(), these, strict=True):
+            yield replace(existing_id_violation(table, this), position=position)
 
     return violations_at(ids, np.flatnonzero(pc.is_in(ids, value_set=committed).to_numpy()), describe)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,11 @@ MAX_REPORTED = 100
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One violation of a constraint. `message` is one line of text."""
+    """One violation of a constraint. `message` is one line of text.
+
+    `position` is the number of the row among the rows that were checked, where it is known. It is not part of the
+    wire form.
+    """
 
     rule: str
     table_key: str
@@ -27,6 +31,11 @@ class Violation:
     property: str | None = None
     value: Any = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    position: int | None = None
+
+    def with_origin(self, place: int, source: str | None) -> Violation:
+        """Return the violation with the line or row of its record, and the name of the input."""
+        return replace(self, details={**self.details, **origin_details(place, source)}, position=None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the wire form."""

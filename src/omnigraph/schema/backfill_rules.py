@@ -83,7 +83,7 @@ def _repeated(transaction: Transaction, filling: TableBackfill, columns: tuple[s
             values = [comparable(rows[name], types[name]).combine_chunks() for name in columns]
             yield pa.RecordBatch.from_arrays([batch.column("id"), *values], ["id", *names])
 
-    query = queries.duplicate_values(table.id, tuple(names), kept=False)
+    query = queries.duplicate_values(table.id, tuple(names), kept=False, by_id=True)
     with Workspace(Path(tempfile.gettempdir())) as workspace:
         workspace.append(queries.new_keys(table.id), keys())
         total = sum(batch.column(0)[0].as_py() for batch in workspace.stream(queries.count_query(query)))
