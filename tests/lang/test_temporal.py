@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.errors import InvalidInput
 from omnigraph.lang.temporal import (
     EPOCH,
     EPOCH_TIME,
     MAX_MILLIS,
     MIN_MILLIS,
     days_of,
+    floor_datetime,
+    floor_millis,
     format_date,
     format_datetime,
     millis_of,
@@ -46,9 +49,16 @@ def test_a_datetime_round_trips_through_its_milliseconds(moment: datetime) -> No
 
 @given(st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 12, 31), timezones=offsets))  # noqa: DTZ001
 def test_an_offset_is_taken_off(moment: datetime) -> None:
-    assert parse_datetime(moment.isoformat()) == millis_of(moment)
-    # Digits below a millisecond are truncated, before the epoch too.
-    assert (moment - EPOCH_TIME) // timedelta(milliseconds=1) == millis_of(moment)
+    rounded = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    assert parse_datetime(rounded.isoformat()) == millis_of(rounded)
+    # Digits below a millisecond are truncated only on request, before the epoch too.
+    floor = (moment - EPOCH_TIME) // timedelta(milliseconds=1)
+    assert floor_datetime(moment.isoformat()) == floor_millis(moment) == floor
+    if moment.microsecond % 1000:
+        with pytest.raises(InvalidInput, match="round it to milliseconds"):
+            parse_datetime(moment.isoformat())
+        with pytest.raises(InvalidInput, match="round it to milliseconds"):
+            millis_of(moment)
 
 
 @given(st.integers(MIN_MILLIS, MAX_MILLIS))
@@ -94,7 +104,7 @@ def test_what_is_no_date_is_refused(text: str) -> None:
         "1970-01-01t00:00:01.5z",
         "1970-01-01 00:00:01.5",
         "1970-01-01T00:00:01,500",
-        "1970-01-01T00:00:01.500999999Z",
+        "1970-01-01T00:00:01.500000000Z",
         "1970-01-01T01:00:01.5+01:00",
         "1970-01-01T01:00:01.5+0100",
         "1970-01-01T01:00:01.5+01",

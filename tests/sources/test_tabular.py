@@ -98,10 +98,10 @@ def test_values_keep_what_they_are(name: str, values: pa.Array, expected: list[A
 @pytest.mark.parametrize(
     ("values", "millis"),
     [
-        (pa.array(["1970-01-01T01:00:00.0019+01:00"]), 1),
+        (pa.array(["1970-01-01T01:00:00.001000+01:00"]), 1),
         (pa.array([5], pa.int64()), 5),
-        (pa.array([1_999], pa.timestamp("us")), 1),
-        (pa.array([-1], pa.timestamp("ns")), -1),
+        (pa.array([1_000], pa.timestamp("us")), 1),
+        (pa.array([-1_000_000], pa.timestamp("ns")), -1),
         (pa.array([datetime(1970, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))]), 0),
         (pa.array([1], pa.date32()), 86_400_000),
         (pa.array(["1970-01-01"]).dictionary_encode(), 0),
@@ -110,6 +110,23 @@ def test_values_keep_what_they_are(name: str, values: pa.Array, expected: list[A
 def test_datetimes_are_read_in_every_form(values: pa.Array, millis: int) -> None:
     (batch,) = read("node:Person", {"name": ["a"], "seen": values})
     assert batch.rows["seen"].cast(pa.int64()).to_pylist() == [millis]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(["1970-01-01T00:00:00.0019Z"]),
+        pa.array(["1970-01-01T00:00:00.0019Z"]).dictionary_encode(),
+        pa.array([1_999], pa.timestamp("us")),
+        pa.array([1_000_001], pa.timestamp("ns")),
+        pa.array([-1], pa.timestamp("ns", "Europe/Rome")),
+        pa.array([datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC)]),
+    ],
+)
+def test_datetimes_below_a_millisecond_are_refused(values: pa.Array) -> None:
+    error = refusal("node:Person", {"name": ["a"], "seen": values})
+    assert "row 1, column 'seen': DateTime has milliseconds, got" in error.message
+    assert "round it to milliseconds" in error.message
 
 
 def test_a_moment_at_midnight_is_a_date_and_another_is_not() -> None:

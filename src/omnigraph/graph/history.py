@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from omnigraph.errors import NotFound, StorageError
-from omnigraph.lang.temporal import parse_datetime
+from omnigraph.lang.temporal import floor_datetime
 from omnigraph.store.manifest.manifest import Manifest, ManifestView
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
 
@@ -18,7 +18,7 @@ def get_commit(manifest: Manifest, view: ManifestView, id_: str) -> CommitRecord
     """Return a commit by its id; `NotFound` if there is none."""
     found = manifest.find_commit(view, id_)
     if found is None:
-        is_datetime = parse_datetime(id_) is not None
+        is_datetime = floor_datetime(id_) is not None
         raise NotFound(
             f"commit '{id_}' not found",
             details={"commit_id": id_},

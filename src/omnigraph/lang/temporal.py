@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta
 
+from omnigraph.errors import InvalidInput
 from omnigraph.lang.types import Scalar
 
 EPOCH = date(1970, 1, 1)
@@ -54,12 +55,25 @@ def parse_date(text: str) -> int | None:
 def parse_datetime(text: str) -> int | None:
     """Parse an ISO 8601 datetime to milliseconds since the epoch; return None when the text is not one.
 
-    Without an offset the time is UTC. A date without a time is midnight. Digits below a millisecond are
-    truncated. A datetime that its offset moves out of the years 1 to 9999 is rejected, because it has no ISO
-    form in UTC.
+    Without an offset the time is UTC. A date without a time is midnight. A datetime that its offset moves out of
+    the years 1 to 9999 is rejected, because it has no ISO form in UTC. Digits below a millisecond other than 0
+    raise `InvalidInput`, because they cannot be stored.
 
     >>> parse_datetime("1970-01-01T00:00:01.5Z"), parse_datetime("1970-01-01T01:00+01:00")
     (1500, 0)
+    """
+    millis = floor_datetime(text)
+    match = _DATETIME.match(text)
+    if millis is not None and match is not None and (match[5] or "")[3:].strip("0"):
+        raise too_precise(text)
+    return millis
+
+
+def floor_datetime(text: str) -> int | None:
+    """Parse an ISO 8601 datetime as `parse_datetime` does, but truncate digits below a millisecond.
+
+    >>> floor_datetime("1970-01-01T00:00:01.500999Z")
+    1500
     """
     match = _DATETIME.match(text)
     if match is None:
@@ -84,7 +98,7 @@ def parse_moment(text: str) -> datetime | None:
     >>> parse_moment("1970-01-01T01:00:01.500002+01:00").isoformat()
     '1970-01-01T00:00:01.500002+00:00'
     """
-    millis, match = parse_datetime(text), _DATETIME.match(text)
+    millis, match = floor_datetime(text), _DATETIME.match(text)
     if millis is None or match is None:
         return None
     micros = (match[5] or "").ljust(6, "0")[3:6]
@@ -107,8 +121,26 @@ def days_of(day: date) -> int:
     return (day - EPOCH).days
 
 
+def too_precise(text: str) -> InvalidInput:
+    """Return the error for a datetime with digits below a millisecond."""
+    return InvalidInput(
+        f'DateTime has milliseconds, got "{text}"; round it to milliseconds',
+        hint="a cast such as `truncate:DateTime` in the mapping of a load truncates the digits",
+    )
+
+
 def millis_of(moment: datetime) -> int:
-    """Return the milliseconds since the epoch of a datetime; a naive one is UTC."""
+    """Return the milliseconds since the epoch of a datetime; a naive one is UTC.
+
+    Raises `InvalidInput` for a datetime with microseconds, or nanoseconds of pandas, that are no milliseconds.
+    """
+    if moment.microsecond % 1000 or getattr(moment, "nanosecond", 0):
+        raise too_precise(moment.isoformat())
+    return floor_millis(moment)
+
+
+def floor_millis(moment: datetime) -> int:
+    """Return the milliseconds since the epoch of a datetime without its digits below a millisecond."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return (aware - EPOCH_TIME) // _MILLISECOND
 
@@ -123,7 +155,7 @@ def last_micros_of(moment: datetime) -> int:
     (1500, 2999)
     """
     micros = moment.microsecond % 1000
-    return millis_of(moment) * 1000 + (micros or 999)
+    return floor_millis(moment) * 1000 + (micros or 999)
 
 
 def format_date(days: int) -> str:

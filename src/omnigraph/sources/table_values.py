@@ -2,7 +2,7 @@
 
 A column of a suitable Arrow type is cast as a whole. When that fails, and for every other type, each value is
 converted separately, by the same functions as the values of records, so that an error can name its row. Digits
-below a millisecond are truncated from a DateTime, as they are from text.
+below a millisecond are an error of the row, as they are in text.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.catalog import Column
 from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
 from omnigraph.errors import ErrorLocation, InvalidInput
+from omnigraph.lang.temporal import TEMPORAL_RANGES, floor_datetime, floor_millis
 from omnigraph.lang.types import FLOATS, INT_RANGES, Scalar
 from omnigraph.sources.json.json_values import (
     MISMATCH,
@@ -145,7 +146,8 @@ def _cast(column: Column, values: pa.Array) -> pa.Array | None:
         return None
     try:
         if column.type.scalar is Scalar.DATETIME and pa.types.is_timestamp(values.type):
-            values = pc.floor_temporal(values.cast(pa.timestamp(values.type.unit)), unit="millisecond")
+            values = values.cast(pa.timestamp(values.type.unit))
+        # A safe cast fails for digits below a millisecond.
         cast = values.cast(arrow_type(column.type))
         if column.type.scalar is Scalar.F32 and pc.any(pc.is_inf(cast)).as_py():
             return None
@@ -258,6 +260,21 @@ def python_value(column: Column) -> Convert:
     return _each(column, _midnight, convert) if scalar is Scalar.DATE else convert
 
 
+def truncated(column: Column, values: Values) -> Values:
+    """Return the values of a DateTime column without digits below a millisecond."""
+    if isinstance(values, pa.Array) and pa.types.is_timestamp(values.type):
+        return pc.floor_temporal(values.cast(pa.timestamp(values.type.unit)), unit="millisecond")
+    items = values if isinstance(values, list) else _stored_items(column, values)
+    return [_floor(item) for item in (items if isinstance(items, list) else items.to_pylist())]
+
+
+def _floor(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return floor_millis(value) if value == value else None
+    millis = floor_datetime(value.strip()) if isinstance(value, str) else None
+    return value if millis is None else millis
+
+
 def _stored_items(column: Column, values: pa.Array) -> Values:
     """Return the values of an array for `python_value`; dates beyond the range of Python as integers."""
     if column.type.scalar not in _STORED or pa.types.is_string(values.type):
@@ -284,7 +301,14 @@ def _python_item(item: pa.Scalar, beyond: Callable[[int], Any]) -> Any:
         if not pa.types.is_temporal(item.type):
             return None
         of_milli, of_item = _UNITS["D" if pa.types.is_date32(item.type) else getattr(item.type, "unit", "ms")]
-        return beyond(item.value * of_item // of_milli)
+        millis, rest = divmod(item.value * of_item, of_milli)
+        # Without pandas, Python has no value with nanoseconds.
+        return item.cast(pa.string()).as_py() if rest and _has_text(millis) else beyond(millis)
+
+
+def _has_text(millis: int) -> bool:
+    low, high = TEMPORAL_RANGES[Scalar.DATETIME]
+    return low <= millis <= high
 
 
 def _each(column: Column, change: Callable[[Any], Any], convert: Convert) -> Convert:

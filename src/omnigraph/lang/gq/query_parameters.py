@@ -135,7 +135,10 @@ def _scalar(param: Param, kind: PropType, value: object) -> Value:
     elif scalar is Scalar.DATE:
         converted = _date(value)
     elif scalar is Scalar.DATETIME:
-        converted = _datetime(value)
+        try:
+            converted = _datetime(value)
+        except InvalidInput as error:
+            raise _mismatch(param, error.reason) from error
     else:
         converted = value if isinstance(value, str) else None
     if converted is None:

@@ -189,7 +189,10 @@ def _temporal(column: Column, low: int, high: int, parse: Callable[[Any], int | 
             if low <= value <= high:
                 return value
             raise out_of_range(column, value)
-        parsed = parse(value)
+        try:
+            parsed = parse(value)
+        except InvalidInput as error:
+            raise error.located(ErrorLocation(property=column.name)) from error
         return MISMATCH if parsed is None else parsed
 
     return convert

@@ -9,8 +9,8 @@ import base64
 import binascii
 import json
 import re
-from dataclasses import dataclass
-from datetime import date, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from decimal import ROUND_FLOOR, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
@@ -24,16 +24,26 @@ from omnigraph.catalog.columns import BLOB_DATA, BLOB_URI, arrow_type
 from omnigraph.catalog.keys import float_text
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import suggestion
-from omnigraph.lang.temporal import MIN_MILLIS, TEMPORAL_RANGES, days_of, format_datetime, millis_of
+from omnigraph.lang.temporal import (
+    MIN_MILLIS,
+    TEMPORAL_RANGES,
+    days_of,
+    floor_millis,
+    format_datetime,
+    millis_of,
+    too_precise,
+)
 from omnigraph.lang.types import Scalar
 from omnigraph.sources.json.json_values import MISMATCH, Convert, in_range, out_of_range, value_converter
 from omnigraph.sources.table_values import (
     RowErrors,
     Values,
     cell_value,
+    convert_column,
     convert_text_column,
     convert_values,
     python_value,
+    truncated,
 )
 
 Kind: TypeAlias = Literal["type", "format", "epoch", "json", "split", "base64"]
@@ -46,6 +56,7 @@ _EPOCHS = {
     "epoch_nanos": Decimal("0.000001"),
 }
 _SPLIT = "split:"
+_TRUNCATE = "truncate:"
 _TEMPORAL = (Scalar.DATE, Scalar.DATETIME)
 _DAY = 86_400_000
 _BOOLEANS = {
@@ -66,10 +77,14 @@ _DIRECTIVE = re.compile(r"%(.)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A cast: its kind, and the format, unit or separator."""
+    """A cast: its kind, and the format, unit or separator.
+
+    `truncates` removes digits below a millisecond from a DateTime, which are an error otherwise.
+    """
 
     kind: Kind
     text: str
+    truncates: bool = False
 
 
 def read_cast(text: Any, column: Column) -> Cast:
@@ -81,6 +96,10 @@ def read_cast(text: Any, column: Column) -> Cast:
     """
     if not isinstance(text, str) or not text:
         raise InvalidInput(f"expected a cast as text, got {text!r}")
+    if text.startswith(_TRUNCATE):
+        cast = read_cast(text.removeprefix(_TRUNCATE), column)
+        is_suitable = column.type.scalar is Scalar.DATETIME and cast.kind in ("type", "format", "epoch")
+        return _of_type(replace(cast, truncates=True), column, is_suitable)
     own = str(column.type.core)
     scalar = column.type.scalar
     names = [own, *_EPOCHS, "json", "base64", f"{_SPLIT};"]
@@ -125,6 +144,8 @@ def _check_format(text: str) -> None:
 
 def apply_cast(cast: Cast, column: Column, values: Values) -> tuple[pa.Array, RowErrors]:
     """Cast a column; values with errors become null. `column` has the name of the input column."""
+    if cast.truncates and cast.kind == "type":
+        return convert_column(column, truncated(column, values))
     if isinstance(values, pa.Array):
         array = _cast_array(cast, column, values)
         if array is not None:
@@ -138,9 +159,9 @@ def apply_cast(cast: Cast, column: Column, values: Values) -> tuple[pa.Array, Ro
 def _value_cast(cast: Cast, column: Column, values: Values) -> Convert:
     match cast.kind:
         case "format":
-            return _date_format(cast.text, column)
+            return _date_format(cast, column)
         case "epoch":
-            return _epoch(_EPOCHS[cast.text], column)
+            return _epoch(cast, column)
         case "json":
             return _on_text(_json(column), python_value(column))
         case "split":
@@ -178,7 +199,7 @@ def _text(width: Scalar) -> Convert:
         if isinstance(value, float):
             return float_text(value, width) if np.isfinite(value) else MISMATCH
         if isinstance(value, datetime):
-            return format_datetime(millis_of(value))
+            return _moment_text(value)
         if isinstance(value, date):
             return value.isoformat()
         if isinstance(value, list | dict):
@@ -188,16 +209,27 @@ def _text(width: Scalar) -> Convert:
     return convert
 
 
-def _date_format(text: str, column: Column) -> Convert:
+def _moment_text(moment: datetime) -> str:
+    """Return the ISO text of a datetime in UTC, with all its digits."""
+    try:
+        return format_datetime(millis_of(moment))
+    except InvalidInput:
+        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return aware.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _date_format(cast: Cast, column: Column) -> Convert:
+    text = cast.text
     other = python_value(column)
     is_date = column.type.scalar is Scalar.DATE
+    to_millis = floor_millis if cast.truncates else millis_of
 
     @lru_cache(maxsize=65_536)
     def parse(value: str) -> Any:
         try:
             # A time without an offset is UTC.
             moment = datetime.strptime(value, text)  # noqa: DTZ007
-            return days_of(moment.date()) if is_date else millis_of(moment)
+            return days_of(moment.date()) if is_date else to_millis(moment)
         except (ValueError, OverflowError):
             return MISMATCH
 
@@ -210,8 +242,10 @@ def _date_format(text: str, column: Column) -> Convert:
     return convert
 
 
-def _epoch(unit: Decimal, column: Column) -> Convert:
+def _epoch(cast: Cast, column: Column) -> Convert:
+    unit = _EPOCHS[cast.text]
     is_date = column.type.scalar is Scalar.DATE
+    truncates = is_date or cast.truncates
     low, high = TEMPORAL_RANGES[column.type.scalar]
 
     def convert(value: Any) -> Any:
@@ -219,9 +253,12 @@ def _epoch(unit: Decimal, column: Column) -> Convert:
             return MISMATCH
         try:
             number = Decimal(value.strip() if isinstance(value, str) else str(value))
-            millis = int((number * unit).to_integral_value(ROUND_FLOOR))
+            exact = number * unit
+            millis = int(exact.to_integral_value(ROUND_FLOOR))
         except (InvalidOperation, ValueError, OverflowError):
             return MISMATCH
+        if exact != millis and not truncates:
+            raise too_precise(str(value))
         stored = millis // _DAY if is_date else millis
         if not low <= stored <= high:
             raise out_of_range(column, value)
@@ -270,7 +307,7 @@ def _cast_array(cast: Cast, column: Column, values: pa.Array) -> pa.Array | None
         if cast.kind == "format" and is_text:
             return _parse_dates(cast.text, column, values)
         if cast.kind == "epoch":
-            return _cast_epochs(_EPOCHS[cast.text], column, values)
+            return _cast_epochs(cast, column, values)
         if cast.kind == "split" and is_text and column.type.scalar is Scalar.STRING:
             return _split_texts(cast.text, column, values)
         if cast.kind == "type" and column.type.scalar is Scalar.STRING:
@@ -304,7 +341,8 @@ def _parse_dates(text: str, column: Column, values: pa.Array) -> pa.Array | None
     return parsed.cast(pa.date32(), safe=False) if column.type.scalar is Scalar.DATE else parsed
 
 
-def _cast_epochs(unit: Decimal, column: Column, values: pa.Array) -> pa.Array | None:
+def _cast_epochs(cast: Cast, column: Column, values: pa.Array) -> pa.Array | None:
+    unit = _EPOCHS[cast.text]
     if pa.types.is_string(values.type):
         if not pc.all(pc.match_substring_regex(values, "^-?[0-9]{1,18}$"), min_count=0).as_py():
             return None
@@ -322,7 +360,9 @@ def _cast_epochs(unit: Decimal, column: Column, values: pa.Array) -> pa.Array | 
         scaled = pc.multiply_checked(numbers, int(unit))
         millis = pc.fill_null(scaled, 0).to_numpy(zero_copy_only=False)
     else:
-        millis = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False) // int(1 / unit)
+        millis, rest = np.divmod(pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False), int(1 / unit))
+        if rest.any() and column.type.scalar is Scalar.DATETIME and not cast.truncates:
+            return None
     if column.type.scalar is Scalar.DATE:
         days = millis // _DAY
         low, high = TEMPORAL_RANGES[Scalar.DATE]

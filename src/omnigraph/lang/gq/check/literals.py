@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.lang.gq import query_ast as ast
 from omnigraph.lang.gq.check.scope import Context
@@ -49,7 +50,10 @@ def check_literal(ctx: Context, literal: ast.Literal) -> ir.Const:
                 ctx.reject(literal.span, "T3", f"invalid date {quote(shorten(str(value)))}", hint)
             return ir.Const(days, DATE)
         case "datetime":
-            millis = parse_datetime(str(value))
+            try:
+                millis = parse_datetime(str(value))
+            except InvalidInput as error:
+                ctx.reject(literal.span, "T3", error.reason)
             if millis is None:
                 hint = 'write `datetime("YYYY-MM-DDTHH:MM:SSZ")`'
                 ctx.reject(literal.span, "T3", f"invalid datetime {quote(shorten(str(value)))}", hint)
