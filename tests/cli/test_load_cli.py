@@ -158,7 +158,8 @@ class TestWhatIsLoaded:
         assert len(again.stdout.splitlines()) == 1
 
     def test_a_merge_says_what_came_to_nothing(self) -> None:
-        write(Path("twice.jsonl"), PEOPLE + PEOPLE)
+        knows = '{"edge": "Knows", "from": "Ann", "to": "Bob", "data": {"id": "k"}}\n'
+        write(Path("twice.jsonl"), PEOPLE + knows * 3)
         outcome = run("load", "--data", "twice.jsonl", "--mode", "merge", "g.omni", "--quiet")
         assert outcome.stderr == "2 records superseded by a later record with the same id\n"
 
@@ -292,6 +293,19 @@ class TestIngest:
             "ingested 3 entities from g.omni into branch dev from main with merge (bra"
         )
         assert "(branch exists)" in again.stdout
+
+    def test_ingest_reports_values_stored_as_null_and_fields_dropped(self) -> None:
+        write(Path("loose.jsonl"), '{"type":"Person","data":{"name":"Cy","age":"old","nick":1}}\n' * 1)
+        outcome = run("ingest", "--data", "loose.jsonl", "g.omni", "--quiet", "--json")
+        assert outcome.stderr == (
+            "warning: `omnigraph ingest` is deprecated; use `omnigraph load`\n"
+            "warning: 1 value stored as null, 1 field dropped\n"
+            "warning: loose.jsonl: Person record 1, property 'age': expected I32, got \"old\"; stored as null\n"
+            "warning: loose.jsonl: Person record 1, property 'nick': unknown field dropped\n"
+        )
+        found = json.loads(outcome.stdout)["warnings"]
+        assert (found["nulled"], found["dropped"]) == (1, 1)
+        assert [item["property"] for item in found["items"]] == ["age", "nick"]
 
     def test_its_document_is_that_of_a_server(self) -> None:
         found = json.loads(run("ingest", "--data", "d.jsonl", "--json", "g.omni").stdout)

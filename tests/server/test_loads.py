@@ -74,6 +74,30 @@ def test_write_responses_do_not_show_the_storage_address(tmp_path: Path) -> None
         assert tempfile.gettempdir() not in answer.text
 
 
+@pytest.mark.parametrize("route", ["/load", "/ingest"])
+def test_load_text_with_nulled_and_dropped_values_reports_them(client: httpx.Client, route: str) -> None:
+    text = (
+        '{"type":"Person","data":{"name":"Cy","age":"old","nick":1}} {"type":"Person","data":{"name":"Di"}}'
+    )
+    response = client.post(route, json={"data": text})
+    found = success_body(response, responses.IngestOutput)
+    assert response.headers["omnigraph-load-warnings"] == "nulled=1, dropped=1"
+    assert found["warnings"]["nulled"] == found["warnings"]["dropped"] == 1
+    nulled, dropped = found["warnings"]["items"]
+    assert nulled == {
+        "kind": "nulled",
+        "message": 'expected I32, got "old"; stored as null',
+        "type": "Person",
+        "property": "age",
+        "record": 1,
+        "source": None,
+    }
+    assert (dropped["kind"], dropped["property"]) == ("dropped", "nick")
+    clean = client.post(route, json={"data": CID})
+    assert "omnigraph-load-warnings" not in clean.headers
+    assert "warnings" not in clean.json()
+
+
 def test_ingest_route_sends_deprecation_headers(client: httpx.Client) -> None:
     response = client.post("/ingest", json={"data": CID})
     success_body(response, responses.IngestOutput)

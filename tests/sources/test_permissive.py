@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidInput, ResourceLimit
+from omnigraph.sources.input_warnings import MAX_LISTED, WarningCollector
 from omnigraph.sources.json.json_stream import parse_json_stream
 from omnigraph.sources.json.permissive import read_permissive
 from omnigraph.sources.rejects import Reject
@@ -42,9 +43,39 @@ def test_records_may_be_laid_out_over_lines() -> None:
     assert batch.places.to_pylist() == [1, 2, 3]
 
 
-def test_unknown_fields_are_ignored_and_wrong_values_are_null() -> None:
-    text = '{"type":"Person","x":1,"data":{"name":"Ann","nam":1,"age":"30","tags":["a",null],"v":"no"}}'
-    assert rows(text) == [{"id": "Ann", "age": None, "name": "Ann", "tags": None, "v": None}]
+def test_read_unknown_field_or_wrong_value_is_left_out_and_reported() -> None:
+    warnings = WarningCollector()
+    text = (
+        '{"type":"Person","x":1,"data":{"name":"Ann","nam":1,"age":"30"}}\n'
+        '{"type":"Person","data":{"id":"Bob","name":"Bob","age":null,"age":1}}'
+        '{"edge":"Knows","from":"Ann","to":"Bob","data":{"since":"soon"}}'
+        '{"type":"Person","data":{"name":"Cy","tags":"no","age":"x"}}'
+    )
+    rejects: list[Reject] = []
+    batches = read(text, source="in.json", warnings=warnings, on_reject=rejects.append)
+    found = [row for batch in batches for row in batch.rows.to_pylist()]
+    assert [(row.get("name"), row.get("age"), row.get("since")) for row in found] == [
+        ("Ann", None, None),
+        ("Bob", 1, None),
+        (None, None, None),
+    ]
+    assert [item.place for item in rejects] == [4]
+    collected = warnings.collected()
+    assert (collected.nulled, collected.dropped, collected.total) == (2, 3, 5)
+    assert list(map(str, collected.listed)) == [
+        "in.json: Person record 1, property 'age': expected I32, got \"30\"; stored as null",
+        "in.json: Person record 1, property 'x': unknown field dropped",
+        "in.json: Person record 1, property 'nam': unknown field dropped; did you mean `name`?",
+        "in.json: Person record 2, property 'age': repeated field: all but the last value dropped",
+        "in.json: Knows record 3, property 'since': expected Date, got \"soon\"; stored as null",
+    ]
+
+
+def test_read_more_wrong_values_than_are_listed_counts_all() -> None:
+    warnings = WarningCollector()
+    read('{"type":"Person","data":{"name":"Ann","age":"30"}}' * (MAX_LISTED + 7), warnings=warnings)
+    collected = warnings.collected()
+    assert (collected.nulled, len(collected.listed)) == (MAX_LISTED + 7, MAX_LISTED)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +86,26 @@ def test_unknown_fields_are_ignored_and_wrong_values_are_null() -> None:
             "record 2: non-nullable property 'must' has null or invalid values",
         ),
         ('{"type":"Person","data":{"name":7}}', "record 2: node Person is missing a non-null @key value"),
+        (
+            '{"type":"Person","data":{"name":"a","v":[0.1,null]}}',
+            "Person record 2: vector property 'v' elements must be numeric, got null",
+        ),
+        (
+            '{"type":"Person","data":{"name":"a","v":"x"}}',
+            "Person record 2, property 'v': expected Vector(2), got \"x\"",
+        ),
+        (
+            '{"type":"Person","data":{"name":"a","tags":["a",7]}}',
+            "Person record 2, property 'tags': expected [String], got [\"a\",7]",
+        ),
+        (
+            '{"type":"Person","data":{"name":"a","tags":"x"}}',
+            "Person record 2, property 'tags': expected [String], got \"x\"",
+        ),
+        (
+            '{"type":"Person","data":{"name":"a","tags":["a",null]}}',
+            "Person record 2: list property 'tags' elements must not be null",
+        ),
         (
             '{"type":"Person","data":{"name":"a","age":2147483648}}',
             "record 2, property 'age': value 2147483648",

@@ -17,6 +17,7 @@ from omnigraph.engine.engine_choice import check_engine
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.load.load_request import LoadRequest, Rejects
 from omnigraph.rules.load_mode import LOAD_MODES, LoadMode
+from omnigraph.sources.input_warnings import InputWarnings
 
 if TYPE_CHECKING:
     from omnigraph.sources.rejects import Reject
@@ -33,7 +34,8 @@ class LoadReceipt:
     merge that a later record with the same id replaced, `rejected` counts records that were left out. `bytes` is
     the size of the input files, None for other inputs. `seconds` has the duration of each stage. `replayed` is
     true if an earlier call with the same idempotency key made the commit. For a dry run the counts are those of
-    the commit that was not made, and `commit` is None.
+    the commit that was not made, and `commit` is None. `warnings` has the values that a permissive load stored as
+    null, and the fields that it dropped.
     """
 
     commit: Commit | None
@@ -50,6 +52,7 @@ class LoadReceipt:
     bytes: int | None = None
     engine: Literal["local", "spark"] = "local"
     dry_run: bool = False
+    warnings: InputWarnings = field(default_factory=InputWarnings)
 
     @property
     def total(self) -> int:
@@ -72,6 +75,8 @@ class LoadReceipt:
             "affected": {name: dict(counts) for name, counts in self.affected.items()},
             "rejected": self.rejected,
             "superseded": self.superseded,
+            "nulled": self.warnings.nulled,
+            "dropped": self.warnings.dropped,
             "bytes": self.bytes,
             "seconds": {**seconds, "total": round(sum(self.seconds.values()), 3)},
         }

@@ -41,6 +41,8 @@ NDJSON: Final = "application/x-ndjson"
 # Headers: the expected head of a conditional write, and the snapshot that a Blob value was read from.
 IF_COMMIT: Final = "Omnigraph-If-Graph-Commit"
 SNAPSHOT_ID: Final = "Omnigraph-Snapshot-Id"
+# Header of a permissive load that stored values as null or dropped fields: ``nulled=2, dropped=1``.
+LOAD_WARNINGS: Final = "Omnigraph-Load-Warnings"
 # The last line of a stream. Without it a client behind some proxies could not detect a truncated stream.
 END: Final = b'{"end":true}\n'
 

@@ -258,6 +258,25 @@ class GraphBatchDeclarationOutput(ResponseModel):
     entities_loaded: int
 
 
+class LoadWarningOutput(ResponseModel):
+    """A value that a permissive load stored as null, or a field that it dropped. `record` counts from 1."""
+
+    kind: Literal["nulled", "dropped"]
+    message: str
+    type: str
+    property: str
+    record: int
+    source: str | None = None
+
+
+class LoadWarningsOutput(ResponseModel):
+    """Values that a permissive load stored as null, and fields that it dropped. `items` lists the first of them."""
+
+    nulled: int
+    dropped: int
+    items: list[LoadWarningOutput]
+
+
 class GraphBatchLoadOutput(ResponseModel):
     """Result of a load. `nodes` and `edges` list the types in the input, sorted by name."""
 
@@ -270,6 +289,7 @@ class GraphBatchLoadOutput(ResponseModel):
     total_entities: int
     actor_id: str | None = None
     commit: CommitOutput | None = None
+    warnings: LoadWarningsOutput | None = None
 
 
 class IngestOutput(GraphBatchLoadOutput):

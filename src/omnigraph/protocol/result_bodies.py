@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.lang.temporal import epoch_micros
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from omnigraph.api.merges import Merged
     from omnigraph.api.receipts import Receipt
     from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.sources.input_warnings import InputWarnings
 
 
 def commit_body(commit: Commit) -> dict[str, Any]:
@@ -71,7 +73,11 @@ def change_body(receipt: Receipt, branch: str, actor: str | None) -> dict[str, A
 
 
 def load_body(receipt: LoadReceipt, uri: str | None, base: str | None, actor: str | None) -> dict[str, Any]:
-    """Return the body of the result of a load. Without `uri` that member is left out."""
+    """Return the body of the result of a load.
+
+    Without `uri` that member is left out. `warnings` is present if a permissive load stored values as null or
+    dropped fields.
+    """
     return {
         **({} if uri is None else {"uri": uri}),
         "branch": receipt.branch,
@@ -83,6 +89,16 @@ def load_body(receipt: LoadReceipt, uri: str | None, base: str | None, actor: st
         "total_entities": receipt.total,
         "actor_id": actor,
         "commit": None if receipt.commit is None else commit_body(receipt.commit),
+        **({"warnings": warnings_body(receipt.warnings)} if receipt.warnings.total else {}),
+    }
+
+
+def warnings_body(warnings: InputWarnings) -> dict[str, Any]:
+    """Return the body of the warnings of a load: the numbers of all, and the first of them in `items`."""
+    return {
+        "nulled": warnings.nulled,
+        "dropped": warnings.dropped,
+        "items": [asdict(item) for item in warnings.listed],
     }
 
 

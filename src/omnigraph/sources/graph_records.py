@@ -36,7 +36,7 @@ RESERVED = SYSTEM_COLUMNS | {TOMBSTONE}
 Row: TypeAlias = dict[str, Any]
 
 _BASELINE_FIELDS = frozenset({"snapshot_commit_id", "resume_cursor"})
-_FIELDS = {"type": frozenset({"type", "data"}), "edge": frozenset({"edge", "from", "to", "data"})}
+RECORD_FIELDS = {"type": frozenset({"type", "data"}), "edge": frozenset({"edge", "from", "to", "data"})}
 
 
 @dataclass(frozen=True)
@@ -188,8 +188,8 @@ class RecordConverters:
         tag = "type" if "type" in record else "edge"
         if tag not in record or ("edge" in record and tag == "type"):
             raise InvalidInput("graph batch record must contain exactly one of 'type' or 'edge'")
-        if not record.keys() <= _FIELDS[tag]:
-            _reject_field(next(name for name in record if name not in _FIELDS[tag]), tag)
+        if not record.keys() <= RECORD_FIELDS[tag]:
+            _reject_field(next(name for name in record if name not in RECORD_FIELDS[tag]), tag)
         name = _text(record, tag)
         found = self.find(tag, name)
         if found is None:
@@ -231,7 +231,7 @@ def _text(record: Mapping[str, Any], field: str) -> str:
 def _reject_field(name: str, tag: str) -> NoReturn:
     if name in RESERVED:
         raise InvalidInput(f"top-level field {_quoted(name)} is reserved physical state")
-    known = f"the fields of a record with '{tag}' are " + ", ".join(sorted(_FIELDS[tag]))
+    known = f"the fields of a record with '{tag}' are " + ", ".join(sorted(RECORD_FIELDS[tag]))
     raise InvalidInput(f"unknown top-level graph batch field {_quoted(name)}", hint=known)
 
 

@@ -23,6 +23,7 @@ from omnigraph.sources.input_files import (
     open_file,
     read_chunks,
 )
+from omnigraph.sources.input_warnings import WarningCollector
 from omnigraph.sources.json.line_blocks import without_bom
 from omnigraph.sources.json.ndjson import read_ndjson
 from omnigraph.sources.json.permissive import read_permissive
@@ -45,6 +46,7 @@ class _OpenOptions:
     on_reject: OnReject | None
     options: StorageOptions = field(default_factory=dict)
     mapping: LoadMapping | None = None
+    warnings: WarningCollector | None = None
 
     def of_type(self, key: str) -> TypeMapping | None:
         return None if self.mapping is None else self.mapping.types.get(key)
@@ -58,6 +60,7 @@ def open_source(
     on_reject: OnReject | None = None,
     options: StorageOptions | None = None,
     mapping: LoadMapping | None = None,
+    warnings: WarningCollector | None = None,
 ) -> Iterator[InputBatch]:
     """Return the rows of a load source.
 
@@ -70,9 +73,10 @@ def open_source(
     - An iterable of records as dicts.
 
     With a `mapping` tables may have other columns, and the source None stands for the sources of the mapping. An
-    unsupported source, a missing file and an unknown type raise at once, before the first row is read.
+    unsupported source, a missing file and an unknown type raise at once, before the first row is read. `warnings`
+    receives what the `permissive` reader leaves out.
     """
-    opening = _OpenOptions(catalog, permissive, on_reject, options or {}, mapping)
+    opening = _OpenOptions(catalog, permissive, on_reject, options or {}, mapping, warnings)
     source = effective_source(source, mapping)
     if isinstance(source, Mapping):
         if {"type", "edge"} & source.keys():
@@ -120,10 +124,13 @@ def _records_of(file: InputFile, opening: _OpenOptions) -> Callable[[], Iterator
 
 
 def _read_records(stream: BinaryIO, name: Any, opening: _OpenOptions) -> Iterator[InputBatch]:
-    reader = read_permissive if opening.permissive else read_ndjson
     source = name if isinstance(name, str) else None
     data = without_bom(read_chunks(stream, source))
-    return reader(data, opening.catalog, source=source, on_reject=opening.on_reject)
+    if opening.permissive:
+        return read_permissive(
+            data, opening.catalog, source=source, on_reject=opening.on_reject, warnings=opening.warnings
+        )
+    return read_ndjson(data, opening.catalog, source=source, on_reject=opening.on_reject)
 
 
 def _is_stream(source: Any) -> bool:

@@ -14,6 +14,7 @@ from omnigraph.api.receipts import by_type_name
 from omnigraph.engine.engine_choice import wants_spark
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.load.load_request import LoadRequest
+from omnigraph.sources.input_warnings import WarningCollector
 
 if TYPE_CHECKING:
     from omnigraph.api.local.authorizer import Authorizer
@@ -44,8 +45,11 @@ def run_load(repository: Repository, request: LoadRequest, authorizer: Authorize
     with ExitStack() as stack:
         rejected = None if request.rejects is None else RejectedRecords(request.rejects, stack)
         reject = None if rejected is None else rejected.add
-        load = _load_on_spark if on_spark else _load_locally
-        receipt, prepared = load(repository, request, reject)
+        warnings = WarningCollector()
+        if on_spark:
+            receipt, prepared = _load_on_spark(repository, request, reject)
+        else:
+            receipt, prepared = _load_locally(repository, request, reject, warnings)
     result = LoadResult() if prepared is None else prepared
     seconds = dict(result.seconds)
     if result.prepared_at is not None and receipt is not None:
@@ -65,11 +69,12 @@ def run_load(repository: Repository, request: LoadRequest, authorizer: Authorize
         bytes=size,
         engine="spark" if on_spark else "local",
         dry_run=request.dry_run,
+        warnings=warnings.collected(),
     )
 
 
 def _load_locally(
-    repository: Repository, request: LoadRequest, reject: OnReject | None
+    repository: Repository, request: LoadRequest, reject: OnReject | None, warnings: WarningCollector
 ) -> WriteResult[LoadResult]:
     from omnigraph.load.load import prepare_load
     from omnigraph.load.spool import Spool
@@ -84,6 +89,7 @@ def _load_locally(
         on_reject=reject,
         options=repository.objects.options,
         mapping=request.mapping,
+        warnings=warnings,
     )
     ingress = BlobIngress(request.external_blobs, repository.objects.options)
     with Spool.from_batches(

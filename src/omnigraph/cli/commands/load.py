@@ -36,9 +36,13 @@ from omnigraph.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from omnigraph.api.loads import LoadReceipt
+    from omnigraph.sources.input_warnings import InputWarnings
 
 # Suffixes of files that hold rows of one type. JSON files may also hold graph records.
 TABLE_SUFFIXES = (".csv", ".parquet", ".orc", ".avro", ".arrow", ".feather", ".ipc")
+
+# Warnings that are printed; `--json` has more of them.
+_PRINTED_WARNINGS = 10
 
 Mode: TypeAlias = Literal["overwrite", "append", "merge"]
 
@@ -225,7 +229,21 @@ def _run(job: LoadJob, *, silent: bool) -> tuple[LoadReceipt, dict[str, Any]]:
         document = load_body(receipt, job.target.uri, job.create_from, graph.actor)
     if receipt.superseded:
         print_note(f"{count(receipt.superseded, 'record')} superseded by a later record with the same id")
+    _print_warnings(receipt.warnings)
     return receipt, document
+
+
+def _print_warnings(warnings: InputWarnings) -> None:
+    """Print how many values were stored as null and how many fields were dropped, and the first of them."""
+    if not warnings.total:
+        return
+    print_warning(
+        f"{count(warnings.nulled, 'value')} stored as null, {count(warnings.dropped, 'field')} dropped"
+    )
+    for item in warnings.listed[:_PRINTED_WARNINGS]:
+        print_warning(str(item))
+    if warnings.total > _PRINTED_WARNINGS:
+        print_warning(f"and {warnings.total - _PRINTED_WARNINGS:,} more")
 
 
 def _read_source(data: Sequence[str], *, mapped: bool = False) -> str | BinaryIO | dict[str, str] | None:

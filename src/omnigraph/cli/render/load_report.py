@@ -30,6 +30,7 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
     facts = [f"{rows:>9,} {'row' if rows == 1 else 'rows'}", f"{report['rejected']:,} rejected"]
     if report["superseded"]:
         facts.append(f"{report['superseded']:,} superseded")
+    facts += [f"{report[kind]:,} {kind}" for kind in ("nulled", "dropped") if report.get(kind)]
     if report["bytes"] is not None:
         facts.append(_size(report["bytes"]))
     yield f"{'total':<{width}}  " + ", ".join(facts)

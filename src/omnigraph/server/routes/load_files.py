@@ -31,7 +31,7 @@ from omnigraph.server.http.routing import (
     graph_router,
     reject_if_commit_header,
 )
-from omnigraph.server.routes.loads import authorize_load, write_chunks
+from omnigraph.server.routes.loads import authorize_load, warning_headers, write_chunks
 from omnigraph.server.uploads.multipart import FORM, Upload, parse_boundary
 from omnigraph.server.uploads.rejects import RejectBuffer
 from omnigraph.server.uploads.upload_sources import open_source
@@ -130,7 +130,15 @@ def _load(context: RequestContext, options: LoadOptions, upload: Upload, graph: 
             return _unreadable_file(restored, exact=context.exact)
         raise restored from error
     body = encode(receipt) if context.exact else load_body(receipt, None, options.from_, context.actor)
-    return body if rejects is None else rejects.to_response({"receipt": body})
+    if rejects is None and not receipt.warnings.total:
+        return body
+    response = (
+        JSONResponse(body, media_type=EXACT if context.exact else JSONResponse.media_type)
+        if rejects is None
+        else rejects.to_response({"receipt": body})
+    )
+    response.headers.update(warning_headers(receipt))
+    return response
 
 
 def _load_upload(

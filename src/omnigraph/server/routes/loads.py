@@ -16,7 +16,7 @@ from omnigraph.api.graph import Graph
 from omnigraph.api.loads import LoadReceipt
 from omnigraph.errors import PermissionDenied
 from omnigraph.protocol import responses
-from omnigraph.protocol.codec import NDJSON
+from omnigraph.protocol.codec import LOAD_WARNINGS, NDJSON
 from omnigraph.protocol.requests import BranchName, IngestRequest
 from omnigraph.protocol.result_bodies import load_body
 from omnigraph.protocol.wire_types import LoadMode
@@ -97,9 +97,25 @@ async def _load_text(context: RequestContext, body: IngestRequest) -> Response:
         data = BytesIO(body.data.encode())
         return _load(graph, data, body.branch, body.from_, body.mode, permissive=True)
 
-    return await context.write(
-        work, lambda receipt: load_body(receipt, context.uri, body.from_, context.actor)
+    receipts: list[LoadReceipt] = []
+
+    def noted(graph: Graph) -> LoadReceipt:
+        receipts.append(work(graph))
+        return receipts[-1]
+
+    response = await context.write(
+        noted, lambda receipt: load_body(receipt, context.uri, body.from_, context.actor)
     )
+    response.headers.update(warning_headers(receipts[-1]) if receipts else {})
+    return response
+
+
+def warning_headers(receipt: LoadReceipt) -> dict[str, str]:
+    """Return the header of a load that stored values as null or dropped fields; none for any other load."""
+    warnings = receipt.warnings
+    counts = {"nulled": warnings.nulled, "dropped": warnings.dropped}
+    text = ", ".join(f"{name}={number}" for name, number in counts.items() if number)
+    return {LOAD_WARNINGS: text} if text else {}
 
 
 async def write_chunks(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NoReturn
 
@@ -106,4 +107,23 @@ class _Buffer:
         ) from error
 
 
-_DECODER = json.JSONDecoder(parse_constant=reject_constant)
+class RepeatedMembers(dict[str, Any]):
+    """An object in which a name occurs several times. It has the last value of each name.
+
+    `repeated` has a name for every value that is lost.
+    """
+
+    repeated: tuple[str, ...] = ()
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
+    found = RepeatedMembers(members)
+    counts = Counter(name for name, _ in pairs)
+    found.repeated = tuple(name for name, count in counts.items() for _ in range(count - 1))
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_members, parse_constant=reject_constant)

@@ -1,12 +1,13 @@
 """Permissive reader of graph records: a stream of JSON values with lenient rules.
 
-Unknown fields are ignored, and a value of the wrong type becomes null. Values that would silently change are still
-rejected: an integer out of range, a vector of another length, an id that does not match its key.
+Unknown fields are dropped, and a value of the wrong type becomes null; a `WarningCollector` receives each of them.
+Values that would silently change are still rejected: an integer out of range, a datetime below a millisecond, an id
+that does not match its key, and any value of a list or vector property that is not an array of its items.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -16,8 +17,11 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.columns import ENDPOINT_COLUMNS
 from omnigraph.catalog.id_aliases import IdAliases, accepts_id
 from omnigraph.catalog.keys import derive_id
-from omnigraph.errors import InvalidInput
+from omnigraph.errors import ErrorLocation, InvalidInput
+from omnigraph.lang.suggestions import suggestion
+from omnigraph.lang.types import Scalar
 from omnigraph.sources.graph_records import (
+    RECORD_FIELDS,
     BatchBuilder,
     RecordConverter,
     RecordConverters,
@@ -25,8 +29,9 @@ from omnigraph.sources.graph_records import (
     is_baseline,
     wrong_id,
 )
-from omnigraph.sources.json.json_stream import parse_json_stream
-from omnigraph.sources.json.json_values import MISMATCH, check_unicode, display_value
+from omnigraph.sources.input_warnings import InputWarning, WarningCollector, WarningKind
+from omnigraph.sources.json.json_stream import RepeatedMembers, parse_json_stream
+from omnigraph.sources.json.json_values import MISMATCH, check_unicode, display_value, mismatch_error
 from omnigraph.sources.rejects import OnReject, RejectHandler
 from omnigraph.sources.row_batch import InputBatch
 
@@ -37,14 +42,18 @@ def read_permissive(
     *,
     source: str | None = None,
     on_reject: OnReject | None = None,
+    warnings: WarningCollector | None = None,
 ) -> Iterator[InputBatch]:
     """Read the records of a stream of JSON values, in any layout; errors count records.
 
     Edges are kept in memory and yielded after all nodes, because they may refer to nodes by the explicit ids of
     the same input. The first invalid record raises. With `on_reject` it is passed to the callback and reading
-    continues, except after invalid JSON, where the start of the next record is unknown.
+    continues, except after invalid JSON, where the start of the next record is unknown. Only accepted records give
+    warnings.
     """
-    reader = _PermissiveReader(catalog, RejectHandler("record", source, on_reject))
+    reader = _PermissiveReader(
+        catalog, RejectHandler("record", source, on_reject), warnings or WarningCollector()
+    )
     edges = []
     for batch in reader.batches(parse_json_stream(stream, source)):
         if batch.key.startswith("edge:"):
@@ -56,9 +65,10 @@ def read_permissive(
 
 
 class _PermissiveReader:
-    def __init__(self, catalog: Catalog, rejects: RejectHandler) -> None:
+    def __init__(self, catalog: Catalog, rejects: RejectHandler, warnings: WarningCollector) -> None:
         self.catalog = catalog
         self.rejects = rejects
+        self.warnings = warnings
         self.converters = RecordConverters(catalog)
         self.aliases = IdAliases()
 
@@ -68,14 +78,50 @@ class _PermissiveReader:
             if is_baseline(value):
                 continue
             try:
-                converter, row = self.convert(value)
+                converter, row, nulled = self.convert(value)
             except InvalidInput as error:
                 self.rejects.reject(place, error, value)
                 continue
+            self._warn(converter, value, nulled, place)
             yield from builder.add(converter, row, place)
         yield from builder.flush()
 
-    def convert(self, value: Any) -> tuple[RecordConverter, Row]:
+    def _warn(
+        self, converter: RecordConverter, record: dict[str, Any], nulled: Sequence[str], place: int
+    ) -> None:
+        """Report the values of an accepted record that became null, and the fields that were dropped."""
+        data = record.get("data") or {}
+        for name in nulled:
+            error = mismatch_error(converter.columns[name], data[name])
+            self._add(converter, "nulled", name, place, f"{error.reason}; stored as null")
+        fields = RECORD_FIELDS["type" if converter.table.kind == "node" else "edge"]
+        known = {"id": None, **converter.columns}
+        for members, names in ((record, fields), (data, known)):
+            for name in members:
+                if name not in names:
+                    self._add(converter, "dropped", name, place, "unknown field dropped", names)
+            for name in members.repeated if isinstance(members, RepeatedMembers) else ():
+                self._add(converter, "dropped", name, place, "repeated field: all but the last value dropped")
+
+    def _add(
+        self,
+        converter: RecordConverter,
+        kind: WarningKind,
+        name: str,
+        place: int,
+        message: str,
+        names: Iterable[str] = (),
+    ) -> None:
+        def describe() -> InputWarning:
+            hint = suggestion(name, names)
+            text = message if hint is None else f"{message}; {hint}"
+            shown = name.encode("utf-8", "backslashreplace").decode()
+            return InputWarning(kind, text, converter.table.name, shown, place, self.rejects.source)
+
+        self.warnings.add(kind, describe)
+
+    def convert(self, value: Any) -> tuple[RecordConverter, Row, list[str]]:
+        """Return the converter and the row of a record, and the properties whose values became null."""
         record = value if isinstance(value, dict) else {}
         tag = next((tag for tag in ("type", "edge") if isinstance(record.get(tag), str)), None)
         if tag is None:
@@ -86,7 +132,7 @@ class _PermissiveReader:
         data = {} if record.get("data") is None else record["data"]
         if not isinstance(data, dict):
             raise InvalidInput(f"field 'data' must be an object, got {display_value(data)}")
-        row = _row(converter, data)
+        row, nulled = _row(converter, data)
         if tag == "edge":
             for end, column in ENDPOINT_COLUMNS.items():
                 if not isinstance(record.get(end), str):
@@ -99,7 +145,7 @@ class _PermissiveReader:
             if explicit is not None and not accepts_id(converter.key, row, explicit):
                 raise wrong_id(converter.table.name, explicit, derived)
             self.aliases.add(converter.table.name, derived, explicit)
-        return converter, row
+        return converter, row, nulled
 
     def resolve_endpoints(self, batch: InputBatch) -> InputBatch:
         """Return edges with resolved endpoint ids; edges with an ambiguous endpoint are rejected."""
@@ -130,15 +176,21 @@ class _PermissiveReader:
         return InputBatch(batch.key, rows.filter(kept), batch.places.filter(kept), batch.source)
 
 
-def _row(converter: RecordConverter, data: dict[str, Any]) -> Row:
+def _row(converter: RecordConverter, data: dict[str, Any]) -> tuple[Row, list[str]]:
     row: Row = {}
+    nulled: list[str] = []
     for name, convert in converter.converters.items():
         value = data.get(name)
         if value is not None:
             converted = convert(value)
             if converted is not MISMATCH:
                 row[name] = converted
+            elif converter.columns[name].type.is_list or converter.columns[name].type.scalar is Scalar.VECTOR:
+                error = mismatch_error(converter.columns[name], value)
+                raise error.located(ErrorLocation(type=converter.table.name))
+            else:
+                nulled.append(name)
     if data.get("id") is not None:
         row["id"] = converter.explicit_id(data["id"])
     converter.check_complete(row)
-    return row
+    return row, nulled
