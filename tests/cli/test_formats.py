@@ -136,8 +136,13 @@ def test_json_is_the_body_of_a_server() -> None:
 
 
 def test_csv_quotes_only_what_it_must() -> None:
-    found = lines(result("plain", "a,b", 'a "b"', "a\nb", None, " "), "csv")
-    assert found == ["p.name,size", "plain,5", '"a,b",3', '"a ""b""",5', '"a\nb",3', "null,null", " ,1"]
+    found = lines(result("plain", "a,b", 'a "b"', "a\nb", None, " ", ""), "csv")
+    assert found == [
+        *("p.name,size", "plain,5", '"a,b",3', '"a ""b""",5', '"a\nb",3'),
+        # Null is an empty cell, and the empty string is quoted, so that a load tells them apart.
+        *(",", " ,1", '"",0'),
+    ]
+    assert lines(result(None, "NULL"), "csv", null="NULL") == ["p.name,size", "NULL,NULL", '"NULL",4']
 
 
 def test_values_that_are_not_text_are_compact_json() -> None:

@@ -281,10 +281,10 @@ def test_keys_that_are_added_are_all_there(spark: SparkSession) -> None:
     batch = pa.RecordBatch.from_pydict({"id": ["b", "a"]})
     with SparkKeys(spark) as keys:
         assert keys.append(queries.new_keys(NODE), [batch.slice(0, 0)]) == 0
-        assert not list(keys.stream(queries.duplicate_values(NODE, ("id",), kept=False)))
+        assert not list(keys.stream(queries.duplicate_values(NODE, ("id",), kept=False, by_id=True)))
         assert keys.append(queries.new_keys(NODE), [batch]) == 2
         assert keys.append(queries.new_keys(NODE), [batch]) == 2
-        found = answer(keys, queries.duplicate_values(NODE, ("id",), kept=False))
+        found = answer(keys, queries.duplicate_values(NODE, ("id",), kept=False, by_id=True))
     assert [row["id"] for row in found.to_pylist()] == ["a", "b"]
 
 

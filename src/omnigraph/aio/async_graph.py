@@ -212,6 +212,7 @@ class AsyncGraph(AsyncHandle):
         spark: Any = None,
         dry_run: bool = False,
         mapping: str | Path | Mapping[str, Any] | None = None,
+        csv_null: str = "",
     ) -> LoadReceipt:
         """Load records as one commit.
 
@@ -234,6 +235,7 @@ class AsyncGraph(AsyncHandle):
                 spark=spark,
                 dry_run=dry_run,
                 mapping=mapping,
+                csv_null=csv_null,
             )
         )
 

@@ -78,6 +78,7 @@ class GraphWrites(ABC):
         spark: Any = None,
         dry_run: bool = False,
         mapping: str | Path | Mapping[str, Any] | None = None,
+        csv_null: str = "",
     ) -> LoadReceipt:
         """Load records as one commit.
 
@@ -91,10 +92,14 @@ class GraphWrites(ABC):
         `mapping` assigns columns to properties that have another name, and can name the sources. It is a YAML or
         JSON file, or its content.
 
-        ``append`` inserts rows and refuses ids that exist. ``merge`` replaces whole rows by id; the last record
-        of an id counts. ``overwrite`` replaces all rows of the types in the input. The whole input is validated
-        before anything is committed. With `rejects`, invalid records are written there and left out. With
-        `create_from`, a missing branch is created from that branch first.
+        ``append`` inserts rows and refuses ids that exist. ``merge`` replaces whole rows by id; two records of one
+        key are refused, and of several records with one explicit id the last counts. ``overwrite`` replaces all
+        rows of the types in the input. The whole input is validated before anything is committed. With `rejects`,
+        invalid records are written there and left out. With `create_from`, a missing branch is created from that
+        branch first. `csv_null` is the text of an unquoted CSV cell that means null.
+
+        With `permissive`, graph records are JSON values in any layout, unknown fields are dropped, and values of
+        the wrong type are stored as null; `LoadReceipt.warnings` reports all of them.
 
         `engine` is ``local`` for this process, ``spark`` for Spark tasks, which read files and DataFrames, or
         ``auto``, which uses Spark for large files. `spark` is a session or the URL of a master. By default the
@@ -129,6 +134,7 @@ class GraphWrites(ABC):
             spark=spark,
             dry_run=dry_run,
             mapping=mapping,
+            csv_null=require_text("csv_null", csv_null),
         )
         check_load(request)
         return self._load(request)

@@ -60,6 +60,7 @@ def _params(request: LoadRequest) -> dict[str, Any]:
         "message": request.message,
         "if_commit": request.if_commit,
         "idempotency_key": request.idempotency_key,
+        "csv_null": request.csv_null or None,
         **{name: "true" for name, is_set in flags.items() if is_set},
     }
 

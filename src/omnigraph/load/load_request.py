@@ -36,6 +36,7 @@ class LoadRequest:
     dry_run: bool = False
     mapping: Any = None
     external_blobs: ExternalBlobPolicy = field(default_factory=ExternalBlobPolicy)
+    csv_null: str = ""
 
     @property
     def base(self) -> str:

@@ -34,19 +34,19 @@ _NAMES = re.compile(rb"(?:\xef\xbb\xbf)?(?=[^\r])" + _NAME + rb"(?:," + _NAME + 
 def read_csv(stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
     """Read the rows of a CSV file, one block in memory at a time.
 
-    Values are parsed by the type of their property. An empty cell is null, a quoted empty cell is the empty
-    string, a list or a vector is a JSON array.
+    Values are parsed by the type of their property. A cell with the text `TableInput.csv_null` is null unless it is
+    quoted; by default this is the empty cell. A list or a vector is a JSON array.
     """
     malformed: list[RowError] = []
     with translate_arrow_errors(file.source):
-        opened = _open(stream, malformed)
+        opened = _open(stream, file.csv_null, malformed)
     reader = TableReader.of(file, "row", convert_text_column)
     names: list[str] | None = None
     last_number = 0
     for block in translated_batches(opened, file.source):
         batch = block
         if names is None:
-            names, batch = _header(batch), batch.slice(1)
+            names, batch = _header(batch, file.csv_null), batch.slice(1)
             reader.check_names(names)
         batch = batch.rename_columns(names)
         numbers = _row_numbers(batch.num_rows, last_number, malformed)
@@ -60,7 +60,7 @@ def read_csv(stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:
     reader.reject(malformed)
 
 
-def _open(stream: BinaryIO, malformed: list[RowError]) -> pv.CSVStreamingReader:
+def _open(stream: BinaryIO, null: str, malformed: list[RowError]) -> pv.CSVStreamingReader:
     """Open a file with all cells as text; Arrow calls back for rows with a wrong number of cells."""
 
     def skip(row: pv.InvalidRow) -> str:
@@ -77,18 +77,19 @@ def _open(stream: BinaryIO, malformed: list[RowError]) -> pv.CSVStreamingReader:
         pv.ConvertOptions(
             column_types=_TEXT_TYPES,
             strings_can_be_null=True,
-            null_values=[""],
+            null_values=[null],
             quoted_strings_can_be_null=False,
         ),
     )
 
 
-def _header(batch: pa.RecordBatch) -> list[str]:
+def _header(batch: pa.RecordBatch, null: str) -> list[str]:
     if batch.num_columns > _MAX_COLUMNS:
         raise InvalidInput(
             f"expected at most {_MAX_COLUMNS:,} columns in a CSV file, got {batch.num_columns:,}"
         )
-    return [column[0].as_py() or "" for column in batch.columns]
+    # The header is read like a row, so that a name which equals the text for null arrives as null.
+    return [null if (name := column[0].as_py()) is None else name for column in batch.columns]
 
 
 def _wrong_cell_count(row: pv.InvalidRow) -> RowError:

@@ -47,6 +47,7 @@ class _OpenOptions:
     options: StorageOptions = field(default_factory=dict)
     mapping: LoadMapping | None = None
     warnings: WarningCollector | None = None
+    csv_null: str = ""
 
     def of_type(self, key: str) -> TypeMapping | None:
         return None if self.mapping is None else self.mapping.types.get(key)
@@ -61,6 +62,7 @@ def open_source(
     options: StorageOptions | None = None,
     mapping: LoadMapping | None = None,
     warnings: WarningCollector | None = None,
+    csv_null: str = "",
 ) -> Iterator[InputBatch]:
     """Return the rows of a load source.
 
@@ -74,9 +76,10 @@ def open_source(
 
     With a `mapping` tables may have other columns, and the source None stands for the sources of the mapping. An
     unsupported source, a missing file and an unknown type raise at once, before the first row is read. `warnings`
-    receives what the `permissive` reader leaves out.
+    receives what the `permissive` reader leaves out. `csv_null` is the text of an unquoted CSV cell that means
+    null.
     """
-    opening = _OpenOptions(catalog, permissive, on_reject, options or {}, mapping, warnings)
+    opening = _OpenOptions(catalog, permissive, on_reject, options or {}, mapping, warnings, csv_null)
     source = effective_source(source, mapping)
     if isinstance(source, Mapping):
         if {"type", "edge"} & source.keys():
@@ -169,7 +172,9 @@ def _rows_reader(key: str, rows: Any, opening: _OpenOptions) -> Callable[[], Ite
 
 
 def _read_file(file: InputFile, form: Format, key: str, opening: _OpenOptions) -> Iterator[InputBatch]:
-    table = TableInput(key, opening.catalog, file.name, opening.on_reject, opening.of_type(key))
+    table = TableInput(
+        key, opening.catalog, file.name, opening.on_reject, opening.of_type(key), opening.csv_null
+    )
     with open_file(file) as stream:
         yield from read_table_file(stream, form, table)
 

@@ -39,7 +39,7 @@ class Split:
 
     Splits are numbered in input order. `first_row` is the number of rows before the split, where it is known
     without reading. `file` is the name in errors, `address` an absolute path or a URI. A split with rows of one
-    type has its `key`, and its `mapping` if there is one.
+    type has its `key`, its `mapping` if there is one, and the text for null in CSV.
     """
 
     number: int
@@ -51,6 +51,7 @@ class Split:
     stop: int | None = None
     first_row: int = 0
     mapping: TypeMapping | None = None
+    csv_null: str = ""
 
 
 def can_split(source: Any, mapping: LoadMapping | None = None) -> bool:
@@ -84,6 +85,7 @@ def plan_splits(
     options: StorageOptions,
     split_bytes: int = SPLIT_BYTES,
     mapping: LoadMapping | None = None,
+    csv_null: str = "",
 ) -> list[Split]:
     """Return the splits of files with graph records, or of files per type, in input order."""
     source = effective_source(source, mapping)
@@ -93,7 +95,7 @@ def plan_splits(
             key, files, own = _table_files(name, part, catalog, options, mapping)
             for file, form in files:
                 for item in _split_file(file, form, split_bytes):
-                    splits.append(replace(item, number=len(splits), key=key, mapping=own))
+                    splits.append(replace(item, number=len(splits), key=key, mapping=own, csv_null=csv_null))
     else:
         for file in list_records(source, options):
             for item in _split_lines(file, split_bytes):
@@ -165,7 +167,9 @@ class SplitReader:
                 chunks = self._count_lines(_lines(stream, split))
                 yield from read_ndjson(chunks, self._catalog, source=split.file, on_reject=on_reject)
             else:
-                table = TableInput(split.key, self._catalog, split.file, on_reject, split.mapping)
+                table = TableInput(
+                    split.key, self._catalog, split.file, on_reject, split.mapping, split.csv_null
+                )
                 yield from self._read_table(stream, table)
 
     def _read_table(self, stream: BinaryIO, file: TableInput) -> Iterator[InputBatch]:

@@ -29,13 +29,17 @@ from omnigraph.sources.table_values import RowErrors, column_error
 
 @dataclass(frozen=True, slots=True)
 class TableInput:
-    """Type, mapping and name of an input with rows of one type; `source` is its name in errors."""
+    """Type, mapping and name of an input with rows of one type.
+
+    `source` is its name in errors. `csv_null` is the text of an unquoted CSV cell that means null.
+    """
 
     key: str
     catalog: Catalog
     source: str | None
     on_reject: OnReject | None = None
     mapping: TypeMapping | None = None
+    csv_null: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ def _load_locally(
         options=repository.objects.options,
         mapping=request.mapping,
         warnings=warnings,
+        csv_null=request.csv_null,
     )
     ingress = BlobIngress(request.external_blobs, repository.objects.options)
     with Spool.from_batches(
@@ -113,7 +114,11 @@ def _load_on_spark(
     from omnigraph.spark.engine.spark_load import load_on_spark
 
     # A dry run has an intent too: it protects the key files that the tasks write from garbage collection.
-    content = "" if request.idempotency_key is None else canonical_text([request.source, request.mapping])
+    content = (
+        ""
+        if request.idempotency_key is None
+        else canonical_text([request.source, request.mapping, request.csv_null])
+    )
     write = _write_request(request, content, bulk=True)
     return load_on_spark(repository, request, write, reject)
 

@@ -115,6 +115,12 @@ def load(
         ),
     ] = None,
     external_blobs: ExternalBlobsOption = None,
+    null: Annotated[
+        str,
+        typer.Option(
+            "--null", metavar="TEXT", help="Unquoted CSV cell that means null; default: the empty cell."
+        ),
+    ] = "",
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Read and check the input and print the result; commit nothing."),
@@ -144,7 +150,7 @@ def load(
         "spark": spark,
         "dry_run": dry_run,
     }
-    options["mapping"] = mapping
+    options |= {"mapping": mapping, "csv_null": null}
     job = LoadJob(target, source, mode, branch, from_, durability, options, external_blobs)
     receipt, document = _run(job, silent=json)
     if from_ is None:

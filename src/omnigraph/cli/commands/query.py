@@ -49,6 +49,10 @@ def query(
             "--format", metavar="FORMAT", help="table, json, jsonl, csv, kv or arrow; default table."
         ),
     ] = None,
+    null: Annotated[
+        str,
+        typer.Option("--null", metavar="TEXT", help="Text of a null in CSV; default: the empty cell."),
+    ] = "",
     out: Annotated[
         str | None,
         typer.Option(
@@ -69,6 +73,8 @@ def query(
     line, commit = read_state(branch, snapshot)
     config = load_config(ctx)
     chosen: Format = "json" if json else format_ or config.output
+    if null and chosen != "csv":
+        raise InvalidInput("--null applies to CSV only", hint="pass --format csv")
     if chosen == "arrow" and out is None:
         _refuse_terminal()
     with open_graph(target, "r") as graph:
@@ -85,13 +91,13 @@ def query(
                 spark=spark,
             )
     if out is not None:
-        _write(result, chosen, config, out)
+        _write(result, chosen, config, out, null)
     else:
-        print_result(result, chosen, config)
+        print_result(result, chosen, config, null)
 
 
-def print_result(result: Result, chosen: Format, config: Config) -> None:
-    """Print the rows of a query in a format."""
+def print_result(result: Result, chosen: Format, config: Config, null: str = "") -> None:
+    """Print the rows of a query in a format. `null` is the text of a null in CSV."""
     if chosen == "json":
         print_json(result.to_json())
     elif chosen == "arrow":
@@ -99,21 +105,23 @@ def print_result(result: Result, chosen: Format, config: Config) -> None:
     else:
         # Formats for people use the encoding of the terminal; formats for programs are always UTF-8.
         file = result_stream() if chosen in ("table", "kv") else data_stdout()
-        file.writelines(f"{line}\n" for line in _lines(result, chosen, config))
+        file.writelines(f"{line}\n" for line in _lines(result, chosen, config, null))
 
 
-def _write(result: Result, chosen: Format, config: Config, path: str) -> None:
+def _write(result: Result, chosen: Format, config: Config, path: str, null: str) -> None:
     from omnigraph.api.files import atomic_write
 
     with readable_write_errors(path), atomic_write(path) as file:
         if chosen == "arrow":
             write_arrow(result, cast(TextIO, file).buffer)
             return
-        file.writelines(f"{line}\n" for line in _lines(result, chosen, config))
+        file.writelines(f"{line}\n" for line in _lines(result, chosen, config, null))
 
 
-def _lines(result: Result, chosen: TextFormat, config: Config) -> Iterator[str]:
-    return text_lines(result, chosen, width=config.table_max_column_width, layout=config.table_cell_layout)
+def _lines(result: Result, chosen: TextFormat, config: Config, null: str) -> Iterator[str]:
+    return text_lines(
+        result, chosen, width=config.table_max_column_width, layout=config.table_cell_layout, null=null
+    )
 
 
 def _refuse_terminal() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 from omnigraph.cli.render.output import escape_controls
 from omnigraph.cli.settings.config import CellLayout, TextFormat
+from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
     from omnigraph.api.result import Result
@@ -17,19 +18,24 @@ Format: TypeAlias = Literal["table", "json", "jsonl", "csv", "kv", "arrow"]
 
 # Indentation of the continuation lines of a value, so that they do not look like another value or row.
 _INDENT = "  "
+# Characters of a CSV cell that needs quotes.
+_SPECIAL = ',"\n\r'
 
 
 def text_lines(
-    result: Result, format_: TextFormat, *, width: int = 80, layout: CellLayout = "truncate"
+    result: Result, format_: TextFormat, *, width: int = 80, layout: CellLayout = "truncate", null: str = ""
 ) -> Iterator[str]:
-    """Yield the lines of a result in a text format. `width` and `layout` apply to the columns of a table."""
+    """Yield the lines of a result in a text format.
+
+    `width` and `layout` apply to the columns of a table, `null` is the text of a null in CSV.
+    """
     match format_:
         case "table":
             yield from _table(result, width, layout)
         case "kv":
             yield from _key_values(result)
         case "csv":
-            yield from _csv(result)
+            yield from _csv(result, null)
         case "jsonl":
             yield from _json_lines(result)
         case "json":
@@ -101,14 +107,27 @@ def _json_lines(result: Result) -> Iterator[str]:
     yield from map(compact, body["rows"])
 
 
-def _csv(result: Result) -> Iterator[str]:
-    yield ",".join(map(_quoted, result.columns))
+def _csv(result: Result, null: str) -> Iterator[str]:
+    """Yield the lines of a CSV file that loads back: null is the unquoted text `null`, by default an empty cell.
+
+    A value with that text, such as the empty string, is quoted.
+    """
+    if null and any(mark in null for mark in _SPECIAL):
+        raise InvalidInput(f"the text for null must not need quotes in CSV, got {compact(null)}")
+    yield ",".join(_quoted(name, null) for name in result.columns)
     for row in result.rows():
-        yield ",".join(_quoted(cell(value)) for value in row.values())
+        line = ",".join(null if value is None else _quoted(cell(value), null) for value in row.values())
+        if not line:
+            raise InvalidInput(
+                "a null in the only column of a CSV file would be an empty line, which readers skip",
+                hint="pass --null TEXT, or return another column",
+            )
+        yield line
 
 
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n\r') else text
+def _quoted(text: str, null: str) -> str:
+    quote = text == null or not text or any(mark in text for mark in _SPECIAL)
+    return '"' + text.replace('"', '""') + '"' if quote else text
 
 
 def _key_values(result: Result) -> Iterator[str]:

@@ -70,6 +70,7 @@ class LoadOptions(BaseModel):
     if_commit: str | None = None
     idempotency_key: str | None = None
     dry_run: bool = False
+    csv_null: str = Field("", description="Text of an unquoted CSV cell that means null.")
     rejects: bool = Field(
         False, description="Skip invalid records and report them, one JSON object per line."
     )
@@ -158,6 +159,7 @@ def _load_upload(
             idempotency_key=options.idempotency_key,
             dry_run=options.dry_run,
             mapping=mapping,
+            csv_null=options.csv_null,
         )
 
 

@@ -96,7 +96,7 @@ def _stage(
         for name, part in source.items()
         if name not in files
     ]
-    splits = plan_splits(files, catalog, options, mapping=mapping) if files else []
+    splits = plan_splits(files, catalog, options, mapping=mapping, csv_null=request.csv_null) if files else []
 
     def stage(job: LoadJob) -> list[SplitReport]:
         reports = staged_splits(run, splits)(job)
