@@ -184,9 +184,27 @@ class InvalidInput(OmnigraphError):
     """The request is invalid.
 
     Correct it and send it again. The same request fails again in the same way. Nothing was written.
+
+    For a load, `violations` lists the invalid records as data, up to the limit in `details`; `details` also has
+    their total number.
     """
 
     code = "invalid_input"
+
+    violations: tuple[dict[str, Any], ...] = ()
+
+    def with_reason(self, reason: str) -> Self:
+        """Return a copy of the error with another reason."""
+        found = copy.copy(self)
+        found.reason = reason
+        return found
+
+    def with_violations(self, violations: Iterable[Mapping[str, Any]], total: int, limit: int) -> Self:
+        """Return a copy of the error that lists the invalid records of a load."""
+        found = copy.copy(self)
+        found.violations = tuple(dict(violation) for violation in violations)
+        found.details = {**self.details, "violations": total, "limit": limit}
+        return found
 
 
 class NotFound(OmnigraphError):
@@ -252,6 +270,17 @@ def violation_text(violation: Mapping[str, Any]) -> str:
         type=type_name if type_name and type_name not in message else None,
     )
     return f"{location}: {message}"
+
+
+def invalid_record_text(violation: Mapping[str, Any]) -> str:
+    """Return one invalid record of an `InvalidInput` as a line of text.
+
+    >>> invalid_record_text({"message": "expected I32, got true", "type": "City", "row": 3, "column": "area"})
+    "City row 3, column 'area': expected I32, got true"
+    """
+    names = {item.name for item in fields(ErrorLocation)}
+    place = str(ErrorLocation(**{name: value for name, value in violation.items() if name in names}))
+    return f"{place}: {violation['message']}" if place else str(violation["message"])
 
 
 class PermissionDenied(OmnigraphError):

@@ -23,6 +23,7 @@ from omnigraph.load.spool import Spool
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.sources.mapping.type_mapping import LoadMapping, effective_source
 from omnigraph.sources.readers import open_source
+from omnigraph.sources.invalid_records import InvalidRecordCollector
 from omnigraph.sources.rejects import Reject
 from omnigraph.sources.splits import plan_splits
 from tests.catalog.test_identity import catalog_of
@@ -118,8 +119,9 @@ def at_once(
 
     def work(take: Any) -> LoadResult | None:
         catalog = graph.snapshot(branch).catalog
-        batches = open_source(source, catalog, on_reject=take, mapping=mapping)
-        with Spool.from_batches(batches, catalog, on_reject=take) as spool:
+        invalid = InvalidRecordCollector()
+        batches = open_source(source, catalog, on_reject=take or invalid.add, mapping=mapping)
+        with Spool.from_batches(invalid.checked(batches), catalog, on_reject=take) as spool:
             prepare = partial(prepare_load, spool=spool, mode=mode)
             return graph.write(branch, WriteRequest("load"), prepare).result
 

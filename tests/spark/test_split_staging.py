@@ -549,8 +549,9 @@ def test_a_split_with_a_line_that_cannot_be_read_writes_nothing(job: LoadJob, tm
     (split,) = plan_of(tmp_path, [person("a"), "{", person("b")])
     before = files(tmp_path)
     report = stage_split(job, split)
-    assert isinstance(report.error, InvalidInput)
-    assert report.error.details["line"] == 2
+    (invalid,) = report.invalid.listed
+    assert isinstance(invalid.error, InvalidInput)
+    assert invalid.error.details["line"] == 2
     assert not report.written
     assert files(tmp_path) == before
 

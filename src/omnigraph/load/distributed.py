@@ -45,6 +45,7 @@ from omnigraph.load.staged_fragments import (
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.rules.violations import Violations, raise_violations
+from omnigraph.sources.invalid_records import InvalidRecords
 from omnigraph.sources.rejects import OnReject, Reject
 from omnigraph.sources.splits import Split
 from omnigraph.store.objects.object_store import ObjectStore
@@ -289,10 +290,19 @@ def _report_progress(scratch: ScratchFolder, progress: Progress | None) -> Itera
 
 
 def _raise_errors(reports: Sequence[SplitReport], preceding: Sequence[int]) -> None:
-    """Raise the error of the first split that has one, else the violations of all splits, if there are any."""
+    """Raise the invalid records of the splits up to the first one with an error, else that error, else the
+    violations of all splits.
+    """
+    failed: OmnigraphError | None = None
+    invalid: list[InvalidRecords] = []
     for report, first in zip(reports, preceding, strict=True):
+        invalid.append(report.invalid.shifted(first))
         if report.error is not None:
-            raise _relocated(report.error, first)
+            failed = _relocated(report.error, first)
+            break
+    InvalidRecords.join(invalid).raise_first()
+    if failed is not None:
+        raise failed
     shifted = [
         replace(
             report.violations,

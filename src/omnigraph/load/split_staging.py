@@ -25,6 +25,7 @@ from omnigraph.load.spool import LoadLimits, Spool, to_physical
 from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.set_rules import entity_of
 from omnigraph.rules.violations import Violations
+from omnigraph.sources.invalid_records import InvalidRecordCollector, InvalidRecords
 from omnigraph.sources.mapping.type_mapping import TypeMapping
 from omnigraph.sources.rejects import OnReject, Reject
 from omnigraph.sources.row_batch import PLACE, InputBatch
@@ -75,7 +76,11 @@ class WrittenTable:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """The result of staging a split. A load with an `error` or `violations` in a report is not committed."""
+    """The result of staging a split.
+
+    A load with `invalid` records, an `error` or `violations` in a report is not committed. The error ended the
+    split after the invalid records.
+    """
 
     split: Split
     lines: int = 0
@@ -84,6 +89,7 @@ class SplitReport:
     violations: Violations = field(default_factory=Violations)
     rejected: int = 0
     rejects: str | None = None
+    invalid: InvalidRecords = field(default_factory=InvalidRecords)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,21 +140,24 @@ def stage_partition(
 def stage_read(job: LoadJob, split: Split, read: Read, lines: Callable[[], int]) -> SplitReport:
     """Check the rows that `read` yields, write them and their keys. `lines` returns how many there were."""
     rejects: list[Reject] = []
+    invalid = InvalidRecordCollector()
     take = rejects.append if job.keep_rejects else None
     try:
         with Spool.from_batches(
-            read(take),
+            invalid.until_invalid(read(take or invalid.add)),
             job.catalog,
             limits=_SPLIT_LIMITS,
             on_reject=take,
             collect_violations=True,
             ingress=job.ingress,
         ) as spool:
+            if invalid.total:
+                return SplitReport(split, lines(), invalid=invalid.collected())
             if spool.violations:
                 return SplitReport(split, lines(), violations=spool.violations)
             written = {key: _write(job, split, job.catalog.tables[key], spool) for key in spool.counts}
     except OmnigraphError as error:
-        return SplitReport(split, lines(), error=error)
+        return SplitReport(split, lines(), error=error, invalid=invalid.collected())
     name = _write_rejects(job, split, rejects)
     return SplitReport(split, lines(), written, rejected=len(rejects), rejects=name)
 

@@ -155,7 +155,7 @@ def encode_error(error: OmnigraphError) -> dict[str, Any]:
     match error:
         case LanguageError():
             document["diagnostics"] = encode(error.diagnostics)
-        case ConstraintViolation():
+        case ConstraintViolation() | InvalidInput(violations=[_, *_]):
             document["violations"] = _jsonable(error.violations)
         case MergeConflicts():
             document["conflicts"] = _jsonable(error.conflicts)
@@ -188,7 +188,10 @@ def decode_error(document: Any) -> OmnigraphError:
         cause = encoded.details.get("kind")
         known = cause if cause in get_args(StorageErrorKind) else None
         return StorageError(reason, kind=known, transient=encoded.transient, **common)
-    return kind(reason, **common)
+    error = kind(reason, **common)
+    if isinstance(error, InvalidInput):
+        error.violations = encoded.violations
+    return error
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from omnigraph.sources.json.json_values import (
     value_converter,
 )
 from omnigraph.sources.row_batch import BATCH_ROWS, InputBatch
+from omnigraph.sources.table_values import cast_hint
 
 ONE_OBJECT_PER_LINE = (
     "write one JSON object per line: `jq -c '.[]'` converts an array, `jq -c .` a formatted object"
@@ -72,29 +73,38 @@ class RecordConverter:
                 elif value is not None:
                     converted = convert(value)
                     if converted is MISMATCH:
-                        raise mismatch_error(self.columns[name], value)
+                        raise mismatch_error(self.columns[name], value, cast_hint(self.columns[name], value))
                     row[name] = converted
+            self.check_complete(row)
         except InvalidInput as error:
-            if error.location is None:
-                raise
-            raise error.located(ErrorLocation(type=self.table.name)) from error
-        self.check_complete(row)
+            raise self._with_type(error) from error
         return row
+
+    def _with_type(self, error: InvalidInput) -> InvalidInput:
+        """Return the error of a value with the type, in the message if it has a location, else in the details."""
+        if error.location is not None:
+            return error.located(ErrorLocation(type=self.table.name))
+        details = {**error.details, "type": self.table.name}
+        return InvalidInput(error.reason, details=details, hint=error.hint)
 
     def _add_other_field(self, name: str, value: Any, row: Row) -> None:
         if name == "id":
             row["id"] = self.explicit_id(value)
             return
         if name in RESERVED:
-            raise InvalidInput(f"input field {_quoted(name)} is reserved physical state")
+            raise InvalidInput(
+                f"input field {_quoted(name)} is reserved physical state", details={"property": name}
+            )
         if self.table.kind == "edge" and name in ENDPOINT_COLUMNS.values():
             raise InvalidInput(
                 f"edge data field '{name}' is reserved structural state",
                 hint="use the top-level fields 'from' and 'to' for the endpoints of an edge",
+                details={"property": name},
             )
         raise InvalidInput(
             f"unknown input field {_quoted(name)} for '{self.table.key}'",
             hint=suggestion(name, self.columns),
+            details={"property": name},
         )
 
     def explicit_id(self, value: Any) -> str:
@@ -112,7 +122,9 @@ class RecordConverter:
         if self.key is not None and any(column.name not in row for column in self.key.columns):
             raise InvalidInput(missing_key(self.key))
         absent = next(name for name in self.columns if name in self.required and name not in row)
-        raise InvalidInput(f"non-nullable property '{absent}' has null or invalid values")
+        raise InvalidInput(
+            f"non-nullable property '{absent}' has null or invalid values", details={"property": absent}
+        )
 
     def check_id(self, row: Mapping[str, Any]) -> None:
         """Raise `InvalidInput` when the explicit id of a keyed node differs from the derived id."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from omnigraph.errors import ErrorLocation, OmnigraphError
@@ -15,7 +15,8 @@ Unit: TypeAlias = Literal["line", "record", "row"]
 class Reject:
     """A record that a load rejects, and why.
 
-    `place` counts lines, rows or records from 1. `location` is the part of the message that names it.
+    `place` counts lines, rows or records from 1. `location` is the part of the message that names it. `error` is
+    the error of the record where a reader rejected it.
     """
 
     place: int
@@ -23,6 +24,7 @@ class Reject:
     record: Any = None
     source: str | None = None
     location: ErrorLocation | None = None
+    error: OmnigraphError | None = field(default=None, compare=False, repr=False)
 
     @property
     def message(self) -> str:
@@ -32,7 +34,10 @@ class Reject:
     def shifted(self, count: int) -> Reject:
         """Return the reject for an input that is preceded by `count` lines or rows."""
         location = None if self.location is None else self.location.shifted(count)
-        return replace(self, place=self.place + count, location=location)
+        error = self.error
+        if error is not None and error.location is not None:
+            error = error.located(error.location.shifted(count))
+        return replace(self, place=self.place + count, location=location, error=error)
 
     def to_json(self) -> dict[str, Any]:
         """Return the line of a file of rejected records."""
@@ -79,6 +84,7 @@ class RejectHandler:
         type_name = None if is_syntax_error else self.type_name
         located = error.located(replace(ErrorLocation.at(self.unit, place), type=type_name))
         if self.on_reject is not None:
-            self.on_reject(Reject(place, error.reason, record, self.source, located.location))
+            complete = located.located(ErrorLocation(source=self.source))
+            self.on_reject(Reject(place, error.reason, record, self.source, located.location, complete))
             return
         raise located.located(ErrorLocation(source=self.source)) from error

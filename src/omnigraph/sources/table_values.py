@@ -103,9 +103,36 @@ def convert_values(column: Column, values: Values, convert: Convert) -> tuple[pa
     return _convert_items(column, values if isinstance(values, list) else values.to_pylist(), convert)
 
 
-def column_error(name: str, reason: str) -> InvalidInput:
+def column_error(name: str, reason: str, hint: str | None = None) -> InvalidInput:
     """Return the error for a value of a column of the input."""
-    return InvalidInput(reason, location=ErrorLocation(column=name))
+    return InvalidInput(reason, hint=hint, location=ErrorLocation(column=name))
+
+
+def cast_hint(column: Column, value: Any) -> str | None:
+    """Return a hint at the cast that would read a value of the wrong type, or None if there is none.
+
+    >>> from omnigraph.lang.types import PropType
+    >>> cast_hint(Column("age", PropType(Scalar.I32), "p1"), "12")
+    'text is not converted; write the value without quotes, or use a mapping with `casts: {age: I32}`'
+    """
+    core = str(column.type.core)
+    if not isinstance(value, str):
+        is_plain = isinstance(value, int | float) and column.type.scalar is Scalar.STRING
+        if not is_plain or column.type.is_list or column.type.is_enum:
+            return None
+        return f"values are not converted to text; use a mapping with `casts: {{{column.name}: {core}}}`"
+    if column.type.is_list and column.type.scalar is not Scalar.VECTOR:
+        return f'text is not a list; use a mapping with `casts: {{{column.name}: json}}` or `"split:;"`'
+    try:
+        is_readable = cell_value(column)(value.strip()) is not MISMATCH
+    except InvalidInput:
+        is_readable = False
+    if column.type.scalar is Scalar.STRING or not is_readable:
+        return None
+    return (
+        "text is not converted; write the value without quotes,"
+        f" or use a mapping with `casts: {{{column.name}: {core}}}`"
+    )
 
 
 def _spread(errors: RowErrors, indices: pa.Array) -> RowErrors:
@@ -126,10 +153,10 @@ def _convert_items(column: Column, values: list[Any], convert: Convert) -> tuple
             try:
                 result = convert(value)
             except InvalidInput as error:
-                errors[position] = column_error(column.name, error.reason)
+                errors[position] = column_error(column.name, error.reason, error.hint)
             if result is MISMATCH:
                 reason = f"expected {column.type.core}, got {display_value(value)}"
-                errors[position] = column_error(column.name, reason)
+                errors[position] = column_error(column.name, reason, cast_hint(column, value))
                 result = None
         converted.append(result)
     return build_array(column, converted), errors

@@ -79,14 +79,16 @@ def _load_locally(
     from omnigraph.load.load import prepare_load
     from omnigraph.load.spool import Spool
     from omnigraph.rules.blob_ingress import BlobIngress
+    from omnigraph.sources.invalid_records import InvalidRecordCollector
     from omnigraph.sources.readers import open_source
 
     catalog = repository.snapshot(request.base).catalog
+    invalid = InvalidRecordCollector()
     batches = open_source(
         request.source,
         catalog,
         permissive=request.permissive,
-        on_reject=reject,
+        on_reject=invalid.add if reject is None else reject,
         options=repository.objects.options,
         mapping=request.mapping,
         warnings=warnings,
@@ -94,7 +96,7 @@ def _load_locally(
     )
     ingress = BlobIngress(request.external_blobs, repository.objects.options)
     with Spool.from_batches(
-        batches, catalog, on_reject=reject, progress=request.progress, ingress=ingress
+        invalid.checked(batches), catalog, on_reject=reject, progress=request.progress, ingress=ingress
     ) as spool:
         content = "" if request.idempotency_key is None else spool.digest()
         write = _write_request(request, content, bulk=spool.is_bulk and not request.dry_run)

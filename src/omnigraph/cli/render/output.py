@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
-from omnigraph.errors import ConstraintViolation, violation_text
+from omnigraph.errors import ConstraintViolation, InvalidInput, invalid_record_text, violation_text
 
 if TYPE_CHECKING:
     from omnigraph.errors import OmnigraphError
@@ -165,7 +165,22 @@ def _error_blocks(error: OmnigraphError) -> list[str]:
         return [first, *map(str, listed[1:])]
     if isinstance(error, ConstraintViolation) and error.violations:
         return _violation_blocks(error)
+    if isinstance(error, InvalidInput) and len(error.violations) > 1:
+        return _record_blocks(error)
     return [_with_location(str(error), error.details)]
+
+
+def _record_blocks(error: InvalidInput) -> list[str]:
+    """Return the first invalid records of a load, each with its hint, and the number of the others."""
+    shown, hints = [], set()
+    for item in error.violations[:MAX_VIOLATIONS]:
+        hint = item.get("hint")
+        # One hint for all records with the same problem.
+        is_new = hint is not None and hint not in hints
+        shown.append(invalid_record_text(item) + (f"\nhint: {hint}" if is_new else ""))
+        hints.add(hint)
+    total = error.details["violations"]
+    return [*shown, f"and {total - len(shown)} more"] if total > len(shown) else shown
 
 
 def _violation_blocks(error: ConstraintViolation) -> list[str]:

@@ -54,17 +54,19 @@ def value_converter(column: Column, *, finite: bool = True) -> Convert:
     return _list(column, finite) if column.type.is_list else _scalar(column, finite)
 
 
-def mismatch_error(column: Column, value: Any) -> InvalidInput:
+def mismatch_error(column: Column, value: Any, hint: str | None = None) -> InvalidInput:
     """Return the error for a value whose conversion is `MISMATCH`."""
+    named = {"property": column.name}
     if isinstance(value, list | tuple):
         if column.type.scalar is Scalar.VECTOR:
             element = next(item for item in value if not _is_number(item))
             reason = f"vector property '{column.name}' elements must be numeric, got {display_value(element)}"
-            return InvalidInput(reason)
+            return InvalidInput(reason, details=named)
         if column.type.is_list and any(item is None for item in value):
-            return InvalidInput(f"list property '{column.name}' elements must not be null")
+            return InvalidInput(f"list property '{column.name}' elements must not be null", details=named)
     return InvalidInput(
         f"expected {column.type.core}, got {display_value(value)}",
+        hint=hint,
         location=ErrorLocation(property=column.name),
     )
 
@@ -232,12 +234,14 @@ def _vector(column: Column) -> Convert:
         if not isinstance(value, list | tuple):
             return MISMATCH
         if len(value) != dim:
-            raise InvalidInput(f"vector property '{name}' expects {dim} dimensions, got {len(value)}")
+            reason = f"vector property '{name}' expects {dim} dimensions, got {len(value)}"
+            raise InvalidInput(reason, details={"property": name})
         if not all(_is_number(part) for part in value):
             return MISMATCH
         # Compared before the conversion, because a huge integer cannot be converted to float.
         if not all(-F32_LIMIT < part < F32_LIMIT for part in value):
-            raise InvalidInput(f"vector property '{name}' elements must be finite")
+            reason = f"vector property '{name}' elements must be finite"
+            raise InvalidInput(reason, details={"property": name})
         return [float(part) for part in value]
 
     return convert
