@@ -115,6 +115,8 @@ class Load:
 
 def load(state: State, load: Load) -> State:
     """Return the state after a load."""
+    if load.people is not None and len(dict(load.people)) != len(load.people):
+        raise Refused("two people have one key")
     people = _loaded(load.mode, state.people, load.people)
     knows = _loaded(load.mode, state.edges["Knows"], load.knows)
     return _checked(State(people, {**state.edges, "Knows": knows}))
@@ -125,7 +127,7 @@ def _loaded(mode: Mode, before: Mapping[str, R], rows: Sequence[tuple[str, R]] |
         return dict(before)
     new = dict(rows)
     if mode != "merge" and len(new) != len(rows):
-        raise Refused("two rows have one key")
+        raise Refused("two rows have one id")
     if mode == "append" and new.keys() & before.keys():
         raise Refused("a row is there already")
     return new if mode == "overwrite" else {**before, **new}

@@ -21,9 +21,9 @@ from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, 
 from omnigraph.load.load import LoadResult, prepare_load
 from omnigraph.load.spool import Spool
 from omnigraph.rules.load_mode import LoadMode
+from omnigraph.sources.invalid_records import InvalidRecordCollector
 from omnigraph.sources.mapping.type_mapping import LoadMapping, effective_source
 from omnigraph.sources.readers import open_source
-from omnigraph.sources.invalid_records import InvalidRecordCollector
 from omnigraph.sources.rejects import Reject
 from omnigraph.sources.splits import plan_splits
 from tests.catalog.test_identity import catalog_of
