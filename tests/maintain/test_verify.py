@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import threading
 from collections.abc import Iterator
 from dataclasses import replace as with_fields
 from pathlib import Path
@@ -377,6 +378,25 @@ def test_verify_deleted_version_of_an_old_commit_is_not_taken_for_reclaimed(grap
 def test_verify_copy_without_transaction_files_of_the_manifest_is_undamaged(graph: Path) -> None:
     shutil.rmtree(graph / "__manifest" / "_transactions")
     assert verify_path(graph).ok
+
+
+def test_verify_beside_a_writer_reports_no_damage(tmp_path: Path) -> None:
+    writer = og.init(tmp_path / "g", schema="node City { name: String @key }", durability="os")
+    done = threading.Event()
+
+    def write() -> None:
+        for number in range(25):
+            writer.load({"City": [{"name": f"c{number}"}]})
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    reports = [verify_path(tmp_path / "g", quick=True)]
+    while not done.is_set():
+        reports.append(verify_path(tmp_path / "g", quick=True))
+    thread.join()
+    assert [item for report in reports for item in report.damage] == []
+    assert reports[-1].ok
 
 
 def test_verify_tasks_run_in_another_process_with_the_address_only(graph: Path) -> None:

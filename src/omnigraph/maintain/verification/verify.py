@@ -135,7 +135,9 @@ class GraphVerifier:
         """Return a commit by its id; None if it does not exist or its row cannot be read."""
         try:
             return self.inspection.manifest.find_commit(self.inspection.view, id_)
-        except (OmnigraphError, ValueError, KeyError, TypeError):
+        except OmnigraphError as error:
+            if getattr(error, "transient", False):
+                raise
             return None
 
     # --- the run -----------------------------------------------------------------------------------------

@@ -55,9 +55,10 @@ class ManifestInspection:
         self.bytes_read = 0
         self.unrecorded = 0
         self._is_visible = objects.location.scheme != "memory"
-        listed = objects.list(PATH) if self._is_visible else iter(())
-        self._stored = {item.key.removeprefix(f"{PATH}/"): item for item in listed}
+        self._stored = self._list()
         self.manifest = self._open(root)
+        # Again: the version that was opened may be newer than the first listing.
+        self._stored = self._list()
         self.view: ManifestView = self.manifest.view
         if not self.view.of_kind("registry") and self.view.of_kind("unfinished"):
             raise NotAGraph(is_incomplete=True)
@@ -68,6 +69,10 @@ class ManifestInspection:
         self.registry: Registry | None = self._read_registry()
         self.heads: Mapping[str, HeadRecord] = self._read_heads()
         self.schemas: Mapping[str, str] = self._read_schemas()
+
+    def _list(self) -> dict[str, ObjectInfo]:
+        listed = self._objects.list(PATH) if self._is_visible else iter(())
+        return {item.key.removeprefix(f"{PATH}/"): item for item in listed}
 
     def commits(self) -> Iterator[CommitRecord]:
         """Yield every commit that can be read, in no particular order. One file is read at a time."""
@@ -98,12 +103,14 @@ class ManifestInspection:
                 raise NotAGraph(is_incomplete=False) from error
             failure: OmnigraphError = error
         except OmnigraphError as error:
+            _raise_transient(error)
             failure = error
         versions = sorted(self._versions(), reverse=True)
         for version in versions:
             try:
                 manifest = Manifest(root, root.open(PATH, version))
             except OmnigraphError as error:
+                _raise_transient(error)
                 self._add("unreadable", version_file(version), error.message)
                 self._newer.add(version)
                 continue
@@ -135,12 +142,21 @@ class ManifestInspection:
             size, text = (None, None) if digest is None else (digest.size, digest.digest)
             self._check(ExpectedFile(PATH, name, size, text), None)
         newer = [version for version in recorded if version > current and version_file(version) not in known]
+        # A commit that was made meanwhile has a line in the log, and its file exists.
+        newer = [version for version in newer if not self._exists(version_file(version))]
         self._newer.update(newer)
         for version in sorted(newer):
             self._add(
                 "missing", version_file(version), "the file does not exist; the commit it holds is lost"
             )
         self._check_transaction()
+
+    def _exists(self, name: str) -> bool:
+        try:
+            self._objects.head(f"{PATH}/{name}")
+        except NotFound:
+            return False
+        return True
 
     def _check_transaction(self) -> None:
         """Compare the transaction file of the newest version with the copy inside the manifest file."""
@@ -180,6 +196,7 @@ class ManifestInspection:
         try:
             rows = self.manifest.rows(self.view, file)
         except OmnigraphError as error:
+            _raise_transient(error)
             self._add("unreadable", name, error.message, file)
             return
         if len(rows) != file.rows:
@@ -229,5 +246,12 @@ class ManifestInspection:
         try:
             return [parse(json.loads(text)) for text in self.manifest.rows(self.view, file).values()]
         except (OmnigraphError, ValueError, KeyError, TypeError, AttributeError) as error:
+            _raise_transient(error)
             self._add("unreadable", f"data/{file.name}", f"its rows cannot be parsed: {error}", file)
             return []
+
+
+def _raise_transient(error: Exception) -> None:
+    """Raise an error of storage that says nothing about the file."""
+    if isinstance(error, StorageError) and error.transient:
+        raise error
