@@ -332,6 +332,9 @@ def test_a_load_whose_receipt_cannot_be_read_is_in_doubt(text: bytes, rejects: A
     assert caught.value.details["idempotency_key"] == "k-3"
 
 
+CID = {"type": "Person", "data": {"name": "Cid"}}
+
+
 def test_every_option_reaches_the_load(twins: Twins) -> None:
     twins.load(lambda: [ANN, BOB], message="first")
     assert twins.load(lambda: [{"type": "Person", "data": {"name": "Ann"}}], mode="merge").affected == {
@@ -347,10 +350,11 @@ def test_every_option_reaches_the_load(twins: Twins) -> None:
     found = twins.load(lambda: io.BytesIO(loose), mode="merge", permissive=True)
     assert (found.warnings.nulled, found.warnings.dropped, len(found.warnings.listed)) == (1, 1, 2)
     for again in (False, True):
-        found = twins.load(lambda: [BOB], mode="merge", idempotency_key="once")
+        found = twins.load(lambda: [CID], mode="merge", idempotency_key="once")
         assert found.replayed is again
     head = twins.remote.commits(limit=1)[0].id
-    assert twins.remote.load([ANN], "merge", if_commit=head).commit is not None
+    dan = {"type": "Person", "data": {"name": "Dan"}}
+    assert twins.remote.load([dan], "merge", if_commit=head).commit is not None
     with pytest.raises(PreconditionFailed):
         twins.remote.load([ANN], "merge", if_commit=head)
     for options in ({"branch": "nowhere"}, {"mode": "replace"}, {"engine": "quick"}):
