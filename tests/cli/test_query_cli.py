@@ -134,7 +134,7 @@ class TestRequests:
         write(Path("p.json"), '{"n": "Ann"}')
         for values in (["--params", '{"n": "Ann"}'], ["--params-file", "p.json"]):
             outcome = run("query", "one", "--query", "q.gq", *values, *STORE, "--format", "csv")
-            assert outcome.stdout == "p.name,p.age\nAnn,null\n"
+            assert outcome.stdout == "p.name,p.age\nAnn,\n"
         assert run("query", "all", "--query", "-", *STORE, stdin=ALL).code == 0
 
     @pytest.mark.parametrize(
