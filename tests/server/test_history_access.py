@@ -131,7 +131,18 @@ EVERY_BRANCH = {
 NEUTRAL = {
     *("Omnigraph-If-Graph-Commit", "if_commit", "actor", "graph_id", "branch", "target", "delete_branch"),
     *("allow_data_loss", "backfill", "confirm", "data", "dry_run", "entity", "expect_mutation", "force"),
-    *("format", "grace", "id", "idempotency_key", "keep", "kind", "limit", "mapping", "max_commits"),
+    *(
+        "csv_null",
+        "format",
+        "grace",
+        "id",
+        "idempotency_key",
+        "keep",
+        "kind",
+        "limit",
+        "mapping",
+        "max_commits",
+    ),
     *("message", "mode", "older_than", "op", "params", "permissive", "property", "query", "query_name"),
     *(
         "query_source",
