@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[2]
@@ -47,12 +47,13 @@ class Import:
         return self.name.partition(".")[0]
 
 
-def modules() -> list[Module]:
-    """Every module of the package."""
-    return [
+@cache
+def modules() -> tuple[Module, ...]:
+    """Every module of the package, read and parsed once for all rules."""
+    return tuple(
         Module(path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8"))
         for path in sorted(PACKAGE.rglob("*.py"))
-    ]
+    )
 
 
 def imports(module: Module) -> Iterator[Import]:
