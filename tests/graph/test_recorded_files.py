@@ -126,7 +126,9 @@ WRITES: dict[str, Callable[[og.Graph], Any]] = {
     "delete": lambda graph: graph.mutate('query x() { delete Person where name = "p3" }'),
     "delete many": lambda graph: graph.mutate("query x() { delete Person where age > 10 }"),
     "append": lambda graph: graph.load({"Person": [{"name": "new"}]}, mode="append"),
-    "merge load": lambda graph: graph.load({"Person": PEOPLE[:30]}, mode="merge"),
+    "merge load": lambda graph: graph.load(
+        {"Person": [{**person, "age": 99} for person in PEOPLE[:30]]}, mode="merge"
+    ),
     "overwrite": lambda graph: graph.load({"Knows": KNOWS[:3]}, mode="overwrite"),
     "blob": lambda graph: graph.load({"Person": [{"name": "b", "photo": b"x" * 300_000}]}, mode="append"),
     "optimize": lambda graph: graph.optimize(),

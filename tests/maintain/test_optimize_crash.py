@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from tests.faults.test_durability import HINT, acknowledged_disk
+from tests.faults.test_durability import acknowledged_disk, lost_files
 from tests.maintain.optimizing import covered, scattered, told
 from tests.support.crash import position
 from tests.support.forked import start_worker
@@ -93,4 +93,4 @@ def test_every_file_is_synced_before_it_is_acknowledged(original: og.Graph, tmp_
     disk = acknowledged_disk(trace([sys.executable, "-B", "-c", program, uri], tmp_path / "calls"), uri)
     assert any("/_indices/" in name for name in disk.made())
     assert any(name.startswith("edges/") and "/data/" in name for name in disk.made())
-    assert [item for item in disk.lost() if HINT not in item and "/.tmp" not in item] == []
+    assert lost_files(disk) == []

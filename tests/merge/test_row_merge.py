@@ -76,7 +76,9 @@ def fork(rows: list[dict[str, Picks]]) -> og.Graph:
             thing(f"t{number}", {name: picks[place] for name, picks in row.items()})
             for number, row in enumerate(rows)
         ]
-        put(graph, *records, branch=branch)
+        commit = graph.load(records, "merge", branch=branch).commit
+        is_base = all(picks[place] == picks[0] for row in rows for picks in row.values())
+        assert (commit is None) == (place > 0 and is_base)
     return graph
 
 

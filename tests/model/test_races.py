@@ -145,7 +145,10 @@ def test_threads_of_one_handle_that_put_the_same_keys_make_each_of_them_once(
     def write(worker: int) -> list[Mapping[str, int]]:
         branch = "b" if worker % 2 else "main"
         return [
-            graph.mutate(PUT, {"n": f"x{number % 4}", "a": worker}, branch=branch).affected["Person"]
+            # Every age is another one, so that every put changes its row.
+            graph.mutate(PUT, {"n": f"x{number % 4}", "a": 8 * worker + number}, branch=branch).affected[
+                "Person"
+            ]
             for number in range(8)
         ]
 

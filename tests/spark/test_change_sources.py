@@ -312,11 +312,12 @@ class TestShares:
     def test_a_compaction_and_an_equal_rewrite_tell_nothing(self, graph: og.Graph) -> None:
         feed = source(graph)
         place = feed.next(feed.first())
-        put(graph, "Bern")
+        # With a row that is new, because a load that changes nothing makes no commit.
+        written = put(graph, "Bern", "Oslo")
         graph.optimize()
         end = feed.next(place)
-        assert end["commit"] == graph.commits()[0].id != place["commit"]
-        assert told(feed, place, end) == []
+        assert end["commit"] == graph.commits()[0].id not in (place["commit"], written)
+        assert told(feed, place, end) == [(written, "insert", "Oslo")]
 
 
 def _people(first: int, last: int) -> list[dict[str, Any]]:
