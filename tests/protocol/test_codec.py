@@ -117,6 +117,8 @@ class TestErrors:
         [
             errors.NotFound("no", details={"branch": "x"}, hint="make it"),
             errors.ConstraintViolation("bad", [{"rule": "key", "id": "a"}], details={"violations": 1}),
+            errors.InvalidInput("bad", details={"limit": 3}),
+            errors.InvalidInput("bad").with_violations([{"message": "bad", "line": 2}], 7, 1),
             errors.MergeConflicts("both", [{"kind": "update_update"}]),
             errors.StorageError("slow", transient=True),
             errors.PreconditionFailed("moved", details={"expected": "a", "actual": "b"}),

@@ -189,7 +189,7 @@ def decode_error(document: Any) -> OmnigraphError:
         known = cause if cause in get_args(StorageErrorKind) else None
         return StorageError(reason, kind=known, transient=encoded.transient, **common)
     error = kind(reason, **common)
-    if isinstance(error, InvalidInput):
+    if isinstance(error, InvalidInput) and encoded.violations:
         error.violations = encoded.violations
     return error
 
