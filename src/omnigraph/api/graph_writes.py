@@ -163,7 +163,8 @@ class GraphWrites(ABC):
         >>> g.revert(added.id).commit.operation, g.get("City", "Bern")
         ('revert', None)
         """
-        options = MergeRequest(branch, resolve, dry_run, message, if_commit, actor, progress)
+        into = require_text("branch", branch)
+        options = MergeRequest(into, resolve, dry_run, message, if_commit, actor, progress)
         return self._revert(commit_id_of(commit_id), options)
 
     @abstractmethod

@@ -192,7 +192,7 @@ class RemoteGraph(RemoteChangeReads, Graph):
     def _revert(self, commit_id: str, options: MergeRequest) -> Merged:
         self._actor.check(options.actor, message=options.message, if_commit=options.if_commit)
         body = {
-            "branch": require_text("branch", options.into),
+            "branch": options.into,
             "resolve": to_json_value(options.resolve),
             "dry_run": options.dry_run,
             "message": options.message,
