@@ -35,7 +35,7 @@ from omnigraph.protocol.codec import (
     read_result,
 )
 from omnigraph.server.hosted_graphs import HostedGraph
-from omnigraph.server.http.error_responses import STORAGE_FAILURE, redact, render_error
+from omnigraph.server.http.error_responses import redact, render_error
 from tests.server.running import ADD, ALL, SCHEMA, Running, error_body
 from tests.support.waiting import HANG
 
@@ -253,12 +253,17 @@ def test_storage_failure_is_logged_and_not_disclosed(
         finally:
             del graphs["rubbish"]
     body = error_body(response, 500)
-    assert isinstance(decode_error(body["exception"]), errors.StorageError)
-    assert body["error"] == body["exception"]["message"] == STORAGE_FAILURE
+    error = decode_error(body["exception"])
+    assert isinstance(error, errors.StorageError)
+    assert (error.kind, error.details["type"]) == ("permanent", "Person")
+    file = error.details["file"]
+    assert file.startswith("nodes/")
+    text = f"type 'Person' is damaged: {file} cannot be read; see the server log"
+    assert body["error"] == error.message == text
     assert "kept.omni" not in response.text
-    assert "could not open" not in response.text
-    # The details are only in the log.
-    assert "could not open nodes/" in caplog.text
+    assert "LanceError" not in response.text
+    # The cause is only in the log.
+    assert f"{file}: it cannot be decoded (LanceError" in caplog.text
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", f"{EXACT};q=0", "application/*", ""])

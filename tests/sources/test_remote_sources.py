@@ -176,7 +176,8 @@ def test_what_does_not_fit_its_place_is_refused(s3: Bucket, graph: og.Graph) -> 
     address = put(s3, "bad.ndjson", records("Ana") + b"{}\n")
     with pytest.raises(InvalidInput, match="line 2") as caught:
         graph.load(address)
-    assert caught.value.details == {"line": 2, "source": address}
+    assert caught.value.details == {"line": 2, "source": address, "violations": 1, "limit": 100}
+    assert [(item["source"], item["line"]) for item in caught.value.violations] == [(address, 2)]
     with pytest.raises(InvalidInput, match=r"broken\.parquet"):
         graph.load({"Person": put(s3, "broken.parquet", b"PAR1 and no more")})
     with pytest.raises(StorageError, match="cannot read"):
@@ -247,7 +248,7 @@ def test_an_object_that_is_replaced_while_it_is_read_loads_nothing(
         pytest.raises(StorageError, match="was replaced while it was read") as caught,
     ):
         graph.load(address)
-    assert caught.value.transient
+    assert caught.value.kind == "precondition"
     assert names(graph) == []
 
 
