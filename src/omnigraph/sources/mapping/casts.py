@@ -92,7 +92,7 @@ def read_cast(text: Any, column: Column) -> Cast:
 
     >>> from omnigraph.lang.types import DATE
     >>> read_cast("%d.%m.%Y", Column("born", DATE, "p1"))
-    Cast(kind='format', text='%d.%m.%Y')
+    Cast(kind='format', text='%d.%m.%Y', truncates=False)
     """
     if not isinstance(text, str) or not text:
         raise InvalidInput(f"expected a cast as text, got {text!r}")
