@@ -37,7 +37,7 @@ def key_of(text: str, name: str = "T") -> NodeKey:
         (Scalar.DATE, date(1970, 1, 31), "30"),
         (Scalar.DATE, date(1969, 12, 31), "-1"),
         (Scalar.DATE, 30, "30"),
-        (Scalar.DATETIME, datetime(1970, 1, 1, 0, 0, 1, 500_999, tzinfo=UTC), "1500"),
+        (Scalar.DATETIME, datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC), "1500"),
         (Scalar.DATETIME, -1, "-1"),
         (Scalar.F64, 0.0, "0"),
         (Scalar.F64, -0.0, "0"),
@@ -57,6 +57,12 @@ def key_of(text: str, name: str = "T") -> NodeKey:
 )
 def test_canonical_strings(scalar: Scalar, value: Any, expected: str) -> None:
     assert canonical_text(value, PropType(scalar)) == expected
+
+
+def test_a_moment_between_two_milliseconds_is_no_key() -> None:
+    moment = datetime(1970, 1, 1, 0, 0, 1, 500_999, tzinfo=UTC)
+    with pytest.raises(InvalidInput, match=r"DateTime has milliseconds, got .*01\.500999"):
+        canonical_text(moment, PropType(Scalar.DATETIME))
 
 
 def test_an_enum_value_is_its_text() -> None:

@@ -118,7 +118,7 @@ class TestCommitChanges:
 
     def test_an_empty_commit_has_an_empty_list(self, folder: Path) -> None:
         load(folder, person("Ann"))
-        commit = load(folder, person("Ann"))
+        commit = load(folder, person("Ann"), mode="overwrite")
         assert document("commit", "changes", commit)["changes"] == []
         assert "Ann" not in printed("commit", "changes", commit)
 
@@ -208,7 +208,7 @@ class TestPoll:
     def test_small_pages_tell_the_same_as_large_ones(self, folder: Path) -> None:
         load(folder, *(person(name) for name in ("Ann", "Bob", "Cid")))
         load(folder, person("Dan"))
-        load(folder, person("Dan"))
+        load(folder, *(person(name) for name in ("Ann", "Bob", "Cid", "Dan")), mode="overwrite")
         load(folder, person("Eve"), knows("Ann", "Eve", id="e1"))
         whole = document("changes", "poll", "--start", "beginning")
         assert [len(block["changes"]) for block in whole["blocks"]] == [3, 1, 0, 2]
