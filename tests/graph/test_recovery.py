@@ -15,7 +15,7 @@ from typing import Literal
 
 import pytest
 
-from omnigraph.errors import Conflict, NotFound, RecoveryRequired
+from omnigraph.errors import Conflict, RecoveryRequired, StorageError
 from omnigraph.graph import intents as intents_module
 from omnigraph.graph.intents import Intent, IntentOwner, Intents
 from omnigraph.graph.process_identity import process_start, this_machine
@@ -578,8 +578,9 @@ def test_a_missing_file_of_the_manifest_is_not_taken_for_a_deleted_branch(tmp_pa
     reader = handle(graph, "r")
     for file in (tmp_path / "graph" / "__manifest" / "data").glob("head-*"):
         file.unlink()
-    with pytest.raises(NotFound, match="could not read __manifest/data/head"):
+    with pytest.raises(StorageError, match=r"^__manifest/data/head-.* is damaged: it is missing") as caught:
         recover_all(reader.manifest, graph.intents)
+    assert caught.value.details["reason"] == "damaged"
     assert len(leftovers(graph)) == 1
 
 

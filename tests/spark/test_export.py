@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
+from omnigraph.errors import InvalidInput, OmnigraphError, StorageError
 from omnigraph.read.export import export_parts
 from omnigraph.read.export.export_parts import ExportFormat
 from omnigraph.store.objects.object_store import ObjectStore
@@ -130,9 +130,11 @@ def test_an_export_that_fails_leaves_the_one_before(spark: SparkSession, tmp_pat
     snapshot = graph.snapshot()
     pin = snapshot.pin("node:Thing")
     fragment = snapshot.tables.open(pin.path, pin.version).get_fragments()[0]
-    (tmp_path / "g" / pin.path / "data" / fragment.metadata.files[0].path).unlink()
-    with pytest.raises(NotFound, match="was reclaimed"):
+    file = f"{pin.path}/data/{fragment.metadata.files[0].path}"
+    (tmp_path / "g" / file).unlink()
+    with pytest.raises(StorageError, match=r"^node type Thing is damaged") as caught:
         graph.export(f"{tmp_path}/out/", engine="spark", spark=spark, overwrite=True)
+    assert (caught.value.details["reason"], caught.value.details["file"]) == ("damaged", file)
     assert files_of(tmp_path / "out") == ["_SUCCESS", "node-Note-00000.ndjson"]
 
 

@@ -116,6 +116,7 @@ def test_both_engines_make_the_same_graph(
         # Each is replaced from another split, the last by a row that was there before.
         records = [*(knows(f"k{n + 9}", "p0", "p1") for n in range(PEOPLE)), *records]
         records += [knows("k10", "q3", "q3"), knows("k0", "p0", "p0"), knows("k0", "p1", "p1")]
+        records += [person("p0", age=4)]
     if mode == "overwrite":
         records += [firm("f0")]
     found = compared(graph, saved(tmp_path, records), mode, spark)
