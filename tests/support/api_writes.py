@@ -34,8 +34,11 @@ _NEW: Final[Source] = {
     "Knows": [{"id": "k4", "from": "eve", "to": "fay", "since": 4}],
 }
 _CHANGED: Final[Source] = {
-    "Person": [{"name": "ann", "age": 50}, {"name": "gus", "age": 51}, {"name": "ann", "age": 52}],
-    "Knows": [{"id": "k1", "from": "gus", "to": "ann", "since": 5}],
+    "Person": [{"name": "gus", "age": 51}, {"name": "ann", "age": 52}],
+    "Knows": [
+        {"id": "k1", "from": "ann", "to": "gus", "since": 4},
+        {"id": "k1", "from": "gus", "to": "ann", "since": 5},
+    ],
 }
 
 
@@ -98,10 +101,10 @@ def _load(source: Source, mode: LoadMode, *, bulk: bool = False) -> Callable[[Re
 
 
 _MUTATIONS: Final[dict[str, ApiWrite]] = {
-    "mutate-insert": ApiWrite(_mutate('insert Person { name: "eve", age: 40 }'), "same"),
-    "mutate-upsert": ApiWrite(_mutate('insert Person { name: "ann", age: 41 }'), "same"),
+    "mutate-insert": ApiWrite(_mutate('insert Person { name: "eve", age: 40 }'), "nothing"),
+    "mutate-upsert": ApiWrite(_mutate('insert Person { name: "ann", age: 41 }'), "nothing"),
     "mutate-edge": ApiWrite(_mutate('insert Knows { from: "cy", to: "dan", since: 9 }'), "more"),
-    "mutate-update": ApiWrite(_mutate('update Person set { age: 60 } where name = "bob"'), "same"),
+    "mutate-update": ApiWrite(_mutate('update Person set { age: 60 } where name = "bob"'), "nothing"),
     "mutate-delete": ApiWrite(_mutate('delete Person where name = "ann"'), "nothing"),
     "mutate-mixed": ApiWrite(
         _mutate(
@@ -111,12 +114,12 @@ _MUTATIONS: Final[dict[str, ApiWrite]] = {
             'delete Knows where from = "dan"',
             'insert Person { name: "bob", age: 1 }',
         ),
-        "same",
+        "nothing",
     ),
 }
 _LOADS: Final[dict[str, tuple[Source, LoadMode, Again]]] = {
     "append": (_NEW, "append", "constraint_violation"),
-    "merge": (_CHANGED, "merge", "same"),
+    "merge": (_CHANGED, "merge", "nothing"),
     "overwrite": (_NEW, "overwrite", "same"),
     "overwrite-to-empty": ({"Person": [], "Knows": []}, "overwrite", "same"),
 }

@@ -116,12 +116,13 @@ class Replay:
                 self._real_write(step)
             return
         commit = self._real_write(step)
-        if commit is not None:
+        if isinstance(step, Load):
+            # A merge of rows that are all stored already makes no commit; a load without rows makes one.
+            assert (commit is None) == (step.mode == "merge" and bool(step.rows) and before == state)
+        if commit is None:
+            assert before == state
+        else:
             self._committed(step.branch, state, commit)
-            return
-        # A load makes no commit either if all its rows are stored already.
-        assert isinstance(step, Mutate) or step.mode == "merge"
-        assert before == state
 
     def _real_write(self, step: Load | Mutate) -> og.Commit | None:
         branch = self.prefix + step.branch
