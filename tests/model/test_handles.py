@@ -169,7 +169,7 @@ class HandlesMachine(RuleBasedStateMachine):
     @rule(at=HANDLES, number=BRANCHES, work=statements())
     def give_up_after_staging(self, at: int, number: int, work: list[Statement]) -> None:
         """Rows of a failed write must not affect the caches."""
-        graph, branch = self.handles[at], self._branch(number)
+        graph, branch, work = self.handles[at], self._branch(number), self._numbered(work)
         try:
             model.mutate(self._state(branch), work)
         except Refused:
