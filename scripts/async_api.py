@@ -18,9 +18,9 @@ from types import ModuleType
 from typing import Any
 
 from omnigraph.api import entry
-from omnigraph.api.branches import Branches
 from omnigraph.api.graph import Graph
-from omnigraph.api.schemas import SchemaView
+from omnigraph.api.interface.branches import Branches
+from omnigraph.api.interface.schemas import SchemaView
 from omnigraph.client import entry as client_entry
 from omnigraph.client.graph import RemoteGraph
 

@@ -195,7 +195,7 @@ def test_undeclared_import_is_reported(path: str, text: str) -> None:
     ("path", "text"),
     [
         ("api/graph.py", "import ulid\nimport lance\nimport json"),
-        ("api/result.py", "def f():\n    import pandas"),
+        ("api/results/result.py", "def f():\n    import pandas"),
         ("server/app.py", "from starlette.types import Scope\nfrom anyio import to_thread"),
     ],
 )

@@ -2,17 +2,17 @@
 
 from omnigraph import aio, errors
 from omnigraph.api.backups import backup, clone, restore
-from omnigraph.api.branches import Branch
-from omnigraph.api.commits import Commit
 from omnigraph.api.entry import embedder_of, init, open  # noqa: A004 - the name is part of the API
 from omnigraph.api.graph import Graph
-from omnigraph.api.loads import LoadReceipt
+from omnigraph.api.interface.branches import Branch
+from omnigraph.api.interface.schemas import SchemaApplied
 from omnigraph.api.local.local_graph import LocalGraph
-from omnigraph.api.maintenance_reports import Index, Recovery, Repair
-from omnigraph.api.merges import Merged
-from omnigraph.api.receipts import Receipt
-from omnigraph.api.result import Result
-from omnigraph.api.schemas import SchemaApplied
+from omnigraph.api.results.commits import Commit
+from omnigraph.api.results.loads import LoadReceipt
+from omnigraph.api.results.maintenance_reports import Index, Recovery, Repair
+from omnigraph.api.results.merges import Merged
+from omnigraph.api.results.receipts import Receipt
+from omnigraph.api.results.result import Result
 from omnigraph.client.entry import connect
 from omnigraph.errors import OmnigraphError
 from omnigraph.maintain.backup.copy_report import CopyReport

@@ -17,9 +17,9 @@ import pytest
 
 import omnigraph as og
 from omnigraph.aio import AsyncBranches, AsyncGraph, AsyncSchemaView
-from omnigraph.api.branches import Branches
 from omnigraph.api.graph import Graph
-from omnigraph.api.schemas import SchemaView
+from omnigraph.api.interface.branches import Branches
+from omnigraph.api.interface.schemas import SchemaView
 from tests.support.places import fresh_memory
 from tests.support.waiting import HANG
 

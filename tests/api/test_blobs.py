@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.api.blobs import Blob, BlobInfo
-from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
+from omnigraph.api.results.blobs import Blob, BlobInfo
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, PreconditionFailed, StorageError
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
@@ -239,7 +239,7 @@ CHILD = """
 import json, sys
 import httpx
 import omnigraph as og
-from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
 from tests.server.running import running

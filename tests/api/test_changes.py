@@ -282,7 +282,7 @@ class TestBaseline:
             g.baseline(StringIO(), types=["Nobody"])
 
     def test_two_do_not_write_one_file(self, g: og.Graph, tmp_path: Path) -> None:
-        from omnigraph.api.baseline_files import _locked
+        from omnigraph.api.files.baseline_files import _locked
 
         path = tmp_path / "b.ndjson"
         with _locked(path), pytest.raises(Conflict, match="another process is writing"):

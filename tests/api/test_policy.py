@@ -19,9 +19,9 @@ from typing import Any, Final
 import pytest
 
 import omnigraph as og
-from omnigraph.api.branches import Branches
 from omnigraph.api.graph import Graph
-from omnigraph.api.schemas import SchemaView
+from omnigraph.api.interface.branches import Branches
+from omnigraph.api.interface.schemas import SchemaView
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
 from omnigraph.policy.bundle import BRANCH_ACTIONS, TARGET_ACTIONS, PolicyBundle, Rule, read_bundle
 from omnigraph.policy.gate import Access

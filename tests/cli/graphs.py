@@ -13,8 +13,8 @@ import pytest
 
 from omnigraph.catalog.catalog import accept
 from omnigraph.catalog.columns import arrow_schema
-from omnigraph.graph.intents import Intent, OwnedIntent, this_process
 from omnigraph.graph.publish import now_micros
+from omnigraph.graph.recovery.intents import Intent, OwnedIntent, this_process
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared

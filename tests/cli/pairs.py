@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import omnigraph as og
-from omnigraph.api.stored_queries import QuerySources, read_stored_queries
+from omnigraph.api.hosting.stored_queries import QuerySources, read_stored_queries
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.gate import Gate
 from omnigraph.server.hosted_graphs import HostedGraph

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.api.result import Result
+from omnigraph.api.results.result import Result
 from omnigraph.cli.render.row_formats import text_lines
 from omnigraph.lang.types import STRING
 from omnigraph.sources.csv_files import read_csv

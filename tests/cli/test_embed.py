@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.api.embed_records import EmbedJob, embed_file
-from omnigraph.api.embed_spec import EmbedSpec
+from omnigraph.api.embedding.embed_records import EmbedJob, embed_file
+from omnigraph.api.embedding.embed_spec import EmbedSpec
 from omnigraph.errors import InvalidInput
 from omnigraph.search.embedding import MockEmbedder
 from tests.cli.running import run

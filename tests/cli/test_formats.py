@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from omnigraph.api.result import Result
+from omnigraph.api.results.result import Result
 from omnigraph.cli.render.row_formats import text_lines, write_arrow
 from omnigraph.cli.settings.config import TextFormat
 from omnigraph.lang.types import PropType, Scalar

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
 from tests.cli.running import Outcome, _command_line, run

@@ -10,8 +10,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import RecoveryRequired
-from omnigraph.graph.intents import Intents
 from omnigraph.graph.publish import now_micros
+from omnigraph.graph.recovery.intents import Intents
 from tests.cli.graphs import abandon_load, add_people, make_graph
 from tests.cli.running import run, write
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.server.hosted_graphs import open_graphs
 from tests.cli.pairs import ALLOWED, IDENTITIES, SCHEMA, STORED, TOKEN, Origin, Pair, hosted_pair, make_origin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.api.blobs import BlobSelector
+from omnigraph.api.results.blobs import BlobSelector
 from omnigraph.client.blobs import open_blob
 from omnigraph.client.transport import Transport
 from omnigraph.errors import StorageError

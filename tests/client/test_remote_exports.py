@@ -19,7 +19,7 @@ from uuid import uuid4
 import pytest
 
 import omnigraph as og
-from omnigraph.api.exports import ExportOptions
+from omnigraph.api.files.export_files import ExportOptions
 from omnigraph.client.exports import fetch_export
 from omnigraph.client.transport import Transport
 from omnigraph.errors import InvalidInput, StorageError

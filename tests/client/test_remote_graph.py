@@ -11,14 +11,14 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 import omnigraph as og
-from omnigraph.api.branches import Branches
-from omnigraph.api.changes import Diff
 from omnigraph.api.graph import Graph
+from omnigraph.api.interface.branches import Branches
+from omnigraph.api.interface.schemas import SchemaView
 from omnigraph.api.local.local_branches import LocalBranches
 from omnigraph.api.local.local_changes import LocalDiff
 from omnigraph.api.local.local_graph import LocalGraph
 from omnigraph.api.local.local_schema import LocalSchemaView
-from omnigraph.api.schemas import SchemaView
+from omnigraph.api.results.changes import Diff
 from omnigraph.client.branches import RemoteBranches
 from omnigraph.client.changes import RemoteDiff
 from omnigraph.client.entry import ServedGraph, list_graphs

@@ -10,8 +10,8 @@ from typing import Any
 from uuid import uuid4
 
 import omnigraph as og
-from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.api.loads import LoadReceipt
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
+from omnigraph.api.results.loads import LoadReceipt
 from omnigraph.client.graph import RemoteGraph
 from omnigraph.errors import ConstraintViolation, OmnigraphError, StorageError
 from omnigraph.server.hosted_graphs import open_graphs

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 import omnigraph as og
-from omnigraph.api.changes import Diff
+from omnigraph.api.results.changes import Diff
 from omnigraph.catalog.migration.steps import MigrationPlan
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.lang.diagnostics import LanguageError

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 import omnigraph as og
-from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
 from tests.conformance.recording import Recorder

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.graph.leases import find_leases
+from omnigraph.graph.recovery.leases import find_leases
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.backup.backup import backup
 from omnigraph.maintain.cleanup import cleanup

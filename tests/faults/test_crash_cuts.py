@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.graph.intents import Intent
+from omnigraph.graph.recovery.intents import Intent
 from omnigraph.graph.repository import Repository
 from tests.faults.conftest import Cuts, wanted_cuts
 from tests.support.abandoned import PLIGHTS, SWAP, abandon, is_published, pending_intent

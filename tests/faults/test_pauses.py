@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.graph.intents import Intent, IntentOwner
-from omnigraph.graph.process_identity import process_start, this_machine
 from omnigraph.graph.publish import now_micros
+from omnigraph.graph.recovery.intents import Intent, IntentOwner
+from omnigraph.graph.recovery.process_identity import process_start, this_machine
 from omnigraph.graph.repository import Repository
 from tests.faults.conftest import Cuts
 from tests.support.abandoned import is_published, pending_intent, swap_of

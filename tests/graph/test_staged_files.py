@@ -15,7 +15,7 @@ import omnigraph as og
 from omnigraph.errors import Conflict, StorageError
 from omnigraph.graph import staged_files
 from omnigraph.graph.publish import publish
-from omnigraph.graph.recovery import recover_all
+from omnigraph.graph.recovery.interrupted_writes import recover_all
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.write_plan import WritePlan
 from tests.support.repositories import (

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import Conflict, InvalidInput, NotFound, PermissionDenied, StorageError
-from omnigraph.graph import intents, leases
 from omnigraph.graph.progress import Progress
+from omnigraph.graph.recovery import intents, leases
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared

@@ -16,9 +16,9 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.migration.evolve import evolve
 from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, RecoveryRequired
-from omnigraph.graph.intents import Intent, IntentOwner
-from omnigraph.graph.process_identity import process_start, this_machine
 from omnigraph.graph.publish import now_micros, publish
+from omnigraph.graph.recovery.intents import Intent, IntentOwner
+from omnigraph.graph.recovery.process_identity import process_start, this_machine
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared, WritePlan

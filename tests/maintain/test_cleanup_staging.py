@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.graph.recovery.scratch_files import PREFIX, ScratchFolder
 from omnigraph.graph.repository import Repository
-from omnigraph.graph.scratch_files import PREFIX, ScratchFolder
 from omnigraph.maintain.cleanup import cleanup
 from tests.spark.loads import CATALOG
 

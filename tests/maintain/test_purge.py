@@ -9,8 +9,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import NotFound
-from omnigraph.graph.intents import Intent, OwnedIntent, this_process
 from omnigraph.graph.publish import now_micros
+from omnigraph.graph.recovery.intents import Intent, OwnedIntent, this_process
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.purge import purge
 from omnigraph.store.manifest.manifest import ManifestChange, SwapLost

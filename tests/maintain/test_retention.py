@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.api.merges import Merged
+from omnigraph.api.results.merges import Merged
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.graph.history import get_commit, merge_base
 from omnigraph.graph.repository import Repository

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.api.merges import Merged
+from omnigraph.api.results.merges import Merged
 from omnigraph.errors import Conflict, ConstraintViolation, MergeConflicts
-from omnigraph.graph.intents import Intents
+from omnigraph.graph.recovery.intents import Intents
 from omnigraph.store.objects.object_store import ObjectStore
 from tests.merge.merges import (
     SCHEMA,

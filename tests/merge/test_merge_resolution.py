@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.api.merges import Merged
+from omnigraph.api.results.merges import Merged
 from omnigraph.errors import InvalidInput, MergeConflicts
 from tests.merge.merges import (
     Record,

@@ -12,7 +12,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors
-from omnigraph.api.maintenance_reports import Optimized
+from omnigraph.api.results.maintenance_reports import Optimized
 from omnigraph.changes.change_pages import ChangePage
 from omnigraph.changes.feed import FeedPage
 from omnigraph.lang.diagnostics import LanguageError

@@ -12,7 +12,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.api.entry import open_with
-from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
 from omnigraph.engine.memory.memory_cache import Cache, CachePool
 from omnigraph.read.reader import Reader
 from omnigraph.server.hosted_graphs import open_graphs

@@ -16,8 +16,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 import omnigraph as og
-from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.api.stored_queries import QuerySources
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
+from omnigraph.api.hosting.stored_queries import QuerySources
 from omnigraph.policy.bundle import PolicyBundle, read_bundle
 from omnigraph.protocol.error_output import ErrorOutput
 from omnigraph.server.app import create_app

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry

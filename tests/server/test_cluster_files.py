@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import omnigraph as og
-from omnigraph.api.hosting_config import read_hosting
+from omnigraph.api.hosting.hosting_config import read_hosting
 from omnigraph.errors import InvalidInput
 from omnigraph.server.hosted_graphs import ServerResources, open_graphs
 from omnigraph.server.http.authentication import TokenRegistry

@@ -14,11 +14,11 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors
-from omnigraph.api.branches import Branch
-from omnigraph.api.commits import Commit
-from omnigraph.api.maintenance_reports import Index, Optimized, Repair
-from omnigraph.api.merges import Merged
-from omnigraph.api.receipts import Receipt
+from omnigraph.api.interface.branches import Branch
+from omnigraph.api.results.commits import Commit
+from omnigraph.api.results.maintenance_reports import Index, Optimized, Repair
+from omnigraph.api.results.merges import Merged
+from omnigraph.api.results.receipts import Receipt
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.migration.planner import plan_migration
 from omnigraph.changes.change_pages import ChangePage

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import httpx
 import pytest
 
-from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.api.stored_queries import QuerySources
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
+from omnigraph.api.hosting.stored_queries import QuerySources
 from omnigraph.client.entry import connect
 from omnigraph.errors import NotFound, PermissionDenied
 from omnigraph.server.hosted_graphs import open_graphs

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import omnigraph as og
-from omnigraph.api.hosting_config import read_hosting
+from omnigraph.api.hosting.hosting_config import read_hosting
 from omnigraph.errors import InvalidInput, OmnigraphError
 from omnigraph.policy.bundle import PolicyBundle
 from omnigraph.server.hosted_graphs import open_graphs

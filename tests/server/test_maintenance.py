@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 import omnigraph as og
-from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
 from omnigraph.protocol import maintenance_responses as answers
 from omnigraph.protocol.codec import EXACT
 from omnigraph.server.hosted_graphs import open_graphs

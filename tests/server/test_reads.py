@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
 from omnigraph.graph.format_version import CURRENT
 from omnigraph.lang.temporal import EPOCH_TIME
 from omnigraph.protocol import responses

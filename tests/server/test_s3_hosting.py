@@ -7,8 +7,8 @@ import json
 import pytest
 
 import omnigraph as og
-from omnigraph.api.hosting_config import read_hosting
-from omnigraph.api.stored_queries import QuerySources
+from omnigraph.api.hosting.hosting_config import read_hosting
+from omnigraph.api.hosting.stored_queries import QuerySources
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 import omnigraph as og
-from omnigraph.api.hosting import GraphSource, Hosting
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
 from omnigraph.store.request_counts import (

@@ -14,8 +14,8 @@ from typing import Any
 from omnigraph.catalog.table_lookup import find_table
 from omnigraph.engine.engine_choice import RunTasks
 from omnigraph.errors import OmnigraphError
+from omnigraph.graph.recovery.scratch_files import ScratchFolder
 from omnigraph.graph.repository import Repository
-from omnigraph.graph.scratch_files import ScratchFolder
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks, staged_splits
 from omnigraph.load.load import LoadResult, prepare_load

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import omnigraph as og
-from omnigraph.api.changes import EntityChange
+from omnigraph.api.results.changes import EntityChange
 from omnigraph.errors import InvalidInput
 from omnigraph.spark.datasource.datasource import data_source
 from tests.spark.test_datasource import SCHEMA, VALUES

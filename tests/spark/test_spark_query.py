@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.api.graph_reads import QueryOptions
+from omnigraph.api.interface.graph_reads import QueryOptions
 from omnigraph.api.local.spark_reads import is_for_spark
-from omnigraph.api.result import Result
+from omnigraph.api.results.result import Result
 from omnigraph.engine.parameters import Bindings
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.lang.gq.query_parameters import bind_params

@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from lance.fragment import write_fragments
 
 from omnigraph.errors import Conflict, ConstraintViolation, InvalidInput
+from omnigraph.graph.recovery.scratch_files import PREFIX, ScratchFolder
 from omnigraph.graph.repository import Repository
-from omnigraph.graph.scratch_files import PREFIX, ScratchFolder
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from omnigraph.graph.intents import Intent, Intents
+from omnigraph.graph.recovery.intents import Intent, Intents
 from omnigraph.graph.repository import Repository
 from omnigraph.store.manifest.records import RecoveryOutcome
 from omnigraph.store.objects.object_store import ObjectStore

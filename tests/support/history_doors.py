@@ -16,9 +16,9 @@ from typing import Any
 from uuid import uuid4
 
 import omnigraph as og
-from omnigraph.api.branches import Branches
 from omnigraph.api.graph import Graph
-from omnigraph.api.schemas import SchemaView
+from omnigraph.api.interface.branches import Branches
+from omnigraph.api.interface.schemas import SchemaView
 from omnigraph.errors import InvalidInput
 
 SCHEMA = "node Person { name: String @key  photo: Blob? }"

@@ -14,9 +14,9 @@ from omnigraph.catalog.catalog import Catalog, accept
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.catalog.migration.evolve import evolve
 from omnigraph.catalog.migration.planner import plan_migration
-from omnigraph.graph.intents import Intent, IntentOwner
-from omnigraph.graph.process_identity import this_machine
 from omnigraph.graph.publish import PublishReceipt, now_micros, publish
+from omnigraph.graph.recovery.intents import Intent, IntentOwner
+from omnigraph.graph.recovery.process_identity import this_machine
 from omnigraph.graph.repository import Mode, Repository
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction

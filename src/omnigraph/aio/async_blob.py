@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from omnigraph.aio.call_threads import CallThreads
-    from omnigraph.api.blobs import Blob, BlobInfo
+    from omnigraph.api.results.blobs import Blob, BlobInfo
 
 
 class AsyncBlob:

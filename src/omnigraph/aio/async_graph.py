@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     from omnigraph.aio.call_threads import CallThreads
     from omnigraph.api.access import Address
-    from omnigraph.api.changes import Diff, Kind, Op, State
-    from omnigraph.api.commits import At, Commit
-    from omnigraph.api.exports import ExportFormat, ExportTarget
+    from omnigraph.api.files.export_files import ExportFormat, ExportTarget
     from omnigraph.api.graph import Graph
-    from omnigraph.api.loads import LoadReceipt
-    from omnigraph.api.maintenance_reports import Index, Optimized, Recovery, Repair
-    from omnigraph.api.merges import Merged, Resolve
-    from omnigraph.api.receipts import Receipt
-    from omnigraph.api.result import Result
+    from omnigraph.api.results.changes import Diff, Kind, Op, State
+    from omnigraph.api.results.commits import At, Commit
+    from omnigraph.api.results.loads import LoadReceipt
+    from omnigraph.api.results.maintenance_reports import Index, Optimized, Recovery, Repair
+    from omnigraph.api.results.merges import Merged, Resolve
+    from omnigraph.api.results.receipts import Receipt
+    from omnigraph.api.results.result import Result
     from omnigraph.changes.baseline import Baseline
     from omnigraph.changes.change_pages import ChangePage
     from omnigraph.changes.feed import FeedPage

@@ -9,8 +9,8 @@ from omnigraph.aio.call_threads import CallThreads
 
 if TYPE_CHECKING:
     from omnigraph.aio.async_blob import AsyncBlob
-    from omnigraph.api.commits import At
     from omnigraph.api.graph import Graph
+    from omnigraph.api.results.commits import At
 
 
 class AsyncHandle:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omnigraph.aio.call_threads import CallThreads
-    from omnigraph.api.commits import At
-    from omnigraph.api.receipts import Receipt
-    from omnigraph.api.result import Result
+    from omnigraph.api.results.commits import At
+    from omnigraph.api.results.receipts import Receipt
+    from omnigraph.api.results.result import Result
     from omnigraph.client.graph import RemoteGraph
     from omnigraph.client.stored_query_calls import QueryEntry
 

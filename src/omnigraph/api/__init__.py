@@ -1,1 +1,1 @@
-"""The Python API: the `Graph` interface, its arguments and results, and `LocalGraph` in `local`."""
+"""The Python API: the `Graph` interface, its arguments, results and files, and `LocalGraph` in `local`."""

@@ -59,7 +59,7 @@ def init(
     >>> og.init("memory://docs-init", schema="node City { name: String @key }").branches.list()
     ['main']
     """
-    from omnigraph.api.files import read_schema
+    from omnigraph.api.files.local_files import read_schema
     from omnigraph.catalog.catalog import accept
     from omnigraph.graph.repository import Repository
     from omnigraph.lang.pg.schema_compiler import load_schema

@@ -6,13 +6,13 @@ from abc import abstractmethod
 from types import TracebackType
 from typing import Self
 
-from omnigraph.api.branches import Branches
-from omnigraph.api.change_reads import ChangeReads
-from omnigraph.api.graph_history import GraphHistory
-from omnigraph.api.graph_maintenance import GraphMaintenance
-from omnigraph.api.graph_reads import GraphReads
-from omnigraph.api.graph_writes import GraphWrites
-from omnigraph.api.schemas import SchemaView
+from omnigraph.api.interface.branches import Branches
+from omnigraph.api.interface.change_reads import ChangeReads
+from omnigraph.api.interface.graph_history import GraphHistory
+from omnigraph.api.interface.graph_maintenance import GraphMaintenance
+from omnigraph.api.interface.graph_reads import GraphReads
+from omnigraph.api.interface.graph_writes import GraphWrites
+from omnigraph.api.interface.schemas import SchemaView
 
 
 class Graph(GraphReads, GraphWrites, GraphHistory, ChangeReads, GraphMaintenance):

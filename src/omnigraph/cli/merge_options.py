@@ -11,7 +11,7 @@ from omnigraph.cli.source_files import read_source, source_name
 from omnigraph.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from omnigraph.api.merges import Resolve
+    from omnigraph.api.results.merges import Resolve
 
 SIDES = ("ours", "theirs")
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import typer
 
-from omnigraph.api.files import file_error
+from omnigraph.api.files.local_files import file_error
 from omnigraph.errors import InvalidInput, NotFound, ResourceLimit
 
 STDIN = "-"

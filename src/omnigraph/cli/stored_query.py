@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import Graph
-    from omnigraph.api.receipts import Receipt
-    from omnigraph.api.result import Result
+    from omnigraph.api.results.receipts import Receipt
+    from omnigraph.api.results.result import Result
     from omnigraph.cli.query_arguments import Request
 
 
 def read_stored(graph: Graph, request: Request, branch: str, at: str | None) -> Result:
     """Run a stored read and return its rows. The server refuses a stored mutation without running it."""
-    from omnigraph.api.result import Result
+    from omnigraph.api.results.result import Result
     from omnigraph.client.graph import RemoteGraph
 
     assert isinstance(graph, RemoteGraph)
@@ -24,7 +24,7 @@ def read_stored(graph: Graph, request: Request, branch: str, at: str | None) -> 
 
 def mutate_stored(graph: Graph, request: Request, branch: str, if_commit: str | None) -> Receipt:
     """Run a stored mutation and return its receipt. The server refuses a stored read."""
-    from omnigraph.api.receipts import Receipt
+    from omnigraph.api.results.receipts import Receipt
     from omnigraph.client.graph import RemoteGraph
 
     assert isinstance(graph, RemoteGraph)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from omnigraph.api.blobs import Blob, BlobInfo, BlobSelector
+from omnigraph.api.results.blobs import Blob, BlobInfo, BlobSelector
 from omnigraph.client.request_errors import unexpected_response
 from omnigraph.client.request_names import place_of
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied, StorageError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from omnigraph.api.branches import Branch, Branches
-from omnigraph.api.commits import At
-from omnigraph.api.merges import Merged, MergeRequest
+from omnigraph.api.interface.branches import Branch, Branches
+from omnigraph.api.results.commits import At
+from omnigraph.api.results.merges import Merged, MergeRequest
 from omnigraph.client.request_names import segment, state_of
 from omnigraph.graph.argument_checks import require_text
 from omnigraph.protocol.codec import decode, to_json_value

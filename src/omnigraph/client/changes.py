@@ -9,10 +9,10 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.api.baseline_files import write_lines
-from omnigraph.api.change_reads import ChangeReads
-from omnigraph.api.changes import ChangeFilter, Diff, EntityChange, State, check_state
-from omnigraph.api.exports import ExportTarget
+from omnigraph.api.files.baseline_files import write_lines
+from omnigraph.api.files.export_files import ExportTarget
+from omnigraph.api.interface.change_reads import ChangeReads
+from omnigraph.api.results.changes import ChangeFilter, Diff, EntityChange, State, check_state
 from omnigraph.client.request_names import filter_params, segment, timestamp
 from omnigraph.client.streamed_lines import lines_of, lines_to_end
 from omnigraph.errors import StorageError

@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
-from omnigraph.api.exports import ExportOptions, ExportTarget, folder_of, write_one
+from omnigraph.api.files.export_files import ExportOptions, ExportTarget, folder_of, write_one
 from omnigraph.client.request_names import place_of
 from omnigraph.client.server_decisions import refuse_spark
 from omnigraph.client.streamed_lines import lines_to_end

@@ -9,23 +9,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.access import Address
-from omnigraph.api.commits import At, Commit
-from omnigraph.api.exports import ExportOptions, ExportTarget
+from omnigraph.api.files.export_files import ExportOptions, ExportTarget
 from omnigraph.api.graph import Graph
-from omnigraph.api.graph_maintenance import (
+from omnigraph.api.interface.graph_maintenance import (
     BackupOptions,
     CleanupOptions,
     OptimizeOptions,
     RepairOptions,
     VerifyOptions,
 )
-from omnigraph.api.graph_reads import QueryOptions
-from omnigraph.api.graph_writes import MutationOptions
-from omnigraph.api.loads import LoadReceipt
-from omnigraph.api.maintenance_reports import Index, Optimized, Recovery, Repair
-from omnigraph.api.merges import Merged, MergeRequest
-from omnigraph.api.receipts import Receipt
-from omnigraph.api.result import Result
+from omnigraph.api.interface.graph_reads import QueryOptions
+from omnigraph.api.interface.graph_writes import MutationOptions
+from omnigraph.api.results.commits import At, Commit
+from omnigraph.api.results.loads import LoadReceipt
+from omnigraph.api.results.maintenance_reports import Index, Optimized, Recovery, Repair
+from omnigraph.api.results.merges import Merged, MergeRequest
+from omnigraph.api.results.receipts import Receipt
+from omnigraph.api.results.result import Result
 from omnigraph.client.branches import RemoteBranches
 from omnigraph.client.changes import RemoteChangeReads
 from omnigraph.client.request_names import condition, params_of, place_of, segment
@@ -40,7 +40,7 @@ from omnigraph.maintain.backup.copy_report import CopyReport
 from omnigraph.protocol.codec import decode, decode_snapshot, to_json_value
 
 if TYPE_CHECKING:
-    from omnigraph.api.blobs import Blob, BlobSelector
+    from omnigraph.api.results.blobs import Blob, BlobSelector
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.maintain.verification.report import VerifyReport
 

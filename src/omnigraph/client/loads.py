@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from omnigraph.api.loads import LoadReceipt, RejectedRecords
+from omnigraph.api.results.loads import LoadReceipt, RejectedRecords
 from omnigraph.client.request_errors import unexpected_response
 from omnigraph.client.server_decisions import refuse_spark
 from omnigraph.client.transport import Transport, decoding

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from omnigraph.api.commits import At, state_at
+from omnigraph.api.results.commits import At, state_at
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.argument_checks import require_text
 from omnigraph.graph.branch_names import MAIN, branch_not_found
 from omnigraph.protocol.codec import IF_COMMIT, decode, to_json_value
 
 if TYPE_CHECKING:
-    from omnigraph.api.changes import ChangeFilter
+    from omnigraph.api.results.changes import ChangeFilter
     from omnigraph.client.transport import Transport
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.api.commits import At, Commit
-from omnigraph.api.schemas import SchemaApplied, SchemaOptions, SchemaView, read_change
+from omnigraph.api.interface.schemas import SchemaApplied, SchemaOptions, SchemaView, read_change
+from omnigraph.api.results.commits import At, Commit
 from omnigraph.client.request_names import place_of, state_of
 from omnigraph.graph.argument_checks import require_text
 from omnigraph.protocol.codec import decode, to_json_value

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.api.commits import At
-from omnigraph.api.receipts import Receipt
+from omnigraph.api.results.commits import At
+from omnigraph.api.results.receipts import Receipt
 from omnigraph.client.request_names import condition, params_of, place_of, segment
 from omnigraph.client.transport import ROWS, Transport, decode_rows, is_arrow
 from omnigraph.protocol.codec import decode
@@ -15,7 +15,7 @@ from omnigraph.protocol.codec import decode
 if TYPE_CHECKING:
     import httpx
 
-    from omnigraph.api.result import Result
+    from omnigraph.api.results.result import Result
 
 
 @dataclass(frozen=True, slots=True)

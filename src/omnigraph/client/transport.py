@@ -27,7 +27,7 @@ from omnigraph.errors import InvalidInput, OmnigraphError
 from omnigraph.protocol.codec import ARROW, EXACT, read_result
 
 if TYPE_CHECKING:
-    from omnigraph.api.result import Result
+    from omnigraph.api.results.result import Result
 
 T = TypeVar("T")
 

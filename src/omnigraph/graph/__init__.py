@@ -1,1 +1,1 @@
-"""Branches, commits, snapshots, and the one door through which anything becomes visible."""
+"""Branches, commits, snapshots, the swap that makes a commit visible, and recovery in `recovery`."""

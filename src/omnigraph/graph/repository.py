@@ -49,15 +49,6 @@ from omnigraph.graph.history import (
 )
 from omnigraph.graph.idempotency import claim_key
 from omnigraph.graph.initialize import create_manifest
-from omnigraph.graph.intents import (
-    UNCLAIMED,
-    Intent,
-    IntentOwner,
-    Intents,
-    OwnedIntent,
-    lease_intent,
-    this_process,
-)
 from omnigraph.graph.open_storage import check_choice, check_process, check_writable, connect, open_manifest
 from omnigraph.graph.publish import (
     PublishReceipt,
@@ -67,7 +58,16 @@ from omnigraph.graph.publish import (
     publish,
     sleep_with_backoff,
 )
-from omnigraph.graph.recovery import discard_unreadable, recover_all, recover_operation
+from omnigraph.graph.recovery.intents import (
+    UNCLAIMED,
+    Intent,
+    IntentOwner,
+    Intents,
+    OwnedIntent,
+    lease_intent,
+    this_process,
+)
+from omnigraph.graph.recovery.interrupted_writes import discard_unreadable, recover_all, recover_operation
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.swap_retries import retry_swap
 from omnigraph.graph.transaction import Transaction

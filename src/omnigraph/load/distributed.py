@@ -19,7 +19,7 @@ from omnigraph.engine.duckdb import DatabaseLimits, Workspace
 from omnigraph.engine.engine_choice import RunTasks
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.progress import Progress
-from omnigraph.graph.scratch_files import ScratchFolder
+from omnigraph.graph.recovery.scratch_files import ScratchFolder
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared

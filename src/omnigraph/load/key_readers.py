@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.engine.committed_rows import physical_columns
-from omnigraph.graph.scratch_files import ScratchFolder
+from omnigraph.graph.recovery.scratch_files import ScratchFolder
 from omnigraph.load.keys import committed_key_rows
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import get_fragment

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from omnigraph.catalog.table_lookup import find_table
 from omnigraph.errors import Conflict, NotFound, OmnigraphError
-from omnigraph.graph.intents import Intent, Intents, lease_intent
 from omnigraph.graph.publish import PublishReceipt
+from omnigraph.graph.recovery.intents import Intent, Intents, lease_intent
+from omnigraph.graph.recovery.scratch_files import PREFIX, ScratchFolder
 from omnigraph.graph.repository import Repository
-from omnigraph.graph.scratch_files import PREFIX, ScratchFolder
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.load.distributed import (
     DistributedLoad,

@@ -19,7 +19,7 @@ from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.catalog.columns import arrow_schema
 from omnigraph.engine.arrow_file import ArrowFile
 from omnigraph.errors import OmnigraphError
-from omnigraph.graph.scratch_files import ScratchFolder
+from omnigraph.graph.recovery.scratch_files import ScratchFolder
 from omnigraph.load.keys import key_columns, key_rows
 from omnigraph.load.spool import LoadLimits, Spool, to_physical
 from omnigraph.rules.blob_ingress import BlobIngress

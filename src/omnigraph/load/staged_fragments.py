@@ -16,7 +16,7 @@ import pyarrow as pa
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import INDEXED_COLUMNS
 from omnigraph.engine.duckdb import Workspace
-from omnigraph.graph.scratch_files import ScratchFolder
+from omnigraph.graph.recovery.scratch_files import ScratchFolder
 from omnigraph.graph.transaction import Transaction
 from omnigraph.load.key_checks import KeyCheckedLoad, KeyTables
 from omnigraph.load.key_readers import CommittedKeyReader, KeyFileReader, group_by_rows

@@ -17,11 +17,12 @@ from typing import Any
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError, PermissionDenied, StorageError
-from omnigraph.graph import idempotency, intents, scratch_files
+from omnigraph.graph import idempotency
 from omnigraph.graph.history import branch_heads
-from omnigraph.graph.intents import Intent
-from omnigraph.graph.leases import Lease, TargetLock, find_leases
 from omnigraph.graph.publish import now_micros
+from omnigraph.graph.recovery import intents, scratch_files
+from omnigraph.graph.recovery.intents import Intent
+from omnigraph.graph.recovery.leases import Lease, TargetLock, find_leases
 from omnigraph.graph.repository import Repository
 from omnigraph.lang.temporal import epoch_micros
 from omnigraph.maintain.retention import MergeBases, Retention, micros, parse_duration, retained_commits

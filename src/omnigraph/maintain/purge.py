@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from omnigraph.errors import NotFound
-from omnigraph.graph.intents import Intent
+from omnigraph.graph.recovery.intents import Intent
 from omnigraph.graph.repository import Repository
 from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.manifest.manifest import ManifestView

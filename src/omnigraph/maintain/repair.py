@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 from omnigraph.errors import RecoveryRequired, StorageError
 from omnigraph.graph.branch_names import MAIN
-from omnigraph.graph.intents import PREFIX, Intent
-from omnigraph.graph.recovery import UNKNOWN_OPERATION
+from omnigraph.graph.recovery.intents import PREFIX, Intent
+from omnigraph.graph.recovery.interrupted_writes import UNKNOWN_OPERATION
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.write_plan import TableWrite, WritePlan

@@ -30,7 +30,7 @@ from omnigraph.lang.diagnostics import Diagnostic, LanguageError
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-    from omnigraph.api.result import Result
+    from omnigraph.api.results.result import Result
     from omnigraph.graph.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ _ERROR_CLASSES = {
 def encode(value: Any) -> Any:
     """Return a dataclass of the API, or a list of them, as JSON data.
 
-    >>> from omnigraph.api.branches import Branch
+    >>> from omnigraph.api.interface.branches import Branch
     >>> encode([Branch("main", "01J")])
     [{'name': 'main', 'commit_id': '01J'}]
     """
@@ -73,7 +73,7 @@ def encode(value: Any) -> Any:
 def dump_json(value: Any) -> bytes:
     """Return a dataclass of the API as JSON text. Five times as fast as `encode` with `json.dumps`.
 
-    >>> from omnigraph.api.branches import Branch
+    >>> from omnigraph.api.interface.branches import Branch
     >>> dump_json(Branch("main", "01J"))
     b'{"name":"main","commit_id":"01J"}'
     """
@@ -83,7 +83,7 @@ def dump_json(value: Any) -> bytes:
 def decode(kind: type[T], document: Any) -> T:
     """Return the object of encoded JSON data; `StorageError` if the data has another shape.
 
-    >>> from omnigraph.api.branches import Branch
+    >>> from omnigraph.api.interface.branches import Branch
     >>> decode(Branch, {"name": "main", "commit_id": "01J"})
     Branch(name='main', commit_id='01J')
     """
@@ -242,7 +242,7 @@ def read_result(data: bytes) -> Result:
     """Return the result of an Arrow IPC stream that `write_result` has written."""
     import pyarrow as pa
 
-    from omnigraph.api.result import Result
+    from omnigraph.api.results.result import Result
 
     with pa.ipc.open_stream(data) as stream:
         schema, batches = stream.schema, list(stream)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.lang.temporal import epoch_micros
 
 if TYPE_CHECKING:
-    from omnigraph.api.commits import Commit
-    from omnigraph.api.loads import LoadReceipt
-    from omnigraph.api.maintenance_reports import Recovery
-    from omnigraph.api.merges import Merged
-    from omnigraph.api.receipts import Receipt
+    from omnigraph.api.results.commits import Commit
+    from omnigraph.api.results.loads import LoadReceipt
+    from omnigraph.api.results.maintenance_reports import Recovery
+    from omnigraph.api.results.merges import Merged
+    from omnigraph.api.results.receipts import Receipt
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.sources.input_warnings import InputWarnings
 
@@ -25,7 +25,7 @@ def commit_body(commit: Commit) -> dict[str, Any]:
     interrupted writer; `actor_id` is still the writer.
     """
     from omnigraph.graph.branch_names import MAIN
-    from omnigraph.graph.recovery import RECOVERY_ACTOR
+    from omnigraph.graph.recovery.interrupted_writes import RECOVERY_ACTOR
 
     parent, merged = (*commit.parents, None, None)[:2]
     body: dict[str, Any] = {

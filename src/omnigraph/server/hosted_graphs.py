@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.api.entry import embedder_of, open_with
-from omnigraph.api.hosting import GraphSource, Hosting
-from omnigraph.api.served_graphs import ServedGraphs
-from omnigraph.api.stored_queries import StoredQuery, read_stored_queries
+from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
+from omnigraph.api.hosting.served_graphs import ServedGraphs
+from omnigraph.api.hosting.stored_queries import StoredQuery, read_stored_queries
 from omnigraph.engine.memory.memory_cache import CachePool
 from omnigraph.errors import InvalidInput, OmnigraphError, StorageError
 from omnigraph.lang.diagnostics import LanguageError

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omnigraph.api.hosting import Hosting
-from omnigraph.api.hosting_config import read_hosting
+from omnigraph.api.hosting.graph_sources import Hosting
+from omnigraph.api.hosting.hosting_config import read_hosting
 from omnigraph.errors import InvalidInput
 from omnigraph.server.app import create_app
 from omnigraph.server.graceful_shutdown import GracefulServer

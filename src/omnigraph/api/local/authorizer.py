@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from omnigraph.api.changes import State, named_state
-from omnigraph.api.commits import At, state_at
+from omnigraph.api.results.changes import State, named_state
+from omnigraph.api.results.commits import At, state_at
 from omnigraph.errors import NotFound, PermissionDenied
 from omnigraph.graph.argument_checks import check_text
 from omnigraph.graph.branch_names import MAIN, normalize_branch_name

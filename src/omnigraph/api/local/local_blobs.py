@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omnigraph.api.blobs import Blob, BlobInfo, BlobSelector
+from omnigraph.api.results.blobs import Blob, BlobInfo, BlobSelector
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.types import Scalar
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omnigraph.api.branches import Branch, Branches
-from omnigraph.api.commits import At
+from omnigraph.api.interface.branches import Branch, Branches
 from omnigraph.api.local.local_merges import run_merge
-from omnigraph.api.merges import Merged, MergeRequest
+from omnigraph.api.results.commits import At
+from omnigraph.api.results.merges import Merged, MergeRequest
 
 if TYPE_CHECKING:
     from omnigraph.api.local.authorizer import Authorizer

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from omnigraph.api.baseline_files import write_lines
-from omnigraph.api.change_reads import ChangeReads
-from omnigraph.api.changes import ChangeFilter, Diff, EntityChange, State
-from omnigraph.api.exports import ExportTarget
-from omnigraph.api.receipts import by_type_name
+from omnigraph.api.files.baseline_files import write_lines
+from omnigraph.api.files.export_files import ExportTarget
+from omnigraph.api.interface.change_reads import ChangeReads
+from omnigraph.api.results.changes import ChangeFilter, Diff, EntityChange, State
+from omnigraph.api.results.receipts import by_type_name
 
 if TYPE_CHECKING:
     from omnigraph.api.local.authorizer import Authorizer

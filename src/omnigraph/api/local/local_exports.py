@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from omnigraph.api.exports import ExportFormat, ExportOptions, ExportTarget, folder_of, write_one
+from omnigraph.api.files.export_files import ExportFormat, ExportOptions, ExportTarget, folder_of, write_one
 from omnigraph.engine.engine_choice import wants_spark
 
 if TYPE_CHECKING:

@@ -9,19 +9,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.access import Address
-from omnigraph.api.commits import At, Commit
-from omnigraph.api.exports import ExportOptions, ExportTarget
+from omnigraph.api.files.export_files import ExportOptions, ExportTarget
 from omnigraph.api.graph import Graph
-from omnigraph.api.graph_maintenance import (
+from omnigraph.api.interface.graph_maintenance import (
     BackupOptions,
     CleanupOptions,
     OptimizeOptions,
     RepairOptions,
     VerifyOptions,
 )
-from omnigraph.api.graph_reads import QueryOptions
-from omnigraph.api.graph_writes import MutationOptions
-from omnigraph.api.loads import LoadReceipt
+from omnigraph.api.interface.graph_reads import QueryOptions
+from omnigraph.api.interface.graph_writes import MutationOptions
 from omnigraph.api.local.authorizer import Authorizer
 from omnigraph.api.local.checked_queries import SELECTION, CheckedQueries
 from omnigraph.api.local.local_branches import LocalBranches
@@ -33,10 +31,12 @@ from omnigraph.api.local.local_mutations import run_mutation
 from omnigraph.api.local.local_schema import LocalSchemaView
 from omnigraph.api.local.open_options import OpenOptions
 from omnigraph.api.local.spark_reads import is_for_spark, spark_frame, spark_rows
-from omnigraph.api.maintenance_reports import Index, Optimized, Recovery, Repair
-from omnigraph.api.merges import Merged, MergeRequest
-from omnigraph.api.receipts import Receipt
-from omnigraph.api.result import Result
+from omnigraph.api.results.commits import At, Commit
+from omnigraph.api.results.loads import LoadReceipt
+from omnigraph.api.results.maintenance_reports import Index, Optimized, Recovery, Repair
+from omnigraph.api.results.merges import Merged, MergeRequest
+from omnigraph.api.results.receipts import Receipt
+from omnigraph.api.results.result import Result
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.lang.gq.query_parameters import bind_params
@@ -44,7 +44,7 @@ from omnigraph.load.load_request import LoadRequest
 from omnigraph.maintain.backup.copy_report import CopyReport
 
 if TYPE_CHECKING:
-    from omnigraph.api.blobs import Blob, BlobSelector
+    from omnigraph.api.results.blobs import Blob, BlobSelector
     from omnigraph.engine.parameters import Bindings
     from omnigraph.graph.health import HealthCheck
     from omnigraph.graph.repository import Repository

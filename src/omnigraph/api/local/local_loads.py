@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omnigraph.api.commits import Commit
-from omnigraph.api.loads import LoadReceipt, RejectedRecords
-from omnigraph.api.receipts import by_type_name
+from omnigraph.api.results.commits import Commit
+from omnigraph.api.results.loads import LoadReceipt, RejectedRecords
+from omnigraph.api.results.receipts import by_type_name
 from omnigraph.engine.engine_choice import wants_spark
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.load.load_request import LoadRequest

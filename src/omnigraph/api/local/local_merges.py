@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omnigraph.api.commits import Commit
-from omnigraph.api.merges import Merged, MergeRequest
-from omnigraph.api.receipts import by_type_name
+from omnigraph.api.results.commits import Commit
+from omnigraph.api.results.merges import Merged, MergeRequest
+from omnigraph.api.results.receipts import by_type_name
 from omnigraph.errors import Conflict, InvalidInput, MergeConflicts, OmnigraphError
 from omnigraph.graph.branch_names import normalize_branch_name
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from omnigraph.api.commits import Commit
 from omnigraph.api.local.checked_queries import SELECTION
-from omnigraph.api.receipts import Receipt, by_type_name
+from omnigraph.api.results.commits import Commit
+from omnigraph.api.results.receipts import Receipt, by_type_name
 from omnigraph.errors import InvalidInput
 from omnigraph.lang import ir
 from omnigraph.lang.gq.query_parameters import bind_params
 
 if TYPE_CHECKING:
-    from omnigraph.api.graph_writes import MutationOptions
+    from omnigraph.api.interface.graph_writes import MutationOptions
     from omnigraph.api.local.checked_queries import CheckedQueries
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.transaction import Transaction

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omnigraph.api.commits import At, Commit, state_at
-from omnigraph.api.schemas import SchemaApplied, SchemaOptions, SchemaView, read_change
+from omnigraph.api.interface.schemas import SchemaApplied, SchemaOptions, SchemaView, read_change
+from omnigraph.api.results.commits import At, Commit, state_at
 from omnigraph.errors import OmnigraphError
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeAlias, ca
 
 import typer
 
-from omnigraph.api.files import readable_write_errors
+from omnigraph.api.files.local_files import readable_write_errors
 from omnigraph.cli.query_arguments import BranchOption, SnapshotOption
 from omnigraph.cli.render.output import escape_unprintable, print_json, print_line, result_stream
 from omnigraph.cli.target import EPILOG, JsonOption, open_graph, resolve_target
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from omnigraph.api.blobs import Blob
+    from omnigraph.api.results.blobs import Blob
 
 EntityArgument: TypeAlias = Annotated[
     Literal["node", "edge"], typer.Argument(metavar="ENTITY", help="node or edge.")
@@ -74,7 +74,7 @@ def get(
             stream.flush()
             stream.buffer.writelines(chunks)
             return
-        from omnigraph.api.files import atomic_write
+        from omnigraph.api.files.local_files import atomic_write
 
         with readable_write_errors(out), atomic_write(out) as file:
             cast(TextIO, file).buffer.writelines(chunks)

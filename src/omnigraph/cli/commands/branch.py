@@ -24,7 +24,7 @@ from omnigraph.cli.state_arguments import read_moment
 from omnigraph.cli.target import EPILOG, DurabilityOption, JsonOption, UriOption, open_graph, resolve_target
 
 if TYPE_CHECKING:
-    from omnigraph.api.merges import Merged
+    from omnigraph.api.results.merges import Merged
 
 branch_commands = typer.Typer(help="Create, list, merge and delete branches.", no_args_is_help=True)
 

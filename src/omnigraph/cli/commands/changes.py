@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.api.files import readable_write_errors
+from omnigraph.api.files.local_files import readable_write_errors
 from omnigraph.cli.query_arguments import BranchOption
 from omnigraph.cli.render.change_lines import (
     KindOption,

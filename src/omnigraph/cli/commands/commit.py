@@ -24,8 +24,8 @@ from omnigraph.cli.state_arguments import format_moment
 from omnigraph.cli.target import EPILOG, JsonOption, UriArgument, UriOption, open_graph, resolve_target
 
 if TYPE_CHECKING:
-    from omnigraph.api.commits import Commit
     from omnigraph.api.graph import Graph
+    from omnigraph.api.results.commits import Commit
     from omnigraph.changes.change_records import ChangeCause, EntityChange
 
 commit_commands = typer.Typer(help="List commits, and show a commit and its changes.", no_args_is_help=True)
@@ -58,7 +58,7 @@ def list_(
     history, so they are listed for all branches unless --branch is given.
     """
     from omnigraph.graph.branch_names import MAIN, check_branch_name
-    from omnigraph.graph.recovery import RECOVERY_ACTOR
+    from omnigraph.graph.recovery.interrupted_writes import RECOVERY_ACTOR
     from omnigraph.protocol.result_bodies import commit_body, recovery_body
 
     actors = _filtered_actors(filter_ or ())
@@ -175,7 +175,7 @@ def _commits(graph: Graph, branch: str, actors: frozenset[str], limit: int | Non
 
 
 def _is_by(commit: Commit, actors: frozenset[str]) -> bool:
-    from omnigraph.graph.recovery import RECOVERY_ACTOR
+    from omnigraph.graph.recovery.interrupted_writes import RECOVERY_ACTOR
 
     # `actor=` matches commits without an actor.
     return (commit.actor or "") in actors or (commit.recovered and RECOVERY_ACTOR in actors)

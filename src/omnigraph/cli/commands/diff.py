@@ -22,8 +22,8 @@ from omnigraph.cli.target import JsonOption, UriOption, open_graph, resolve_targ
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from omnigraph.api.changes import Diff
     from omnigraph.api.graph import Graph
+    from omnigraph.api.results.changes import Diff
 
 
 def diff(

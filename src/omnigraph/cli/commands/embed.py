@@ -12,7 +12,7 @@ from omnigraph.cli.render.output import count, escape_unprintable, print_json, p
 from omnigraph.cli.target import JsonOption
 
 if TYPE_CHECKING:
-    from omnigraph.api.embed_records import EmbedJob, EmbedMode
+    from omnigraph.api.embedding.embed_records import EmbedJob, EmbedMode
 
 
 def embed(
@@ -51,8 +51,8 @@ def embed(
     Environment variables select the provider; OMNIGRAPH_EMBEDDINGS_MOCK=1 computes deterministic vectors without a
     model. The command does not use a graph: load its output.
     """
-    from omnigraph.api.embed_records import EmbedJob, embed_file
-    from omnigraph.api.embed_spec import RecordSelector, read_manifest, read_spec
+    from omnigraph.api.embedding.embed_records import EmbedJob, embed_file
+    from omnigraph.api.embedding.embed_spec import RecordSelector, read_manifest, read_spec
     from omnigraph.search.embedding_providers import EmbeddingSettings
 
     if clean and reembed_all:

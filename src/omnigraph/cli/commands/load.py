@@ -35,7 +35,7 @@ from omnigraph.cli.target import (
 from omnigraph.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from omnigraph.api.loads import LoadReceipt
+    from omnigraph.api.results.loads import LoadReceipt
     from omnigraph.sources.input_warnings import InputWarnings
 
 # Suffixes of files that hold rows of one type. JSON files may also hold graph records.

@@ -17,7 +17,7 @@ from omnigraph.cli.target import EPILOG
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from omnigraph.api.hosting import GraphSource
+    from omnigraph.api.hosting.graph_sources import GraphSource
     from omnigraph.policy.bundle import Binding, PolicyBundle
 
 FileOption: TypeAlias = Annotated[

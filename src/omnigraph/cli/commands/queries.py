@@ -16,7 +16,7 @@ from omnigraph.cli.target import EPILOG, JsonOption
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from omnigraph.api.stored_queries import QuerySources, StoredQuery
+    from omnigraph.api.hosting.stored_queries import QuerySources, StoredQuery
     from omnigraph.lang.ir import CheckedQuery
     from omnigraph.lang.schema import Schema
     from omnigraph.lang.source import Source
@@ -91,7 +91,7 @@ def list_(ctx: typer.Context, json: JsonOption = False) -> None:
 
 
 def _check(ctx: typer.Context) -> CheckedQueries:
-    from omnigraph.api.stored_queries import read_query_files
+    from omnigraph.api.hosting.stored_queries import read_query_files
     from omnigraph.store.storage_options import s3_options
 
     hosting, scope = resolve_cluster(ctx)
@@ -104,7 +104,7 @@ def _check(ctx: typer.Context) -> CheckedQueries:
 
 
 def _check_files(where: QuerySources, files: Iterable[Source], schema: Schema) -> CheckedQueries:
-    from omnigraph.api.stored_queries import StoredQuery
+    from omnigraph.api.hosting.stored_queries import StoredQuery
     from omnigraph.lang.gq.lint_rules import lint_queries
 
     found = CheckedQueries()

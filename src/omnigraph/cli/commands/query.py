@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
-from omnigraph.api.files import readable_write_errors
+from omnigraph.api.files.local_files import readable_write_errors
 from omnigraph.cli.query_arguments import (
     BranchOption,
     EngineOption,
@@ -31,7 +31,7 @@ from omnigraph.cli.target import JsonOption, open_graph, resolve_target
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from omnigraph.api.result import Result
+    from omnigraph.api.results.result import Result
 
 
 def query(
@@ -109,7 +109,7 @@ def print_result(result: Result, chosen: Format, config: Config, null: str = "")
 
 
 def _write(result: Result, chosen: Format, config: Config, path: str, null: str) -> None:
-    from omnigraph.api.files import atomic_write
+    from omnigraph.api.files.local_files import atomic_write
 
     with readable_write_errors(path), atomic_write(path) as file:
         if chosen == "arrow":

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from omnigraph.api.graph_maintenance import RepairOptions
-from omnigraph.api.maintenance_reports import Repair
+from omnigraph.api.interface.graph_maintenance import RepairOptions
+from omnigraph.api.results.maintenance_reports import Repair
 from omnigraph.cli.confirmation import announce
 from omnigraph.cli.render.output import count, escape_unprintable, print_json, print_line
 from omnigraph.cli.shell import FAILURE

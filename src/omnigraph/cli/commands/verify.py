@@ -14,7 +14,7 @@ from omnigraph.cli.storage_errors import explain_storage_errors
 from omnigraph.cli.target import GraphTarget, JsonOption, UriArgument, open_graph, resolve_target
 
 if TYPE_CHECKING:
-    from omnigraph.api.graph_maintenance import VerifyOptions
+    from omnigraph.api.interface.graph_maintenance import VerifyOptions
     from omnigraph.maintain.verification.report import BranchState, Damage, VerifyReport
 
 _SHOWN_COMMITS = 3
@@ -49,7 +49,7 @@ def verify(
     type, the branches and commits it affects, the rows that are lost, and what to do. A graph that is too damaged
     to be opened can be verified.
     """
-    from omnigraph.api.graph_maintenance import VerifyOptions
+    from omnigraph.api.interface.graph_maintenance import VerifyOptions
 
     target = resolve_target(ctx, uri)
     with show_progress("verifying", silent=json or target.chosen.quiet) as progress:

@@ -24,7 +24,7 @@ from omnigraph.cli.shell import FAILURE
 from omnigraph.errors import MergeConflicts
 
 if TYPE_CHECKING:
-    from omnigraph.api.merges import Merged
+    from omnigraph.api.results.merges import Merged
 
 COLUMNS = ("id", "kind", "entity", "property", "base", "ours", "theirs")
 MAX_ROWS = 20

@@ -12,7 +12,7 @@ from omnigraph.cli.settings.config import CellLayout, TextFormat
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from omnigraph.api.result import Result
+    from omnigraph.api.results.result import Result
 
 Format: TypeAlias = Literal["table", "json", "jsonl", "csv", "kv", "arrow"]
 

@@ -13,7 +13,7 @@ from omnigraph.cli.settings.graph_address import PROFILE, GraphAddress, find_add
 from omnigraph.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from omnigraph.api.hosting import GraphSource, Hosting
+    from omnigraph.api.hosting.graph_sources import GraphSource, Hosting
 
 NO_CLUSTER = (
     "no cluster addressed — pass --cluster <config>, or --profile <name> of a profile that binds a cluster"
@@ -36,7 +36,7 @@ def resolve_cluster(ctx: typer.Context) -> tuple[Hosting, GraphAddress]:
 
 def read_cluster(config: Config, named: str) -> Hosting:
     """Read a server configuration. `named` is its path, or its name under `clusters:` in the settings."""
-    from omnigraph.api.hosting_config import read_hosting
+    from omnigraph.api.hosting.hosting_config import read_hosting
     from omnigraph.store.storage_options import s3_options
 
     return read_hosting(config.clusters.get(named, named), s3_options(os.environ))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omnigraph.api.files import file_error
+from omnigraph.api.files.local_files import file_error
 from omnigraph.cli.settings.config import settings_directory
 from omnigraph.errors import InvalidInput
 

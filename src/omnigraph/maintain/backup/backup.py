@@ -17,9 +17,9 @@ from functools import partial
 from omnigraph.errors import Conflict, NotFound, OmnigraphError
 from omnigraph.graph.branch_names import MAIN
 from omnigraph.graph.history import ancestors_by_distance, branch_heads, get_commit
-from omnigraph.graph.leases import TargetLock, has_unfinished_copy
 from omnigraph.graph.progress import Progress
 from omnigraph.graph.publish import now_micros
+from omnigraph.graph.recovery.leases import TargetLock, has_unfinished_copy
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.backup.copy_files import FileCopier
 from omnigraph.maintain.backup.copy_report import CopyReport, Verification

@@ -13,9 +13,9 @@ from omnigraph.errors import Conflict, NotFound, OmnigraphError, OutcomeUnknown,
 from omnigraph.graph import idempotency
 from omnigraph.graph.format_version import CHECKSUMS
 from omnigraph.graph.history import branch_heads
-from omnigraph.graph.leases import HeldLease, TargetLock, hold_lease
 from omnigraph.graph.open_storage import check_choice
 from omnigraph.graph.progress import Progress
+from omnigraph.graph.recovery.leases import HeldLease, TargetLock, hold_lease
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.backup.copy_files import (
     CopiedFile,

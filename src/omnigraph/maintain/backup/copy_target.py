@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnigraph.errors import Conflict, InvalidInput
-from omnigraph.graph.leases import has_unfinished_copy
 from omnigraph.graph.open_storage import connect
+from omnigraph.graph.recovery.leases import has_unfinished_copy
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.location import Location
 from omnigraph.store.manifest.manifest import Manifest, NotAGraph

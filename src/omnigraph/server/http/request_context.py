@@ -16,7 +16,7 @@ from pydantic import AfterValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.api.hosting import check_graph_id
+from omnigraph.api.hosting.graph_sources import check_graph_id
 from omnigraph.errors import NotFound, PermissionDenied
 from omnigraph.policy.gate import Access
 from omnigraph.protocol.codec import EXACT, encode

@@ -9,8 +9,8 @@ from fastapi import Query
 from pydantic import BaseModel
 from starlette.responses import Response, StreamingResponse
 
-from omnigraph.api.blobs import Blob
 from omnigraph.api.graph import Graph
+from omnigraph.api.results.blobs import Blob
 from omnigraph.protocol.codec import SNAPSHOT_ID
 from omnigraph.protocol.requests import BranchName, Timestamp
 from omnigraph.protocol.upload_lines import FILE

@@ -6,9 +6,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from omnigraph.api.branches import Branch
 from omnigraph.api.graph import Graph
-from omnigraph.api.merges import Merged
+from omnigraph.api.interface.branches import Branch
+from omnigraph.api.results.merges import Merged
 from omnigraph.errors import InvalidInput
 from omnigraph.protocol import responses
 from omnigraph.protocol.requests import BranchCreateRequest, BranchMergeRequest, CommitRevertRequest

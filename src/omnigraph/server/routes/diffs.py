@@ -9,9 +9,9 @@ from typing import IO, Annotated, Any, TypeAlias
 from fastapi import Depends
 from starlette.responses import Response
 
-from omnigraph.api.changes import ChangeFilter, Diff, EntityChange
 from omnigraph.api.graph import Graph
 from omnigraph.api.local.local_changes import LocalDiff
+from omnigraph.api.results.changes import ChangeFilter, Diff, EntityChange
 from omnigraph.errors import NotFound
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.protocol import responses

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from omnigraph.api.graph import Graph
-from omnigraph.api.loads import LoadReceipt
+from omnigraph.api.results.loads import LoadReceipt
 from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.protocol import responses
 from omnigraph.protocol.codec import EXACT, NDJSON, encode, encode_error

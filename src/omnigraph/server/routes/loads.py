@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from omnigraph.api.graph import Graph
-from omnigraph.api.loads import LoadReceipt
+from omnigraph.api.results.loads import LoadReceipt
 from omnigraph.errors import PermissionDenied
 from omnigraph.protocol import responses
 from omnigraph.protocol.codec import LOAD_WARNINGS, NDJSON

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from omnigraph.api.graph import Graph
-from omnigraph.api.maintenance_reports import Optimized
+from omnigraph.api.results.maintenance_reports import Optimized
 from omnigraph.maintain.optimize import BUSY, EXACT_VECTORS, TypeOptimization
 from omnigraph.maintain.verification.report import VerifyReport
 from omnigraph.protocol import maintenance_responses as responses

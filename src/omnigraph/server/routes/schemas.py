@@ -10,8 +10,8 @@ from typing import Any
 from starlette.responses import Response
 
 from omnigraph.api.graph import Graph
-from omnigraph.api.schemas import SchemaApplied
-from omnigraph.api.stored_queries import broken_queries
+from omnigraph.api.hosting.stored_queries import broken_queries
+from omnigraph.api.interface.schemas import SchemaApplied
 from omnigraph.errors import Conflict, InvalidInput, PermissionDenied
 from omnigraph.graph.branch_names import MAIN
 from omnigraph.lang.pg.schema_compiler import load_schema

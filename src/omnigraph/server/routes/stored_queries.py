@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from omnigraph.api.stored_queries import StoredQuery
+from omnigraph.api.hosting.stored_queries import StoredQuery
 from omnigraph.errors import InvalidInput, NotFound, PermissionDenied
 from omnigraph.protocol import responses
 from omnigraph.protocol.requests import InvokeStoredQueryRequest

@@ -7,7 +7,7 @@ from dataclasses import replace
 from starlette.responses import Response
 
 from omnigraph.api.graph import Graph
-from omnigraph.api.receipts import Receipt
+from omnigraph.api.results.receipts import Receipt
 from omnigraph.protocol import responses
 from omnigraph.protocol.requests import ChangeRequest
 from omnigraph.protocol.result_bodies import change_body

@@ -46,7 +46,7 @@ def load_on_spark(
 ) -> WriteResult[LoadResult]:
     """Read, check and write a source in tasks, and commit it once."""
     from omnigraph.catalog.table_lookup import find_table
-    from omnigraph.graph.scratch_files import ScratchFolder
+    from omnigraph.graph.recovery.scratch_files import ScratchFolder
     from omnigraph.load.distributed import DistributedLoad, DistributedLoadOptions, LoadTasks
     from omnigraph.rules.blob_ingress import BlobIngress
     from omnigraph.spark.engine.key_tables import SparkKeys

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from omnigraph.api.commits import At
-from omnigraph.api.merges import Merged, MergeRequest, Resolve
+from omnigraph.api.results.commits import At
+from omnigraph.api.results.merges import Merged, MergeRequest, Resolve
 from omnigraph.graph.progress import Progress
 
 

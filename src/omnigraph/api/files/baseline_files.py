@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omnigraph.api.exports import ExportTarget, check_target
+from omnigraph.api.files.export_files import ExportTarget, check_target
 from omnigraph.errors import Conflict
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def write_lines(target: ExportTarget, lines: Iterable[bytes], options: StorageOp
 
 
 def _write_file(path: Path, lines: Iterable[bytes]) -> None:
-    from omnigraph.api.files import atomic_write, readable_write_errors
+    from omnigraph.api.files.local_files import atomic_write, readable_write_errors
     from omnigraph.store.sync import sync_directory
 
     with readable_write_errors(path), _locked(path):

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 from omnigraph.errors import Conflict, NotFound, OmnigraphError, RecoveryRequired
-from omnigraph.graph.process_identity import process_start, this_machine
+from omnigraph.graph.recovery.process_identity import process_start, this_machine
 from omnigraph.graph.write_plan import WritePlan
 from omnigraph.store.manifest.records import encode_body
 from omnigraph.store.objects.object_store import ObjectStore

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.api.commits import At, Commit
+from omnigraph.api.results.commits import At, Commit
 
 if TYPE_CHECKING:
     from omnigraph.catalog.catalog import Catalog
@@ -133,7 +133,7 @@ class SchemaView(ABC):
 
 def read_change(text: str | Path, options: SchemaOptions) -> SchemaChange:
     """Parse a schema, given as text or as the path of a file, and return the change that it requests."""
-    from omnigraph.api.files import read_schema
+    from omnigraph.api.files.local_files import read_schema
     from omnigraph.lang.pg.schema_compiler import load_schema
     from omnigraph.schema.apply_schema import SchemaChange
 

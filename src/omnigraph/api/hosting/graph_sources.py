@@ -12,8 +12,8 @@ from omnigraph.errors import Conflict, InvalidInput, NotFound, OmnigraphError
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
 
 if TYPE_CHECKING:
-    from omnigraph.api.served_graphs import ServedGraphs
-    from omnigraph.api.stored_queries import QuerySources
+    from omnigraph.api.hosting.served_graphs import ServedGraphs
+    from omnigraph.api.hosting.stored_queries import QuerySources
     from omnigraph.lang.schema import Schema
     from omnigraph.policy.bundle import PolicyBundle
 

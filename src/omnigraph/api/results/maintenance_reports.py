@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.api.commits import Commit, Timestamp
+from omnigraph.api.results.commits import Commit, Timestamp
 from omnigraph.lang.temporal import EPOCH_TIME
 
 if TYPE_CHECKING:

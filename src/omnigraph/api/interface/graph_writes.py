@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.api.commits import Commit, commit_id_of
-from omnigraph.api.files import read_query
-from omnigraph.api.loads import LoadReceipt, check_load
-from omnigraph.api.merges import Merged, MergeRequest, Resolve
+from omnigraph.api.files.local_files import read_query
+from omnigraph.api.results.commits import Commit, commit_id_of
+from omnigraph.api.results.loads import LoadReceipt, check_load
+from omnigraph.api.results.merges import Merged, MergeRequest, Resolve
 from omnigraph.engine.engine_choice import Engine
 from omnigraph.graph.argument_checks import check_text, require_text
 from omnigraph.graph.progress import Progress
@@ -19,7 +19,7 @@ from omnigraph.load.load_request import LoadRequest, Rejects
 from omnigraph.rules.load_mode import LoadMode
 
 if TYPE_CHECKING:
-    from omnigraph.api.receipts import Receipt
+    from omnigraph.api.results.receipts import Receipt
 
 
 @dataclass(frozen=True, slots=True)

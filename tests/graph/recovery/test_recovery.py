@@ -16,11 +16,11 @@ from typing import Literal
 import pytest
 
 from omnigraph.errors import Conflict, RecoveryRequired, StorageError
-from omnigraph.graph import intents as intents_module
-from omnigraph.graph.intents import Intent, IntentOwner, Intents
-from omnigraph.graph.process_identity import process_start, this_machine
 from omnigraph.graph.publish import publish
-from omnigraph.graph.recovery import _recover, recover_all
+from omnigraph.graph.recovery import intents as intents_module
+from omnigraph.graph.recovery.intents import Intent, IntentOwner, Intents
+from omnigraph.graph.recovery.interrupted_writes import _recover, recover_all
+from omnigraph.graph.recovery.process_identity import process_start, this_machine
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import OperationClass, Prepared

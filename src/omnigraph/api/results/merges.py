@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from omnigraph.api.commits import Commit
+from omnigraph.api.results.commits import Commit
 from omnigraph.graph.progress import Progress
 
 # ``"ours"``, ``"theirs"``, or a mapping from conflict id to a side or to ``{"value": ...}``.

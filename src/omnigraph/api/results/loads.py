@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from omnigraph.api.commits import Commit
+from omnigraph.api.results.commits import Commit
 from omnigraph.engine.engine_choice import check_engine
 from omnigraph.errors import InvalidInput, NotFound
 from omnigraph.load.load_request import LoadRequest, Rejects

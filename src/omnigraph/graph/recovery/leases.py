@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.errors import Conflict, NotFound, OmnigraphError
-from omnigraph.graph.intents import IntentOwner, this_process
-from omnigraph.graph.process_identity import process_start, this_machine
+from omnigraph.graph.recovery.intents import IntentOwner, this_process
+from omnigraph.graph.recovery.process_identity import process_start, this_machine
 from omnigraph.lang.temporal import epoch_micros
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import encode_body

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
-from omnigraph.api.embed_spec import EmbedSpec, RecordSelector, text_of
-from omnigraph.api.files import atomic_write
+from omnigraph.api.embedding.embed_spec import EmbedSpec, RecordSelector, text_of
+from omnigraph.api.files.local_files import atomic_write
 from omnigraph.errors import ErrorLocation, InvalidInput, NotFound
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from omnigraph.api.commits import Commit, check_limit
+from omnigraph.api.results.commits import Commit, check_limit
 
 if TYPE_CHECKING:
-    from omnigraph.api.maintenance_reports import Recovery
+    from omnigraph.api.results.maintenance_reports import Recovery
 
 
 class GraphHistory(ABC):

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from omnigraph.api.changes import ChangeFilter, Diff, Kind, Op, State
-from omnigraph.api.commits import Commit, commit_id_of
-from omnigraph.api.exports import ExportTarget
+from omnigraph.api.files.export_files import ExportTarget
+from omnigraph.api.results.changes import ChangeFilter, Diff, Kind, Op, State
+from omnigraph.api.results.commits import Commit, commit_id_of
 
 if TYPE_CHECKING:
     from omnigraph.changes.baseline import Baseline

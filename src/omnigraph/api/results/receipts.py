@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from omnigraph.api.commits import Commit
+from omnigraph.api.results.commits import Commit
 
 
 @dataclass(frozen=True, slots=True)

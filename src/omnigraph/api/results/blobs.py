@@ -13,8 +13,8 @@ from omnigraph.errors import InvalidInput, NotFound
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-    from omnigraph.api.changes import Kind
-    from omnigraph.api.commits import At
+    from omnigraph.api.results.changes import Kind
+    from omnigraph.api.results.commits import At
 
 # The largest part of a value that a read requests at once.
 CHUNK_BYTES: Final = 1 << 20

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.api.commits import At
-from omnigraph.api.exports import ExportFormat, ExportOptions, ExportTarget, check_export
-from omnigraph.api.files import read_query
+from omnigraph.api.files.export_files import ExportFormat, ExportOptions, ExportTarget, check_export
+from omnigraph.api.files.local_files import read_query
+from omnigraph.api.results.commits import At
 from omnigraph.engine.engine_choice import Engine
 from omnigraph.graph.progress import Progress
 
 if TYPE_CHECKING:
-    from omnigraph.api.blobs import Blob, BlobSelector
-    from omnigraph.api.result import Result
+    from omnigraph.api.results.blobs import Blob, BlobSelector
+    from omnigraph.api.results.result import Result
     from omnigraph.graph.snapshot import Snapshot
 
 
@@ -138,7 +138,7 @@ class GraphReads(ABC):
         >>> blob.seek(90), blob.read(3), blob.read_range(0, 2)
         (90, b'Z[\\\\', b'\\x00\\x01')
         """
-        from omnigraph.api.blobs import BlobSelector
+        from omnigraph.api.results.blobs import BlobSelector
         from omnigraph.catalog.keys import id_text
 
         return self._blob(BlobSelector(type_name, id_text(id), property, branch, at))

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.access import read_policy
-from omnigraph.api.hosting import EmbeddingProfile, GraphSource, Hosting, check_graph_id
-from omnigraph.api.stored_queries import QUERY_SUFFIX, QuerySources
+from omnigraph.api.hosting.graph_sources import EmbeddingProfile, GraphSource, Hosting, check_graph_id
+from omnigraph.api.hosting.stored_queries import QUERY_SUFFIX, QuerySources
 from omnigraph.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.rules.external_blobs import ExternalBlobPolicy, read_policy_member
 from omnigraph.store.location import Location

@@ -9,14 +9,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from omnigraph.api.access import Address
-from omnigraph.api.commits import At
+from omnigraph.api.results.commits import At
 from omnigraph.engine.engine_choice import Engine
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.progress import Progress
 from omnigraph.maintain.backup.copy_report import CopyReport, Verification
 
 if TYPE_CHECKING:
-    from omnigraph.api.maintenance_reports import Index, Optimized, Repair
+    from omnigraph.api.results.maintenance_reports import Index, Optimized, Repair
     from omnigraph.maintain.verification.report import VerifyReport
 
 

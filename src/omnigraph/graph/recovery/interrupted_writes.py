@@ -6,8 +6,8 @@ Each recovered operation has exactly one recovery record in the manifest.
 from __future__ import annotations
 
 from omnigraph.errors import Conflict, NotFound, PreconditionFailed
-from omnigraph.graph.intents import Intent, Intents
 from omnigraph.graph.publish import BranchContention, StaleBase, now_micros, publish, sleep_with_backoff
+from omnigraph.graph.recovery.intents import Intent, Intents
 from omnigraph.graph.staged_files import StagedFilesRemoved
 from omnigraph.graph.write_plan import WritePlan
 from omnigraph.store.manifest.manifest import Manifest, ManifestChange, SwapLost, SwapOutcomeUnknown

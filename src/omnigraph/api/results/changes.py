@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from omnigraph.api.commits import Commit, state_at
-from omnigraph.api.receipts import by_type_name
+from omnigraph.api.results.commits import Commit, state_at
+from omnigraph.api.results.receipts import by_type_name
 from omnigraph.changes.change_records import (
     EVERYTHING,
     ChangeBlock,

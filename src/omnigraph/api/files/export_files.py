@@ -13,7 +13,7 @@ from gzip import GzipFile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from omnigraph.api.commits import At
+from omnigraph.api.results.commits import At
 from omnigraph.engine.engine_choice import Engine, check_engine
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.progress import Progress
@@ -100,7 +100,7 @@ def write_one(target: ExportTarget, chunks: Iterable[tuple[int, bytes]], options
 
     A file appears when it is complete. A file whose name ends in ``.gz`` is compressed.
     """
-    from omnigraph.api.files import atomic_write
+    from omnigraph.api.files.local_files import atomic_write
     from omnigraph.store.location import Location
     from omnigraph.store.objects.object_store import ObjectStore
 

@@ -1,0 +1,1 @@
+"""Embeddings of the records of a file, computed before a load."""

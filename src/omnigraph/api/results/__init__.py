@@ -1,0 +1,1 @@
+"""The values that a graph returns, and the arguments that name its states."""

@@ -1,0 +1,1 @@
+"""Recovery of interrupted writes: intents, leases, the identity of their owners, and temporary files."""
