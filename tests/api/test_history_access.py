@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 import omnigraph as og
 from omnigraph.api.graph import Graph
@@ -28,9 +29,16 @@ from tests.support.history_doors import (
 )
 from tests.support.places import fresh_memory
 
-CASES = [
-    pytest.param(door, id=f"{name}-{form}") for name, doors in DOORS.items() for form, door in doors.items()
-]
+CASES = {f"{name}-{form}": door for name, doors in DOORS.items() for form, door in doors.items()}
+
+
+def cases(*decisions: str) -> list[ParameterSet]:
+    """Return the cases with one of some decisions, all cases by default."""
+    return [
+        pytest.param(door, id=id_)
+        for id_, door in CASES.items()
+        if not decisions or door.decision in decisions
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -58,25 +66,25 @@ def test_every_parameter_that_names_a_state_is_in_the_table() -> None:
     assert sorted(state_parameters()) == sorted(DOORS)
 
 
-@pytest.mark.parametrize("door", CASES)
+@pytest.mark.parametrize("door", cases())
 def test_deleted_state_of_another_branch_is_denied(door: Door, handle: Graph, history: History) -> None:
     with pytest.raises(PermissionDenied):
         door.call(handle.acting_as("dev"), history.deleted)
 
 
-@pytest.mark.parametrize("door", CASES)
+@pytest.mark.parametrize("door", cases())
 def test_deleted_state_is_open_to_an_actor_of_both_branches(
     door: Door, handle: Graph, history: History
 ) -> None:
     door.call(handle.acting_as("all"), history.deleted)
 
 
-@pytest.mark.parametrize("door", [case for case in CASES if case.values[0].decision != "every"])  # type: ignore[union-attr]
+@pytest.mark.parametrize("door", cases("both", "made"))
 def test_state_of_the_own_branch_is_open(door: Door, handle: Graph, history: History) -> None:
     door.call(handle.acting_as("dev"), history.own)
 
 
-@pytest.mark.parametrize("door", [case for case in CASES if case.values[0].decision == "both"])  # type: ignore[union-attr]
+@pytest.mark.parametrize("door", cases("both"))
 def test_permission_on_the_branch_of_the_commit_alone_is_not_enough(
     door: Door, handle: Graph, history: History
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from xxhash import xxh3_128, xxh3_128_hexdigest
 
+from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.sync import storage_error_from_os
 
 __all__ = [
@@ -19,12 +20,14 @@ __all__ = [
     "digest_chunks",
     "digest_file",
     "digest_text",
-    "file_chunks",
     "format_digests",
     "parse_digests",
+    "read_stored_file",
 ]
 
 _CHUNK_BYTES = 1024 * 1024
+# More than the longest footer of a file.
+_END_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +52,34 @@ def digest_chunks(name: str, chunks: Iterable[bytes | memoryview]) -> FileDigest
     return FileDigest(name, size, state.hexdigest())
 
 
+def read_stored_file(
+    objects: ObjectStore, path: str, name: str, *, keep_content: bool = False
+) -> tuple[FileDigest, bytes]:
+    """Read a file of a table with one request; return its digest and its last bytes, or all with `keep_content`.
+
+    Otherwise memory holds one chunk. Raises `NotFound` and `StorageError`.
+    """
+    kept = bytearray()
+
+    def chunks() -> Iterator[bytes]:
+        for chunk in objects.read_chunks(f"{path}/{name}"):
+            kept.extend(chunk if keep_content else chunk[-_END_BYTES:])
+            if not keep_content:
+                del kept[:-_END_BYTES]
+            yield chunk
+
+    return digest_chunks(name, chunks()), bytes(kept)
+
+
 def digest_file(path: Path, name: str) -> FileDigest:
     """Return the digest of a local file. Memory holds one chunk. Raises `StorageError`."""
     try:
-        return digest_chunks(name, file_chunks(path))
+        return digest_chunks(name, _file_chunks(path))
     except OSError as error:
         raise storage_error_from_os(error, f"cannot read {path}") from error
 
 
-def file_chunks(path: Path) -> Iterator[memoryview]:
+def _file_chunks(path: Path) -> Iterator[memoryview]:
     """Yield the content of a local file. A chunk is valid until the next one. Raises `OSError`."""
     buffer = memoryview(bytearray(_CHUNK_BYTES))
     with path.open("rb", buffering=0) as stream:

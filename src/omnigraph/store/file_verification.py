@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from omnigraph.errors import NotFound, StorageError
-from omnigraph.store.file_digests import FileDigest, digest_chunks, digest_file
+from omnigraph.store.file_digests import FileDigest, read_stored_file
+from omnigraph.store.lance.file_checks import lacks_footer
 from omnigraph.store.objects.backend import ObjectInfo
 from omnigraph.store.objects.object_store import ObjectStore
 
 FileDamage: TypeAlias = Literal["missing", "truncated", "altered", "unreadable"]
-
-_CHUNK_BYTES = 4 * 1024 * 1024
-# Lance files and manifests, and Arrow files, end with a magic number that is written last.
-_FOOTERS: Final = {".lance": b"LANC", ".manifest": b"LANC", ".arrow": b"ARROW1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +59,7 @@ def check_file(
     if quick:
         return FileResult(None, size=stored.size)
     try:
-        return _check_content(objects, expected, stored)
+        return _check_content(objects, expected)
     except NotFound:
         return FileResult("missing", "the file does not exist")
     except StorageError as error:
@@ -73,33 +68,12 @@ def check_file(
         return FileResult("unreadable", error.message, stored.size)
 
 
-def _check_content(objects: ObjectStore, expected: ExpectedFile, stored: ObjectInfo) -> FileResult:
-    found = read_digest(objects, expected.name, stored)
+def _check_content(objects: ObjectStore, expected: ExpectedFile) -> FileResult:
+    found, end = read_stored_file(objects, expected.path, expected.name)
     if expected.digest is not None:
         if found.digest != expected.digest:
             problem = f"its content has digest {found.digest}, recorded is {expected.digest}"
             return FileResult("altered", problem, found.size, found)
-        return FileResult(None, size=found.size, found=found)
-    footer = _FOOTERS.get(PurePosixPath(expected.name).suffix)
-    if footer is not None and _tail(objects, stored, len(footer)) != footer:
+    elif lacks_footer(expected.name, end):
         return FileResult("truncated", "its footer is missing", found.size, found)
     return FileResult(None, size=found.size, found=found)
-
-
-def read_digest(objects: ObjectStore, name: str, stored: ObjectInfo) -> FileDigest:
-    """Read a file and return its digest. Memory holds one chunk."""
-    if objects.location.is_local:
-        return digest_file(Path(objects.location.path) / stored.key, name)
-    return digest_chunks(name, _chunks(objects, stored))
-
-
-def _chunks(objects: ObjectStore, stored: ObjectInfo) -> Iterator[bytes]:
-    with objects.open_read(stored) as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            yield chunk
-
-
-def _tail(objects: ObjectStore, stored: ObjectInfo, length: int) -> bytes:
-    with objects.open_read(stored) as stream:
-        stream.seek(max(0, stored.size - length))
-        return stream.read(length) or b""

@@ -12,6 +12,7 @@ from sqlglot.expressions import column, func, select
 
 from omnigraph.engine.duckdb import run_sql
 from omnigraph.errors import NotFound, OmnigraphError
+from omnigraph.maintain.verification.report import RowDamageKind
 from omnigraph.store.file_verification import ExpectedFile, FileResult, check_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
@@ -74,7 +75,7 @@ class FileTask:
 class RowProblem:
     """Rows of a table that violate a rule; `count` is their number. `file` is the data file that holds them."""
 
-    kind: str
+    kind: RowDamageKind
     problem: str
     count: int
     file: str | None = None

@@ -342,11 +342,11 @@ class GraphVerifier:
         info = self._infos.get(version[0], TableInfo(version[0], {}, ()))
         commits = sorted(pinning[version], reverse=True)
         branches = self._branches_pinning({version})
-        kind: DamageKind = item.kind  # type: ignore[assignment]
         reset = reset_remedy(branches[0]) if branches else RESTORE
-        remedy = reset if kind in ("rows", "unreadable") else "correct the rows with a mutation or a load"
+        loses_rows = item.kind in ("rows", "unreadable")
+        remedy = reset if loses_rows else "correct the rows with a mutation or a load"
         return Damage(
-            kind,
+            item.kind,
             item.problem,
             None if item.file is None else f"{version[0]}/{item.file}",
             info.key,
@@ -355,7 +355,7 @@ class GraphVerifier:
             tuple(id_ for _, id_ in commits[:MAX_COMMITS]),
             len(commits),
             item.count,
-            kind in ("rows", "unreadable"),
+            loses_rows,
             remedy,
         )
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from omnigraph.errors import StorageError
+from omnigraph.store.lance.protobuf import as_bytes, as_number, read_message
 
 # Lance files and manifests, and Arrow files, end with a magic number that is written last.
 _FOOTERS: Final = {".lance": b"LANC", ".manifest": b"LANC", ".arrow": b"ARROW1"}
@@ -24,8 +25,6 @@ _BITMAP = ".bin"
 _MANIFEST_FOOTER_BYTES = 16
 # Fields of the manifest message in Lance's `table.proto`.
 _TRANSACTION_FILE, _TRANSACTION_SECTION = 12, 23
-# Lengths of the Protobuf wire types with a fixed length.
-_FIXED_BYTES: Final = {1: 8, 5: 4}
 # The portable serialization of 32-bit Roaring bitmaps.
 _COOKIE, _COOKIE_WITH_RUNS = 12346, 12347
 _OFFSETS_FROM = 4
@@ -37,9 +36,7 @@ def check_complete(files: Iterable[Path]) -> None:
     """Raise `StorageError` for a file that is missing or truncated."""
     for file in files:
         try:
-            with file.open("rb") as stream:
-                size = os.fstat(stream.fileno()).st_size
-                problem = _problem(file.name, stream.fileno(), size)
+            problem = find_problem(file)
         except OSError as error:
             raise StorageError(
                 f"{file} cannot be read back: {error.strerror}",
@@ -47,6 +44,14 @@ def check_complete(files: Iterable[Path]) -> None:
             ) from error
         if problem is not None:
             raise incomplete_file(file, problem)
+
+
+def find_problem(file: Path) -> str | None:
+    """Return why a local file is incomplete, None if it is complete. Raises `OSError` if it cannot be read."""
+    with file.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        length = size if file.name.endswith(_BITMAP) else _LONGEST_FOOTER
+        return check_content(file.name, size, os.pread(stream.fileno(), length, max(0, size - length)))
 
 
 def incomplete_file(file: Path | str, problem: str) -> StorageError:
@@ -71,11 +76,6 @@ def check_transaction(transaction: Path, version: Path) -> None:
         raise incomplete_file(transaction, "it differs from the copy in its version")
 
 
-def _problem(name: str, descriptor: int, size: int) -> str | None:
-    length = size if name.endswith(_BITMAP) else _LONGEST_FOOTER
-    return check_content(name, size, os.pread(descriptor, length, max(0, size - length)))
-
-
 def needs_whole_file(name: str) -> bool:
     """Return whether the whole content of a file must be read back, not only its end."""
     return name.endswith((_BITMAP, ".manifest"))
@@ -83,13 +83,17 @@ def needs_whole_file(name: str) -> bool:
 
 def check_content(name: str, size: int, end: bytes) -> str | None:
     """Return why a file is incomplete, or None. `end` is its end; for bitmaps it is the whole content."""
-    footer = _FOOTERS.get(Path(name).suffix)
-    if footer is not None:
-        return None if end.endswith(footer) else f"its footer is missing ({size} bytes in storage)"
+    if lacks_footer(name, end):
+        return f"its footer is missing ({size} bytes in storage)"
     if name.endswith(_BITMAP):
         needed = bitmap_size(end)
         return None if needed == size else f"{size} bytes in storage, a bitmap of {needed} bytes"
     return None if size else "it is empty"
+
+
+def lacks_footer(name: str, end: bytes) -> bool:
+    """Return whether a file of a kind with a footer does not end with it. `end` is the end of the file."""
+    return not end.endswith(_FOOTERS.get(PurePosixPath(name).suffix, b""))
 
 
 def transaction_copy(manifest: bytes) -> tuple[str, bytes] | None:
@@ -100,12 +104,10 @@ def transaction_copy(manifest: bytes) -> tuple[str, bytes] | None:
     """
     try:
         (position,) = struct.unpack_from("<Q", manifest, len(manifest) - _MANIFEST_FOOTER_BYTES)
-        fields = dict(_protobuf_fields(_section(manifest, position)))
-        name, place = fields[_TRANSACTION_FILE], fields[_TRANSACTION_SECTION]
-        if not isinstance(name, bytes) or not isinstance(place, int):
-            return None
+        fields = read_message(_section(manifest, position))
+        name, place = as_bytes(fields[_TRANSACTION_FILE]), as_number(fields[_TRANSACTION_SECTION])
         return f"_transactions/{name.decode()}", _section(manifest, place)
-    except (struct.error, IndexError, KeyError, ValueError):
+    except (struct.error, KeyError, ValueError):
         return None
 
 
@@ -116,35 +118,6 @@ def _section(data: bytes, position: int) -> bytes:
     if len(section) != length:
         raise ValueError
     return section
-
-
-def _protobuf_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the number and the value of each field of a Protobuf message."""
-    position = 0
-    while position < len(message):
-        tag, position = _varint(message, position)
-        kind = tag & 7
-        if kind == 0:
-            value: int | bytes
-            value, position = _varint(message, position)
-        else:
-            length = _FIXED_BYTES.get(kind)
-            if length is None:
-                length, position = _varint(message, position)
-            value = message[position : position + length]
-            position += length
-        yield tag >> 3, value
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
 
 
 def bitmap_size(data: bytes) -> int | None:

@@ -17,7 +17,7 @@ from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.lance.file_checks import check_complete, check_transaction
 from omnigraph.store.lance.lance_errors import translate_lance_errors
 from omnigraph.store.lance.lance_files import FILE_FORMAT
-from omnigraph.store.lance.read_back import read_back_files, read_back_objects
+from omnigraph.store.lance.read_back import read_back
 from omnigraph.store.location import Location
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import LanceCall, LanceRequestCounter, attribute_requests_to
@@ -73,6 +73,11 @@ class LanceRoot:
     def objects(self) -> ObjectStore | None:
         """The objects below the root on an object store; None on a local disk and in memory."""
         return None if self.storage is None else ObjectStore.open(self.uri, self.storage)
+
+    @cached_property
+    def files(self) -> ObjectStore | None:
+        """The files below the root on a local disk or an object store; None in memory, where only Lance reads."""
+        return self.objects if self.local is None else ObjectStore.open(str(self.local))
 
     def dataset_uri(self, path: str) -> str:
         """Return the address of a dataset below the root."""
@@ -143,13 +148,10 @@ class LanceRoot:
         reported, if it reported one. Files on an object store are read back. The files of a graph in memory have no
         digests, because only Lance can read them. Raises `StorageError`; no commit may refer to the files then.
         """
+        digests = [] if self.files is None else read_back(self.files, path, sizes)
         if self.local is not None:
-            digests = read_back_files(self.local / path, sizes)
             self._sync([self.local / path / name for name in sizes])
-            return tuple(digests)
-        if self.objects is not None and sizes:
-            return tuple(read_back_objects(self.objects, path, sizes))
-        return ()
+        return tuple(digests)
 
     def seal_version(
         self, path: str, sizes: Mapping[str, int | None], transaction: str, version: str

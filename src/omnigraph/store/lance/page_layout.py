@@ -10,9 +10,17 @@ byte range of the file. The Lance project specifies the layouts in `file2.proto`
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
+
+from omnigraph.store.lance.protobuf import (
+    Message,
+    as_bytes,
+    as_number,
+    read_fields,
+    read_message,
+    read_packed,
+)
 
 FOOTER = struct.Struct("<QQQIIHH4s")
 _COLUMN = struct.Struct("<QQ")
@@ -152,38 +160,40 @@ def parse_pages(metadata: bytes) -> list[Page]:
     """Return the pages of a column from its metadata."""
     try:
         return [
-            _page(_message(_bytes(value))) for number, value in _fields(metadata) if number == _COLUMN_PAGES
+            _page(read_message(as_bytes(value)))
+            for number, value in read_fields(metadata)
+            if number == _COLUMN_PAGES
         ]
-    except (IndexError, KeyError, TypeError, ValueError) as error:
+    except (IndexError, KeyError, ValueError) as error:
         raise UnknownLayout(f"the metadata of a column cannot be decoded: {error}") from error
 
 
-def _page(page: dict[int, bytes | int]) -> Page:
-    rows = _number(page.get(_PAGE_LENGTH, 0))
-    layout = _layout(_bytes(page.get(_PAGE_ENCODING, b"")))
-    offsets, sizes = (_packed(_bytes(page.get(number, b""))) for number in (_PAGE_OFFSETS, _PAGE_SIZES))
+def _page(page: Message) -> Page:
+    rows = as_number(page.get(_PAGE_LENGTH, 0))
+    layout = _layout(as_bytes(page.get(_PAGE_ENCODING, b"")))
+    offsets, sizes = (read_packed(as_bytes(page.get(number, b""))) for number in (_PAGE_OFFSETS, _PAGE_SIZES))
     buffers = list(zip(offsets, sizes, strict=True))
     if _LAYOUT_FULL_ZIP in layout:
-        return _full_zip(rows, buffers, _message(_bytes(layout[_LAYOUT_FULL_ZIP])))
+        return _full_zip(rows, buffers, read_message(as_bytes(layout[_LAYOUT_FULL_ZIP])))
     if _LAYOUT_CONSTANT in layout:
-        return _constant(rows, buffers, _message(_bytes(layout[_LAYOUT_CONSTANT])))
+        return _constant(rows, buffers, read_message(as_bytes(layout[_LAYOUT_CONSTANT])))
     return OtherPage(rows)
 
 
-def _full_zip(rows: int, buffers: Buffers, zipped: dict[int, bytes | int]) -> Page:
+def _full_zip(rows: int, buffers: Buffers, zipped: Message) -> Page:
     if len(buffers) != 2 or buffers[1][1] % (rows + 1):
         return OtherPage(rows)
     (data_start, _), (index_start, index_size) = buffers
-    codec = _codec(_message(_bytes(zipped[_ZIP_COMPRESSION])))
-    bits = _number(zipped.get(_ZIP_BITS_DEF, 0))
-    width = _number(zipped.get(_ZIP_BITS_PER_OFFSET, 0))
+    codec = _codec(read_message(as_bytes(zipped[_ZIP_COMPRESSION])))
+    bits = as_number(zipped.get(_ZIP_BITS_DEF, 0))
+    width = as_number(zipped.get(_ZIP_BITS_PER_OFFSET, 0))
     if codec is None or zipped.get(_ZIP_BITS_REP, 0) or bits > 16 or width not in (32, 64):
         return OtherPage(rows)
     control = 0 if not bits else 1 if bits <= 8 else 2
     return FullZipPage(rows, data_start, index_start, index_size // (rows + 1), control, width // 8, codec)
 
 
-def _constant(rows: int, buffers: Buffers, constant: dict[int, bytes | int]) -> Page:
+def _constant(rows: int, buffers: Buffers, constant: Message) -> Page:
     value_start, value_size = buffers[0] if buffers else (0, 0)
     if set(constant) - {_CONSTANT_LAYERS} or value_size < _SCALAR.size:
         # A small value in the metadata, compressed levels, or nulls only.
@@ -194,81 +204,22 @@ def _constant(rows: int, buffers: Buffers, constant: dict[int, bytes | int]) -> 
     return ConstantPage(rows, value_start, value_start + value_size, levels[0] if levels else None)
 
 
-def _layout(encoding: bytes) -> dict[int, bytes | int]:
-    direct = _message(_bytes(_message(encoding).get(_ENCODING_DIRECT, b"")))
-    any_ = _message(_bytes(direct.get(_DIRECT_ANY, b"")))
-    if not _bytes(any_.get(_ANY_TYPE, b"")).endswith(_PAGE_LAYOUT):
+def _layout(encoding: bytes) -> Message:
+    direct = read_message(as_bytes(read_message(encoding).get(_ENCODING_DIRECT, b"")))
+    any_ = read_message(as_bytes(direct.get(_DIRECT_ANY, b"")))
+    if not as_bytes(any_.get(_ANY_TYPE, b"")).endswith(_PAGE_LAYOUT):
         return {}
-    return _message(_bytes(any_.get(_ANY_VALUE, b"")))
+    return read_message(as_bytes(any_.get(_ANY_VALUE, b"")))
 
 
-def _codec(compression: dict[int, bytes | int]) -> Codec | None:
+def _codec(compression: Message) -> Codec | None:
     """Return how values are compressed; None for any other way."""
     if set(compression) == {_COMPRESSION_VARIABLE}:
-        variable = _message(_bytes(compression[_COMPRESSION_VARIABLE]))
+        variable = read_message(as_bytes(compression[_COMPRESSION_VARIABLE]))
         return None if _VARIABLE_VALUES in variable else "none"
     if set(compression) != {_COMPRESSION_GENERAL}:
         return None
-    general = _message(_bytes(compression[_COMPRESSION_GENERAL]))
-    scheme = _message(_bytes(general.get(_GENERAL_BUFFER, b""))).get(_BUFFER_SCHEME)
-    inner = _message(_bytes(general.get(_GENERAL_VALUES, b"")))
+    general = read_message(as_bytes(compression[_COMPRESSION_GENERAL]))
+    scheme = read_message(as_bytes(general.get(_GENERAL_BUFFER, b""))).get(_BUFFER_SCHEME)
+    inner = read_message(as_bytes(general.get(_GENERAL_VALUES, b"")))
     return "zstd" if scheme == _ZSTD and _codec(inner) == "none" else None
-
-
-# --- protobuf ---------------------------------------------------------------------------------------------
-
-
-def _message(data: bytes) -> dict[int, bytes | int]:
-    return dict(_fields(data))
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yield the number and the value of each field of a protobuf message."""
-    position = 0
-    while position < len(data):
-        key, position = _varint(data, position)
-        kind = key & 7
-        if kind == 0:
-            number, position = _varint(data, position)
-            yield key >> 3, number
-            continue
-        if kind == 2:
-            size, position = _varint(data, position)
-        else:
-            size = {1: 8, 5: 4}[kind]
-        if position + size > len(data):
-            raise IndexError("a field ends after its message")
-        yield key >> 3, data[position : position + size]
-        position += size
-
-
-def _packed(data: bytes) -> list[int]:
-    numbers = []
-    position = 0
-    while position < len(data):
-        number, position = _varint(data, position)
-        numbers.append(number)
-    return numbers
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, position
-        shift += 7
-
-
-def _bytes(value: bytes | int) -> bytes:
-    if not isinstance(value, bytes):
-        raise TypeError("expected bytes, got a number")
-    return value
-
-
-def _number(value: bytes | int) -> int:
-    if not isinstance(value, int):
-        raise TypeError("expected a number, got bytes")
-    return value

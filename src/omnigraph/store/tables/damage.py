@@ -7,18 +7,20 @@ of single fragments and columns only if that finds nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import lance
 
 from omnigraph.errors import NotFound, OmnigraphError, StorageError
-from omnigraph.store.lance.file_checks import check_complete
+from omnigraph.store.lance.file_checks import find_problem
 from omnigraph.store.lance.lance_errors import translate_lance_errors
-from omnigraph.store.lance.lance_files import data_files, deletion_files, version_file
+from omnigraph.store.lance.lance_files import data_files, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.records import TablePin
 from omnigraph.store.tables.tables import Tables
+from omnigraph.store.tables.version_files import fragment_files, segment_folders
 
 # A larger table is not decoded to find the damage. `omnigraph verify` does.
 _MAX_DECODED_BYTES = 1 << 30
@@ -77,15 +79,9 @@ def recorded_sizes(tables: Tables, pin: TablePin) -> dict[str, int | None]:
 
 
 def _sizes(dataset: lance.LanceDataset, pin: TablePin) -> dict[str, int | None]:
-    sizes: dict[str, int | None] = {version_file(pin.version): None}
     with translate_lance_errors(f"open {pin.path}"):
-        for fragment in dataset.get_fragments():
-            metadata = fragment.metadata
-            for file, name in zip(metadata.files, data_files([metadata]), strict=True):
-                sizes[name] = file.file_size_bytes
-            for name in deletion_files([metadata]):
-                sizes[name] = None
-    return sizes
+        files = list(fragment_files(item.metadata for item in dataset.get_fragments()))
+    return {version_file(pin.version): None, **{file.name: file.size for file in files}}
 
 
 def find_missing_file(root: LanceRoot, pin: TablePin, files: Mapping[str, int | None]) -> TableDamage | None:
@@ -111,9 +107,11 @@ def _find_without_footer(root: LanceRoot, pin: TablePin, files: Iterable[str]) -
         return None
     for name in files:
         try:
-            check_complete([root.local / pin.path / name])
-        except StorageError as error:
-            return TableDamage(f"{pin.path}/{name}", error.message.rpartition(": ")[2])
+            problem = find_problem(root.local / pin.path / name)
+        except OSError as error:
+            problem = str(error.strerror)
+        if problem is not None:
+            return TableDamage(f"{pin.path}/{name}", problem)
     return None
 
 
@@ -144,7 +142,7 @@ def _find_in_indexes(root: LanceRoot, dataset: lance.LanceDataset, pin: TablePin
             with translate_lance_errors(f"read {pin.path}"):
                 dataset.prewarm_index(index.name)
         except OmnigraphError as error:
-            folders = [f"_indices/{segment.uuid}" for segment in index.segments]
+            folders = segment_folders(index)
             name = error.details.get("file") or _incomplete_file(root, pin, folders) or folders[0]
             return TableDamage(f"{pin.path}/{name}", _cause(error), index.field_names[0])
     return None
@@ -156,10 +154,9 @@ def _incomplete_file(root: LanceRoot, pin: TablePin, folders: Sequence[str]) -> 
         return None
     for folder in folders:
         for path in sorted((root.local / pin.path / folder).glob("*.lance")):
-            try:
-                check_complete([path])
-            except StorageError:
-                return f"{folder}/{path.name}"
+            with suppress(FileNotFoundError):
+                if find_problem(path) is not None:
+                    return f"{folder}/{path.name}"
     return None
 
 

@@ -11,22 +11,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from pathlib import Path
 from typing import TypeAlias
 
 import lance
 from cachetools import LRUCache
-from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import NotFound, StorageError
-from omnigraph.store.file_digests import FileDigest, digest_chunks, file_chunks
+from omnigraph.store.file_digests import FileDigest, read_stored_file
 from omnigraph.store.lance.lance_errors import translate_lance_errors
-from omnigraph.store.lance.lance_files import deletion_files, version_file
+from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.request_counts import propagate_context
 from omnigraph.store.sync import storage_error_from_os
+from omnigraph.store.tables.version_files import fragment_files, index_folders
 
 # Returns the recorded digests by table path and file name.
 RecordedDigests: TypeAlias = Callable[[], Mapping[tuple[str, str], FileDigest]]
@@ -57,7 +55,7 @@ class ReadChecks:
 
     def check(self, path: str, dataset: lance.LanceDataset) -> None:
         """Check the files of an opened version that were not checked before; `StorageError` for a damaged one."""
-        if self._root.local is None and (self._root.objects is None or not self._root.verify_reads):
+        if self._root.files is None or (self._root.local is None and not self._root.verify_reads):
             return
         with translate_lance_errors(f"open {path}"):
             fragments = [
@@ -65,15 +63,14 @@ class ReadChecks:
                 for item in dataset.get_fragments()
                 if self._fragments is None or item.fragment_id in self._fragments
             ]
-        sizes = _data_sizes(fragments)
+            files = {file.name: file.size for file in fragment_files(fragments)}
         if not self._root.verify_reads:
-            new = self._new(path, sizes)
+            new = self._new(path, (name for name, size in files.items() if size is not None))
             for name in new:
-                self._check_size(path, name, sizes[name])
+                self._check_size(path, name, files[name])
         else:
-            names = [*sizes, *deletion_files(fragments), version_file(dataset.version)]
-            new = self._new(path, names)
-            self._verify(path, new, sizes)
+            new = self._new(path, [*files, version_file(dataset.version)])
+            self._verify(path, new, files)
             # Lance may open index files to describe them, so the other files are checked first.
             if self._fragments is None:
                 indexes = self._new(path, self._index_files(path, dataset))
@@ -88,18 +85,11 @@ class ReadChecks:
 
     def _index_files(self, path: str, dataset: lance.LanceDataset) -> Iterator[str]:
         with translate_lance_errors(f"open {path}"):
-            segments = [str(item.uuid) for index in dataset.describe_indices() for item in index.segments]
-        for uuid in dict.fromkeys(segments):
-            folder = f"_indices/{uuid}"
-            if self._root.local is not None:
-                with suppress(FileNotFoundError):
-                    yield from (
-                        f"{folder}/{file.name}" for file in (self._root.local / path / folder).iterdir()
-                    )
-            elif self._root.objects is not None:
-                prefix = f"{path}/"
-                listed = self._root.objects.list(f"{path}/{folder}")
-                yield from (item.key.removeprefix(prefix) for item in listed)
+            folders = index_folders(dataset)
+        assert self._root.files is not None
+        for folder in folders:
+            for item in self._root.files.list(f"{path}/{folder}"):
+                yield item.key.removeprefix(f"{path}/")
 
     def _check_size(self, path: str, name: str, size: int | None) -> None:
         assert self._root.local is not None
@@ -122,8 +112,8 @@ class ReadChecks:
             expected = recorded.get((path, name))
             if expected is None:
                 # Written before format 2, and `verify --record` has not run since.
-                if self._root.local is not None and name in sizes:
-                    self._check_size(path, name, sizes[name])
+                if self._root.local is not None:
+                    self._check_size(path, name, sizes.get(name))
                 return
             actual = self._digest(path, name)
             if actual is not None and actual.size != expected.size:
@@ -149,27 +139,11 @@ class ReadChecks:
 
     def _digest(self, path: str, name: str) -> FileDigest | None:
         """Return the digest of the stored file, or None if it is missing."""
-        if self._root.local is not None:
-            return _local_digest(self._root.local / path / name, name)
-        assert self._root.objects is not None
+        assert self._root.files is not None
         try:
-            return digest_chunks(name, self._root.objects.read_chunks(f"{path}/{name}"))
+            return read_stored_file(self._root.files, path, name)[0]
         except NotFound:
             return None
-
-
-def _local_digest(file: Path, name: str) -> FileDigest | None:
-    try:
-        return digest_chunks(name, file_chunks(file))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise storage_error_from_os(error, f"cannot read {file}") from error
-
-
-def _data_sizes(fragments: Iterable[FragmentMetadata]) -> dict[str, int | None]:
-    # The public property `path` creates a class on every call.
-    return {f"data/{item._path}": item.file_size_bytes for part in fragments for item in part.files}  # noqa: SLF001
 
 
 def _damaged(path: str, name: str, problem: str) -> StorageError:

@@ -15,11 +15,11 @@ from itertools import groupby
 from typing import Final
 
 from omnigraph.lang.temporal import epoch_micros
-from omnigraph.store.lance.lance_errors import translate_lance_errors
-from omnigraph.store.lance.lance_files import data_files, deletion_files, transaction_file, version_file
+from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 from omnigraph.store.objects.backend import ObjectInfo
 from omnigraph.store.objects.object_store import ObjectStore
+from omnigraph.store.tables.version_files import blob_folder, describe_version
 
 # The directories below the root that hold tables, one directory per table.
 TABLE_FOLDERS: Final = ("nodes", "edges")
@@ -150,21 +150,11 @@ class TableFiles:
 
     def needed_by(self, path: str, version: int) -> NeededFiles:
         """Return the files that a version needs to be read or written on; `NotFound` when it does not exist."""
-        dataset = self._root.open(path, version)
-        with translate_lance_errors(f"list the files of {path}"):
-            fragments = [item.metadata for item in dataset.get_fragments()]
-            # This includes segments that no longer cover a fragment, because Lance may still open them.
-            segments = [segment for index in dataset.describe_indices() for segment in index.segments]
-            transaction = dataset.read_transaction(version)
-        data = data_files(fragments)
-        files = {version_file(version), *data, *deletion_files(fragments)}
-        if transaction is not None:
-            # Lance reads a copy inside the version file. Tools that read the history of a table need the file.
-            files.add(transaction_file(transaction))
-        indices = [f"{_INDICES}{segment.uuid}" for segment in segments]
-        # Large blobs are in a directory that has the name of their data file.
-        blobs = [name.removesuffix(".lance") for name in data]
-        return NeededFiles(frozenset(files), frozenset([*indices, *blobs]))
+        described = describe_version(self._root, path, version)
+        indexes = [file.name.rstrip("/") for file in described.files if file.kind == "index"]
+        files = [file for file in described.files if file.kind != "index"]
+        blobs = [blob_folder(file.name) for file in files if file.kind == "data"]
+        return NeededFiles(frozenset(file.name for file in files), frozenset([*indexes, *blobs]))
 
     def remove(self, path: str, files: Iterable[TableFile]) -> Iterator[Sequence[TableFile]]:
         """Remove files and yield each batch after its removal. Version files go before the files they need.

@@ -6,14 +6,15 @@ This module lists every file that reading the version can need, so that each of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import lance
+from lance.fragment import FragmentMetadata
 
 from omnigraph.store.lance.lance_errors import translate_lance_errors
-from omnigraph.store.lance.lance_files import transaction_file, version_file
+from omnigraph.store.lance.lance_files import deletion_files, transaction_file, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
 
 FileKind: TypeAlias = Literal["version", "transaction", "data", "deletion", "index", "blob"]
@@ -65,37 +66,64 @@ def describe_version(root: LanceRoot, path: str, version: int, stored: Iterable[
     dataset = root.open(path, version)
     by_folder = _by_folder(stored)
     with translate_lance_errors(f"list the files of {path}"):
-        names = _column_names(dataset)
-        files = [VersionFile(version_file(version), "version", rows=0)]
+        fragments = [item.metadata for item in dataset.get_fragments()]
+        rows = sum(meta.num_rows for meta in fragments)
+        files = [VersionFile(version_file(version), "version", rows=rows)]
         transaction = dataset.read_transaction(version)
         if transaction is not None:
+            # Lance reads a copy inside the version file. Tools that read the history of a table need the file.
             files.append(VersionFile(transaction_file(transaction), "transaction"))
-        rows = 0
-        for fragment in dataset.get_fragments():
-            meta = fragment.metadata
-            rows += meta.num_rows
-            for item in meta.files:
-                columns = _columns(item.fields, names)
-                data = f"data/{item.path}"
-                files.append(VersionFile(data, "data", item.file_size_bytes, columns, meta.num_rows, meta.id))
-                files += [
-                    VersionFile(name, "blob", None, columns, meta.num_rows, meta.id)
-                    for name in by_folder.get(data.removesuffix(".lance"), ())
-                ]
-            deletions: Any = meta.deletion_file
-            if deletions is not None:
-                name = deletions.path(meta.id)
-                files.append(VersionFile(name, "deletion", None, (), meta.num_rows, meta.id))
-        files[0] = VersionFile(version_file(version), "version", rows=rows)
+        names = _column_names(dataset)
+        for file in fragment_files(fragments, names):
+            files.append(file)
+            if file.kind == "data":
+                blobs = by_folder.get(blob_folder(file.name), ())
+                files += [replace(file, name=name, kind="blob", size=None) for name in blobs]
         indexes = []
         for index in dataset.describe_indices():
             columns = tuple(index.field_names)
             indexes.append(IndexCoverage(index.name, columns, int(index.num_rows_indexed)))
-            for segment in index.segments:
-                folder = f"_indices/{segment.uuid}"
+            for folder in segment_folders(index):
                 found = by_folder.get(folder) or [f"{folder}/"]
-                files += [VersionFile(name, "index", None, columns) for name in found]
+                files += [VersionFile(name, "index", columns=columns) for name in found]
     return VersionFiles(path, version, rows, tuple(dict.fromkeys(files)), tuple(indexes))
+
+
+def fragment_files(
+    fragments: Iterable[FragmentMetadata], names: Mapping[int, str] | None = None
+) -> Iterator[VersionFile]:
+    """Yield the data and deletion files of fragments.
+
+    `names` are the columns of the table by field id. Without them the columns of the files are not determined.
+    """
+    for meta in fragments:
+        for item in meta.files:
+            columns = () if names is None else _columns(item.fields, names)
+            # The public property `path` creates a class on every call.
+            name = f"data/{item._path}"  # noqa: SLF001
+            yield VersionFile(name, "data", item.file_size_bytes, columns, meta.num_rows, meta.id)
+        for name in deletion_files([meta]):
+            yield VersionFile(name, "deletion", rows=meta.num_rows, fragment=meta.id)
+
+
+def index_folders(dataset: lance.LanceDataset) -> list[str]:
+    """Return the directories of the indexes of a version. Lance may open index files to describe them.
+
+    This includes segments that no longer cover a fragment, because Lance may still open them.
+    """
+    return list(
+        dict.fromkeys(folder for index in dataset.describe_indices() for folder in segment_folders(index))
+    )
+
+
+def blob_folder(data_file: str) -> str:
+    """Return the directory of the large blobs of a data file. It exists only if there are any."""
+    return data_file.removesuffix(".lance")
+
+
+def segment_folders(index: Any) -> list[str]:
+    """Return the directories of an index, one for each segment."""
+    return [f"_indices/{segment.uuid}" for segment in index.segments]
 
 
 def _by_folder(names: Iterable[str]) -> Mapping[str, list[str]]:

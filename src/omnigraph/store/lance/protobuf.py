@@ -1,0 +1,90 @@
+"""Decoding of Protobuf messages without their definitions, for the few fields of Lance files that are read here.
+
+Lance stores manifests and page metadata as Protobuf. A field is a number and a value: an integer, or bytes that are
+a text, a nested message or packed integers. The caller knows which. A message that is cut or malformed raises
+`ValueError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+Value: TypeAlias = int | bytes
+Message: TypeAlias = dict[int, Value]
+
+_VARINT, _LENGTH_DELIMITED = 0, 2
+# The wire types with a fixed length, and the length in bytes.
+_FIXED_BYTES: Final = {1: 8, 5: 4}
+# A varint has 7 bits for each byte and holds at most 64 bits.
+_LONGEST_VARINT = 10
+
+
+def read_fields(data: bytes) -> Iterator[tuple[int, Value]]:
+    """Yield the number and the value of each field of a message, in the order in which they are stored.
+
+    >>> list(read_fields(bytes.fromhex("089601 1203616263")))
+    [(1, 150), (2, b'abc')]
+    """
+    position = 0
+    while position < len(data):
+        key, position = _read_varint(data, position)
+        number, wire_type = key >> 3, key & 7
+        if wire_type == _VARINT:
+            value, position = _read_varint(data, position)
+            yield number, value
+            continue
+        if wire_type == _LENGTH_DELIMITED:
+            size, position = _read_varint(data, position)
+        elif wire_type in _FIXED_BYTES:
+            size = _FIXED_BYTES[wire_type]
+        else:
+            raise ValueError(f"field {number} has the unknown wire type {wire_type}")
+        end = position + size
+        if end > len(data):
+            raise ValueError(f"field {number} ends {end - len(data)} bytes after its message")
+        yield number, data[position:end]
+        position = end
+
+
+def read_message(data: bytes) -> Message:
+    """Return the fields of a message by number. Of a repeated field the last value remains."""
+    return dict(read_fields(data))
+
+
+def read_packed(data: bytes) -> list[int]:
+    """Return the integers of a packed field.
+
+    >>> read_packed(bytes.fromhex("03 8e02 9ea705"))
+    [3, 270, 86942]
+    """
+    numbers = []
+    position = 0
+    while position < len(data):
+        number, position = _read_varint(data, position)
+        numbers.append(number)
+    return numbers
+
+
+def as_bytes(value: Value) -> bytes:
+    """Return the value of a field that must be bytes."""
+    if not isinstance(value, bytes):
+        raise ValueError(f"expected bytes, got the number {value}")
+    return value
+
+
+def as_number(value: Value) -> int:
+    """Return the value of a field that must be an integer."""
+    if not isinstance(value, int):
+        raise ValueError(f"expected a number, got {len(value)} bytes")
+    return value
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return the integer at a position and the position after it."""
+    number = 0
+    for count, byte in enumerate(data[position : position + _LONGEST_VARINT]):
+        number |= (byte & 0x7F) << (7 * count)
+        if byte < 0x80:
+            return number, position + count + 1
+    raise ValueError("an integer has no end")
