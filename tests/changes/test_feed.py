@@ -360,3 +360,22 @@ class TestReclaimed:
                 list(g.diff(*states))
             with pytest.raises(NotFound, match="reclaimed"):
                 g.diff(*states).stats()
+
+    def test_diff_of_collected_commits_is_never_answered_from_memory(self, tmp_path: Path) -> None:
+        graph = make_graph(str(tmp_path / "g"))
+        first = put(graph, {"a": "x"})
+        second = put(graph, {"b": "x"})
+        with og.open(graph.location.uri) as warm:
+            diff = warm.diff(first.id, second.id)
+            assert [change.id for change in diff] == ["b"]
+            assert diff.stats() == {"Person": {"insert": 1, "update": 0, "delete": 0}}
+            assert [change.id for change in warm.changes(second.id).changes] == ["b"]
+            put(graph, {"a": "y"})
+            cleanup(graph, keep=1, grace=timedelta(0), confirm=True)
+            for again in (diff, warm.diff(first.id, second.id)):
+                with pytest.raises(NotFound, match="was reclaimed"):
+                    list(again)
+                with pytest.raises(NotFound, match="was reclaimed"):
+                    again.stats()
+            with pytest.raises(ChangeFeedGap):
+                warm.changes(second.id)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from omnigraph.changes.change_records import ChangeFilter, EntityChange
 from omnigraph.changes.cursors import EntityKey
-from omnigraph.changes.diff import TypeDiff, compare_states, stream_changes
+from omnigraph.changes.diff import TypeDiff, compare_states, require_stored, stream_changes
 from omnigraph.errors import ChangeFeedGap, Conflict, NotFound
 from omnigraph.graph.history import get_commit
 from omnigraph.graph.repository import Repository
@@ -48,10 +48,7 @@ def open_commit(repository: Repository, commit: CommitRecord, change_filter: Cha
         )
     diffs = compare_states(before, after, change_filter)
     with _report_gap(commit):
-        for diff in diffs:
-            for side in (diff.rows.before, diff.rows.after):
-                if side is not None:
-                    side.tables.open(side.pin.path, side.pin.version)
+        require_stored(diffs)
     return CommitDiff(commit, change_filter, diffs)
 
 

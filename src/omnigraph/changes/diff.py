@@ -150,6 +150,18 @@ def compare_states(before: Snapshot, after: Snapshot, change_filter: ChangeFilte
     return sorted(found, key=lambda diff: (diff.kind != "node", diff.type_id))
 
 
+def require_stored(diffs: list[TypeDiff]) -> None:
+    """Raise `NotFound` if a state of a diff is not in storage any more.
+
+    Counts and cached changes need no read of rows. Without this check, a handle that has opened a version would
+    still answer from it after garbage collection.
+    """
+    for diff in diffs:
+        for side in (diff.rows.before, diff.rows.after):
+            if side is not None:
+                side.tables.require_stored(side.pin)
+
+
 def stream_changes(
     diffs: list[TypeDiff], change_filter: ChangeFilter, after: EntityKey | None = None
 ) -> Iterator[EntityChange]:

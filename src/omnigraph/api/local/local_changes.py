@@ -82,6 +82,8 @@ class LocalDiff(Diff):
         return by_type_name({key: counted for key, counted in counts.items() if any(counted.values())})
 
     def _types(self) -> list[TypeDiff]:
-        from omnigraph.changes.diff import compare_states
+        from omnigraph.changes.diff import compare_states, require_stored
 
-        return compare_states(self.before, self.after, self.change_filter)
+        diffs = compare_states(self.before, self.after, self.change_filter)
+        require_stored(diffs)
+        return diffs

@@ -132,6 +132,19 @@ class Tables:
         self._cache(path, dataset)
         return dataset
 
+    def require_stored(self, pin: TablePin) -> None:
+        """Raise `NotFound` unless a pinned version is in storage now.
+
+        A version that this handle has opened may have been removed since. Any other is opened, which reads it.
+        """
+        with self._lock:
+            is_open = (pin.path, pin.version) in self._open
+        if not is_open:
+            self.open(pin.path, pin.version)
+        elif not self.exists(pin):
+            self.evict(pin.path)
+            raise NotFound(f"could not open {pin.path}: not found", details={"dataset": pin.path})
+
     def exists(self, pin: TablePin) -> bool:
         """Return whether a pinned version is still in storage, without regard to cached datasets."""
         file = f"{pin.path}/{version_file(pin.version)}"
