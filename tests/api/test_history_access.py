@@ -16,28 +16,32 @@ import omnigraph as og
 from omnigraph.api.graph import Graph
 from omnigraph.changes.cursors import Token
 from omnigraph.errors import InvalidInput, MergeConflicts, NotFound, PermissionDenied
-from tests.support.history_doors import (
+from tests.support.history_entry_points import (
     ALL,
     DELETE,
-    DOORS,
+    ENTRY_POINTS,
     POLICY,
     SECRET,
-    Door,
+    EntryPoint,
     History,
     make_history,
     state_parameters,
 )
 from tests.support.places import fresh_memory
 
-CASES = {f"{name}-{form}": door for name, doors in DOORS.items() for form, door in doors.items()}
+CASES = {
+    f"{name}-{form}": entry_point
+    for name, entry_points in ENTRY_POINTS.items()
+    for form, entry_point in entry_points.items()
+}
 
 
 def cases(*decisions: str) -> list[ParameterSet]:
     """Return the cases with one of some decisions, all cases by default."""
     return [
-        pytest.param(door, id=id_)
-        for id_, door in CASES.items()
-        if not decisions or door.decision in decisions
+        pytest.param(entry_point, id=id_)
+        for id_, entry_point in CASES.items()
+        if not decisions or entry_point.decision in decisions
     ]
 
 
@@ -62,44 +66,46 @@ def names(graph: Graph, **state: Any) -> list[str]:
 
 
 def test_every_parameter_that_names_a_state_is_in_the_table() -> None:
-    # A new parameter needs a decision: add it to DOORS, or to the names that are no state.
-    assert sorted(state_parameters()) == sorted(DOORS)
+    # A new parameter needs a decision: add it to ENTRY_POINTS, or to the names that are no state.
+    assert sorted(state_parameters()) == sorted(ENTRY_POINTS)
 
 
-@pytest.mark.parametrize("door", cases())
-def test_deleted_state_of_another_branch_is_denied(door: Door, handle: Graph, history: History) -> None:
+@pytest.mark.parametrize("entry_point", cases())
+def test_deleted_state_of_another_branch_is_denied(
+    entry_point: EntryPoint, handle: Graph, history: History
+) -> None:
     with pytest.raises(PermissionDenied):
-        door.call(handle.acting_as("dev"), history.deleted)
+        entry_point.call(handle.acting_as("dev"), history.deleted)
 
 
-@pytest.mark.parametrize("door", cases())
+@pytest.mark.parametrize("entry_point", cases())
 def test_deleted_state_is_open_to_an_actor_of_both_branches(
-    door: Door, handle: Graph, history: History
+    entry_point: EntryPoint, handle: Graph, history: History
 ) -> None:
-    door.call(handle.acting_as("all"), history.deleted)
+    entry_point.call(handle.acting_as("all"), history.deleted)
 
 
-@pytest.mark.parametrize("door", cases("both", "made"))
-def test_state_of_the_own_branch_is_open(door: Door, handle: Graph, history: History) -> None:
-    door.call(handle.acting_as("dev"), history.own)
+@pytest.mark.parametrize("entry_point", cases("both", "made"))
+def test_state_of_the_own_branch_is_open(entry_point: EntryPoint, handle: Graph, history: History) -> None:
+    entry_point.call(handle.acting_as("dev"), history.own)
 
 
-@pytest.mark.parametrize("door", cases("both"))
+@pytest.mark.parametrize("entry_point", cases("both"))
 def test_permission_on_the_branch_of_the_commit_alone_is_not_enough(
-    door: Door, handle: Graph, history: History
+    entry_point: EntryPoint, handle: Graph, history: History
 ) -> None:
     with pytest.raises(PermissionDenied):
-        door.call(handle.acting_as("main"), history.deleted)
+        entry_point.call(handle.acting_as("main"), history.deleted)
 
 
 def test_coroutines_deny_the_deleted_state(history: History) -> None:
     async def main() -> list[str]:
         allowed = []
         async with og.aio.open(history.uri, policy=POLICY, actor="dev", durability="os") as graph:
-            for name, doors in DOORS.items():
-                for form, door in doors.items():
+            for name, entry_points in ENTRY_POINTS.items():
+                for form, entry_point in entry_points.items():
                     with suppress(PermissionDenied):
-                        found = door.call(graph, history.deleted)
+                        found = entry_point.call(graph, history.deleted)
                         if inspect.isawaitable(found):
                             await found
                         allowed.append(f"{name}-{form}")

@@ -52,4 +52,4 @@ def test_architecture_page_names_only_modules_that_exist() -> None:
 
 
 def test_planted_missing_module_is_found() -> None:
-    assert missing_modules("see `graph/publish.py` and `graph/door.py`") == {"graph/door.py"}
+    assert missing_modules("see `graph/publish.py` and `graph/absent.py`") == {"graph/absent.py"}

@@ -12,7 +12,7 @@ from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
 from tests.cli.running import Outcome, _command_line, run
 from tests.server.running import TOKENS, Running, bundle, running
-from tests.support.history_doors import ALL, POLICY, SECRET, History, State, fresh_name, make_history
+from tests.support.history_entry_points import ALL, POLICY, SECRET, History, State, fresh_name, make_history
 from tests.support.places import fresh_memory
 
 pytestmark = pytest.mark.usefixtures("home")

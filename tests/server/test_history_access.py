@@ -17,8 +17,17 @@ from omnigraph.errors import NotFound, PermissionDenied
 from omnigraph.server.hosted_graphs import open_graphs
 from omnigraph.server.http.authentication import TokenRegistry
 from tests.server.running import TOKENS, Running, bundle, running
-from tests.support.history_doors import ALL, DOORS, POLICY, SECRET, Door, History, State, fresh_name
-from tests.support.history_doors import make_history as make
+from tests.support.history_entry_points import (
+    ALL,
+    ENTRY_POINTS,
+    POLICY,
+    SECRET,
+    EntryPoint,
+    History,
+    State,
+    fresh_name,
+)
+from tests.support.history_entry_points import make_history as make
 from tests.support.places import fresh_memory
 
 DOCUMENT: dict[str, Any] = json.loads(
@@ -276,17 +285,17 @@ def test_feed_after_an_unknown_commit_returns_404(everyone: httpx.Client) -> Non
 def test_remote_handle_denies_the_deleted_state(served: Running, history: History) -> None:
     graph = connect(served.url, "team", token=TOKENS["bob"])
     allowed = []
-    for name, doors in DOORS.items():
-        for form, door in doors.items():
-            if _is_allowed(door, graph, history):
+    for name, entry_points in ENTRY_POINTS.items():
+        for form, entry_point in entry_points.items():
+            if _is_allowed(entry_point, graph, history):
                 allowed.append(f"{name}-{form}")
     # Spark and backups run beside the graph, not over HTTP.
     assert [name for name in allowed if not name.startswith(("Graph.dataframe", "Graph.backup"))] == []
 
 
-def _is_allowed(door: Door, graph: Any, history: History) -> bool:
+def _is_allowed(entry_point: EntryPoint, graph: Any, history: History) -> bool:
     try:
-        door.call(graph, history.deleted)
+        entry_point.call(graph, history.deleted)
     except (PermissionDenied, NotFound):
         return False
     return True

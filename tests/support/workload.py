@@ -91,7 +91,7 @@ def write(
     key: str | None = None,
     actor: str = WRITER,
 ) -> str:
-    """One write through the front door; gives the commit's id, or an empty text for nothing to do."""
+    """Write through `Graph.write`; return the id of the commit, or an empty string if nothing changed."""
     request = WriteRequest(operation, actor=actor, bulk=bulk, idempotency_key=key)
     receipt, _ = graph.write(branch, request, prepare)
     return "" if receipt is None else receipt.commit.id

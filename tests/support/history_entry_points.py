@@ -1,8 +1,8 @@
 """A graph with history that one actor may not read, and every call of the Python API that could show it.
 
 The rows `Secret` and `Hidden` were added to the protected branch `main` and deleted again before the branch `dev`
-was created from it. The actor `dev` may read, export and change unprotected branches. Every door takes a state and
-reads or hands over its rows: that state is the deleted one, or a state of the branch `dev` itself.
+was created from it. The actor `dev` may read, export and change unprotected branches. Every entry point takes a
+state and reads or returns its rows. The state is the deleted one, or a state of the branch `dev` itself.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def fresh_name() -> str:
 
 
 @dataclass(frozen=True)
-class Door:
+class EntryPoint:
     """A parameter that names a state, and a call that passes the state with it.
 
     `decision` says which branch the actor must be allowed to read: ``made`` is the branch on which the commit was
@@ -135,16 +135,16 @@ def _backup(graph: Any, since: str) -> Any:
         return None
 
 
-def _at(call: Callable[[Any, Any], Any]) -> dict[str, Door]:
-    """Return the doors of a parameter `at`: a commit, and a moment on `dev`."""
+def _at(call: Callable[[Any, Any], Any]) -> dict[str, EntryPoint]:
+    """Return the entry points of a parameter `at`: a commit, and a moment on `dev`."""
     return {
-        "commit": Door(lambda g, s: call(g, s.commit)),
-        "moment": Door(lambda g, s: call(g, s.moment)),
+        "commit": EntryPoint(lambda g, s: call(g, s.commit)),
+        "moment": EntryPoint(lambda g, s: call(g, s.moment)),
     }
 
 
-# Keys are the method and the parameter; the values are its doors by the form of the state.
-DOORS: dict[str, dict[str, Door]] = {
+# Keys are the method and the parameter; the values are its entry points by the form of the state.
+ENTRY_POINTS: dict[str, dict[str, EntryPoint]] = {
     "Graph.query(at)": _at(lambda g, at: g.query(ALL, branch="dev", at=at)),
     "Graph.dataframe(at)": _at(lambda g, at: _frame(g, at=at)),
     "Graph.explain(at)": _at(lambda g, at: g.explain(ALL, branch="dev", at=at)),
@@ -153,41 +153,47 @@ DOORS: dict[str, dict[str, Door]] = {
     "Graph.snapshot(at)": _at(lambda g, at: g.snapshot("dev", at)),
     "Graph.indexes(at)": _at(lambda g, at: g.indexes(branch="dev", at=at)),
     "Graph.export(at)": _at(lambda g, at: g.export(StringIO(), branch="dev", at=at)),
-    "Graph.diff(before)": {"commit": Door(lambda g, s: g.diff(s.commit, "dev"), "made")},
-    "Graph.diff(after)": {"commit": Door(lambda g, s: g.diff("dev", s.commit), "made")},
-    "Graph.changes(commit_id)": {"commit": Door(lambda g, s: g.changes(s.commit), "made")},
+    "Graph.diff(before)": {"commit": EntryPoint(lambda g, s: g.diff(s.commit, "dev"), "made")},
+    "Graph.diff(after)": {"commit": EntryPoint(lambda g, s: g.diff("dev", s.commit), "made")},
+    "Graph.changes(commit_id)": {"commit": EntryPoint(lambda g, s: g.changes(s.commit), "made")},
     "Graph.changes(page_token)": {
-        "token": Door(lambda g, s: g.changes(s.commit, page_token=s.commit_page), "made")
+        "token": EntryPoint(lambda g, s: g.changes(s.commit, page_token=s.commit_page), "made")
     },
     "Graph.feed(start)": {
-        "after": Door(lambda g, s: g.feed(branch="dev", start=f"after:{s.previous}", max_commits=1))
+        "after": EntryPoint(lambda g, s: g.feed(branch="dev", start=f"after:{s.previous}", max_commits=1))
     },
-    "Graph.feed(cursor)": {"cursor": Door(lambda g, s: g.feed(branch="dev", cursor=s.cursor, max_commits=1))},
-    "Graph.feed(page_token)": {"token": Door(lambda g, s: g.feed(branch="dev", page_token=s.feed_page))},
+    "Graph.feed(cursor)": {
+        "cursor": EntryPoint(lambda g, s: g.feed(branch="dev", cursor=s.cursor, max_commits=1))
+    },
+    "Graph.feed(page_token)": {
+        "token": EntryPoint(lambda g, s: g.feed(branch="dev", page_token=s.feed_page))
+    },
     "Graph.revert(commit_id)": {
-        "commit": Door(lambda g, s: g.revert(s.commit, branch="dev", dry_run=True), "made")
+        "commit": EntryPoint(lambda g, s: g.revert(s.commit, branch="dev", dry_run=True), "made")
     },
     "Graph.verify(all_commits)": {
-        "all": Door(lambda g, _: g.verify(quick=True, all_commits=True, engine="local"), "every")
+        "all": EntryPoint(lambda g, _: g.verify(quick=True, all_commits=True, engine="local"), "every")
     },
-    "Graph.repair(to)": {"commit": Door(lambda g, s: g.repair(reset_branch="dev", to=s.commit), "every")},
-    "Graph.backup(since)": {"commit": Door(lambda g, s: _backup(g, s.commit), "every")},
-    "Graph.commit(id)": {"commit": Door(lambda g, s: g.commit(s.commit), "every")},
+    "Graph.repair(to)": {
+        "commit": EntryPoint(lambda g, s: g.repair(reset_branch="dev", to=s.commit), "every")
+    },
+    "Graph.backup(since)": {"commit": EntryPoint(lambda g, s: _backup(g, s.commit), "every")},
+    "Graph.commit(id)": {"commit": EntryPoint(lambda g, s: g.commit(s.commit), "every")},
     "Graph.load(create_from)": {
-        "branch": Door(
+        "branch": EntryPoint(
             lambda g, s: g.load({"Person": []}, branch=fresh_name(), create_from=s.branch), "named"
         )
     },
     "Branches.create(source)": {
-        "branch": Door(lambda g, s: g.branches.create(fresh_name(), s.branch), "named")
+        "branch": EntryPoint(lambda g, s: g.branches.create(fresh_name(), s.branch), "named")
     },
     "Branches.create(at)": _at(lambda g, at: g.branches.create(fresh_name(), "dev", at=at)),
     "Branches.merge(source)": {
-        "branch": Door(lambda g, s: g.branches.merge(s.branch, "dev-2", dry_run=True), "named")
+        "branch": EntryPoint(lambda g, s: g.branches.merge(s.branch, "dev-2", dry_run=True), "named")
     },
     "SchemaView.source(at)": {
-        "commit": Door(lambda g, s: g.schema.source("dev", s.commit), "every"),
-        "moment": Door(lambda g, s: g.schema.source("dev", s.moment), "every"),
+        "commit": EntryPoint(lambda g, s: g.schema.source("dev", s.commit), "every"),
+        "moment": EntryPoint(lambda g, s: g.schema.source("dev", s.moment), "every"),
     },
 }
 # Parameters that name no state. `branch`, `into` and `name` name the head of a branch, for which
