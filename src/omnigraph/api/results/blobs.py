@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import RawIOBase
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.store.objects.seekable_file import SeekableFile
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -67,7 +66,7 @@ class BlobContent(Protocol):
         ...
 
 
-class Blob(RawIOBase):
+class Blob(SeekableFile):
     """A Blob value as a read-only binary file.
 
     Memory holds the part that is read, not the value. `read_range` reads a range without moving the position. Reads
@@ -86,7 +85,6 @@ class Blob(RawIOBase):
         super().__init__()
         self._info = info
         self._content = content
-        self._position = 0
         self._ahead = b""
         self._ahead_start = 0
 
@@ -164,25 +162,8 @@ class Blob(RawIOBase):
 
     # --- file --------------------------------------------------------------------------------------------
 
-    def readable(self) -> bool:
-        """Return true."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return true."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position of the next read."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Move the position, and return it. It may be after the end of the value."""
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._info.size or 0}.get(whence)
-        if base is None or base + offset < 0:
-            raise ValueError(f"invalid position: offset {offset}, whence {whence}")
-        self._position = base + offset
-        return self._position
+    def _end(self) -> int:
+        return self._info.size or 0
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Return up to `size` bytes from the position on, or all remaining bytes."""

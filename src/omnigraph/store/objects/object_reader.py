@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from io import RawIOBase
 from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
 from omnigraph.store.objects.backend import RangeReader
+from omnigraph.store.objects.seekable_file import SeekableFile
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -21,7 +20,7 @@ BLOCK_BYTES = 8 * 1024 * 1024
 CACHED_BLOCKS = 3
 
 
-class ObjectReader(RawIOBase):
+class ObjectReader(SeekableFile):
     """The bytes of one version of an object, with an LRU cache of blocks.
 
     A read returns fewer bytes than requested only at the end. Failures are raised as `StorageError` and not as
@@ -30,7 +29,6 @@ class ObjectReader(RawIOBase):
 
     def __init__(self, reader: RangeReader, name: str) -> None:
         self._reader = reader
-        self._position = 0
         self._blocks: LRUCache[int, bytes] = LRUCache(CACHED_BLOCKS)
         self.name = name
 
@@ -39,21 +37,8 @@ class ObjectReader(RawIOBase):
         """The size of the object in bytes."""
         return self._reader.size
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
-        if base + offset < 0:
-            raise ValueError(f"negative position {base + offset}")
-        self._position = base + offset
-        return self._position
+    def _end(self) -> int:
+        return self.size
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         if self.closed:
