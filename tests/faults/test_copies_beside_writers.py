@@ -16,6 +16,7 @@ import pytest
 
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.backup.backup import backup
+from omnigraph.maintain.backup.copy_options import CopyOptions
 from tests.faults.conftest import wanted_cuts
 from tests.support.s3 import Bucket
 from tests.support.s3_fixtures import s3, s3_server
@@ -104,7 +105,7 @@ def run_backups(
             before = others.acknowledged()
             target = place(number // FRESH_EVERY)
             report = backup(
-                source, target, options=options or None, verify="full" if number % 5 == 0 else "quick"
+                source, target, CopyOptions(options or None, verify="full" if number % 5 == 0 else "quick")
             )
             assert report.warnings == ()
             check_copy(Repository.open(target, options=options or None), before)

@@ -12,6 +12,7 @@ import pytest
 from omnigraph.graph.recovery.leases import find_leases
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.backup.backup import backup
+from omnigraph.maintain.backup.copy_options import CopyOptions
 from omnigraph.maintain.cleanup import cleanup
 from tests.faults.conftest import Cuts
 from tests.support.copies import COPIES, open_copy
@@ -37,7 +38,7 @@ def folder(settings: Callable[[Setting], Path], tmp_path_factory: pytest.TempPat
     place = tmp_path_factory.mktemp("copies")
     copy_graph(settings("small"), place / "graph")
     graph = Repository.open(str(place / "graph"), durability="os")
-    backup(graph, place / "backup", durability="os")
+    backup(graph, place / "backup", CopyOptions(durability="os"))
     write(graph, change(insert=pairs(20)))
     write(graph, change(pairs(0), pairs(21), strict=True), branch=SIDE)
     graph.close()

@@ -17,6 +17,7 @@ from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 from omnigraph.graph.write_request import WriteRequest
 from omnigraph.maintain.backup.backup import backup, clone, restore
+from omnigraph.maintain.backup.copy_options import CopyOptions
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.store.file_digests import FileDigest, digest_file
 from tests.maintain.graphs import (
@@ -318,7 +319,7 @@ def test_cleanup_keeps_the_commits_that_a_running_backup_holds(graph: Repository
     def collect(_stage: str, _copied: int) -> None:
         cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
 
-    backup(graph, tmp_path / "backup", progress=collect)
+    backup(graph, tmp_path / "backup", CopyOptions(progress=collect))
     assert states(opened(tmp_path / "backup")) == before
     assert cleanup(graph, keep=1, confirm=True, grace=NO_GRACE).old_versions_removed > 0
 
@@ -331,7 +332,7 @@ def test_incremental_backup_does_not_hold_the_commits_that_it_has(graph: Reposit
 
     backup(graph, tmp_path / "backup")
     overwrite(graph, "new")
-    backup(graph, tmp_path / "backup", progress=collect)
+    backup(graph, tmp_path / "backup", CopyOptions(progress=collect))
     assert sum(removed) > 0
 
 
@@ -386,7 +387,7 @@ def test_second_backup_into_a_locked_target_is_refused(graph: Repository, tmp_pa
             backup(graph, tmp_path / "backup")
         refused.append(stage)
 
-    backup(graph, tmp_path / "backup", progress=again)
+    backup(graph, tmp_path / "backup", CopyOptions(progress=again))
     assert refused
 
 
@@ -454,7 +455,7 @@ def test_incremental_backup_replaces_a_truncated_file_of_the_earlier_backup(
 def unfinished(graph: Repository, tmp_path: Path) -> None:
     """Leave a first backup that stopped before it was published."""
     with pytest.raises(StorageError, match="planted"):
-        backup(graph, tmp_path / "backup", progress=stop_after_data(tmp_path / "backup"))
+        backup(graph, tmp_path / "backup", CopyOptions(progress=stop_after_data(tmp_path / "backup")))
 
 
 def stop_after_data(place: Path) -> Progress:
@@ -491,7 +492,7 @@ def test_backup_whose_target_lost_a_file_is_not_published(graph: Repository, tmp
             files[0].write_bytes(b"")
 
     with pytest.raises(StorageError, match=r"the copy of .* is wrong"):
-        backup(graph, tmp_path / "backup", progress=lose)
+        backup(graph, tmp_path / "backup", CopyOptions(progress=lose))
     with pytest.raises(NotFound):
         opened(tmp_path / "backup")
 
@@ -505,10 +506,10 @@ def test_full_verification_finds_altered_content_in_the_target(graph: Repository
                 file.write(bytes(10))
 
     with pytest.raises(StorageError, match="not the recorded one"):
-        backup(graph, tmp_path / "backup", verify="full", progress=alter)
+        backup(graph, tmp_path / "backup", CopyOptions(verify="full", progress=alter))
     with pytest.raises(NotFound):
         opened(tmp_path / "backup")
-    assert backup(graph, tmp_path / "backup", verify="full").verified == "digests"
+    assert backup(graph, tmp_path / "backup", CopyOptions(verify="full")).verified == "digests"
     assert states(opened(tmp_path / "backup")) == states(graph)
 
 
@@ -521,7 +522,7 @@ def test_full_verification_finds_an_altered_file_of_an_earlier_backup(
         file.write(bytes(10))
     assert not backup(graph, tmp_path / "backup").published
     with pytest.raises(StorageError, match=altered.name):
-        backup(graph, tmp_path / "backup", verify="full")
+        backup(graph, tmp_path / "backup", CopyOptions(verify="full"))
 
 
 # --- restore and clone ------------------------------------------------------------------------------------
@@ -531,7 +532,7 @@ def test_restored_graph_has_the_same_id_and_states_and_can_be_written(
     graph: Repository, tmp_path: Path
 ) -> None:
     backup(graph, tmp_path / "backup")
-    report = restore(opened(tmp_path / "backup"), tmp_path / "restored", verify="full")
+    report = restore(opened(tmp_path / "backup"), tmp_path / "restored", CopyOptions(verify="full"))
     restored = opened(tmp_path / "restored")
     assert states(restored) == states(graph)
     assert heads(restored) == heads(graph) == report.heads
@@ -585,7 +586,7 @@ def test_restore_that_failed_is_completed_by_the_next_and_by_no_other(
     backup(graph, tmp_path / "backup")
     source = opened(tmp_path / "backup")
     with pytest.raises(StorageError, match="planted"):
-        restore(source, tmp_path / "restored", progress=stop_after_data(tmp_path / "restored"))
+        restore(source, tmp_path / "restored", CopyOptions(progress=stop_after_data(tmp_path / "restored")))
     other = new_graph(str(tmp_path / "other"))
     with pytest.raises(Conflict, match="unfinished restore of another graph"):
         restore(other, tmp_path / "restored")

@@ -9,6 +9,7 @@ import pytest
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.backup.backup import backup, restore
+from omnigraph.maintain.backup.copy_options import CopyOptions
 from tests.maintain.graphs import CITY, PERSON, change, history, new_graph, rows_at
 from tests.support.s3 import Bucket
 
@@ -36,14 +37,14 @@ def test_backup_between_storages_restores_to_the_same_graph(
     graph.create_branch("side")
     change(graph, "s", branch="side")
     copy_uri, copy_options = place(target, "backup")
-    backup(graph, copy_uri, options=copy_options)
+    backup(graph, copy_uri, CopyOptions(storage=copy_options))
     change(graph, "later", key=CITY)
-    report = backup(graph, copy_uri, options=copy_options, verify="full")
+    report = backup(graph, copy_uri, CopyOptions(storage=copy_options, verify="full"))
     assert report.commits_added == 1
     copy = Repository.open(copy_uri, options=copy_options)
     assert equal(graph, copy)
     back_uri, back_options = place(source, "restored")
-    restore(copy, back_uri, options=back_options)
+    restore(copy, back_uri, CopyOptions(storage=back_options))
     restored = Repository.open(back_uri, options=back_options)
     assert equal(graph, restored)
     change(restored, "written")
@@ -54,10 +55,10 @@ def test_incremental_backup_takes_requests_for_the_changed_table_only(s3: Bucket
     for number in range(12):
         change(graph, f"p{number}", key=PERSON)
     with s3.seam.recording() as full:
-        backup(graph, f"{s3.uri}/backup", options=s3.options)
+        backup(graph, f"{s3.uri}/backup", CopyOptions(storage=s3.options))
     change(graph, "c", key=CITY)
     with s3.seam.recording() as log:
-        report = backup(graph, f"{s3.uri}/backup", options=s3.options)
+        report = backup(graph, f"{s3.uri}/backup", CopyOptions(storage=s3.options))
     assert report.commits_added == 1
     people = graph.snapshot().pin(PERSON).path
     assert not [item for item in log.requests if people in item.key]
@@ -70,10 +71,10 @@ def test_incremental_backup_takes_requests_for_the_changed_table_only(s3: Bucket
 def test_backup_without_changes_writes_nothing_but_its_locks(s3: Bucket) -> None:
     graph = new_graph(f"{s3.uri}/graph", s3.options)
     change(graph, "p")
-    backup(graph, f"{s3.uri}/backup", options=s3.options)
+    backup(graph, f"{s3.uri}/backup", CopyOptions(storage=s3.options))
     before = [key for key in s3.keys if key.startswith("backup/")]
     with s3.seam.recording() as log:
-        report = backup(graph, f"{s3.uri}/backup", options=s3.options)
+        report = backup(graph, f"{s3.uri}/backup", CopyOptions(storage=s3.options))
     assert not report.published
     assert [key for key in s3.keys if key.startswith("backup/")] == before
     assert not [item for item in log.requests if item.method == "PUT" and "/__leases/" not in item.key]
@@ -88,9 +89,9 @@ def test_backup_whose_upload_fails_is_not_published_and_is_completed_by_the_next
         s3.seam.fail(403, method="PUT", nth=12),
         pytest.raises(StorageError),
     ):
-        backup(graph, f"{s3.uri}/backup", options=s3.options)
+        backup(graph, f"{s3.uri}/backup", CopyOptions(storage=s3.options))
     with pytest.raises(NotFound):
         Repository.open(f"{s3.uri}/backup", options=s3.options)
-    report = backup(graph, f"{s3.uri}/backup", options=s3.options)
+    report = backup(graph, f"{s3.uri}/backup", CopyOptions(storage=s3.options))
     assert report.files_skipped > 0
     assert equal(graph, Repository.open(f"{s3.uri}/backup", options=s3.options))

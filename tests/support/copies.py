@@ -12,6 +12,7 @@ from typing import Final
 from omnigraph.errors import NotFound
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.backup.backup import backup, clone, restore
+from omnigraph.maintain.backup.copy_options import CopyOptions
 from omnigraph.maintain.backup.copy_report import CopyReport
 
 
@@ -21,31 +22,19 @@ class Copy:
 
     source: str
     target: str
-    act: Callable[[Repository, str, Mapping[str, str]], CopyReport]
+    act: Callable[[Repository, str, CopyOptions], CopyReport]
 
     def run(self, folder: str, options: Mapping[str, str]) -> str:
         """Copy; return the head of main."""
         source = Repository.open(f"{folder}/{self.source}", mode="r", options=options)
-        return self.act(source, f"{folder}/{self.target}", options).heads["main"]
-
-
-def _backup(source: Repository, target: str, options: Mapping[str, str]) -> CopyReport:
-    return backup(source, target, options=options)
-
-
-def _restore(source: Repository, target: str, options: Mapping[str, str]) -> CopyReport:
-    return restore(source, target, options=options)
-
-
-def _clone(source: Repository, target: str, options: Mapping[str, str]) -> CopyReport:
-    return clone(source, target, options=options)
+        return self.act(source, f"{folder}/{self.target}", CopyOptions(options)).heads["main"]
 
 
 COPIES: Final[dict[str, Copy]] = {
-    "backup": Copy("graph", "new", _backup),
-    "incremental-backup": Copy("graph", "backup", _backup),
-    "restore": Copy("backup", "new", _restore),
-    "clone": Copy("graph", "new", _clone),
+    "backup": Copy("graph", "new", backup),
+    "incremental-backup": Copy("graph", "backup", backup),
+    "restore": Copy("backup", "new", restore),
+    "clone": Copy("graph", "new", clone),
 }
 
 

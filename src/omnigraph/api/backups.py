@@ -36,17 +36,11 @@ def backup(
     1
     """
     from omnigraph.maintain.backup.backup import backup as run
+    from omnigraph.maintain.backup.copy_options import CopyOptions
 
+    options = CopyOptions(storage_options, durability, verify, progress)
     with _opened(source, storage_options, source_options) as repository:
-        return run(
-            repository,
-            target,
-            options=storage_options,
-            durability=durability,
-            since=since,
-            verify=verify,
-            progress=progress,
-        )
+        return run(repository, target, options, since=since)
 
 
 def restore(
@@ -76,16 +70,11 @@ def restore(
     3
     """
     from omnigraph.maintain.backup.backup import restore as run
+    from omnigraph.maintain.backup.copy_options import CopyOptions
 
+    options = CopyOptions(storage_options, durability, verify, progress)
     with _opened(source, storage_options, source_options) as repository:
-        return run(
-            repository,
-            target,
-            options=storage_options,
-            durability=durability,
-            verify=verify,
-            progress=progress,
-        )
+        return run(repository, target, options)
 
 
 def clone(
@@ -117,18 +106,11 @@ def clone(
     {'id': 'Bern', 'name': 'Bern'}
     """
     from omnigraph.maintain.backup.backup import clone as run
+    from omnigraph.maintain.backup.copy_options import CopyOptions
 
+    options = CopyOptions(storage_options, durability, verify, progress)
     with _opened(source, storage_options, source_options) as repository:
-        return run(
-            repository,
-            target,
-            branch=branch,
-            history=history,
-            options=storage_options,
-            durability=durability,
-            verify=verify,
-            progress=progress,
-        )
+        return run(repository, target, options, branch=branch, history=history)
 
 
 @contextmanager

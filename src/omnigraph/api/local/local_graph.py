@@ -293,21 +293,15 @@ class LocalGraph(LocalChangeReads, Graph):
 
     def _backup(self, target: Address, options: BackupOptions) -> CopyReport:
         from omnigraph.maintain.backup.backup import backup
+        from omnigraph.maintain.backup.copy_options import CopyOptions
 
         # A backup holds every branch.
         self._authorizer.authorize("admin")
         storage = (
             self._options.storage_options if options.storage_options is None else options.storage_options
         )
-        return backup(
-            self._repository,
-            target,
-            options=storage,
-            durability=options.durability,
-            since=options.since,
-            verify=options.verify,
-            progress=options.progress,
-        )
+        copy_options = CopyOptions(storage, options.durability, options.verify, options.progress)
+        return backup(self._repository, target, copy_options, since=options.since)
 
     def _indexes(self, branch: str, at: At) -> list[Index]:
         from omnigraph.store.tables.table_indexes import list_indexes

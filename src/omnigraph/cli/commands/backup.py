@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from omnigraph.cli.commands.init import refuse_cluster
 from omnigraph.cli.render.output import count, print_json, print_line, print_note, print_warning
-from omnigraph.cli.render.progress_bar import Report, show_progress
+from omnigraph.cli.render.progress_bar import show_progress
 from omnigraph.cli.storage_errors import explain_storage_errors
 from omnigraph.cli.target import (
+    Durability,
     DurabilityOption,
-    GraphTarget,
     JsonOption,
     open_repository,
     resolve_storage,
@@ -23,6 +24,7 @@ from omnigraph.maintain.backup.copy_report import CopyReport, Verification
 
 if TYPE_CHECKING:
     from omnigraph.graph.repository import Repository
+    from omnigraph.maintain.backup.copy_options import CopyOptions
 
 SourceArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="SRC", help="Storage URI of the graph to copy.")
@@ -65,18 +67,7 @@ def backup(
     """
     from omnigraph.maintain.backup.backup import backup as run
 
-    def work(repository: Repository, place: GraphTarget, progress: Report | None) -> CopyReport:
-        return run(
-            repository,
-            place.location.uri,
-            options=place.options or None,
-            durability=durability,
-            since=since,
-            verify=verify,
-            progress=progress,
-        )
-
-    _copy(ctx, source, target, work, json=json)
+    _copy(ctx, source, target, partial(run, since=since), verify=verify, durability=durability, json=json)
 
 
 def restore(
@@ -94,17 +85,7 @@ def restore(
     """
     from omnigraph.maintain.backup.backup import restore as run
 
-    def work(repository: Repository, place: GraphTarget, progress: Report | None) -> CopyReport:
-        return run(
-            repository,
-            place.location.uri,
-            options=place.options or None,
-            durability=durability,
-            verify=verify,
-            progress=progress,
-        )
-
-    _copy(ctx, source, target, work, json=json)
+    _copy(ctx, source, target, run, verify=verify, durability=durability, json=json)
 
 
 def clone(
@@ -129,29 +110,29 @@ def clone(
     """
     from omnigraph.maintain.backup.backup import clone as run
 
-    def work(repository: Repository, place: GraphTarget, progress: Report | None) -> CopyReport:
-        return run(
-            repository,
-            place.location.uri,
-            branch=branch,
-            history=history,
-            options=place.options or None,
-            durability=durability,
-            verify=verify,
-            progress=progress,
-        )
-
-    _copy(ctx, source, target, work, json=json)
+    _copy(
+        ctx,
+        source,
+        target,
+        partial(run, branch=branch, history=history),
+        verify=verify,
+        durability=durability,
+        json=json,
+    )
 
 
 def _copy(
     ctx: typer.Context,
     source: str,
     target: str,
-    work: Callable[[Repository, GraphTarget, Report | None], CopyReport],
+    run: Callable[[Repository, str, CopyOptions], CopyReport],
     *,
+    verify: Verification,
+    durability: Durability,
     json: bool,
 ) -> None:
+    from omnigraph.maintain.backup.copy_options import CopyOptions
+
     graph = resolve_target(ctx, source)
     place = resolve_storage(graph, target)
     refuse_cluster(place)
@@ -163,7 +144,8 @@ def _copy(
         explain_storage_errors(place.uri, place.location, "rw"),
         show_progress(graph.command, silent=json or quiet) as progress,
     ):
-        report = work(repository, place, progress)
+        options = CopyOptions(place.options or None, durability, verify, progress)
+        report = run(repository, place.location.uri, options)
     for text in report.warnings:
         print_warning(text)
     if json:

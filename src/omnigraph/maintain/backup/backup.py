@@ -17,21 +17,19 @@ from functools import partial
 from omnigraph.errors import Conflict, NotFound, OmnigraphError
 from omnigraph.graph.branch_names import MAIN
 from omnigraph.graph.history import ancestors_by_distance, branch_heads, get_commit
-from omnigraph.graph.progress import Progress
 from omnigraph.graph.publish import now_micros
 from omnigraph.graph.recovery.leases import TargetLock, has_unfinished_copy
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.backup.copy_files import FileCopier
-from omnigraph.maintain.backup.copy_report import CopyReport, Verification
+from omnigraph.maintain.backup.copy_options import DEFAULT_OPTIONS, CopyOptions
+from omnigraph.maintain.backup.copy_report import CopyReport
 from omnigraph.maintain.backup.copy_run import CopyRun, CopyState
-from omnigraph.maintain.backup.copy_target import CopyTarget, graph_exists
+from omnigraph.maintain.backup.copy_target import graph_exists
 from omnigraph.maintain.backup.selection import Selection, select_commits
 from omnigraph.store.manifest.manifest import Manifest, ManifestChange
 from omnigraph.store.manifest.manifest_copy import CopiedManifestFile
 from omnigraph.store.manifest.manifest_files import ManifestFile, new_id
 from omnigraph.store.manifest.records import BackupMark, BranchEntry, HeadRecord, Registry
-from omnigraph.store.storage_options import StorageOptions
-from omnigraph.store.sync import Durability
 
 # Old versions of the `__manifest` of a backup are removed after this many runs.
 _REMOVE_VERSIONS_EVERY = 32
@@ -40,12 +38,9 @@ _REMOVE_VERSIONS_EVERY = 32
 def backup(
     source: Repository,
     uri: str | os.PathLike[str],
+    options: CopyOptions = DEFAULT_OPTIONS,
     *,
-    options: StorageOptions | None = None,
-    durability: Durability = "full",
     since: str | None = None,
-    verify: Verification = "quick",
-    progress: Progress | None = None,
 ) -> CopyReport:
     """Bring a backup up to date, or create it in an empty place.
 
@@ -54,60 +49,43 @@ def backup(
     target has already stays there. Raises `Conflict` if the target is another graph, is not a backup, has commits
     that the source lacks, or is being written.
     """
-    target = CopyTarget.at(uri, options, durability)
-    return _Backup(source, target, verify, progress, since).run()
+    return _Backup(source, uri, options, since).run()
 
 
 def restore(
-    source: Repository,
-    uri: str | os.PathLike[str],
-    *,
-    options: StorageOptions | None = None,
-    durability: Durability = "full",
-    verify: Verification = "quick",
-    progress: Progress | None = None,
+    source: Repository, uri: str | os.PathLike[str], options: CopyOptions = DEFAULT_OPTIONS
 ) -> CopyReport:
     """Copy a backup, or any other graph, into an empty place as a graph that can be written.
 
     It has the id, the branches and the history of the source. Raises `Conflict` or `InvalidInput` if the place is
     not empty. An interrupted restore leaves nothing that can be opened; the next call completes it.
     """
-    target = CopyTarget.at(uri, options, durability)
-    return _Restore(source, target, verify, progress).run()
+    return _Restore(source, uri, options).run()
 
 
 def clone(
     source: Repository,
     uri: str | os.PathLike[str],
+    options: CopyOptions = DEFAULT_OPTIONS,
     *,
     branch: str = MAIN,
     history: bool = True,
-    options: StorageOptions | None = None,
-    durability: Durability = "full",
-    verify: Verification = "quick",
-    progress: Progress | None = None,
 ) -> CopyReport:
     """Create a new graph in an empty place whose `main` is the head of one branch.
 
     The graph has an id of its own, one branch, and the commits of the history of that branch. Without `history`
     only the head has data. Raises the same errors as `restore`.
     """
-    target = CopyTarget.at(uri, options, durability)
-    return _Clone(source, target, verify, progress, branch, history).run()
+    return _Clone(source, uri, options, branch, history).run()
 
 
 class _Backup(CopyRun):
     operation = "backup"
 
     def __init__(
-        self,
-        source: Repository,
-        target: CopyTarget,
-        verify: Verification,
-        progress: Progress | None,
-        since: str | None,
+        self, source: Repository, uri: str | os.PathLike[str], options: CopyOptions, since: str | None
     ) -> None:
-        super().__init__(source, target, verify, progress)
+        super().__init__(source, uri, options)
         self._since = since
 
     def check_target(self, state: CopyState) -> None:
@@ -257,13 +235,12 @@ class _Clone(_NewGraph):
     def __init__(
         self,
         source: Repository,
-        target: CopyTarget,
-        verify: Verification,
-        progress: Progress | None,
+        uri: str | os.PathLike[str],
+        options: CopyOptions,
         branch: str,
         history: bool,
     ) -> None:
-        super().__init__(source, target, verify, progress)
+        super().__init__(source, uri, options)
         self._branch = source.head(branch).branch
         self._history = history
 

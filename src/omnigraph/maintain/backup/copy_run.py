@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,6 @@ from omnigraph.graph import idempotency
 from omnigraph.graph.format_version import CHECKSUMS
 from omnigraph.graph.history import branch_heads
 from omnigraph.graph.open_storage import check_choice
-from omnigraph.graph.progress import Progress
 from omnigraph.graph.recovery.leases import HeldLease, TargetLock, hold_lease
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.backup.copy_files import (
@@ -28,6 +28,7 @@ from omnigraph.maintain.backup.copy_files import (
     plan_table,
     run_parallel,
 )
+from omnigraph.maintain.backup.copy_options import CopyOptions
 from omnigraph.maintain.backup.copy_report import CopyReport, Operation, Verification
 from omnigraph.maintain.backup.copy_target import CopyTarget, check_locations
 from omnigraph.maintain.backup.selection import Selection
@@ -66,15 +67,13 @@ class CopyRun(ABC):
 
     operation: Operation
 
-    def __init__(
-        self, source: Repository, target: CopyTarget, verify: Verification, progress: Progress | None
-    ) -> None:
-        check_choice("verify", verify, get_args(Verification))
-        check_locations(source.location, target.location)
+    def __init__(self, source: Repository, uri: str | os.PathLike[str], options: CopyOptions) -> None:
         self.source = source
-        self.target = target
-        self._verify = verify
-        self._progress = progress
+        self.target = CopyTarget.at(uri, options.storage, options.durability)
+        check_choice("verify", options.verify, get_args(Verification))
+        check_locations(source.location, self.target.location)
+        self._verify = options.verify
+        self._progress = options.progress
         self._warnings: list[str] = []
 
     # --- decided by the operation ------------------------------------------------------------------------
