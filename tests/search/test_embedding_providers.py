@@ -17,7 +17,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import InvalidInput, StorageError
 from omnigraph.search.embedding import Embedder, MockEmbedder
-from omnigraph.search.embedding_providers import EmbeddingSettings
+from omnigraph.search.embedding_providers import EmbeddingSettings, close_provider
 from tests.support.places import fresh_memory
 from tests.support.waiting import HANG
 
@@ -30,6 +30,7 @@ class Provider:
 
     url: str = ""
     asked: list[tuple[str, dict[str, str], Any]] = field(default_factory=list)
+    connections: int = 0
 
     def open(self, kind: str, *, documents: bool = False, **more: str) -> Embedder:
         """A client of it, by the environment that its user would set."""
@@ -49,6 +50,13 @@ def provider(answer: Callable[[Any, int], tuple[int, Any]]) -> Iterator[Provider
     found = Provider()
 
     class Handler(BaseHTTPRequestHandler):
+        # Connections are kept open between requests.
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            found.connections += 1
+
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             found.asked.append(
@@ -201,3 +209,39 @@ def test_a_provider_that_goes_to_other_processes_takes_its_own_variables_along()
     packed = pickle.dumps(og.embedder_of(given))
     assert b"hush" not in packed
     assert pickle.loads(packed).embed(["a"], 2, None).shape == (1, 2)
+
+
+def test_embed_several_requests_reuses_the_connection() -> None:
+    with provider(by_length) as server:
+        embedder = server.open("openai")
+        for text in ("a", "bb", "ccc"):
+            embedder.embed([text] * 65, 3, None)
+        assert (len(server.asked), server.connections) == (6, 1)
+        close_provider(embedder)
+
+
+def test_graph_close_closes_the_connection_and_leaves_the_provider_usable() -> None:
+    query = "query q($t: String) { match { $d: Doc } return { $d.slug as s } order { nearest($d.v, $t) } limit 1 }"
+    with provider(by_length) as server:
+        variables = {"OMNIGRAPH_EMBED_BASE_URL": server.url, "OPENAI_API_KEY": KEY}
+        embedder = og.embedder_of(variables)
+        with og.init(fresh_memory(), "node Doc { slug: String @key  v: Vector(3)? }", embedder=embedder) as g:
+            g.load({"Doc": [{"slug": "a", "v": [1, 0, 0]}]})
+            with g.acting_as("ann") as view:
+                view.query(query, {"t": "tea"})
+            g.query(query, {"t": "steel"})
+            assert server.connections == 1
+        assert embedder.embed(["tea"], 3, None).tolist() == [[1, 0, 0]]
+        assert server.connections == 2
+        close_provider(embedder)
+
+
+def test_pickle_of_a_used_provider_leaves_out_the_connections() -> None:
+    with provider(by_length) as server:
+        embedder = server.open("openai")
+        embedder.embed(["a"], 3, None)
+        copy = pickle.loads(pickle.dumps(embedder))
+        copy.embed(["b"], 3, None)
+        assert server.connections == 2
+        close_provider(embedder)
+        close_provider(copy)

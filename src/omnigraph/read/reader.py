@@ -86,6 +86,13 @@ class Reader:
         self.cache.close()
         self._tables = None
 
+    def close_embedder(self) -> None:
+        """Close the connections to the embedding provider. Later searches by text open new ones."""
+        if self.embedder is not None:
+            from omnigraph.search.embedding_providers import close_provider
+
+            close_provider(self.embedder)
+
     def _session(self, snapshot: Snapshot, bindings: Bindings) -> ReadSession:
         tables = self._tables
         if tables is None or tables.snapshot is not snapshot:

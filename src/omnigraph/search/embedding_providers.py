@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from omnigraph.errors import InvalidInput, StorageError
 from omnigraph.search.embedding import Embedder, MockEmbedder, to_unit_length
+from omnigraph.search.provider_client import ProviderClient
 
 Provider: TypeAlias = Literal["openai-compatible", "openai", "gemini", "mock"]
 
@@ -122,13 +123,24 @@ class EnvironmentEmbedder:
         """See `Embedder`."""
         return self._provider.embed(texts, dim, model)
 
+    def close(self) -> None:
+        """Close the connections to the provider. A later call of `embed` opens new ones."""
+        # A provider that was never used is not in the cache of the property.
+        provider = self.__dict__.get("_provider")
+        if isinstance(provider, HttpEmbedder):
+            provider.close()
+
 
 @dataclass(frozen=True)
 class HttpEmbedder:
-    """A provider over HTTP. `documents` means that the texts are documents rather than search queries."""
+    """A provider over HTTP. `documents` means that the texts are documents rather than search queries.
+
+    All requests use one connection pool.
+    """
 
     settings: EmbeddingSettings
     documents: bool = False
+    _client: ProviderClient = field(default_factory=ProviderClient, init=False, repr=False, compare=False)
 
     def embed(self, texts: Sequence[str], dim: int, model: str | None) -> npt.NDArray[np.float32]:
         """See `Embedder`. Raises `StorageError` if the provider is unreachable or its response is invalid."""
@@ -137,6 +149,10 @@ class HttpEmbedder:
             for start in range(0, len(texts), _BATCH)
         ]
         return to_unit_length(np.concatenate(batches)) if batches else np.empty((0, dim), np.float32)
+
+    def close(self) -> None:
+        """Close the connections to the provider. A later call of `embed` opens new ones."""
+        self._client.close()
 
     def _vectors(self, texts: Sequence[str], dim: int, model: str) -> npt.NDArray[np.float64]:
         if self.settings.provider == "gemini":
@@ -181,12 +197,13 @@ class HttpEmbedder:
             if left <= 0:
                 break
             try:
-                response = httpx.post(
-                    settings.base_url + path,
-                    json=body,
-                    headers=headers,
-                    timeout=min(settings.timeout, left),
-                )
+                with self._client.request() as client:
+                    response = client.post(
+                        settings.base_url + path,
+                        json=body,
+                        headers=headers,
+                        timeout=min(settings.timeout, left),
+                    )
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 failure = f"{type(error).__name__}: {error}"
             else:
@@ -202,6 +219,12 @@ class HttpEmbedder:
             details={"provider": settings.provider},
             hint="check its URL, model and key; a query with a vector instead of a text needs no provider",
         )
+
+
+def close_provider(embedder: Embedder | None) -> None:
+    """Close the connections of a provider of this module. Other embedders belong to their caller."""
+    if isinstance(embedder, EnvironmentEmbedder | HttpEmbedder):
+        embedder.close()
 
 
 def _parse(read: Callable[[], Any]) -> Any:

@@ -113,6 +113,7 @@ class LocalGraph(LocalChangeReads, Graph):
     def close(self) -> None:
         if not self._is_view:
             self._repository.close()
+            self._reader.close_embedder()
 
     # --- reads -------------------------------------------------------------------------------------------
 
