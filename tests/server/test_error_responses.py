@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 from typing import Any, cast
 
@@ -199,3 +200,30 @@ def test_error_without_hint_omits_member(client: httpx.Client) -> None:
         "error": "commit 'nothing' not found",
         "code": "not_found",
     }
+
+
+def test_load_with_invalid_records_lists_every_record(client: httpx.Client) -> None:
+    records = [{"type": "Person", "data": {"name": "Cid", "age": "old"}}] * 2 + [
+        {"type": "Nobody", "data": {}}
+    ]
+    content = "\n".join(json.dumps(record) for record in records)
+    headers = {"Content-Type": "application/x-ndjson"}
+    body = error_body(client.post("/load/ndjson", content=content, headers=headers), 400)
+    assert [(item["line"], item.get("type_name")) for item in body["violations"]] == [
+        (1, "Person"),
+        (2, "Person"),
+        (3, None),
+    ]
+    assert body["violation_count"] == 3
+
+
+def test_load_with_constraint_violations_lists_every_violation(client: httpx.Client) -> None:
+    lines = [json.dumps({"edge": "Knows", "from": "Ann", "to": name, "data": {}}) for name in ("Xe", "Yo")]
+    headers = {"Content-Type": "application/x-ndjson"}
+    body = error_body(client.post("/load/ndjson", content="\n".join(lines), headers=headers), 400)
+    assert body["violation_count"] == 2
+    assert body["violations"][0]["message"] == body["error"]
+    assert [(item["line"], item["entity_kind"], item["type_name"]) for item in body["violations"]] == [
+        (1, "edge", "Knows"),
+        (2, "edge", "Knows"),
+    ]

@@ -127,6 +127,23 @@ class DiagnosticOutput(ResponseModel):
     hint: str | None = None
 
 
+class ViolationOutput(ResponseModel):
+    """An invalid record of a load, or a violation of a constraint. `line`, `row` and `record` count from 1."""
+
+    message: str
+    rule: str | None = None
+    entity_kind: str | None = None
+    type_name: str | None = None
+    entity_id: str | None = None
+    property: str | None = None
+    source: str | None = None
+    line: int | None = None
+    row: int | None = None
+    record: int | None = None
+    column: str | int | None = None
+    hint: str | None = None
+
+
 class ChangeErrorOutput(ResponseModel):
     """Error of a change route."""
 
@@ -155,4 +172,6 @@ class ErrorOutput(ChangeErrorOutput):
     precondition_failure: PreconditionFailureOutput | None = None
     outcome_unknown: OutcomeUnknownOutput | None = None
     storage_failure: StorageFailureOutput | None = None
+    violations: list[ViolationOutput] | SkipJsonSchema[None] = None
+    violation_count: int | None = None
     unready_graphs: dict[str, str] | None = None

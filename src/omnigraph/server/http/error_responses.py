@@ -128,8 +128,11 @@ def redact(error: OmnigraphError) -> OmnigraphError:
 
 
 def _advice(error: OmnigraphError) -> dict[str, Any]:
-    """Return the hint and the diagnostics of an error, under the member names of the exact encoding."""
+    """Return the members that help to correct a request: hint, diagnostics and violations."""
     members: dict[str, Any] = {} if error.hint is None else {"hint": error.hint}
+    if isinstance(error, InvalidInput | ConstraintViolation) and error.violations:
+        members["violations"] = [_violation(item) for item in error.violations]
+        members["violation_count"] = error.details.get("violations", len(error.violations))
     if isinstance(error, LanguageError):
         members["diagnostics"] = [
             {
@@ -141,6 +144,19 @@ def _advice(error: OmnigraphError) -> dict[str, Any]:
             for item in error.diagnostics
         ]
     return members
+
+
+def _violation(violation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a violation under public names.
+
+    >>> _violation({"message": "expected I32", "type": "node:City", "id": "Bern", "line": 2, "value": None})
+    {'message': 'expected I32', 'line': 2, 'entity_kind': 'node', 'type_name': 'City', 'entity_id': 'Bern'}
+    """
+    names = ("message", "rule", "property", "source", "line", "row", "record", "column", "hint")
+    shown = _pick(violation, *names)
+    kind, _, type_name = str(violation.get("type") or "").rpartition(":")
+    shown |= {"entity_kind": kind or None, "type_name": type_name or None, "entity_id": violation.get("id")}
+    return {name: value for name, value in shown.items() if value is not None}
 
 
 def _pick(details: Mapping[str, Any], *names: str) -> dict[str, Any]:
