@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.abandoned import SWAP
 from tests.support.crash import copy_graph, run_traced
+from tests.support.s3_seam import Log
 from tests.support.workload import KINDS, Setting, Task, prepare_setting
 
 VARIABLE = "OMNIGRAPH_CUTS"
@@ -45,6 +46,21 @@ class Cuts:
         swaps = [number for number in numbers if changes[number - 1].startswith(SWAP)]
         others = random.Random(self.test).sample(numbers, k=len(numbers))
         return sorted(list(dict.fromkeys([*including, *swaps[-1:], *others]))[:sample])
+
+    def chosen_requests(self, log: Log, sample: int = 2) -> list[int]:
+        """Return the numbers of the requests to cut at, given those of a complete run.
+
+        A sample has the swap that publishes, and others that depend on the name of the test.
+        """
+        numbers = range(1, len(log.requests) + 1)
+        if self.wanted == "all":
+            return list(numbers)
+        if self.wanted != "sample":
+            return [int(self.wanted)]
+        requests = enumerate(log.requests, start=1)
+        swaps = [at for at, item in requests if item.method == "PUT" and "/__manifest/_versions/" in item.key]
+        others = random.Random(self.test).sample(numbers, k=len(numbers))
+        return sorted(list(dict.fromkeys([*swaps[-1:], *others]))[:sample])
 
     @contextmanager
     def watching(self, at: int, cut: str) -> Iterator[None]:

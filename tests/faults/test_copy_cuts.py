@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,12 +15,11 @@ from omnigraph.maintain.backup.copy_options import CopyOptions
 from omnigraph.maintain.cleanup import cleanup
 from tests.faults.conftest import Cuts
 from tests.support.copies import COPIES, open_copy
-from tests.support.crash import copy_graph, run_traced, worker
+from tests.support.crash import copy_graph, run_traced
 from tests.support.s3 import Bucket
+from tests.support.s3_cuts import run_cut, run_recorded
 from tests.support.s3_fixtures import s3, s3_server
 from tests.support.s3_graphs import upload_graph
-from tests.support.waiting import HANG
-from tests.support.workers import ROOT
 from tests.support.workload import SIDE, Setting, State, Task, change, observe, pairs, write
 
 __all__ = ["s3", "s3_server"]
@@ -93,33 +91,12 @@ def test_copy_killed_at_any_request_leaves_the_earlier_or_the_new_copy(
 ) -> None:
     place = upload_graph(folder, s3, "whole")
     before = seen(open_copy(place, kind, s3.options))
-    with s3.seam.recording() as log:
-        _run(kind, place, s3)
+    log = run_recorded(Task(kind, place, options=s3.options), s3)
     after = seen(open_copy(place, kind, s3.options))
     assert after is not None
-    swap = max(
-        number
-        for number, item in enumerate(log.requests, start=1)
-        if item.method == "PUT" and "/__manifest/_versions/" in item.key
-    )
-    numbers = list(range(1, len(log.requests) + 1))
-    chosen = {"all": numbers, "sample": [swap]}.get(cuts.wanted) or [int(cuts.wanted)]
-    for at in chosen:
+    for at in cuts.chosen_requests(log, 1):
         place = upload_graph(folder, s3, f"cut-{at}")
-        process = _start(kind, place, s3)
-        with s3.seam.cut(process.kill, nth=at, applied=at % 2 == 0):
-            process.communicate(timeout=HANG)
+        run_cut(Task(kind, place, options=s3.options), s3, at, applied=at % 2 == 0)
         with cuts.watching(at, str(log.requests[at - 1])):
             check(place, kind, before, after, s3.options)
     cuts.report()
-
-
-def _run(kind: str, place: str, bucket: Bucket) -> None:
-    process = _start(kind, place, bucket)
-    output, _ = process.communicate(timeout=HANG)
-    assert "ACK" in output, output
-
-
-def _start(kind: str, place: str, bucket: Bucket) -> subprocess.Popen[str]:
-    task = Task(kind, place, options=bucket.options)
-    return subprocess.Popen(worker(task), cwd=ROOT, stdout=subprocess.PIPE, text=True)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.faults.conftest import Cuts, wanted_cuts
-from tests.support.crash import start
-from tests.support.forked import Worker
 from tests.support.s3 import Bucket
+from tests.support.s3_cuts import run_cut, run_recorded
 from tests.support.s3_fixtures import s3, s3_server
 from tests.support.s3_graphs import upload_graph
-from tests.support.s3_seam import Log
 from tests.support.workload import (
     EVERY_KIND,
     KINDS,
@@ -35,42 +32,6 @@ SAMPLE = ("append", "bulk", "keyed", "merge-rows")
 EVERY = tuple(name for name in KINDS | MERGE_KINDS if name not in ("heal", "fold-and-trim-the-log"))
 
 
-def _start(kind: str, uri: str, bucket: Bucket) -> Worker:
-    return start(Task(kind, uri, options=bucket.options))
-
-
-def _acknowledged(output: str) -> str | None:
-    return next(
-        (line.removeprefix("ACK").strip() for line in output.splitlines() if line.startswith("ACK")), None
-    )
-
-
-def _run_cut(kind: str, uri: str, bucket: Bucket, at: int, *, applied: bool) -> str | None:
-    """Run a writer that is killed at request number `at`; return what it acknowledged before."""
-    process = _start(kind, uri, bucket)
-    try:
-        with bucket.seam.cut(process.kill, nth=at, applied=applied):
-            output, _ = process.communicate()
-    finally:
-        process.close()
-    return _acknowledged(output)
-
-
-def _chosen(log: Log, cuts: Cuts) -> list[int]:
-    """Return the cuts to run: all, one to repeat, or the swap and a request chosen by the name of the test."""
-    swaps = [
-        number
-        for number, item in enumerate(log.requests, start=1)
-        if item.method == "PUT" and "/__manifest/_versions/" in item.key
-    ]
-    numbers = range(1, len(log.requests) + 1)
-    if cuts.wanted == "all":
-        return list(numbers)
-    if cuts.wanted != "sample":
-        return [int(cuts.wanted)]
-    return sorted({*swaps[-1:], 1 + zlib.crc32(cuts.test.encode()) % len(numbers)})
-
-
 def _check(uri: str, bucket: Bucket, acknowledged: str | None, before: State, after: State) -> None:
     found = check_invariants(
         uri, bucket.options, acknowledged=[acknowledged] if acknowledged else [], lease_seconds=0
@@ -87,17 +48,14 @@ def test_a_writer_that_dies_at_a_request_leaves_the_state_before_or_after(
     template = settings(EVERY_KIND[kind].setting)
     uri = upload_graph(template, s3, "whole")
     before = look(uri, s3.options)
-    with s3.seam.recording() as log:
-        whole = _start(kind, uri, s3)
-        output, _ = whole.communicate()
-    assert _acknowledged(output) is not None, output
+    log = run_recorded(Task(kind, uri, options=s3.options), s3)
     after = look(uri, s3.options)
     assert before is not None
     assert after is not None
-    for at in _chosen(log, cuts):
+    for at in cuts.chosen_requests(log):
         for applied in (False, True):
             uri = upload_graph(template, s3, f"cut-{at}-{applied}")
-            acknowledged = _run_cut(kind, uri, s3, at, applied=applied)
+            acknowledged = run_cut(Task(kind, uri, options=s3.options), s3, at, applied=applied)
             with cuts.watching(at, f"{log.requests[at - 1]} (applied: {applied})"):
                 expected = after_all(kind, look(uri, s3.options), before, after)
                 _check(uri, s3, acknowledged, before, expected)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import omnigraph as og
+from tests.maintain.test_verify import strip_digests
 from tests.support.s3 import Bucket
+from tests.support.s3_graphs import upload_graph
+from tests.support.s3_seam import How
 
 pytest_plugins = ["tests.support.s3_fixtures"]
 
@@ -52,3 +57,20 @@ def test_verify_missing_object_is_named_and_the_branch_can_be_reset(graph: og.Lo
     assert graph.repair(reset_branch="main", confirm=True).reset is not None
     assert sorted(row["name"] for row in graph.query(NAMES)) == ["Bern", "Rome"]
     assert graph.verify().ok
+
+
+@pytest.mark.parametrize("how", [503, "drop"])
+def test_verify_record_whose_swap_fails_once_records_every_digest(
+    s3: Bucket, tmp_path: Path, how: How | int
+) -> None:
+    with og.init(tmp_path / "g", schema="node City { name: String @key }", durability="os") as local:
+        local.load({"City": [{"name": "Bern"}]})
+    strip_digests(tmp_path / "g")
+    uri = upload_graph(tmp_path / "g", s3, "g")
+    with og.open(uri, storage_options={**s3.options, "max_retries": "0"}) as graph:
+        with s3.seam.fail(how, method="PUT", key="__manifest/_versions/") as fault:
+            report = graph.verify(record=True)
+        assert fault.hits == 1
+        assert (report.recorded, report.not_recorded) == (2, 0)
+        assert graph.verify(record=True).recorded == 0
+        assert graph.verify().ok

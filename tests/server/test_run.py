@@ -91,6 +91,24 @@ def test_server_prints_address_and_exits_on_signal(graphs: Path) -> None:
     assert TOKENS["ann"] not in err
 
 
+def test_server_with_verify_reads_refuses_to_read_an_altered_file(graphs: Path) -> None:
+    with og.open(graphs / "team.omni") as graph:
+        graph.load({"Person": [{"name": "Ann"}]})
+    (file,) = (graphs / "team.omni" / "nodes").rglob("data/*.lance")
+    data = bytearray(file.read_bytes())
+    # A byte of a value: the row is read without an error unless the digest is compared.
+    data[10] ^= 1
+    file.write_bytes(data)
+    with process(str(graphs), "--bind", "127.0.0.1:0", "--unauthenticated", "--verify-reads") as server:
+        url = f"{address(server)}/graphs/team/query"
+        found = httpx.post(url, json={"query": NAMES}, timeout=HANG, verify=False)
+        server.send_signal(signal.SIGTERM)
+        _, log = server.communicate(timeout=HANG)
+    assert found.status_code == 500
+    assert found.json()["storage_failure"]["reason"] == "damaged"
+    assert f"{file.name}: its digest is" in log
+
+
 def test_responses_are_sent_with_tcp_nodelay() -> None:
     with listening("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
         connection, _ = bound.accept()

@@ -38,6 +38,7 @@ from tests.support.api_writes import API_WRITES, make_people
 from tests.support.copies import COPIES
 from tests.support.merge_writes import MERGE_WRITES, make_branches
 from tests.support.rows import compact
+from tests.support.upgrades import UPGRADES
 
 SCHEMA: Final = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { since: I32? }\n"
 PERSON, KNOWS = "node:Person", "edge:Knows"
@@ -343,6 +344,8 @@ def run(task: Task) -> None:
             commit = _init(task.uri, task.options)
         elif task.kind in COPIES:
             commit = COPIES[task.kind].run(task.uri, task.options)
+        elif task.kind in UPGRADES:
+            commit = UPGRADES[task.kind](task.uri, task.options)
         else:
             graph = Repository.open(task.uri, options=task.options, durability=task.durability)
             if task.lease_seconds is not None:

@@ -1,4 +1,4 @@
-"""Repetition of compare-and-swaps on the registry of a graph."""
+"""Repetition of compare-and-swaps on `__manifest` that replace no head of a branch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ _MAX_LOST_REPLIES = 20
 T = TypeVar("T")
 
 
-def retry_swap(manifest: Manifest, attempt: Callable[[ManifestView], T]) -> T:
+def retry_swap(
+    manifest: Manifest,
+    attempt: Callable[[ManifestView], T],
+    *,
+    changed: str = "the registry",
+    hint: str = "list the branches before trying again",
+) -> T:
     """Repeat a compare-and-swap on new views until it succeeds.
 
     `attempt` must recognize the effect of its earlier calls. A swap that storage refuses for a permanent cause is
-    repeated once, which shows that it did not take effect, and then raises `StorageError`.
+    repeated once, which shows that it did not take effect, and then raises `StorageError`. `changed` and `hint` are
+    for messages: the part of `__manifest` that the swap changes, and what to do if the outcome is unknown.
     """
     lost_reply: OmnigraphError | None = None
     lost_replies = 0
@@ -38,11 +45,11 @@ def retry_swap(manifest: Manifest, attempt: Callable[[ManifestView], T]) -> T:
                 break
     if lost_reply is not None:
         raise OutcomeUnknown(
-            f"storage did not reply to a change of the registry: {lost_reply.message}",
+            f"storage did not reply to a change of {changed}: {lost_reply.message}",
             details={"cause": lost_reply.message},
-            hint="list the branches before trying again",
+            hint=hint,
         )
     raise Conflict(
-        f"the registry changed {_SWAP_ATTEMPTS} times during the call",
+        f"{changed} changed {_SWAP_ATTEMPTS} times during the call",
         hint="try again when there are fewer concurrent writers",
     )

@@ -14,6 +14,7 @@ from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.graph.branch_names import branch_not_found, normalize_branch_name
 from omnigraph.graph.progress import Progress
 from omnigraph.graph.publish import now_micros
+from omnigraph.graph.swap_retries import retry_swap
 from omnigraph.maintain.task_runner import TaskRunner
 from omnigraph.maintain.verification.lineage import RESTORE, Lineage, reset_remedy
 from omnigraph.maintain.verification.report import (
@@ -242,7 +243,15 @@ class GraphVerifier:
         for (path, name), digest in files.items():
             if self.versions.digest_of((path, name)) is None:
                 new.setdefault(path, []).append(digest)
-        return self.inspection.manifest.record_files(new, now_micros()) if new else 0
+        if new:
+            manifest, now = self.inspection.manifest, now_micros()
+            retry_swap(
+                manifest,
+                lambda _view: manifest.record_files(new, now),
+                changed="the recorded digests",
+                hint="run the verification again; digests that were recorded are kept",
+            )
+        return sum(len(digests) for digests in new.values())
 
     # --- damage ------------------------------------------------------------------------------------------
 

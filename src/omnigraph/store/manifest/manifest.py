@@ -278,7 +278,7 @@ class Manifest:
         """Record digests of files by table path; return how many are new. Files that have a digest keep it.
 
         `now` is the time in microseconds since the epoch. Publishes of other processes are not disturbed. Raises
-        `SwapOutcomeUnknown` if the reply was lost; it is safe to call again.
+        `SwapLost`, or `SwapOutcomeUnknown` if the reply was lost; it is safe to call again.
         """
         known = self.recorded_files(self.refresh())
         new = {

@@ -1,0 +1,144 @@
+"""Cuts and faults of a migration and of `verify --record`: a graph of format 1 keeps its rows and can be upgraded.
+
+A digest that is recorded is the digest of the file, whatever happened to the process that recorded it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import OmnigraphError
+from omnigraph.graph.open_storage import connect
+from omnigraph.maintain.verification.verify import VerifyRequest, verify
+from omnigraph.store.file_digests import digest_file
+from tests.faults.conftest import Cuts, wanted_cuts
+from tests.faults.test_storage_faults import IMPATIENT, WAYS
+from tests.fixtures.formats.build import rows_of
+from tests.support.crash import copy_graph, run_traced
+from tests.support.s3 import Bucket
+from tests.support.s3_cuts import run_cut, run_recorded
+from tests.support.s3_fixtures import s3, s3_server
+from tests.support.s3_graphs import upload_graph
+from tests.support.s3_seam import How
+from tests.support.upgrades import UPGRADES, Upgraded, observe_upgrade, prepare_upgrade
+from tests.support.workload import Task
+
+__all__ = ["s3", "s3_server"]
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(3_600)]
+
+NONE: Final[Mapping[str, str]] = {}
+
+
+@pytest.fixture(scope="module", params=UPGRADES)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def template(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The graph that an upgrade starts from. It is shared; copy it before use."""
+    return prepare_upgrade(kind, tmp_path_factory.mktemp("upgrade"))
+
+
+def check_undisturbed(kind: str, before: Upgraded, after: Upgraded) -> None:
+    """Check the effect of an upgrade that was not cut off."""
+    assert after.rows == before.rows
+    if kind == "migrate":
+        assert (before.format, after.format) == (1, 2)
+        assert after.digests == before.digests
+    else:
+        assert not before.digests
+        assert len(after.digests) > 20
+
+
+def check(kind: str, uri: str, before: Upgraded, after: Upgraded, options: Mapping[str, str] = NONE) -> None:
+    """Check the graph after a cut, the next run, and a write after that."""
+    found = observe_upgrade(uri, options)
+    assert found in (before, after), f"{len(found.digests)} digests, format {found.format}"
+    UPGRADES[kind](uri, options)
+    assert observe_upgrade(uri, options) == after
+    _, root, objects = connect(uri, options, "os")
+    report = verify(root, objects, VerifyRequest(all_commits=True))
+    assert report.ok, report.damage
+    with og.open(uri, storage_options=options, durability="os") as graph:
+        graph.mutate('query add() { insert Firm { name: "After" } }')
+        assert {"name": "After"} in rows_of(graph)["firms"]
+
+
+def test_upgrade_killed_before_any_change_on_disk_leaves_the_state_before_or_after(
+    kind: str, template: Path, tmp_path: Path, cuts: Cuts
+) -> None:
+    uri = copy_graph(template, tmp_path / "graph")
+    before = observe_upgrade(uri)
+    whole = run_traced(Task(kind, uri))
+    assert whole.acknowledged, whole.lines
+    after = observe_upgrade(uri)
+    check_undisturbed(kind, before, after)
+    for (path, name), digest in after.digests.items():
+        assert digest_file(Path(uri, path, name), name) == digest
+    for at in cuts.chosen(whole.changes):
+        uri = copy_graph(template, tmp_path / "graph")
+        run = run_traced(Task(kind, uri), at)
+        with cuts.watching(at, run.cut):
+            if run.acknowledged is not None:
+                assert observe_upgrade(uri) == after
+            check(kind, uri, before, after)
+    cuts.report()
+
+
+@pytest.mark.long
+def test_upgrade_killed_at_any_request_leaves_the_state_before_or_after(
+    kind: str, template: Path, s3: Bucket, cuts: Cuts
+) -> None:
+    uri = upload_graph(template, s3, "whole")
+    before = observe_upgrade(uri, s3.options)
+    log = run_recorded(Task(kind, uri, options=s3.options), s3)
+    after = observe_upgrade(uri, s3.options)
+    check_undisturbed(kind, before, after)
+    for at in cuts.chosen_requests(log):
+        for applied in (False, True):
+            uri = upload_graph(template, s3, f"cut-{at}-{applied}")
+            acknowledged = run_cut(Task(kind, uri, options=s3.options), s3, at, applied=applied)
+            with cuts.watching(at, f"{log.requests[at - 1]} (applied: {applied})"):
+                if acknowledged is not None:
+                    assert observe_upgrade(uri, s3.options) == after
+                check(kind, uri, before, after, s3.options)
+    cuts.report()
+
+
+def chosen_faults(requests: int, swap: int) -> list[tuple[How | int, int]]:
+    """Return the faults to inject: all of them, or a lost reply to the swap."""
+    if wanted_cuts() == "all":
+        return [(how, nth) for how in WAYS for nth in range(1, requests + 1)]
+    return [("drop", swap)]
+
+
+@pytest.mark.long
+def test_upgrade_of_which_one_request_fails_succeeds_or_raises_and_can_be_repeated(
+    kind: str, template: Path, s3: Bucket, cuts: Cuts
+) -> None:
+    uri = upload_graph(template, s3, "whole")
+    before = observe_upgrade(uri, s3.options)
+    with s3.seam.recording() as log:
+        UPGRADES[kind](uri, s3.options)
+    after = observe_upgrade(uri, s3.options)
+    requests = enumerate(log.requests, start=1)
+    swap = max(at for at, item in requests if item.method == "PUT" and "/__manifest/_versions/" in item.key)
+    for how, nth in chosen_faults(len(log.requests), swap):
+        uri = upload_graph(template, s3, f"{how}-{nth}")
+        with cuts.watching(nth, f"{log.requests[nth - 1]} ({how})"):
+            with s3.seam.fail(how, nth=nth):
+                try:
+                    UPGRADES[kind](uri, {**s3.options, **IMPATIENT})
+                except OmnigraphError:
+                    pass
+                else:
+                    assert observe_upgrade(uri, s3.options) == after
+            check(kind, uri, before, after, s3.options)
+    cuts.report()
