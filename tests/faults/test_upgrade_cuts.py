@@ -35,7 +35,11 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(3_600)]
 NONE: Final[Mapping[str, str]] = {}
 
 
-@pytest.fixture(scope="module", params=UPGRADES)
+# A migration is one swap of the registry, as the creation of a branch is.
+KINDS: Final = [pytest.param(name, marks=pytest.mark.long if name == "migrate" else ()) for name in UPGRADES]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
