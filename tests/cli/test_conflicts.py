@@ -178,8 +178,8 @@ class TestResolutions:
             ("[a, b]: ours", "<stdin>: expected a mapping of conflict ids to resolutions"),
             ("a: ours\na: theirs", "<stdin>: duplicate key a"),
             ('{"a": "ours", "a": "theirs"}', "<stdin>: duplicate key a"),
-            ("a: {ours", "<stdin>, line 1: expected ',' or '}', but got '<stream end>'"),
-            ("a: !!python/none x", "<stdin>, line 1: could not determine a constructor for the tag"),
+            ("a: {ours", "<stdin>: line 1: expected ',' or '}', but got '<stream end>'"),
+            ("a: !!python/none x", "<stdin>: line 1: could not determine a constructor for the tag"),
             (
                 "a: mine",
                 "<stdin>: the resolution of conflict a must be 'ours' or 'theirs', got 'mine'",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from omnigraph.cli.source_files import read_source, source_name
-from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.errors import ErrorLocation, InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from omnigraph.api.results.merges import Resolve
@@ -66,7 +66,7 @@ def _parse_resolutions(text: str, name: str) -> dict[str, Any]:
         members = dict(pairs)
         if len(members) < len(pairs):
             repeated = next(key for key, _ in pairs if sum(other == key for other, _ in pairs) > 1)
-            raise InvalidInput(f"{name}: duplicate key {repeated}")
+            raise InvalidInput(f"duplicate key {repeated}", location=ErrorLocation(source=name))
         return members
 
     try:
@@ -96,14 +96,15 @@ def _read_pairs(text: str, name: str) -> list[tuple[str, Any]]:
         return [(key.value, reader.construct_object(value, deep=True)) for key, value in pairs]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        place = name if mark is None else f"{name}, line {mark.line + 1}"
-        raise InvalidInput(f"{place}: {getattr(error, 'problem', None) or error}") from error
+        location = ErrorLocation(source=name, line=None if mark is None else mark.line + 1)
+        raise InvalidInput(getattr(error, "problem", None) or str(error), location=location) from error
     finally:
         reader.dispose()
 
 
 def _not_a_mapping(name: str) -> InvalidInput:
     return InvalidInput(
-        f"{name}: expected a mapping of conflict ids to resolutions",
+        "expected a mapping of conflict ids to resolutions",
         hint="write lines such as `3f9ac2d41b7e8056: ours`",
+        location=ErrorLocation(source=name),
     )

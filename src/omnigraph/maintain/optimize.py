@@ -6,9 +6,10 @@ recovery publishes the work if it was complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.engine.engine_choice import Engine, RunTasks
@@ -108,20 +109,20 @@ def optimize(
     return OptimizeReport(commit, tuple(_report(item, commit) for item in states))
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _TypeState:
-    """One type in one attempt."""
+    """One type in one attempt. `pending` has the reason for each index that is not complete."""
 
     table: Table
     maintenance: TableMaintenance
     version: int
     skipped: str | None = None
     error: str | None = None
-    indexes: list[str] = field(default_factory=list)
-    pending: dict[str, str] = field(default_factory=dict)
+    indexes: tuple[str, ...] = ()
+    pending: Mapping[str, str] = field(default_factory=dict)
 
-    def fail(self, error: OmnigraphError) -> None:
-        self.skipped, self.error = FAILED, error.message
+
+_States: TypeAlias = tuple[_TypeState, ...]
 
 
 @dataclass
@@ -134,17 +135,19 @@ class _TableHistory:
 
 
 class _Optimization:
+    """The attempts of one call. Results of an earlier attempt that still apply are used again."""
+
     def __init__(self, runner: TaskRunner) -> None:
         self._runner = runner
         self._history: dict[str, _TableHistory] = {}
-        self._states: list[_TypeState] = []
+        self._last_attempt: _States = ()
 
-    def prepare(self, transaction: Transaction) -> Prepared[Sequence[_TypeState]]:
+    def prepare(self, transaction: Transaction) -> Prepared[_States]:
         """Stage the compaction and the indexes of every type."""
-        self._states = [self._begin(transaction, table) for table in transaction.base.catalog.tables.values()]
-        self._compact(transaction)
-        self._index(transaction)
-        return Prepared(None if transaction.is_empty else "maintenance", self._states)
+        started = tuple(self._begin(transaction, table) for table in transaction.base.catalog.tables.values())
+        compacted = self._compact(transaction, started)
+        self._last_attempt = self._index(transaction, compacted)
+        return Prepared(None if transaction.is_empty else "maintenance", self._last_attempt)
 
     def _begin(self, transaction: Transaction, table: Table) -> _TypeState:
         pin = transaction.pin(table.key)
@@ -155,73 +158,65 @@ class _Optimization:
         skipped = BUSY if history.changes >= MAX_TABLE_CHANGES else None
         return _TypeState(table, history.maintenance, pin.number, skipped)
 
-    # --- compaction --------------------------------------------------------------------------------------
-
-    def _compact(self, transaction: Transaction) -> None:
+    def _compact(self, transaction: Transaction, states: _States) -> _States:
+        """Rewrite fragments and stage them. A type that fails is skipped."""
         tables = transaction.base.tables
+        failed: dict[str, str] = {}
         planned: list[tuple[_TypeState, RewriteTask]] = []
-        for state in self._active():
-            try:
+        for state in _active(states):
+            with _collecting(failed, state.table.key):
                 rewrites = state.maintenance.plan_rewrites(tables, transaction.pin(state.table.key))
                 planned += [(state, task) for task in rewrites]
-            except OmnigraphError as error:
-                state.fail(error)
         tasks = [task for _, task in planned]
         results = self._runner.run("compact", tasks, sum(task.nbytes for task in tasks))
         for (state, task), new in zip(planned, results, strict=True):
             if isinstance(new, OmnigraphError):
-                state.fail(new)
+                failed[state.table.key] = new.message
             else:
                 state.maintenance.rewritten.append((task, new))
-        for state in self._active():
-            try:
+        for state in _active(states):
+            if state.table.key in failed:
+                continue
+            with _collecting(failed, state.table.key):
                 pin = transaction.pin(state.table.key)
                 staged = state.maintenance.stage_compaction(tables, pin)
                 if staged.version != pin.version:
                     transaction.write(state.table.key, staged)
-            except OmnigraphError as error:
-                state.fail(error)
+        return tuple(
+            replace(state, skipped=FAILED, error=failed[state.table.key])
+            if state.table.key in failed
+            else state
+            for state in states
+        )
 
-    # --- indexes -----------------------------------------------------------------------------------------
-
-    def _index(self, transaction: Transaction) -> None:
-        tables = transaction.base.tables
+    def _index(self, transaction: Transaction, states: _States) -> _States:
+        """Build index segments and stage them. An index that fails is pending, and the type is not skipped."""
+        pending: dict[str, dict[str, str]] = {state.table.key: {} for state in states}
         planned: list[tuple[_TypeState, SegmentTask]] = []
-        for state in self._active():
+        for state in _active(states):
             names, vectors = _names_to_index(transaction.base.catalog, state.table)
-            state.pending.update(dict.fromkeys(vectors, EXACT_VECTORS))
-            try:
+            reasons = pending[state.table.key]
+            reasons.update(dict.fromkeys(vectors, EXACT_VECTORS))
+            with _collecting(reasons, *names):
                 pin = transaction.pin(state.table.key)
                 columns = [state.table.physical(name) for name in names]
-                segments = state.maintenance.plan_segments(tables, pin, columns, KIND)
+                segments = state.maintenance.plan_segments(transaction.base.tables, pin, columns, KIND)
                 planned += [(state, task) for task in segments]
-            except OmnigraphError as error:
-                state.pending.update(dict.fromkeys(names, error.message))
         tasks = [task for _, task in planned]
         results = self._runner.run("index", tasks, sum(_BYTES_PER_ENTRY * task.rows for task in tasks))
         for (state, task), segment in zip(planned, results, strict=True):
             if isinstance(segment, OmnigraphError):
-                state.pending[_logical(state.table, task.column)] = segment.message
+                pending[state.table.key][_logical(state.table, task.column)] = segment.message
             else:
                 state.maintenance.built.append((task, segment))
-        for state in self._active():
-            self._stage_segments(transaction, state)
-
-    def _stage_segments(self, transaction: Transaction, state: _TypeState) -> None:
-        pin = transaction.pin(state.table.key)
-        names = sorted({_logical(state.table, task.column) for task, _ in state.maintenance.built})
-        try:
-            staged = state.maintenance.stage_segments(transaction.base.tables, pin)
-            if staged.version != pin.version:
-                transaction.write(state.table.key, staged)
-                state.indexes = names
-        except OmnigraphError as error:
-            state.pending.update(dict.fromkeys(names, error.message))
-
-    # --- reports -----------------------------------------------------------------------------------------
-
-    def _active(self) -> Iterator[_TypeState]:
-        return (state for state in self._states if state.skipped is None)
+        staged = {
+            state.table.key: _stage_segments(transaction, state, pending[state.table.key])
+            for state in _active(states)
+        }
+        return tuple(
+            replace(state, indexes=staged.get(state.table.key, ()), pending=pending[state.table.key])
+            for state in states
+        )
 
     def busy_reports(self, error: Conflict) -> tuple[TypeOptimization, ...]:
         """Return the reports of a run that could not commit because of concurrent writers."""
@@ -232,8 +227,33 @@ class _Optimization:
                 error=state.error or error.message,
                 version=state.version,
             )
-            for state in self._states
+            for state in self._last_attempt
         )
+
+
+def _active(states: _States) -> Iterator[_TypeState]:
+    return (state for state in states if state.skipped is None)
+
+
+@contextmanager
+def _collecting(reasons: dict[str, str], *keys: str) -> Iterator[None]:
+    """Record the message of an error under each key instead of raising it."""
+    try:
+        yield
+    except OmnigraphError as error:
+        reasons.update(dict.fromkeys(keys, error.message))
+
+
+def _stage_segments(transaction: Transaction, state: _TypeState, pending: dict[str, str]) -> tuple[str, ...]:
+    """Stage the built segments of a type; return the properties whose index changed."""
+    pin = transaction.pin(state.table.key)
+    names = sorted({_logical(state.table, task.column) for task, _ in state.maintenance.built})
+    with _collecting(pending, *names):
+        staged = state.maintenance.stage_segments(transaction.base.tables, pin)
+        if staged.version != pin.version:
+            transaction.write(state.table.key, staged)
+            return tuple(names)
+    return ()
 
 
 def _report(state: _TypeState, commit: CommitRecord | None) -> TypeOptimization:
@@ -253,7 +273,7 @@ def _report(state: _TypeState, commit: CommitRecord | None) -> TypeOptimization:
         fragments_added=len(maintenance.rewritten),
         committed=str(table.id) in commit.touched,
         version=commit.tables[str(table.id)].number,
-        indexes=tuple(state.indexes),
+        indexes=state.indexes,
         pending_indexes=pending,
     )
 
