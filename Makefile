@@ -15,7 +15,7 @@ SPARK_TESTS := tests/spark tests/cluster tests/test_toolchain.py
 # Planted defects at a time.
 JOBS ?= 2
 
-.PHONY: help demo docs test test-spark faults sensitivity bench traffic tables package smoke check format generate clean
+.PHONY: help demo docs test test-local test-spark faults sensitivity bench traffic tables package smoke check format generate clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -28,17 +28,24 @@ demo: $(STAMP) ## Walk through what works today on a small example
 docs: $(STAMP) ## Build the documentation site in build/site; broken links and anchors are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-# Spark starts by forking, which a process that has opened thousands of graphs may be refused: it goes first, alone.
+# Spark waits for its processes most of the time, so its tests run beside the others. They need processes of their own:
+# Spark starts by forking, which a process that has opened thousands of graphs may be refused.
+test: $(STAMP) ## Run every test (WORKERS=n and SPARK_WORKERS=n set how many at a time)
+	@scripts/bootstrap java strace
+	@mkdir -p build
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 SPARK_LOG=build/test-spark.log test-spark test-local
+
 # Tests of a file share their set-up, so they stay on one worker. By default the files with the fewest tests come last;
 # those are the slowest here, and the workers would not end together.
-test: $(STAMP) ## Run every test (WORKERS=n sets how many at a time)
-	@scripts/bootstrap java strace
-	$(PYTEST) $(SPARK_TESTS) -m "spark and not long" --numprocesses $(SPARK_WORKERS) --dist loadfile
+test-local: $(STAMP) ## Run only the tests that need no Spark
+	@scripts/bootstrap strace
 	$(PYTEST) -m "not spark and not long" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 15
 
+# With SPARK_LOG the output comes at the end, as one piece.
 test-spark: $(STAMP) ## Run only the tests that need Spark
 	@scripts/bootstrap java
-	$(PYTEST) $(SPARK_TESTS) -m spark --durations 15
+	$(PYTEST) $(SPARK_TESTS) -m "spark and not long" --numprocesses $(SPARK_WORKERS) --dist loadfile --durations 15 \
+		$(if $(SPARK_LOG),> $(SPARK_LOG) 2>&1; status=$$?; cat $(SPARK_LOG); exit $$status)
 
 faults: $(STAMP) ## Cut writers off at every step, fail every request, all of what Spark runs (takes a while)
 	@scripts/bootstrap strace
