@@ -14,7 +14,8 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.open_storage import connect
-from omnigraph.maintain.verification.verify import VerifyRequest, verify
+from omnigraph.maintain.verification.verify import verify
+from omnigraph.maintain.verification.verify_options import VerifyOptions
 from omnigraph.store.file_digests import digest_file
 from tests.faults.conftest import Cuts, wanted_cuts
 from tests.faults.test_storage_faults import IMPATIENT, WAYS
@@ -68,7 +69,7 @@ def check(kind: str, uri: str, before: Upgraded, after: Upgraded, options: Mappi
     UPGRADES[kind](uri, options)
     assert observe_upgrade(uri, options) == after
     _, root, objects = connect(uri, options, "os")
-    report = verify(root, objects, VerifyRequest(all_commits=True))
+    report = verify(root, objects, VerifyOptions(all_commits=True))
     assert report.ok, report.damage
     with og.open(uri, storage_options=options, durability="os") as graph:
         graph.mutate('query add() { insert Firm { name: "After" } }')

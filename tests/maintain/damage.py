@@ -10,7 +10,8 @@ from pathlib import Path
 import omnigraph as og
 from omnigraph.graph.open_storage import connect
 from omnigraph.maintain.verification.report import Damage, VerifyReport
-from omnigraph.maintain.verification.verify import VerifyRequest, verify
+from omnigraph.maintain.verification.verify import verify
+from omnigraph.maintain.verification.verify_options import VerifyOptions
 
 SCHEMA = """
 node Person {
@@ -54,7 +55,7 @@ def build_graph(path: Path) -> None:
 def verify_path(path: Path, **options: bool | str) -> VerifyReport:
     """Verify the graph at a path without opening it."""
     _, root, objects = connect(path, None, "os")
-    return verify(root, objects, VerifyRequest(**options))  # type: ignore[arg-type]
+    return verify(root, objects, VerifyOptions(**options))  # type: ignore[arg-type]
 
 
 def stored_files(path: Path) -> list[str]:

@@ -12,7 +12,8 @@ from typing import Any, Final
 import omnigraph as og
 from omnigraph.api.local.local_graph import LocalGraph
 from omnigraph.graph.repository import Repository
-from omnigraph.maintain.verification.verify import VerifyRequest, verify
+from omnigraph.maintain.verification.verify import verify
+from omnigraph.maintain.verification.verify_options import VerifyOptions
 from omnigraph.store.file_digests import FileDigest
 from tests.fixtures.formats.build import FOLDER, rows_of
 
@@ -28,7 +29,7 @@ def migrate(uri: str, options: Mapping[str, str]) -> str:
 def record(uri: str, options: Mapping[str, str]) -> str:
     """Verify all commits and record missing digests, as `verify --record` does; return the number of new ones."""
     with closing(Repository.open(uri, options=options)) as graph:
-        request = VerifyRequest(all_commits=True, record=True)
+        request = VerifyOptions(all_commits=True, record=True)
         report = verify(graph.tables.root, graph.objects, request)
         assert report.ok, report.damage
         return str(report.recorded)

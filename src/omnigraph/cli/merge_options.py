@@ -28,9 +28,6 @@ ResolveOption: TypeAlias = Annotated[
 DryRunOption: TypeAlias = Annotated[
     bool, typer.Option("--dry-run", help="Print the changes, or the conflicts; commit nothing.")
 ]
-MessageOption: TypeAlias = Annotated[
-    str | None, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
-]
 IfCommitOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--if-commit", metavar="ID", help="Write only if the branch is at this commit."),

@@ -35,6 +35,17 @@ ExternalBlobsOption: TypeAlias = Annotated[
         help="Accept URIs of external blobs below this base, such as s3://bucket/folder/. Repeatable.",
     ),
 ]
+MessageOption: TypeAlias = Annotated[
+    str | None, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
+]
+OutOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--out",
+        metavar="PATH",
+        help="Write to a file instead of stdout. The file is complete or not written.",
+    ),
+]
 NameArgument: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="NAME", help="Query to run, if the source has several.")
 ]

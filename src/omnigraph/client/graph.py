@@ -16,7 +16,6 @@ from omnigraph.api.interface.graph_maintenance import (
     CleanupOptions,
     OptimizeOptions,
     RepairOptions,
-    VerifyOptions,
 )
 from omnigraph.api.interface.graph_reads import QueryOptions
 from omnigraph.api.interface.graph_writes import MutationOptions
@@ -41,8 +40,10 @@ from omnigraph.protocol.codec import decode, decode_snapshot, to_json_value
 
 if TYPE_CHECKING:
     from omnigraph.api.results.blobs import Blob, BlobSelector
+    from omnigraph.graph.progress import Progress
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.maintain.verification.report import VerifyReport
+    from omnigraph.maintain.verification.verify_options import VerifyOptions
 
 
 class RemoteGraph(RemoteChangeReads, Graph):
@@ -238,10 +239,15 @@ class RemoteGraph(RemoteChangeReads, Graph):
         body = {"branch": require_text("branch", options.branch), "message": options.message}
         return self._transport.call("POST", "/optimize", partial(decode, Optimized), body=body, writes=True)
 
-    def _verify(self, options: VerifyOptions) -> VerifyReport:
+    def _verify(
+        self,
+        options: VerifyOptions,
+        progress: Progress | None,  # noqa: ARG002 - the server does not report progress
+        spark: Any,
+    ) -> VerifyReport:
         from omnigraph.maintain.verification.report import VerifyReport
 
-        refuse_spark(options.engine, options.spark)
+        refuse_spark(options.engine, spark)
         body = {
             "quick": options.quick,
             "all_commits": options.all_commits,

@@ -20,7 +20,8 @@ from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.write_plan import TableWrite, WritePlan
 from omnigraph.maintain.manifest_repair import ManifestRepair, repair_manifest
 from omnigraph.maintain.reset_branch import BranchReset, ResetType, reset_branch
-from omnigraph.maintain.verification.verify import VerifyRequest, verify
+from omnigraph.maintain.verification.verify import verify
+from omnigraph.maintain.verification.verify_options import VerifyOptions
 from omnigraph.store.manifest.records import RecoveryRecord
 
 Classification: TypeAlias = Literal[
@@ -180,8 +181,8 @@ def _reset_row(item: ResetType, confirm: bool) -> TypeRepair:
 
 def _damage_by_type(repository: Repository) -> dict[str, str]:
     """Return the first damage of each type of `main`, by the existence and the size of files."""
-    request = VerifyRequest(quick=True, branch=MAIN, engine="local")
-    report = verify(repository.tables.root, repository.objects, request)
+    options = VerifyOptions(quick=True, branch=MAIN, engine="local")
+    report = verify(repository.tables.root, repository.objects, options)
     damage: dict[str, str] = {}
     for item in report.damage:
         if item.type_key is not None and item.blocks_reads:

@@ -15,7 +15,8 @@ from omnigraph.graph.branch_names import branch_not_found, check_branch_name
 from omnigraph.graph.publish import now_micros, publish
 from omnigraph.graph.repository import Repository
 from omnigraph.graph.write_plan import TableWrite, WritePlan
-from omnigraph.maintain.verification.verify import GraphVerifier, VerifyRequest
+from omnigraph.maintain.verification.verify import GraphVerifier
+from omnigraph.maintain.verification.verify_options import VerifyOptions
 from omnigraph.store.manifest.manifest import ManifestChange, SwapLost
 from omnigraph.store.manifest.manifest_files import new_id
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
@@ -88,7 +89,7 @@ def reset_branch(
     branch = check_branch_name(branch, "reset")
     if confirm:
         repository.check_writable("reset a branch")
-    verifier = GraphVerifier(repository.tables.root, repository.objects, VerifyRequest(branch=branch))
+    verifier = GraphVerifier(repository.tables.root, repository.objects, VerifyOptions(branch=branch))
     branches = verifier.lineage.branches()
     if branch not in branches:
         raise branch_not_found(branch, branches)

@@ -14,6 +14,7 @@ from omnigraph.engine.engine_choice import Engine
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.progress import Progress
 from omnigraph.maintain.backup.copy_report import CopyReport, Verification
+from omnigraph.maintain.verification.verify_options import VerifyOptions
 
 if TYPE_CHECKING:
     from omnigraph.api.results.maintenance_reports import Index, Optimized, Repair
@@ -51,19 +52,6 @@ class BackupOptions:
     durability: Literal["full", "os"] = "full"
     verify: Verification = "quick"
     progress: Progress | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyOptions:
-    """The arguments of `Graph.verify`."""
-
-    quick: bool = False
-    all_commits: bool = False
-    branch: str | None = None
-    record: bool = False
-    engine: Engine = "auto"
-    progress: Progress | None = None
-    spark: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +154,7 @@ class GraphMaintenance(ABC):
         >>> report.ok, report.commits, report.rows
         (True, 1, 1)
         """
-        return self._verify(VerifyOptions(quick, all_commits, branch, record, engine, progress, spark))
+        return self._verify(VerifyOptions(quick, all_commits, branch, record, engine), progress, spark)
 
     def repair(
         self,
@@ -253,7 +241,7 @@ class GraphMaintenance(ABC):
     def _optimize(self, options: OptimizeOptions) -> Optimized: ...
 
     @abstractmethod
-    def _verify(self, options: VerifyOptions) -> VerifyReport: ...
+    def _verify(self, options: VerifyOptions, progress: Progress | None, spark: Any) -> VerifyReport: ...
 
     @abstractmethod
     def _repair(self, options: RepairOptions) -> Repair: ...

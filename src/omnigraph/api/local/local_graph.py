@@ -16,7 +16,6 @@ from omnigraph.api.interface.graph_maintenance import (
     CleanupOptions,
     OptimizeOptions,
     RepairOptions,
-    VerifyOptions,
 )
 from omnigraph.api.interface.graph_reads import QueryOptions
 from omnigraph.api.interface.graph_writes import MutationOptions
@@ -42,11 +41,13 @@ from omnigraph.lang import ir
 from omnigraph.lang.gq.query_parameters import bind_params
 from omnigraph.load.load_request import LoadRequest
 from omnigraph.maintain.backup.copy_report import CopyReport
+from omnigraph.maintain.verification.verify_options import VerifyOptions
 
 if TYPE_CHECKING:
     from omnigraph.api.results.blobs import Blob, BlobSelector
     from omnigraph.engine.parameters import Bindings
     from omnigraph.graph.health import HealthCheck
+    from omnigraph.graph.progress import Progress
     from omnigraph.graph.repository import Repository
     from omnigraph.graph.snapshot import Snapshot
     from omnigraph.maintain.verification.report import VerifyReport
@@ -249,23 +250,20 @@ class LocalGraph(LocalChangeReads, Graph):
         commit = None if report.commit is None else Commit.of(report.commit)
         return Optimized(commit, options.branch, report.datasets)
 
-    def _verify(self, options: VerifyOptions) -> VerifyReport:
-        from omnigraph.maintain.verification.verify import VerifyRequest, verify
+    def _verify(self, options: VerifyOptions, progress: Progress | None, spark: Any) -> VerifyReport:
+        from omnigraph.maintain.verification.verify import verify
         from omnigraph.spark.engine.tasks import spark_tasks
 
         # The report names files, and states of branches that the actor may not read.
         self._authorizer.authorize("admin")
         if options.record:
             self._repository.check_writable("record digests")
-        request = VerifyRequest(
-            options.quick, options.all_commits, options.branch, options.record, options.engine
-        )
         return verify(
             self._repository.tables.root,
             self._repository.objects,
-            request,
-            run_on_spark=spark_tasks(options.spark),
-            progress=options.progress,
+            options,
+            run_on_spark=spark_tasks(spark),
+            progress=progress,
         )
 
     def _repair(self, options: RepairOptions) -> Repair:

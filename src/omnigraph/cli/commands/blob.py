@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeAlias, ca
 import typer
 
 from omnigraph.api.files.local_files import readable_write_errors
-from omnigraph.cli.query_arguments import BranchOption, SnapshotOption
+from omnigraph.cli.query_arguments import BranchOption, OutOption, SnapshotOption
 from omnigraph.cli.render.output import escape_unprintable, print_json, print_line, result_stream
 from omnigraph.cli.target import EPILOG, JsonOption, open_graph, resolve_target
 from omnigraph.errors import InvalidInput
@@ -46,14 +46,7 @@ def get(
         str | None,
         typer.Option("--range", metavar="START:END", help="Bytes from START up to, but not including, END."),
     ] = None,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--out",
-            metavar="PATH",
-            help="Write to a file instead of stdout. The file is complete or not written.",
-        ),
-    ] = None,
+    out: OutOption = None,
 ) -> None:
     """Write the bytes of a Blob value, or a range of them, to stdout."""
     target = resolve_target(ctx, None)

@@ -11,11 +11,10 @@ from omnigraph.cli.confirmation import announce, require_consent
 from omnigraph.cli.merge_options import (
     DryRunOption,
     IfCommitOption,
-    MessageOption,
     ResolveOption,
     read_resolve,
 )
-from omnigraph.cli.query_arguments import refuse_local_options
+from omnigraph.cli.query_arguments import MessageOption, refuse_local_options
 from omnigraph.cli.render.conflict_table import SideNames, describe_merged, print_preview, report_conflicts
 from omnigraph.cli.render.output import print_json, print_line, print_warning
 from omnigraph.cli.render.progress_bar import show_progress

@@ -12,6 +12,7 @@ from omnigraph.cli.query_arguments import BranchOption
 from omnigraph.cli.render.change_lines import (
     KindOption,
     OpOption,
+    PageSizeOption,
     StreamedObject,
     TypeOption,
     cause_lines,
@@ -41,9 +42,7 @@ def poll(
             "--start", metavar="now|beginning|after:ID", help="Where to start without a cursor; default now."
         ),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", help="Number of changes to fetch at a time.")
-    ] = None,
+    limit: PageSizeOption = None,
     kinds: KindOption = None,
     types: TypeOption = None,
     ops: OpOption = None,

@@ -11,6 +11,7 @@ import typer
 from omnigraph.cli.render.change_lines import (
     KindOption,
     OpOption,
+    PageSizeOption,
     TypeOption,
     cause_lines,
     change_lines,
@@ -107,9 +108,7 @@ def show(
 def changes(
     ctx: typer.Context,
     id_: Annotated[str, typer.Argument(metavar="ID", help="Id of the commit.")],
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", help="Number of changes to fetch at a time.")
-    ] = None,
+    limit: PageSizeOption = None,
     page_token: Annotated[
         str | None, typer.Option("--page-token", metavar="TOKEN", help="Print only this page.")
     ] = None,

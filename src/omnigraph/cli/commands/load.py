@@ -16,6 +16,7 @@ from omnigraph.cli.query_arguments import (
     BranchOption,
     EngineOption,
     ExternalBlobsOption,
+    MessageOption,
     SparkOption,
     refuse_local_options,
 )
@@ -101,9 +102,7 @@ def load(
             "--rejects", metavar="PATH", help="Skip invalid records, and write them to this file or folder."
         ),
     ] = None,
-    message: Annotated[
-        str | None, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
-    ] = None,
+    message: MessageOption = None,
     engine: EngineOption = "auto",
     spark: SparkOption = None,
     mapping: Annotated[

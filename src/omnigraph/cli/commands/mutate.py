@@ -10,6 +10,7 @@ from omnigraph.cli.completion import complete_branch
 from omnigraph.cli.precondition import report_lost_precondition
 from omnigraph.cli.query_arguments import (
     ExternalBlobsOption,
+    MessageOption,
     ParamsFileOption,
     ParamsOption,
     QueryOption,
@@ -48,9 +49,7 @@ def mutate(
             "--if-commit", metavar="ID", help="Write only if the branch is at this commit; else exit with 4."
         ),
     ] = None,
-    message: Annotated[
-        str | None, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
-    ] = None,
+    message: MessageOption = None,
     external_blobs: ExternalBlobsOption = None,
     durability: DurabilityOption = "full",
     json: JsonOption = False,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from omnigraph.cli.confirmation import announce
-from omnigraph.cli.query_arguments import BranchOption, EngineOption, SparkOption
+from omnigraph.cli.query_arguments import BranchOption, EngineOption, MessageOption, SparkOption
 from omnigraph.cli.render.output import count, print_error, print_json, print_line
 from omnigraph.cli.render.progress_bar import show_progress
 from omnigraph.cli.shell import FAILURE
@@ -22,9 +22,7 @@ def optimize(
     ctx: typer.Context,
     uri: UriArgument = None,
     branch: BranchOption = None,
-    message: Annotated[
-        str | None, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
-    ] = None,
+    message: MessageOption = None,
     engine: EngineOption = "auto",
     spark: SparkOption = None,
     durability: DurabilityOption = "full",

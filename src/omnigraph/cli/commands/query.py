@@ -11,6 +11,7 @@ from omnigraph.api.files.local_files import readable_write_errors
 from omnigraph.cli.query_arguments import (
     BranchOption,
     EngineOption,
+    OutOption,
     ParamsFileOption,
     ParamsOption,
     QueryOption,
@@ -53,14 +54,7 @@ def query(
         str,
         typer.Option("--null", metavar="TEXT", help="Text of a null in CSV; default: the empty cell."),
     ] = "",
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--out",
-            metavar="PATH",
-            help="Write to a file instead of stdout. The file is complete or not written.",
-        ),
-    ] = None,
+    out: OutOption = None,
     engine: EngineOption = "auto",
     spark: SparkOption = None,
     json: JsonOption = False,

@@ -10,11 +10,10 @@ from omnigraph.cli.confirmation import announce
 from omnigraph.cli.merge_options import (
     DryRunOption,
     IfCommitOption,
-    MessageOption,
     ResolveOption,
     read_resolve,
 )
-from omnigraph.cli.query_arguments import BranchOption, refuse_local_options
+from omnigraph.cli.query_arguments import BranchOption, MessageOption, refuse_local_options
 from omnigraph.cli.render.conflict_table import SideNames, describe_merged, print_preview, report_conflicts
 from omnigraph.cli.render.output import print_json, print_line
 from omnigraph.cli.render.progress_bar import show_progress

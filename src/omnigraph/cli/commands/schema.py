@@ -12,7 +12,7 @@ import typer
 from omnigraph.cli.commands.init import refuse_cluster
 from omnigraph.cli.confirmation import announce
 from omnigraph.cli.options import GlobalOptions, refuse_graph_options
-from omnigraph.cli.query_arguments import BranchOption, refuse_local_options
+from omnigraph.cli.query_arguments import BranchOption, MessageOption, refuse_local_options
 from omnigraph.cli.render.output import (
     count,
     diagnostic_lines,
@@ -178,9 +178,7 @@ def apply(
     branch: BranchOption = None,
     backfill: BackfillOption = None,
     backfill_expr: BackfillExprOption = None,
-    message: Annotated[
-        str | None, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
-    ] = None,
+    message: MessageOption = None,
     durability: DurabilityOption = "full",
     json: JsonOption = False,
 ) -> None:

@@ -14,8 +14,8 @@ from omnigraph.cli.storage_errors import explain_storage_errors
 from omnigraph.cli.target import GraphTarget, JsonOption, UriArgument, open_graph, resolve_target
 
 if TYPE_CHECKING:
-    from omnigraph.api.interface.graph_maintenance import VerifyOptions
     from omnigraph.maintain.verification.report import BranchState, Damage, VerifyReport
+    from omnigraph.maintain.verification.verify_options import VerifyOptions
 
 _SHOWN_COMMITS = 3
 
@@ -49,12 +49,12 @@ def verify(
     type, the branches and commits it affects, the rows that are lost, and what to do. A graph that is too damaged
     to be opened can be verified.
     """
-    from omnigraph.api.interface.graph_maintenance import VerifyOptions
+    from omnigraph.maintain.verification.verify_options import VerifyOptions
 
     target = resolve_target(ctx, uri)
     with show_progress("verifying", silent=json or target.chosen.quiet) as progress:
-        options = VerifyOptions(quick, all_commits, branch, record, engine, progress, spark)
-        report = _verify(target, options, progress)
+        options = VerifyOptions(quick, all_commits, branch, record, engine)
+        report = _verify(target, options, spark, progress)
     if json:
         print_json({"uri": target.uri, **report.to_json()})
     else:
@@ -63,7 +63,9 @@ def verify(
         raise typer.Exit(FAILURE)
 
 
-def _verify(target: GraphTarget, options: VerifyOptions, progress: Report | None) -> VerifyReport:
+def _verify(
+    target: GraphTarget, options: VerifyOptions, spark: str | None, progress: Report | None
+) -> VerifyReport:
     if target.is_served or options.record:
         with open_graph(target, "rw" if options.record else "r", recover=False) as graph:
             return graph.verify(
@@ -72,18 +74,17 @@ def _verify(target: GraphTarget, options: VerifyOptions, progress: Report | None
                 branch=options.branch,
                 record=options.record,
                 engine=options.engine,
-                spark=options.spark,
+                spark=spark,
                 progress=progress,
             )
     # Not through a handle: a damaged graph may not open.
     from omnigraph.graph.open_storage import connect
-    from omnigraph.maintain.verification.verify import VerifyRequest, verify
+    from omnigraph.maintain.verification.verify import verify
     from omnigraph.spark.engine.tasks import spark_tasks
 
     with explain_storage_errors(target.uri, target.location, "r"):
         _, root, objects = connect(target.location.uri, target.options or None, "full")
-        request = VerifyRequest(options.quick, options.all_commits, options.branch, engine=options.engine)
-        return verify(root, objects, request, run_on_spark=spark_tasks(options.spark), progress=progress)
+        return verify(root, objects, options, run_on_spark=spark_tasks(spark), progress=progress)
 
 
 def _print_report(uri: str, report: VerifyReport) -> None:

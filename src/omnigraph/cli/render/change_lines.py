@@ -42,6 +42,9 @@ OpOption: TypeAlias = Annotated[
     list[OpName] | None,
     typer.Option("--op", metavar="OP", help="Only this operation: insert, update or delete. Repeatable."),
 ]
+PageSizeOption: TypeAlias = Annotated[
+    int | None, typer.Option("--limit", metavar="N", help="Number of changes to fetch at a time.")
+]
 
 _ABSENT = object()
 

@@ -26,7 +26,7 @@ from omnigraph.maintain.backup.copy_report import CopyReport
 from omnigraph.maintain.backup.copy_run import CopyRun, CopyState
 from omnigraph.maintain.backup.copy_target import graph_exists
 from omnigraph.maintain.backup.selection import Selection, select_commits
-from omnigraph.store.manifest.manifest import Manifest, ManifestChange
+from omnigraph.store.manifest.manifest import Manifest, ManifestChange, ManifestView
 from omnigraph.store.manifest.manifest_copy import CopiedManifestFile
 from omnigraph.store.manifest.manifest_files import ManifestFile, new_id
 from omnigraph.store.manifest.records import BackupMark, BranchEntry, HeadRecord, Registry
@@ -137,7 +137,7 @@ class _Backup(CopyRun):
         return self._since if mark is None or has_gap else mark.since
 
     def manifest_files(self, state: CopyState) -> list[ManifestFile]:
-        return [file for file in state.view.files if file.kind != "registry"]
+        return _without_registry(state.view)
 
     def is_current(self, state: CopyState) -> bool:
         copy = state.copy
@@ -145,7 +145,7 @@ class _Backup(CopyRun):
             return False
         stored = copy.registry(copy.view)
         mark = stored.backup
-        names = {file.name for file in copy.view.files if file.kind != "registry"}
+        names = {file.name for file in _without_registry(copy.view)}
         return (
             mark is not None
             and mark.since == self._coverage(copy)
@@ -166,7 +166,7 @@ class _Backup(CopyRun):
         if copy is None:
             return Manifest.create(self.target.root, ManifestChange(registry=registry), fragments)
         kept = {file.name for file in self.manifest_files(state)}
-        old = [file for file in copy.view.files if file.kind != "registry" and file.name not in kept]
+        old = [file for file in _without_registry(copy.view) if file.name not in kept]
         view = copy.replace_copied_files(copy.view, registry, old, fragments)
         if view.version % _REMOVE_VERSIONS_EVERY == 0:
             self._remove_old_versions(copy)
@@ -216,7 +216,7 @@ class _Restore(_NewGraph):
         return select_commits(self.source.manifest, state.view, state.heads)
 
     def manifest_files(self, state: CopyState) -> list[ManifestFile]:
-        return [file for file in state.view.files if file.kind != "registry"]
+        return _without_registry(state.view)
 
     def publish(
         self,
@@ -284,3 +284,8 @@ class _Clone(_NewGraph):
         )
         change = ManifestChange(registry, [HeadRecord(MAIN, incarnation, head.commit)], commits, schemas)
         return Manifest.create(self.target.root, change, [file.fragment for file in files])
+
+
+def _without_registry(view: ManifestView) -> list[ManifestFile]:
+    """Return the files of a manifest that a copy takes over. The target has a registry of its own."""
+    return [file for file in view.files if file.kind != "registry"]

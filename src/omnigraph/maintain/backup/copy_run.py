@@ -32,7 +32,8 @@ from omnigraph.maintain.backup.copy_options import CopyOptions
 from omnigraph.maintain.backup.copy_report import CopyReport, Operation, Verification
 from omnigraph.maintain.backup.copy_target import CopyTarget, check_locations
 from omnigraph.maintain.backup.selection import Selection
-from omnigraph.maintain.verification.verify import VerifyRequest, verify
+from omnigraph.maintain.verification.verify import verify
+from omnigraph.maintain.verification.verify_options import VerifyOptions
 from omnigraph.store.file_digests import FileDigest, parse_digests
 from omnigraph.store.manifest.manifest import (
     Manifest,
@@ -293,8 +294,8 @@ class CopyRun(ABC):
         """With full verification, check every file and row of the whole target, also what earlier runs copied."""
         if self._verify != "full":
             return
-        request = VerifyRequest(all_commits=True, engine="local")
-        found = verify(self.target.root, self.target.objects, request)
+        options = VerifyOptions(all_commits=True, engine="local")
+        found = verify(self.target.root, self.target.objects, options)
         if not found.ok:
             first, count = found.damage[0], len(found.damage)
             more = f" (and {count - 1} more)" if count > 1 else ""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from omnigraph.engine.engine_choice import Engine, RunTasks
+from omnigraph.engine.engine_choice import RunTasks
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.graph.branch_names import branch_not_found, normalize_branch_name
 from omnigraph.graph.progress import Progress
@@ -34,6 +34,7 @@ from omnigraph.maintain.verification.table_versions import (
     table_infos,
 )
 from omnigraph.maintain.verification.tasks import EndpointTask, GraphAddress, RowProblem
+from omnigraph.maintain.verification.verify_options import VerifyOptions
 from omnigraph.store.file_digests import FileDigest, parse_digests
 from omnigraph.store.lance.lance_files import version_file
 from omnigraph.store.lance.lance_root import LanceRoot
@@ -47,21 +48,10 @@ from omnigraph.store.tables.version_files import VersionFile, VersionFiles
 _THREADS = min(16, 4 + (os.cpu_count() or 1))
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyRequest:
-    """The options of a verification. `branch` restricts it to one branch; `record` adds missing digests."""
-
-    quick: bool = False
-    all_commits: bool = False
-    branch: str | None = None
-    record: bool = False
-    engine: Engine = "auto"
-
-
 def verify(
     root: LanceRoot,
     objects: ObjectStore,
-    request: VerifyRequest,
+    options: VerifyOptions,
     *,
     run_on_spark: RunTasks | None = None,
     progress: Progress | None = None,
@@ -70,7 +60,7 @@ def verify(
 
     `NotFound` is raised if there is no graph, and `StorageError` if storage does not answer.
     """
-    return GraphVerifier(root, objects, request, run_on_spark=run_on_spark, progress=progress).run()
+    return GraphVerifier(root, objects, options, run_on_spark=run_on_spark, progress=progress).run()
 
 
 class GraphVerifier:
@@ -80,7 +70,7 @@ class GraphVerifier:
         self,
         root: LanceRoot,
         objects: ObjectStore,
-        request: VerifyRequest,
+        options: VerifyOptions,
         *,
         run_on_spark: RunTasks | None = None,
         progress: Progress | None = None,
@@ -88,18 +78,18 @@ class GraphVerifier:
         # Without the session of the handle, which may hold what storage no longer has. Memory has no files.
         in_memory = objects.location.scheme == "memory"
         root = root if in_memory else LanceRoot(root.uri, root.options, root.local, root.durable)
-        self._request = request
+        self._options = options
         self._location = objects.location
         try:
-            self.inspection = ManifestInspection(root, objects, quick=request.quick)
+            self.inspection = ManifestInspection(root, objects, quick=options.quick)
         except NotAGraph as error:
             hint = "its initialization was interrupted: run init again" if error.is_incomplete else None
             raise NotFound(f"there is no graph at {objects.location}", hint=hint) from error
         self.lineage = Lineage(self.inspection)
-        runner = TaskRunner(root, request.engine, run_on_spark, progress, _THREADS)
+        runner = TaskRunner(root, options.engine, run_on_spark, progress, _THREADS)
         graph = GraphAddress(objects.location.uri, dict(objects.options))
         recorded = self.inspection.recorded_files()
-        self.versions = TableVersions(runner, objects, graph, recorded, quick=request.quick)
+        self.versions = TableVersions(runner, objects, graph, recorded, quick=options.quick)
         self._infos: dict[str, TableInfo] = {}
 
     # --- scope -------------------------------------------------------------------------------------------
@@ -112,9 +102,9 @@ class GraphVerifier:
 
     def _chosen_branches(self) -> list[str]:
         branches = self.lineage.branches()
-        if self._request.branch is None:
+        if self._options.branch is None:
             return list(branches)
-        name = normalize_branch_name(self._request.branch)
+        name = normalize_branch_name(self._options.branch)
         if name not in branches:
             raise branch_not_found(name, branches)
         return [name]
@@ -128,7 +118,7 @@ class GraphVerifier:
                 continue
             seen.add(commit.id)
             yield commit
-            if self._request.all_commits:
+            if self._options.all_commits:
                 parents = (self.find_commit(id_) for id_ in (commit.parent, commit.merged_parent) if id_)
                 waiting += [parent for parent in parents if parent is not None and parent.id not in seen]
 
@@ -158,16 +148,16 @@ class GraphVerifier:
         reclaimed -= self._lost_versions(reclaimed)
         present = {item: pin for item, pin in pins.items() if item not in reclaimed}
         rows = self.versions.check_rows(present)
-        if not self._request.quick:
+        if not self._options.quick:
             self.versions.check_endpoints(self._endpoint_tasks(heads.values()))
         damage = [*self.lineage.damage(), *self._table_damage(present)]
-        recorded = self._record(present) if self._request.record else 0
+        recorded = self._record(present) if self._options.record else 0
         states = tuple(self._state(name) for name in branches)
         checked = self.versions.results
         unrecorded = sum(self.versions.digest_of(file) is None for file in checked)
         return VerifyReport(
-            quick=self._request.quick,
-            all_commits=self._request.all_commits,
+            quick=self._options.quick,
+            all_commits=self._options.all_commits,
             commits=commits,
             versions=len(present),
             files=len(checked) + self.inspection.files,
@@ -224,7 +214,7 @@ class GraphVerifier:
         return text.replace(f"{self._location.path}/".lstrip("/"), "").replace(f"{self._location.uri}/", "")
 
     def _bytes_read(self) -> int:
-        if self._request.quick:
+        if self._options.quick:
             return 0
         read = sum(result.size for result in self.versions.results.values() if result.found is not None)
         return read + self.inspection.bytes_read
