@@ -18,7 +18,7 @@ from omnigraph.engine.memory.memory_cache import Cache
 from omnigraph.errors import ChangeFeedGap, Conflict, InvalidInput, NotFound, ResourceLimit
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain.cleanup import cleanup
-from omnigraph.store.manifest.manifest import ManifestView
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord
 from tests.support.places import fresh_memory
 from tests.support.repositories import apply_schema, make_graph, put, rewriting, wear, write

@@ -21,7 +21,8 @@ from omnigraph.graph.repository import Repository
 from omnigraph.maintain import retention
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.maintain.retention import MergeBases, Retention, parse_duration, retained_commits
-from omnigraph.store.manifest.manifest import Manifest, ManifestView
+from omnigraph.store.manifest.manifest import Manifest
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord
 from tests.maintain.graphs import (
     CITY,

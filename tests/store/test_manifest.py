@@ -20,12 +20,12 @@ from omnigraph.store.manifest.manifest import (
     LOG_COMPACT_AT,
     Manifest,
     ManifestChange,
-    ManifestView,
     NotAGraph,
     SwapLost,
     begin_init,
 )
 from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import BranchEntry, CommitRecord, HeadRecord, RecoveryRecord, TablePin
 from omnigraph.store.objects.object_store import ObjectStore
 from tests.support.manifests import SCHEMA, child, first_change, head_of, make_manifest, move, reopen

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from omnigraph.errors import StorageError
 from omnigraph.store.lance.lance_files import get_fragment
 from omnigraph.store.manifest import manifest as manifest_module
-from omnigraph.store.manifest.manifest import PATH, Manifest, ManifestView
+from omnigraph.store.manifest.manifest import PATH, Manifest
 from omnigraph.store.manifest.manifest_files import ManifestFile
 from omnigraph.store.manifest.manifest_rows import decode_row, encode_row, parse_row
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.manifest_writer import write_named_file
 from omnigraph.store.manifest.records import CommitRecord
 from tests.support.manifests import head_of, make_manifest, move, reopen

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from omnigraph.store.manifest.manifest import Manifest, ManifestChange, ManifestView
+from omnigraph.store.manifest.manifest import Manifest, ManifestChange
 from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import BranchEntry, CommitRecord, HeadRecord, Registry
 from tests.support.places import lance_root
 

@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.lang.temporal import floor_datetime
-from omnigraph.store.manifest.manifest import Manifest, ManifestView
+from omnigraph.store.manifest.manifest import Manifest
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
 
 GetCommit: TypeAlias = Callable[[str], CommitRecord]

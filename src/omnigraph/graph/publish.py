@@ -20,10 +20,10 @@ from omnigraph.graph.write_plan import WritePlan
 from omnigraph.store.manifest.manifest import (
     Manifest,
     ManifestChange,
-    ManifestView,
     SwapLost,
     SwapOutcomeUnknown,
 )
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord, RecoveryRecord, TablePin
 
 # Every lost swap means that another writer committed, so many attempts occur only under heavy contention.

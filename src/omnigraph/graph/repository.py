@@ -80,10 +80,10 @@ from omnigraph.store.location import Location
 from omnigraph.store.manifest.manifest import (
     Manifest,
     ManifestChange,
-    ManifestView,
     SwapOutcomeUnknown,
 )
 from omnigraph.store.manifest.manifest_files import new_id
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import (
     BranchEntry,
     CommitRecord,

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from omnigraph.errors import Conflict, OmnigraphError, OutcomeUnknown
 from omnigraph.graph.publish import is_final, sleep_with_backoff
-from omnigraph.store.manifest.manifest import Manifest, ManifestView, SwapLost, SwapOutcomeUnknown
+from omnigraph.store.manifest.manifest import Manifest, SwapLost, SwapOutcomeUnknown
+from omnigraph.store.manifest.manifest_view import ManifestView
 
 _SWAP_ATTEMPTS = 100
 _MAX_LOST_REPLIES = 20

@@ -26,7 +26,7 @@ from omnigraph.graph.recovery.leases import Lease, TargetLock, find_leases
 from omnigraph.graph.repository import Repository
 from omnigraph.lang.temporal import epoch_micros
 from omnigraph.maintain.retention import MergeBases, Retention, micros, parse_duration, retained_commits
-from omnigraph.store.manifest.manifest import ManifestView
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord
 from omnigraph.store.tables.table_files import (
     DELETE_BATCH,

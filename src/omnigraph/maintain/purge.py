@@ -21,7 +21,7 @@ from omnigraph.errors import NotFound
 from omnigraph.graph.recovery.intents import Intent
 from omnigraph.graph.repository import Repository
 from omnigraph.store.lance.lance_files import version_file
-from omnigraph.store.manifest.manifest import ManifestView
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.tables.table_files import NeededFiles, TableFile, TableFiles
 from omnigraph.store.tables.tables import EMPTY_VERSION
 

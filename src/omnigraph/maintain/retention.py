@@ -17,7 +17,8 @@ from itertools import combinations
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.branch_names import MAIN
 from omnigraph.graph.history import GetCommit, get_commit, merge_base
-from omnigraph.store.manifest.manifest import Manifest, ManifestView
+from omnigraph.store.manifest.manifest import Manifest
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
 
 _DURATION = re.compile(r"([0-9]+)\s*([smhdw]?)")

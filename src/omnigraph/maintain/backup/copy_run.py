@@ -37,12 +37,12 @@ from omnigraph.maintain.verification.verify_options import VerifyOptions
 from omnigraph.store.file_digests import FileDigest, parse_digests
 from omnigraph.store.manifest.manifest import (
     Manifest,
-    ManifestView,
     SwapLost,
     SwapOutcomeUnknown,
 )
 from omnigraph.store.manifest.manifest_copy import CopiedManifestFile, describe_files
 from omnigraph.store.manifest.manifest_files import ManifestFile
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import HeadRecord, Registry
 from omnigraph.store.tables.table_files import TableFiles
 

@@ -8,7 +8,8 @@ from functools import partial
 
 from omnigraph.graph.history import ancestors_by_distance, get_commit
 from omnigraph.maintain.retention import MergeBases
-from omnigraph.store.manifest.manifest import Manifest, ManifestView
+from omnigraph.store.manifest.manifest import Manifest
+from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
 
 

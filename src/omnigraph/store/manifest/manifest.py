@@ -44,6 +44,7 @@ from omnigraph.store.manifest.manifest_files import (
     UNFINISHED,
     LogKind,
     ManifestFile,
+    balance,
     head_name,
     log_name,
     parse_file,
@@ -52,6 +53,7 @@ from omnigraph.store.manifest.manifest_files import (
     unfinished_name,
 )
 from omnigraph.store.manifest.manifest_rows import decode_row, encode_row, parse_row
+from omnigraph.store.manifest.manifest_view import ManifestView, make_view, require_version
 from omnigraph.store.manifest.manifest_writer import write_named_file
 from omnigraph.store.manifest.recorded_files import RecordedFiles, new_digest_records
 from omnigraph.store.manifest.records import (
@@ -110,23 +112,6 @@ class SwapOutcomeUnknown(Exception):
         self.error = error
 
 
-@dataclass(frozen=True)
-class ManifestView:
-    """`__manifest` at one version. Files are immutable, so a file has the same content in all views."""
-
-    dataset: lance.LanceDataset
-    version: int
-    files: tuple[ManifestFile, ...]
-
-    def of_kind(self, kind: str) -> list[ManifestFile]:
-        """Return the files of one kind."""
-        return [item for item in self.files if item.kind == kind]
-
-    def head_file(self, incarnation: str) -> ManifestFile | None:
-        """Return the head file of a branch incarnation, or None if the branch was deleted."""
-        return next((item for item in self.of_kind("head") if item.parts[0] == incarnation), None)
-
-
 @dataclass(frozen=True, slots=True)
 class ManifestChange:
     """The rows to add in one compare-and-swap. `heads` and `registry` replace their predecessors."""
@@ -149,7 +134,7 @@ class Manifest:
         self._rows: LRUCache[str, dict[str, str]] = LRUCache(_CACHED_ROWS, getsizeof=len)
         self._writers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="omnigraph-manifest")
         self._recorded = RecordedFiles()
-        self._view = self._make_view(dataset, None)
+        self._view = make_view(dataset)
         self._versions = None if root.local is None else root.local / PATH / "_versions"
         # The last known state of that directory, and the newest version in it at that time.
         self._last_probe: tuple[DirectoryState | None, int] = (None, 0)
@@ -225,6 +210,7 @@ class Manifest:
                 if latest < current.version:
                     raise replaced_error(latest, current.version)
                 dataset = current.dataset.checkout_version(latest)
+                require_version(dataset, latest)
                 return self._advance(dataset)
         except NotFound as error:
             raise vanished_error() from error
@@ -352,9 +338,10 @@ class Manifest:
         change: ManifestChange,
         copied: Sequence[FragmentMetadata] = (),
     ) -> ManifestView:
-        fragments = [*self._write(change), *copied]
+        removed = list(remove)
+        fragments = [*self._write(change, removed, copied), *copied]
         operation = LanceOperation.Update(
-            removed_fragment_ids=[item.fragment for item in remove], new_fragments=fragments
+            removed_fragment_ids=[item.fragment for item in removed], new_fragments=fragments
         )
         return self._commit(view, operation)
 
@@ -363,11 +350,11 @@ class Manifest:
         try:
             with translate_lance_errors("commit to __manifest"):
                 dataset = lance.LanceDataset.commit(view.dataset, transaction)
+            view = self._advance(dataset)
         except CommitConflictError as error:
             raise SwapLost from error
         except OmnigraphError as error:
             raise SwapOutcomeUnknown(error) from error
-        view = self._advance(dataset)
         try:
             self.root.sync(PATH, [*self._transaction_files(transaction, view), version_file(view.version)])
         except StorageError as error:
@@ -415,7 +402,7 @@ class Manifest:
         for file in files:
             rows.update(self._read(view, file))
         ids = [key.split(":", 1)[1] for key in rows]
-        name = log_name(kind, files[0].level + 1, ids)
+        ((name, _),) = balance([(log_name(kind, files[0].level + 1, ids), rows)], files)
         new = self._write_rows(name, rows)
         self.root.sync(PATH, data_files([new]))
         old = [get_fragment(view.dataset, file.fragment).metadata for file in files]
@@ -447,9 +434,16 @@ class Manifest:
 
     # --- files and rows ----------------------------------------------------------------------------------
 
-    def _write(self, change: ManifestChange) -> list[FragmentMetadata]:
+    def _write(
+        self,
+        change: ManifestChange,
+        removed: Iterable[ManifestFile] = (),
+        copied: Iterable[FragmentMetadata] = (),
+    ) -> list[FragmentMetadata]:
+        added = [parse_file(0, item.files[0].path, item.physical_rows) for item in copied]
+        files = balance(list(_new_files(change)), removed, added)
         # The files are independent, and each is a round trip on an object store.
-        fragments = list(self._writers.map(propagate_context(self._write_file), _new_files(change)))
+        fragments = list(self._writers.map(propagate_context(self._write_file), files))
         self.root.sync(PATH, data_files(fragments))
         return fragments
 
@@ -508,8 +502,8 @@ class Manifest:
             return rows
         with reading_file("read", _path(file)):
             table = get_fragment(view.dataset, file.fragment).to_table()
-            stored = list(zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True))
-        rows = {key: decode_row(_path(file), key, body) for key, body in stored}
+            stored = zip(table["key"].to_pylist(), table["body"].to_pylist(), strict=True)
+            rows = {key: decode_row(_path(file), key, body) for key, body in stored}
         self._cache(file.name, rows)
         return rows
 
@@ -521,24 +515,10 @@ class Manifest:
 
     def _advance(self, dataset: lance.LanceDataset) -> ManifestView:
         with self._lock:
-            view = self._make_view(dataset, self._view)
+            view = make_view(dataset, self._view)
             if view.version >= self._view.version:
                 self._view = view
             return view
-
-    @staticmethod
-    def _make_view(dataset: lance.LanceDataset, before: ManifestView | None) -> ManifestView:
-        known = {item.fragment: item for item in before.files} if before else {}
-        files = []
-        for fragment in dataset.get_fragments():
-            file = known.get(fragment.fragment_id)
-            if file is None:
-                meta = fragment.metadata
-                file = parse_file(
-                    meta.id, meta.files[0].path, meta.physical_rows, meta.files[0].file_size_bytes
-                )
-            files.append(file)
-        return ManifestView(dataset, dataset.version, tuple(files))
 
 
 def _path(file: ManifestFile) -> str:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import StorageError
-from omnigraph.store.manifest.manifest import PATH, ManifestView
+from omnigraph.store.manifest.manifest import PATH
 from omnigraph.store.manifest.manifest_files import ManifestFile
+from omnigraph.store.manifest.manifest_view import ManifestView
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,9 @@ def reading_file(action: str, file: str) -> Iterator[None]:
             yield
     except NotFound as error:
         raise damaged_file(file, "it is missing") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        problem = f"it does not have the columns of {MANIFEST} ({type(error).__name__}: {error})"
+        raise damaged_file(file, problem) from error
     except StorageError as error:
         if error.kind != "unknown":
             raise

@@ -7,19 +7,27 @@ covers, without reading any of them. The cost of opening a graph does not depend
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from ulid import ULID
+from xxhash import xxh3_64_intdigest
 
 SUFFIX = ".lance"
-# The last part of a name is this word and the digest of the content.
+# The last parts of a name: a summand of its weight, and the digest of the content.
+_SUMMAND = "sum_"
 _DIGEST = "xxh3_"
+# Weights are integers modulo this number.
+WEIGHT_MODULUS: Final = 1 << 64
+_HEX: Final = re.compile("[0-9a-f]{16}")
 # The row of a root whose initialization has not finished. The commit that replaces it creates the graph.
 UNFINISHED = "unfinished"
 LogKind: TypeAlias = Literal["commit", "recovery", "digests"]
 LOG_KINDS: tuple[LogKind, ...] = ("commit", "recovery", "digests")
+# The rows of a file as texts by key.
+Rows: TypeAlias = dict[str, str]
 
 
 def new_id() -> str:
@@ -29,7 +37,11 @@ def new_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """One fragment of `__manifest`, described by its file name. `size` is the file size that Lance states."""
+    """One fragment of `__manifest`, described by its file name. `size` is the file size that Lance states.
+
+    `weight` is the weight of the file in the sum that every version keeps. A file that was written before names had
+    a summand has none.
+    """
 
     fragment: int
     name: str
@@ -37,6 +49,7 @@ class ManifestFile:
     kind: str
     parts: tuple[str, ...]
     size: int | None = None
+    weight: int = 0
 
     @property
     def level(self) -> int:
@@ -61,7 +74,34 @@ def parse_file(fragment: int, name: str, rows: int, size: int | None = None) -> 
     '06b05a'
     """
     kind, *parts = name.removesuffix(SUFFIX).split("-")
-    return ManifestFile(fragment, name, rows, kind, tuple(parts), size)
+    return ManifestFile(fragment, name, rows, kind, tuple(parts), size, _weigh(name, rows))
+
+
+def balance(
+    new: Sequence[tuple[str, Rows]], removed: Iterable[ManifestFile], added: Iterable[ManifestFile] = ()
+) -> list[tuple[str, Rows]]:
+    """Give new files names with which they and the added files weigh as much as the removed files.
+
+    The weight of a file is a hash of its name and its number of rows, plus a summand in its name. The summand of
+    the last file makes up the difference.
+    """
+    named = [(_name_with_summand(name, 0), rows) for name, rows in new]
+    total = sum(_weigh(name, len(rows)) for name, rows in named) + sum(file.weight for file in added)
+    difference = (sum(file.weight for file in removed) - total) % WEIGHT_MODULUS
+    return [*named[:-1], *((_name_with_summand(name, difference), rows) for name, rows in new[-1:])]
+
+
+def _name_with_summand(name: str, summand: int) -> str:
+    return f"{name.removesuffix(SUFFIX)}-{_SUMMAND}{summand:016x}{SUFFIX}"
+
+
+def _weigh(name: str, rows: int) -> int:
+    """Return the weight of a file; 0 if its name has no summand in the form in which it is written."""
+    stem, _, rest = name.removesuffix(SUFFIX).partition(f"-{_SUMMAND}")
+    digits = rest.partition("-")[0]
+    if _HEX.fullmatch(digits) is None:
+        return 0
+    return (xxh3_64_intdigest(f"{stem} {rows}".encode()) + int(digits, 16)) % WEIGHT_MODULUS
 
 
 def name_with_digest(name: str, digest: str) -> str:

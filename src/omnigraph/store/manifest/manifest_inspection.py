@@ -16,8 +16,9 @@ from omnigraph.store.file_digests import FileDigest
 from omnigraph.store.file_verification import ExpectedFile, FileDamage, check_file
 from omnigraph.store.lance.lance_files import transaction_file, version_file
 from omnigraph.store.lance.lance_root import LanceRoot
-from omnigraph.store.manifest.manifest import PATH, Manifest, ManifestView, NotAGraph
+from omnigraph.store.manifest.manifest import PATH, Manifest, NotAGraph
 from omnigraph.store.manifest.manifest_files import ManifestFile
+from omnigraph.store.manifest.manifest_view import ManifestView, require_version
 from omnigraph.store.manifest.recorded_files import RecordedFiles
 from omnigraph.store.manifest.records import Body, CommitRecord, HeadRecord, Registry
 from omnigraph.store.manifest.version_digests import read_version_digests
@@ -97,7 +98,9 @@ class ManifestInspection:
 
     def _open(self, root: LanceRoot) -> Manifest:
         try:
-            return Manifest(root, root.open(PATH))
+            manifest = Manifest(root, root.open(PATH))
+            manifest.refresh()
+            return manifest
         except NotFound as error:
             if not any(name.startswith("_versions/") for name in self._stored):
                 raise NotAGraph(is_incomplete=False) from error
@@ -109,6 +112,7 @@ class ManifestInspection:
         for version in versions:
             try:
                 manifest = Manifest(root, root.open(PATH, version))
+                require_version(manifest.view.dataset, version)
             except OmnigraphError as error:
                 _raise_transient(error)
                 self._add("unreadable", version_file(version), error.message)

@@ -1,0 +1,67 @@
+"""`__manifest` at one version: the files that the version lists, and the check that the list is complete.
+
+The manifest file of a version has no checksum. One flipped bit can hide a file from the list, and with it a commit.
+Every file therefore has a weight, and the weights of the files of a version add up to zero. The files that a
+swap adds have the weight of the files that it removes. Swaps that Lance rebases keep the sum as well, so no writer
+has to know the whole list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import lance
+
+from omnigraph.errors import StorageError
+from omnigraph.store.lance.lance_files import version_file
+from omnigraph.store.manifest.manifest_errors import MANIFEST, damaged_file
+from omnigraph.store.manifest.manifest_files import WEIGHT_MODULUS, ManifestFile, parse_file
+
+
+@dataclass(frozen=True)
+class ManifestView:
+    """`__manifest` at one version. Files are immutable, so a file has the same content in all views."""
+
+    dataset: lance.LanceDataset
+    version: int
+    files: tuple[ManifestFile, ...]
+
+    def of_kind(self, kind: str) -> list[ManifestFile]:
+        """Return the files of one kind."""
+        return [item for item in self.files if item.kind == kind]
+
+    def head_file(self, incarnation: str) -> ManifestFile | None:
+        """Return the head file of a branch incarnation, or None if the branch was deleted."""
+        return next((item for item in self.of_kind("head") if item.parts[0] == incarnation), None)
+
+
+def make_view(dataset: lance.LanceDataset, before: ManifestView | None = None) -> ManifestView:
+    """Return the view of an opened version; `StorageError` if its list of files is damaged.
+
+    `before` is an earlier view, whose files are not parsed again.
+    """
+    known = {item.fragment: item for item in before.files} if before else {}
+    files = []
+    for fragment in dataset.get_fragments():
+        file = known.get(fragment.fragment_id)
+        if file is None:
+            meta = fragment.metadata
+            if len(meta.files) != 1:
+                raise _damaged(dataset, f"fragment {meta.id} has {len(meta.files)} files, expected 1")
+            data = meta.files[0]
+            file = parse_file(meta.id, data.path, meta.physical_rows, data.file_size_bytes)
+        files.append(file)
+    if sum(file.weight for file in files) % WEIGHT_MODULUS:
+        raise _damaged(dataset, "the files that it lists are not those that were committed")
+    return ManifestView(dataset, dataset.version, tuple(files))
+
+
+def require_version(dataset: lance.LanceDataset, version: int) -> None:
+    """Raise `StorageError` unless the manifest file of a version states that version."""
+    if dataset.version != version:
+        file = f"{MANIFEST}/{version_file(version)}"
+        raise damaged_file(file, f"it states version {dataset.version}, expected {version}")
+
+
+def _damaged(dataset: lance.LanceDataset, problem: str) -> StorageError:
+    return damaged_file(f"{MANIFEST}/{version_file(dataset.version)}", problem)
