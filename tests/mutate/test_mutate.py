@@ -477,3 +477,41 @@ def test_delete_and_insert_of_an_equal_row_checks_constraints_first(graph: og.Gr
     edge = 'query q() { insert Person { name: "Uma" }  insert Knows { from: "Uma", to: "Uma" } }'
     assert graph.mutate(edge).commit is not None
     assert graph.mutate(edge).affected["Knows"]["inserted"] == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'update Person set { age: 31 } where name = "Ann"  update Person set { age: 30 } where name = "Ann"',
+        'insert Person { name: "Bob", age: 1 }  update Person set { age: 25 } where name = "Bob"',
+        'delete Firm where name = "Free"  insert Firm { name: "Free", kind: "startup" }',
+        'insert Firm { name: "New" }  delete Firm where name = "New"  update Firm set { kind: "startup" } where '
+        'name = "Free"',
+        'update Person set { age: 9 } where age = 25  update Person set { age: 25 } where age = 9  '
+        'insert Person { name: "Eve" }  delete Person where name = "Eve"',
+    ],
+)
+@pytest.mark.parametrize("warm", [True, False])
+def test_mutation_without_net_change_makes_no_commit(graph: og.Graph, body: str, warm: bool) -> None:
+    run(graph, 'insert Firm { name: "Free", kind: "startup" }')
+    before = (graph.commits(), rows(graph, "node:Person"), rows(graph, "node:Firm"))
+    done = run(graph if warm else og.open(graph.uri), body)
+    assert (done.commit, done.affected) == (None, {})
+    assert (graph.commits(), rows(graph, "node:Person"), rows(graph, "node:Firm")) == before
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'update Person set { age: 31 } where name = "Ann"  update Person set { age: 30, tags: ["a"] } where age = 31',
+        'update Person set { age: 9 } where age = 25  update Person set { age: 25 } where name = "Bob"',
+        'insert Firm { name: "Free" }  delete Firm where name = "Free"',
+        'delete Firm where name = "Free"  insert Firm { name: "Free" }',
+    ],
+)
+def test_mutation_that_restores_only_a_part_makes_a_commit(graph: og.Graph, body: str) -> None:
+    run(graph, 'insert Firm { name: "Free", kind: "startup" }')
+    graph.branches.create("cold")
+    query = f"query q() {{ {body} }}"
+    assert og.open(graph.uri).mutate(query, branch="cold").commit is not None
+    assert graph.mutate(query).commit is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,13 @@ from omnigraph.lang import ir
 from omnigraph.mutate.pending_rows import PendingRows, without_ids
 from omnigraph.rules.delta import TableDelta
 from omnigraph.store.request_counts import propagate_context
+
+
+class _Unread(NamedTuple):
+    """Committed rows to read: their ids, and their addresses where the cache knows them."""
+
+    ids: list[str]
+    addresses: list[int] | None
 
 
 class Overlay:
@@ -68,8 +76,7 @@ class Overlay:
     def update(self, key: str, rows: pa.Table, updated: pa.Table) -> None:
         """Replace rows that `select` returned. If all are equal to the updated ones, nothing is replaced."""
         if not has_same_rows(updated, rows):
-            self._of(key).put(updated)
-            self._of(key).differs = True
+            self._of(key).replace(rows, updated)
 
     def remove(self, key: str, rows: pa.Table) -> None:
         """Delete rows that `select` or `incident` returned."""
@@ -106,24 +113,31 @@ class Overlay:
         """Compare pending rows with the committed rows that they replace, while the body of the context runs.
 
         Yields a function that waits for the result: whether all rows are equal, so that the mutation changes
-        nothing. Committed rows are read only if each pending row replaces one. Rows that cannot be read count as
-        different, so that they can be replaced.
+        nothing. Rows that a statement has selected are compared without another read, and committed rows are read
+        only if each pending row replaces one. Rows that cannot be read count as different, so that they can be
+        replaced.
         """
         touched = {key: pending for key, pending in self._pending.items() if pending.shadowed}
-        replaced = {key: self._replaced_addresses(key, pending) for key, pending in touched.items()}
-        if any(addresses is None for addresses in replaced.values()):
+        unread = {key: self._unread(key, pending) for key, pending in touched.items()}
+        if any(item is None for item in unread.values()):
             yield lambda: False
+            return
+        to_read = {key: item for key, item in unread.items() if item is not None and item.ids}
+        if not to_read:
+            yield lambda: True
             return
 
         def is_equal(key: str) -> bool:
-            rows, addresses = touched[key].rows, replaced[key]
-            if addresses:
+            ids, addresses = to_read[key]
+            rows = touched[key].rows
+            rows = rows.filter(pc.is_in(rows["id"], pa.array(ids, pa.string())))
+            if addresses is not None:
                 return has_same_rows(rows, self.committed.take(key, np.array(addresses, np.uint64)))
-            return has_same_rows(rows, self.committed.find(key, "id", rows["id"].combine_chunks(), None))
+            return has_same_rows(rows, self.committed.find(key, "id", pa.array(ids, pa.string()), None))
 
         def compare() -> bool:
             try:
-                return all(map(is_equal, touched))
+                return all(map(is_equal, to_read))
             except OmnigraphError:
                 return False
 
@@ -131,18 +145,18 @@ class Overlay:
         with ThreadPoolExecutor(1, thread_name_prefix="omnigraph-compare") as executor:
             yield executor.submit(propagate_context(compare)).result
 
-    def _replaced_addresses(self, key: str, pending: PendingRows) -> list[int] | None:
-        """Return the addresses of the committed rows that the pending rows replace, empty if they are not known.
-
-        None if a row is new, deleted or known to differ.
-        """
-        ids = pending.rewritten_ids
-        if pending.differs or pending.deleted or len(ids) < pending.rows.num_rows:
-            return None
+    def _unread(self, key: str, pending: PendingRows) -> _Unread | None:
+        """Return the committed rows to compare with; None if the mutation is known to change the table."""
+        ids = pending.unread_ids()
+        if not ids:
+            return None if ids is None else _Unread([], None)
         known = self.committed.addresses(key, ids)
         if known is None:
-            return []
-        return list(known.values()) if len(known) == len(ids) else None
+            return _Unread(ids, None)
+        # A row that was put and deleted again must not be committed, every other one must be.
+        if any((id_ in known) == (id_ in pending.deleted) for id_ in ids):
+            return None
+        return _Unread(list(known), list(known.values()))
 
     def stage(self) -> dict[str, dict[str, int]]:
         """Stage every change as a detached version; return the inserted, updated and deleted rows by table."""

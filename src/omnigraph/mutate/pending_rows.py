@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.catalog import Table
 from omnigraph.catalog.columns import arrow_schema, logical_schema
+from omnigraph.engine.row_equality import has_same_rows
 from omnigraph.engine.table_rows import last_of_each_id
 from omnigraph.rules.delta import TableDelta
 
@@ -26,8 +27,8 @@ class PendingRows:
         self.deleted: dict[str, None] = {}
         self.vacated: dict[str, None] = {}
         self._parts: list[pa.Table] = [logical_schema(table).empty_table()]
-        # Whether a put row is known to differ from the row that it replaces.
-        self.differs = False
+        # Committed rows that statements updated or deleted, as they were before the first of them.
+        self._originals: list[pa.Table] = []
         self._put: set[str] = set()
         # Ids that this operation generated: no committed row has them.
         self._fresh: set[str] = set()
@@ -53,8 +54,14 @@ class PendingRows:
             self.shadowed[id_] = None
             self.deleted.pop(id_, None)
 
+    def replace(self, rows: pa.Table, updated: pa.Table) -> None:
+        """Put updated rows in the place of rows that a statement selected, committed or pending."""
+        self._originals.append(without_ids(rows, self.shadowed))
+        self.put(updated)
+
     def remove(self, rows: pa.Table) -> None:
-        """Delete rows, committed or pending."""
+        """Delete rows that a statement selected, committed or pending."""
+        self._originals.append(without_ids(rows, self.shadowed))
         ids = dict.fromkeys(rows["id"].to_pylist())
         self._parts = [without_ids(self.rows, ids)]
         self.shadowed.update(ids)
@@ -83,6 +90,21 @@ class PendingRows:
     def deleted_pending_ids(self) -> list[str]:
         """The deleted ids that this operation had put, so that a committed row may or may not exist."""
         return [id_ for id_ in self.deleted if id_ in self._put and id_ not in self._fresh]
+
+    def unread_ids(self) -> list[str] | None:
+        """Return the ids whose committed rows decide whether the changes have an effect, and were not read yet.
+
+        None if they have one: a row is new, a committed row is deleted, or a row differs from what it was before
+        the first statement.
+        """
+        originals = pa.concat_tables([self.rows.slice(0, 0), *self._originals])
+        known = set(originals["id"].to_pylist())
+        ids = self.rows["id"].to_pylist()
+        if not (known.isdisjoint(self.deleted) and self._fresh.isdisjoint(ids)):
+            return None
+        if known and not has_same_rows(self.rows.filter(pa.array([id_ in known for id_ in ids])), originals):
+            return None
+        return [id_ for id_ in self.shadowed if id_ not in known and id_ not in self._fresh]
 
     def delta(self, vacated: Iterable[str]) -> TableDelta:
         """Return the change of the table; `vacated` are the sources of edges that were deleted or moved."""
