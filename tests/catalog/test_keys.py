@@ -157,3 +157,10 @@ def test_a_keyless_node_has_no_key_and_an_unknown_one_is_an_error() -> None:
     assert node_key(catalog, "T") is None
     with pytest.raises(NotFound, match="unknown node type 'U'"):
         node_key(catalog, "U")
+
+
+def test_derive_id_of_datetime_below_milliseconds_names_type_and_property() -> None:
+    key = key_of("node T { name: String  at: DateTime  @key(name, at) }")
+    with pytest.raises(InvalidInput, match=r"^T, property 'at': DateTime has milliseconds, got") as caught:
+        derive_id(key, {"name": "a", "at": datetime(2020, 1, 1, 0, 0, 0, 1, tzinfo=UTC)})
+    assert (caught.value.details["type"], caught.value.details["property"]) == ("T", "at")

@@ -12,7 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from omnigraph.errors import Conflict, ConstraintViolation, InvalidInput, NotFound, PreconditionFailed
+from omnigraph.errors import (
+    Conflict,
+    ConstraintViolation,
+    ExternalBlobError,
+    InvalidInput,
+    NotFound,
+    PreconditionFailed,
+)
 from omnigraph.graph.publish import PublishReceipt
 from omnigraph.graph.repository import Repository
 from omnigraph.load import sink as sinks
@@ -21,9 +28,11 @@ from omnigraph.load.sink_options import SinkOptions
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.spark.datasource.source_options import stream_options, write_options
+from tests.catalog.test_identity import catalog_of
 from tests.load.loads import image
 from tests.spark.loads import BEFORE, CATALOG, MODES, text_of
 from tests.spark.loads import at_once as load_at_once
+from tests.support.external_objects import web_objects
 
 Row = dict[str, Any]
 QUERY = "6c8e2d0a-query"
@@ -430,3 +439,39 @@ def test_options_are_read_whatever_their_case(tmp_path: Path) -> None:
         found.uri, "P", "b", "merge", {"secret_access_key": "hush"}, "main", "m", "a", "c", "k"
     )
     assert "hush" not in repr(found)
+
+
+# --- external blobs --------------------------------------------------------------------------------------
+
+
+def test_sink_refuses_external_uris_unless_the_option_allows_their_base(tmp_path: Path) -> None:
+    catalog = catalog_of("node Doc { name: String @key  body: Blob? }")
+    graph = Repository.init(str(tmp_path / "graph"), catalog, durability="os")
+    with web_objects({"/docs/a": 200}) as web:
+
+        def write(uri: str, bases: str) -> PublishReceipt | None:
+            rows = [{"name": "a", "body": {"data": None, "uri": uri}}]
+            given = {"uri": graph.location.uri, "type": "Doc", "externalBlobs": bases}
+            sink = open_sink(write_options(given, overwrite=False), list(rows[0]))
+            done: PublishReceipt | None = sink.commit(staged(sink, rows))
+            return done
+
+        allowed = f"s3://other/ , {web.url}/docs/"
+        for uri, bases in ((f"{web.url}/docs/a", ""), (f"{web.url}/private/a", allowed)):
+            with pytest.raises(
+                ConstraintViolation, match=r"Doc\.body: external URI .* is not allowed"
+            ) as caught:
+                write(uri, bases)
+            assert "base64:" in str(caught.value)
+        assert web.requests == []
+        with pytest.raises(ExternalBlobError):
+            write(f"{web.url}/docs/missing", allowed)
+        assert not rows_of(tmp_path)
+        assert write(f"{web.url}/docs/a", allowed) is not None
+    (row,) = graph.snapshot("main").scan("node:Doc").to_pylist()
+    assert {"data": None, "uri": f"{web.url}/docs/a"} in row.values()
+
+
+def test_write_options_with_invalid_base_of_external_blobs_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="invalid base 's3://b' of external blobs"):
+        write_options({"uri": "g", "type": "Doc", "externalBlobs": "s3://b"}, overwrite=False)

@@ -485,10 +485,10 @@ def test_delete_and_insert_of_an_equal_row_checks_constraints_first(graph: og.Gr
         'update Person set { age: 31 } where name = "Ann"  update Person set { age: 30 } where name = "Ann"',
         'insert Person { name: "Bob", age: 1 }  update Person set { age: 25 } where name = "Bob"',
         'delete Firm where name = "Free"  insert Firm { name: "Free", kind: "startup" }',
-        'insert Firm { name: "New" }  delete Firm where name = "New"  update Firm set { kind: "startup" } where '
-        'name = "Free"',
-        'update Person set { age: 9 } where age = 25  update Person set { age: 25 } where age = 9  '
-        'insert Person { name: "Eve" }  delete Person where name = "Eve"',
+        """insert Firm { name: "New" }  delete Firm where name = "New"
+           update Firm set { kind: "startup" } where name = "Free" """,
+        """update Person set { age: 9 } where age = 25  update Person set { age: 25 } where age = 9
+           insert Person { name: "Eve" }  delete Person where name = "Eve" """,
     ],
 )
 @pytest.mark.parametrize("warm", [True, False])
@@ -503,7 +503,8 @@ def test_mutation_without_net_change_makes_no_commit(graph: og.Graph, body: str,
 @pytest.mark.parametrize(
     "body",
     [
-        'update Person set { age: 31 } where name = "Ann"  update Person set { age: 30, tags: ["a"] } where age = 31',
+        """update Person set { age: 31 } where name = "Ann"
+           update Person set { age: 30, tags: ["a"] } where name = "Ann" """,
         'update Person set { age: 9 } where age = 25  update Person set { age: 25 } where name = "Bob"',
         'insert Firm { name: "Free" }  delete Firm where name = "Free"',
         'delete Firm where name = "Free"  insert Firm { name: "Free" }',

@@ -21,6 +21,7 @@ from omnigraph.errors import InvalidInput, OmnigraphError, ResourceLimit
 from omnigraph.sources.json import ndjson_columns
 from omnigraph.sources.json.line_blocks import LINE_BYTES, line_blocks
 from omnigraph.sources.json.ndjson import read_ndjson
+from omnigraph.sources.json.permissive import read_permissive
 from omnigraph.sources.rejects import Reject
 from omnigraph.sources.row_batch import InputBatch
 from tests.catalog.test_identity import catalog_of
@@ -526,3 +527,44 @@ def test_a_number_is_rounded_to_f32_in_one_way_whatever_the_lane(monkeypatch: py
 def test_the_integer_zero_has_no_sign_and_the_float_keeps_its_own(token: str, sign: float) -> None:
     (row,) = rows(f'{{"type":"Thing","data":{{"d":{token},"v":[{token},1,2]}}}}\n')
     assert [math.copysign(1.0, value) for value in (row["d"], row["v"][0])] == [sign, sign]
+
+
+def test_line_over_the_limit_because_of_base64_values_is_read() -> None:
+    catalog = catalog_of("node Doc { name: String @key  body: Blob?  other: Blob? }")
+    payload = b"QUJD" * (LINE_BYTES // 8)
+
+    def lines() -> Iterator[bytes]:
+        yield b'{"type":"Doc","data":{"name":"a"}}\n{"type":"Doc","data":{"name":"b","body":"base64:'
+        yield payload
+        yield b'","other": "base64:'
+        yield payload
+        yield payload + b'"}}\n{"type":"Doc","data":{"name":"c"}}'
+
+    for found in (read_ndjson(lines(), catalog), read_permissive(lines(), catalog)):
+        rows = {
+            name: (body.as_py() and len(body.as_py()["data"]), other.as_py() and len(other.as_py()["data"]))
+            for batch in found
+            for name, body, other in zip(
+                batch.rows["name"].to_pylist(), batch.rows["body"], batch.rows["other"], strict=True
+            )
+        }
+        size = len(payload) * 3 // 4
+        assert rows == {"a": (None, None), "b": (size, 2 * size), "c": (None, None)}
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 40)), max_size=5), st.integers(1, 30))
+@settings(max_examples=150, deadline=None)
+def test_blocks_count_no_base64_values_towards_the_limit(lengths: list[tuple[int, int]], size: int) -> None:
+    lines = [b"x" * plain + b'"base64:' + b"A" * value + b'"' for plain, value in lengths]
+    found: list[bytes] = []
+    too_long = 0
+    for block in line_blocks(io.BytesIO(b"\n".join(lines) + b"\n"), size, limit=6):
+        too_long += block.too_long
+        found += block.data.split(b"\n")
+    # The closing quote counts.
+    assert [line for line in found if line] == [
+        line
+        for line, (plain, value) in zip(lines, lengths, strict=True)
+        if plain < 6 or plain + value + 9 <= 6
+    ]
+    assert too_long == sum(plain >= 6 for plain, _ in lengths)

@@ -285,6 +285,9 @@ def test_moments_of_numpy_are_moments_however_fine() -> None:
         assert batch.rows["seen"].to_pylist() == [MOMENT]
     with pytest.raises(InvalidInput, match="property 'age': expected I32"):
         ids({"Person": [{"name": "a", "age": np.timedelta64(5, "ns")}]})
+    too_fine = np.datetime64("2020-01-01T00:00:00.000000001")
+    with pytest.raises(InvalidInput, match=r"property 'seen': DateTime has milliseconds, got \"2020.*01Z\""):
+        ids({"Person": [{"name": "a", "seen": too_fine}]})
     with pytest.raises(InvalidInput, match="property 'seen': expected DateTime"):
         ids({"Person": [{"name": "a", "seen": pd.NaT}]})
 

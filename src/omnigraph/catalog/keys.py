@@ -16,7 +16,7 @@ from decimal import ROUND_HALF_EVEN, ROUND_UP, Context, Decimal
 from typing import Any
 
 from omnigraph.catalog.catalog import Catalog, Column
-from omnigraph.errors import InvalidInput, NotFound
+from omnigraph.errors import ErrorLocation, InvalidInput, NotFound
 from omnigraph.lang.temporal import days_of, millis_of
 from omnigraph.lang.types import FLOATS, INT_RANGES, PropType, Scalar
 
@@ -72,7 +72,10 @@ def derive_id(key: NodeKey, values: Mapping[str, Any]) -> str:
         value = values.get(column.name)
         if value is None:
             raise InvalidInput(missing_key(key))
-        texts.append(canonical_text(value, column.type, column.name))
+        try:
+            texts.append(canonical_text(value, column.type, column.name))
+        except InvalidInput as error:
+            raise error.located(ErrorLocation(type=key.type_name)) from None
     return texts[0] if len(texts) == 1 else join_texts(texts)
 
 
@@ -122,7 +125,10 @@ def canonical_text(value: Any, prop_type: PropType, name: str = "value") -> str:
     if scalar in FLOATS and isinstance(value, int | float) and not isinstance(value, bool):
         return float_text(value, scalar, name)
     if scalar is Scalar.DATETIME and isinstance(value, datetime):
-        return str(millis_of(value))
+        try:
+            return str(millis_of(value))
+        except InvalidInput as error:
+            raise error.located(ErrorLocation(property=name)) from None
     if scalar is Scalar.DATE and isinstance(value, date) and not isinstance(value, datetime):
         return str(days_of(value))
     if scalar in _WIDTHS and isinstance(value, int) and not isinstance(value, bool):

@@ -34,6 +34,7 @@ from omnigraph.load.distributed import (
 from omnigraph.load.sink_options import SinkOptions
 from omnigraph.load.split_staging import LoadJob, SplitReport, stage_partition
 from omnigraph.load.spool import LoadLimits
+from omnigraph.rules.blob_ingress import BlobIngress
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.sources.tabular import read_table
 from omnigraph.store.objects.object_store import ObjectStore
@@ -88,7 +89,9 @@ class Sink:
             stage=lambda job: self._reports(job, parts),
             run=_build_indexes if _count_rows(parts) >= self.min_indexed_rows else _skip_indexes,
         )
-        options = DistributedLoadOptions(self.mode, self.job.durability, named=[self.key])
+        options = DistributedLoadOptions(
+            self.mode, self.job.durability, named=[self.key], ingress=self.job.ingress
+        )
         with closing(self._open()) as repository:
             try:
                 with DistributedLoad(tasks, self.job.scratch, self.job.catalog, options) as load:
@@ -260,5 +263,6 @@ def _sink(
     repository: Repository, options: SinkOptions, key: str, request: WriteRequest, min_indexed_rows: int = 0
 ) -> Sink:
     scratch = ScratchFolder(options.uri, dict(options.storage))
-    job = load_job(repository.snapshot(options.branch), scratch, repository.durability)
+    ingress = BlobIngress(options.external_blobs, dict(options.storage))
+    job = load_job(repository.snapshot(options.branch), scratch, repository.durability, ingress=ingress)
     return Sink(job, key, options.mode, options.branch, request, min_indexed_rows)

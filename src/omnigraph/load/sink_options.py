@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.rules.load_mode import LoadMode
 
 
@@ -22,3 +23,4 @@ class SinkOptions:
     actor: str | None = None
     if_commit: str | None = None
     idempotency_key: str | None = None
+    external_blobs: ExternalBlobPolicy = field(default_factory=ExternalBlobPolicy)

@@ -133,7 +133,10 @@ class ExternalBlobPolicy:
     def hint(self) -> str:
         """What to do about a URI that is refused."""
         if not self.bases:
-            return "write bytes as 'base64:…'; external URIs need an allowed base (`external_blobs`)"
+            return (
+                "write bytes as 'base64:…'; external URIs need an allowed base (`external_blobs`, in Spark "
+                "writes the option `externalBlobs`)"
+            )
         return f"write bytes as 'base64:…', or a URI below {', '.join(base.uri for base in self.bases)}"
 
     def to_json(self) -> dict[str, Any] | None:

@@ -102,10 +102,21 @@ def _unbox_record(record: Any) -> Any:
 
 
 def unbox_numpy(value: Any) -> Any:
-    """Return the Python value of a numpy value; other values unchanged."""
+    """Return the Python value of a numpy value; other values unchanged.
+
+    A datetime with digits below a microsecond, which Python does not have, is returned as ISO text.
+
+    >>> unbox_numpy(np.datetime64("2020-01-01T00:00:00.000000001"))
+    '2020-01-01T00:00:00.000000001Z'
+    """
     if not isinstance(value, np.generic | np.ndarray):
         return value
-    if value.dtype.kind in "mM" and np.datetime_data(value.dtype.str)[0] in _BELOW_MICROSECONDS:
-        # For these units `tolist` returns integers instead of datetimes.
-        value = value.astype(f"{value.dtype.kind}8[us]")
-    return value.tolist()
+    if value.dtype.kind not in "mM" or np.datetime_data(value.dtype.str)[0] not in _BELOW_MICROSECONDS:
+        return value.tolist()
+    # For these units `tolist` returns integers instead of datetimes.
+    micros = value.astype(f"{value.dtype.kind}8[us]")
+    if value.dtype.kind == "m" or not ((micros != value) & ~np.isnat(value)).any():
+        return micros.tolist()
+    if value.ndim:
+        return [unbox_numpy(item) for item in value]
+    return f"{np.datetime_as_string(value)}Z"

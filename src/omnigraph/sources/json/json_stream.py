@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NoReturn
 
 from omnigraph.errors import ErrorLocation, InvalidInput, ResourceLimit
-from omnigraph.sources.json.line_blocks import LINE_BYTES, chunks
+from omnigraph.sources.json.line_blocks import BLOB_LINE_BYTES, LINE_BYTES, chunks, counted_length
 from omnigraph.sources.json.ndjson import reject_constant
 
 _READ_BYTES = 65_536
@@ -26,7 +26,9 @@ def parse_json_stream(
     limit: int = LINE_BYTES,
     read_bytes: int = _READ_BYTES,
 ) -> Iterator[Any]:
-    """Yield the values of a stream. At most one value of up to `limit` characters is kept in memory.
+    """Yield the values of a stream. One value is kept in memory.
+
+    A value has at most `limit` characters, not counting base64 values, and `BLOB_LINE_BYTES` with them.
 
     Raises `InvalidInput` for invalid JSON, with the number of the record.
 
@@ -76,13 +78,18 @@ class _Buffer:
                 if isinstance(value, dict) or end + _MAX_TOKEN <= len(self._text) or self._finished:
                     self._position, self._number = end, self._number + 1
                     return value
-            if len(self._text) - self._position > self._limit:
+            if self._is_too_long(len(self._text) - self._position):
                 raise ResourceLimit(
-                    f"longer than {self._limit:,} characters",
+                    f"longer than {self._limit:,} characters, not counting base64 values",
                     details={"limit": self._limit},
                     location=ErrorLocation(source=self._source, record=self._number),
                 )
             self._read_more()
+
+    def _is_too_long(self, length: int) -> bool:
+        if length <= self._limit:
+            return False
+        return length > BLOB_LINE_BYTES or counted_length(self._text, self._position) > self._limit
 
     def _is_truncated(self, error: json.JSONDecodeError) -> bool:
         return error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _MAX_TOKEN

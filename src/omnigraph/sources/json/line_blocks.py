@@ -6,12 +6,16 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any, AnyStr, BinaryIO
 
 from omnigraph.errors import InvalidInput, ResourceLimit
 
-# Maximum length of a line of a strict input, without its line end.
+# Maximum length of a line of a strict input, without its line end and the bytes of its Blob values.
 LINE_BYTES = 33_554_432
+# Maximum length of a line with Blob values, which is held in memory as a whole.
+BLOB_LINE_BYTES = (1 << 31) - 1
+
+_SLACK = len('"base64:') + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,8 @@ def line_blocks(
 ) -> Iterator[LineBlock]:
     """Yield blocks of about `size` bytes. The last line may lack a line end.
 
-    At most `limit` bytes of a line are kept in memory; the rest of a longer line is read and discarded.
+    A line has at most `limit` bytes, not counting base64 values, and `BLOB_LINE_BYTES` with them. No more of a line
+    is kept in memory: the rest of a longer line is read and discarded.
 
     >>> [(block.first, block.data) for block in line_blocks([b"a\\nb", b"b\\nc"], 2)]
     [(1, b'a\\n'), (2, b'bb\\n'), (3, b'c')]
@@ -37,6 +42,8 @@ def line_blocks(
     pending: list[bytes] = []
     pending_bytes = 0
     discarding = False
+    # The length of an unfinished line at which its base64 values are measured again.
+    check_at = limit + 1
     for piece in chunks(stream, size):
         chunk = piece
         if discarding:
@@ -50,23 +57,49 @@ def line_blocks(
             data = b"".join([*pending, chunk[:cut]])
             yield from _bounded(number, data, limit)
             number += data.count(b"\n")
-            pending, pending_bytes, chunk = [], 0, chunk[cut:]
+            pending, pending_bytes, chunk, check_at = [], 0, chunk[cut:], limit + 1
         if chunk:
             pending.append(chunk)
             pending_bytes += len(chunk)
-            # One byte more for a carriage return at the end of the line.
-            if pending_bytes > limit + 1:
-                pending, pending_bytes, discarding = [], 0, True
+            if pending_bytes > check_at:
+                pending = [b"".join(pending)]
+                check_at = min(2 * pending_bytes, BLOB_LINE_BYTES)
+                # Some bytes more for a carriage return at the end of the line, or the start of a base64 value.
+                if _is_too_long(pending[0], limit + _SLACK):
+                    pending, pending_bytes, discarding, check_at = [], 0, True, limit + 1
     if discarding:
         yield LineBlock(number, b"", too_long=True)
     elif pending:
         yield from _bounded(number, b"".join(pending), limit)
 
 
+def counted_length(text: AnyStr, start: int = 0) -> int:
+    """Return the length of JSON text that counts towards the limit: without strings that begin with `base64:`.
+
+    >>> counted_length('{"a":"base64:aGVsbG8=","b":1}')
+    15
+    """
+    value, quote = ('"base64:', '"') if isinstance(text, str) else (b'"base64:', b'"')
+    count, position = len(text) - start, start
+    while (begin := text.find(value, position)) >= 0:
+        end = text.find(quote, begin + 1)
+        position = len(text) if end < 0 else end
+        count -= position - begin
+    return count
+
+
+def _is_too_long(line: bytes, limit: int) -> bool:
+    return len(line) > limit and (len(line) > BLOB_LINE_BYTES or counted_length(line) > limit)
+
+
 def line_too_long() -> ResourceLimit:
     """Return the error for a line over the limit."""
-    details = {"resource": "graph_batch_line_bytes", "limit": LINE_BYTES}
-    return ResourceLimit(f"the line is longer than {LINE_BYTES:,} bytes", details=details)
+    return ResourceLimit(
+        f"the line is longer than {LINE_BYTES:,} bytes, not counting base64 values of Blob properties, "
+        f"or than {BLOB_LINE_BYTES:,} bytes with them",
+        details={"resource": "graph_batch_line_bytes", "limit": LINE_BYTES, "blob_limit": BLOB_LINE_BYTES},
+        hint='load values of this size from Parquet or Arrow; `export` writes Parquet with `format="parquet"`',
+    )
 
 
 def chunks(stream: BinaryIO | Iterable[bytes], size: int) -> Iterator[bytes]:
@@ -129,7 +162,7 @@ def _bounded(number: int, data: bytes, limit: int) -> Iterator[LineBlock]:
         text = (
             data[position:after].removesuffix(b"\n").removesuffix(b"\r") if after - position > limit else b""
         )
-        if len(text) > limit:
+        if _is_too_long(text, limit):
             if start < position:
                 yield LineBlock(number - data.count(b"\n", start, position), data[start:position])
             yield LineBlock(number, b"", too_long=True)

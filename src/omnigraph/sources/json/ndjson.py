@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NoReturn
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import ErrorLocation, InvalidInput, OmnigraphError
 from omnigraph.sources.graph_records import ONE_OBJECT_PER_LINE, BatchBuilder, RecordConverters, is_baseline
-from omnigraph.sources.json.line_blocks import LineBlock, line_blocks, line_too_long
+from omnigraph.sources.json.line_blocks import LINE_BYTES, LineBlock, line_blocks, line_too_long
 from omnigraph.sources.json.ndjson_columns import ColumnarReader
 from omnigraph.sources.rejects import OnReject, RejectHandler
 from omnigraph.sources.row_batch import InputBatch
@@ -46,7 +46,9 @@ def read_ndjson(
     rejects = RejectHandler("line", source, on_reject)
     columnar = ColumnarReader(converters, source)
     for block in line_blocks(stream, max(1, batch_bytes)):
-        batches = None if block.too_long else columnar.read(block)
+        # Arrow needs several copies of a block, which is only long if a line of it has a large Blob value.
+        is_long = block.too_long or len(block.data) > LINE_BYTES + batch_bytes
+        batches = None if is_long else columnar.read(block)
         if batches is None:
             yield from _read_records(block, converters, rejects)
         else:

@@ -8,6 +8,7 @@ from typing import Final
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.suggestions import did_you_mean
 from omnigraph.load.sink_options import SinkOptions
+from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.rules.load_mode import LoadMode
 from omnigraph.store.location import Location
 
@@ -15,7 +16,7 @@ STORAGE_PREFIX: Final = "storage."
 # Spark passes the argument of `load` and `save` as `path`.
 _GRAPH: Final = ("uri", "path", "type", "branch")
 READ_OPTIONS: Final = (*_GRAPH, "commit", "snapshot", "timestamp", "columns", "where", "rowsPerPartition")
-_WRITE: Final = (*_GRAPH, "createFrom", "mode", "message", "actor")
+_WRITE: Final = (*_GRAPH, "createFrom", "mode", "message", "actor", "externalBlobs")
 WRITE_OPTIONS: Final = (*_WRITE, "ifCommit", "idempotencyKey")
 # Spark passes its own last two options on.
 STREAM_OPTIONS: Final = (*_WRITE, "checkpointLocation", "queryName")
@@ -126,4 +127,10 @@ def _write_options(values: Mapping[str, str], mode: LoadMode) -> SinkOptions:
         actor=values.get("actor"),
         if_commit=values.get("ifcommit"),
         idempotency_key=values.get("idempotencykey"),
+        external_blobs=_external_blobs(values.get("externalblobs", "")),
     )
+
+
+def _external_blobs(text: str) -> ExternalBlobPolicy:
+    """Return the policy that allows the bases of a comma-separated list."""
+    return ExternalBlobPolicy.of([base.strip() for base in text.split(",") if base.strip()])
