@@ -54,6 +54,19 @@ class TestCommands:
         assert len({item["graph_id"] for item in reports}) == 2
         assert [item["verified"] for item in reports] == ["sizes", "digests", "sizes"]
 
+    def test_backup_and_restore_with_skip_damaged_list_the_files_and_fail(self, graph: Path) -> None:
+        damaged = min((graph / "nodes").rglob("data/*.lance"))
+        damaged.unlink()
+        assert run("backup", "g.omni", "b.omni").code == 1
+        outcome = run("backup", "g.omni", "b.omni", "--skip-damaged")
+        name = damaged.relative_to(graph).as_posix()
+        assert outcome.code == 1
+        assert f"left out {name}: it does not exist" in outcome.stdout.splitlines()
+        assert "left out 1 file; `omnigraph verify --all-commits b.omni` shows what is lost" in outcome.stderr
+        restored = run("restore", "b.omni", "r.omni", "--skip-damaged", "--json")
+        assert restored.code == 1
+        assert json.loads(restored.stdout)["damaged"] == [{"file": name, "problem": "it does not exist"}]
+
     def test_export_of_backup_restore_and_clone_equals_that_of_the_graph(self) -> None:
         for command, source, target in (
             ("backup", "g.omni", "b.omni"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from omnigraph.maintain.backup.backup import backup, clone, restore
 from omnigraph.maintain.backup.copy_options import CopyOptions
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.store.file_digests import FileDigest, digest_file
+from omnigraph.store.lance.lance_files import version_file
 from tests.maintain.graphs import (
     CITY,
     NO_GRACE,
@@ -483,6 +485,83 @@ def test_backup_of_a_graph_with_a_missing_file_is_refused_and_names_the_file(
     missing.unlink()
     with pytest.raises(StorageError, match=missing.name):
         backup(graph, tmp_path / "backup")
+
+
+def head_version_file(graph: Repository, key: str) -> Path:
+    """Return the version file of a table at the head of main."""
+    pin = graph.snapshot().pin(key)
+    return Path(graph.location.path, pin.path, version_file(pin.version))
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "missing": Path.unlink,
+    "altered": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-7]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("kind", ["data", "version"])
+def test_backup_that_skips_damaged_files_copies_everything_else_and_lists_them(
+    graph: Repository, tmp_path: Path, kind: str, damage: str
+) -> None:
+    record_digests(graph)
+    expected = set(backup(graph, tmp_path / "complete").heads.values())
+    damaged = head_version_file(graph, PERSON)
+    if kind == "data":
+        damaged = min((tmp_path / "graph" / graph.snapshot().pin(PERSON).path / "data").glob("*.lance"))
+    content = damaged.read_bytes()
+    DAMAGES[damage](damaged)
+    name = damaged.relative_to(tmp_path / "graph").as_posix()
+    source = Repository.open(str(tmp_path / "graph"), mode="r")
+    report = backup(source, tmp_path / "backup", CopyOptions(skip_damaged=True))
+    assert ([item.file for item in report.damaged], report.ok) == ([name], False)
+    assert set(report.heads.values()) == expected
+    copied, complete = (
+        {path.relative_to(place).as_posix() for path in place.rglob("*.*") if path.parts[-3] != "__manifest"}
+        for place in (tmp_path / "backup" / "nodes", tmp_path / "complete" / "nodes")
+    )
+    lost = complete - copied
+    assert name.removeprefix("nodes/") in lost
+    # A version that cannot be read does not name its files.
+    assert kind == "version" or len(lost) == 1
+    copy = opened(tmp_path / "backup")
+    assert copy.snapshot().scan(CITY).num_rows == graph.snapshot().scan(CITY).num_rows
+    # A backup without the option is refused as before, and one after a repair completes the backup.
+    with pytest.raises(StorageError):
+        backup(source, tmp_path / "backup")
+    again = backup(source, tmp_path / "backup", CopyOptions(skip_damaged=True))
+    assert ([item.file for item in again.damaged], again.published) == ([name], False)
+    damaged.write_bytes(content)
+    healed = backup(Repository.open(str(tmp_path / "graph"), mode="r"), tmp_path / "backup")
+    assert (healed.ok, healed.published) == (True, True)
+    assert states(opened(tmp_path / "backup")) == states(graph)
+
+
+def test_restore_that_skips_damaged_files_gives_a_graph_with_all_intact_types(
+    graph: Repository, tmp_path: Path
+) -> None:
+    backup(graph, tmp_path / "backup")
+    head_version_file(opened(tmp_path / "backup"), PERSON).unlink()
+    with pytest.raises(StorageError):
+        restore(opened(tmp_path / "backup"), tmp_path / "refused")
+    report = restore(opened(tmp_path / "backup"), tmp_path / "restored", CopyOptions(skip_damaged=True))
+    assert len(report.damaged) == 1
+    restored = opened(tmp_path / "restored")
+    assert restored.snapshot().scan(CITY).num_rows == graph.snapshot().scan(CITY).num_rows
+    change(restored, "more", key=CITY)
+
+
+def test_backup_of_a_damaged_manifest_is_refused_also_if_damaged_files_are_skipped(
+    graph: Repository, tmp_path: Path
+) -> None:
+    files = sorted((tmp_path / "graph" / "__manifest" / "data").glob("*.lance"))
+    for path in files:
+        path.unlink()
+    with pytest.raises((StorageError, NotFound)):
+        backup(graph, tmp_path / "backup", CopyOptions(skip_damaged=True))
+    with pytest.raises(NotFound):
+        opened(tmp_path / "backup")
 
 
 def test_backup_whose_target_lost_a_file_is_not_published(graph: Repository, tmp_path: Path) -> None:

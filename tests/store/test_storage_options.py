@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from omnigraph.errors import InvalidInput
@@ -141,3 +143,69 @@ def test_resolve_options_http_endpoint_allows_http_unless_set(
     explicit: dict[str, str], env: dict[str, str], allowed: str | None
 ) -> None:
     assert resolve_options(explicit, env).get("allow_http") == allowed
+
+
+PROFILES = {
+    "AWS_SHARED_CREDENTIALS_FILE": """
+[default]
+aws_access_key_id = other
+[team]
+aws_access_key_id = key%1
+aws_secret_access_key = secret
+[half]
+""",
+    "AWS_CONFIG_FILE": """
+[profile team]
+region = eu-west-1
+aws_session_token = token
+endpoint_url = http://127.0.0.1:9000
+[profile sso]
+sso_session = work
+""",
+}
+
+
+@pytest.fixture
+def profiles(tmp_path: Path) -> dict[str, str]:
+    """The variables that name the files of the profiles."""
+    for name, text in PROFILES.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return {name: str(tmp_path / name) for name in PROFILES}
+
+
+def test_resolve_options_with_a_profile_has_its_keys_region_and_endpoint(profiles: dict[str, str]) -> None:
+    expected = {
+        "access_key_id": "key%1",
+        "secret_access_key": "secret",
+        "session_token": "token",
+        "region": "eu-west-1",
+        "endpoint": "http://127.0.0.1:9000",
+        "allow_http": "true",
+    }
+    assert resolve_options({}, {**profiles, "AWS_PROFILE": "team"}) == expected
+    assert resolve_options({}, profiles) == {}
+
+
+def test_resolve_options_variables_win_over_the_profile(profiles: dict[str, str]) -> None:
+    found = resolve_options({}, {**profiles, "AWS_PROFILE": "team", "AWS_ACCESS_KEY_ID": "own"})
+    assert found == {
+        "access_key_id": "own",
+        "region": "eu-west-1",
+        "endpoint": "http://127.0.0.1:9000",
+        "allow_http": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    ("profile", "reason"),
+    [("nobody", "not found"), ("sso", "has no static keys"), ("half", "has no static keys")],
+)
+def test_open_bucket_with_a_profile_without_keys_is_refused(
+    profiles: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, profile: str, reason: str
+) -> None:
+    for name, value in {**profiles, "AWS_PROFILE": profile}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InvalidInput, match=f"AWS profile '{profile}' {reason}"):
+        ObjectStore.open("s3://bucket/graph")
+    ObjectStore.open("s3://bucket/graph", {"access_key_id": "a", "secret_access_key": "b"})
+    ObjectStore.open(str(tmp_path / "local"))

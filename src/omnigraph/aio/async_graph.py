@@ -465,6 +465,7 @@ class AsyncGraph(AsyncHandle):
         storage_options: Mapping[str, str] | None = None,
         durability: Literal["full", "os"] = "full",
         verify: Verification = "quick",
+        skip_damaged: bool = False,
         progress: Progress | None = None,
     ) -> CopyReport:
         """Copy the graph to another place, or bring an earlier backup there up to date.
@@ -478,6 +479,7 @@ class AsyncGraph(AsyncHandle):
                 storage_options=storage_options,
                 durability=durability,
                 verify=verify,
+                skip_damaged=skip_damaged,
                 progress=progress,
             ),
             await_if_cancelled=True,

@@ -23,6 +23,7 @@ def backup(
     source_options: Mapping[str, str] | None = None,
     durability: Literal["full", "os"] = "full",
     verify: Verification = "quick",
+    skip_damaged: bool = False,
     progress: Progress | None = None,
 ) -> CopyReport:
     """Back up the graph at an address, as `Graph.backup` does.
@@ -38,7 +39,7 @@ def backup(
     from omnigraph.maintain.backup.backup import backup as run
     from omnigraph.maintain.backup.copy_options import CopyOptions
 
-    options = CopyOptions(storage_options, durability, verify, progress)
+    options = CopyOptions(storage_options, durability, verify, progress, skip_damaged)
     with _opened(source, storage_options, source_options) as repository:
         return run(repository, target, options, since=since)
 
@@ -51,13 +52,15 @@ def restore(
     source_options: Mapping[str, str] | None = None,
     durability: Literal["full", "os"] = "full",
     verify: Verification = "quick",
+    skip_damaged: bool = False,
     progress: Progress | None = None,
 ) -> CopyReport:
     """Copy a backup into an empty place, as a graph that can be written.
 
     The graph has the id, the branches and the history of the backup. The source may also be a graph that is not a
     backup. A place that is not empty is refused with `InvalidInput` or `Conflict`. An interrupted call leaves
-    nothing that can be opened, and the next call completes it.
+    nothing that can be opened, and the next call completes it. With `skip_damaged`, missing and damaged files of
+    the backup are left out, as in `Graph.backup`.
 
     >>> import tempfile, omnigraph as og
     >>> folder = tempfile.mkdtemp()
@@ -72,7 +75,7 @@ def restore(
     from omnigraph.maintain.backup.backup import restore as run
     from omnigraph.maintain.backup.copy_options import CopyOptions
 
-    options = CopyOptions(storage_options, durability, verify, progress)
+    options = CopyOptions(storage_options, durability, verify, progress, skip_damaged)
     with _opened(source, storage_options, source_options) as repository:
         return run(repository, target, options)
 

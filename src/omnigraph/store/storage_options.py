@@ -1,9 +1,10 @@
 """Storage options: credentials, endpoint, timeouts and retries.
 
 Options are a flat mapping of strings, so that they can be sent to other processes and into Spark tasks. An option
-that is not given has the value of the usual `AWS_*` variable, in the Python API, the command line, the server and
-Spark alike. `resolve_options` is the only code below the surfaces that reads the environment. A Spark driver
-resolves the options before it sends them to tasks, so that executors need no variables.
+that is not given has the value of the usual `AWS_*` variable, or of the profile that `AWS_PROFILE` names, in the
+Python API, the command line, the server and Spark alike. This module is the only code below the surfaces that reads
+the environment. A Spark driver resolves the options before it sends them to tasks, so that executors need no
+variables.
 
 | key | meaning | default |
 |---|---|---|
@@ -27,10 +28,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from omnigraph.errors import InvalidInput
+from omnigraph.store.aws_profile import check_profile, profile_options
 
 __all__ = [
     "RetryPolicy",
     "StorageOptions",
+    "check_credentials",
     "check_options",
     "lance_options",
     "resolve_options",
@@ -100,7 +103,8 @@ class RetryPolicy:
 def s3_options(env: Mapping[str, str]) -> dict[str, str]:
     """Return the storage options that the usual `AWS_*` variables set; empty variables count as unset.
 
-    An endpoint with `http://` sets `allow_http`, unless `AWS_ALLOW_HTTP` is set.
+    What they do not set comes from the profile that `AWS_PROFILE` names, credentials as a whole. An endpoint with
+    `http://` sets `allow_http`, unless `AWS_ALLOW_HTTP` is set.
 
     >>> s3_options({"AWS_ENDPOINT_URL": "http://127.0.0.1:9000", "AWS_REGION": ""})
     {'endpoint': 'http://127.0.0.1:9000', 'allow_http': 'true'}
@@ -110,6 +114,10 @@ def s3_options(env: Mapping[str, str]) -> dict[str, str]:
         value = next((env[name] for name in variables if env.get(name)), None)
         if value is not None:
             options[option] = value
+    profile = profile_options(env)
+    if any(name in options for name in _CREDENTIALS):
+        profile = {name: value for name, value in profile.items() if name not in _CREDENTIALS}
+    options = {**profile, **options}
     if "allow_http" in options:
         options["allow_http"] = "true" if options["allow_http"].lower() in ("1", "true", "yes") else "false"
     return _with_http(options)
@@ -137,6 +145,11 @@ def resolve_options(
         # It belongs to the endpoint of the environment.
         found.pop("allow_http", None)
     return _with_http({**found, **explicit})
+
+
+def check_credentials(options: StorageOptions) -> None:
+    """Raise `InvalidInput` if the credentials for S3 must come from a profile that does not have them."""
+    check_profile(os.environ, options)
 
 
 def _with_http(options: dict[str, str]) -> dict[str, str]:

@@ -51,6 +51,7 @@ class BackupOptions:
     storage_options: Mapping[str, str] | None = None
     durability: Literal["full", "os"] = "full"
     verify: Verification = "quick"
+    skip_damaged: bool = False
     progress: Progress | None = None
 
 
@@ -196,6 +197,7 @@ class GraphMaintenance(ABC):
         storage_options: Mapping[str, str] | None = None,
         durability: Literal["full", "os"] = "full",
         verify: Verification = "quick",
+        skip_damaged: bool = False,
         progress: Progress | None = None,
     ) -> CopyReport:
         """Copy the graph to another place, or bring an earlier backup there up to date.
@@ -208,6 +210,10 @@ class GraphMaintenance(ABC):
         `storage_options` are those of the target, by default those of this graph. ``verify="full"`` reads the
         copied files back, compares them with the recorded digests, and verifies the whole target. `progress` is
         called with ``"copy"`` and the bytes copied so far.
+
+        A missing or damaged file of the graph raises `StorageError`. With `skip_damaged` everything else is copied,
+        `CopyReport.damaged` lists the files that were left out, and `CopyReport.ok` is false. The next call tries
+        them again.
 
         `omnigraph.open` opens a backup for reading, and `omnigraph.restore` makes a graph of it that can be
         written. Raises `Conflict` if the target holds anything else, or if another process writes to it.
@@ -223,7 +229,8 @@ class GraphMaintenance(ABC):
         >>> og.open(f"{folder}/backup").get("City", "Bern")
         {'id': 'Bern', 'name': 'Bern'}
         """
-        return self._backup(target, BackupOptions(since, storage_options, durability, verify, progress))
+        options = BackupOptions(since, storage_options, durability, verify, skip_damaged, progress)
+        return self._backup(target, options)
 
     def indexes(self, *, branch: str = "main", at: At = None) -> list[Index]:
         """Return the indexes of a state and the number of rows that each covers.

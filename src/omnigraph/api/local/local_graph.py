@@ -299,7 +299,9 @@ class LocalGraph(LocalChangeReads, Graph):
         storage = (
             self._options.storage_options if options.storage_options is None else options.storage_options
         )
-        copy_options = CopyOptions(storage, options.durability, options.verify, options.progress)
+        copy_options = CopyOptions(
+            storage, options.durability, options.verify, options.progress, options.skip_damaged
+        )
         return backup(self._repository, target, copy_options, since=options.since)
 
     def _indexes(self, branch: str, at: At) -> list[Index]:

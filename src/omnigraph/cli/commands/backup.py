@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import typer
 
 from omnigraph.cli.commands.init import refuse_cluster
 from omnigraph.cli.render.output import count, print_json, print_line, print_note, print_warning
 from omnigraph.cli.render.progress_bar import show_progress
+from omnigraph.cli.shell import FAILURE
 from omnigraph.cli.storage_errors import explain_storage_errors
 from omnigraph.cli.target import (
     Durability,
@@ -44,6 +45,13 @@ VerifyOption: TypeAlias = Annotated[
         help="Check the sizes of the copied files (quick), or also read them back and check digests (full).",
     ),
 ]
+SkipDamagedOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--skip-damaged",
+        help="Leave out missing and damaged files, copy everything else, list them, and exit with code 1.",
+    ),
+]
 
 
 def backup(
@@ -55,6 +63,7 @@ def backup(
         typer.Option("--since", metavar="COMMIT", help="Leave out the data of the ancestors of this commit."),
     ] = None,
     verify: VerifyOption = "quick",
+    skip_damaged: SkipDamagedOption = False,
     durability: DurabilityOption = "full",
     json: JsonOption = False,
 ) -> None:
@@ -67,7 +76,8 @@ def backup(
     """
     from omnigraph.maintain.backup.backup import backup as run
 
-    _copy(ctx, source, target, partial(run, since=since), verify=verify, durability=durability, json=json)
+    how = _Options(verify, durability, skip_damaged, json)
+    _copy(ctx, source, target, partial(run, since=since), how)
 
 
 def restore(
@@ -75,6 +85,7 @@ def restore(
     source: BackupArgument,
     target: NewArgument,
     verify: VerifyOption = "quick",
+    skip_damaged: SkipDamagedOption = False,
     durability: DurabilityOption = "full",
     json: JsonOption = False,
 ) -> None:
@@ -85,7 +96,7 @@ def restore(
     """
     from omnigraph.maintain.backup.backup import restore as run
 
-    _copy(ctx, source, target, run, verify=verify, durability=durability, json=json)
+    _copy(ctx, source, target, run, _Options(verify, durability, skip_damaged, json))
 
 
 def clone(
@@ -110,15 +121,17 @@ def clone(
     """
     from omnigraph.maintain.backup.backup import clone as run
 
-    _copy(
-        ctx,
-        source,
-        target,
-        partial(run, branch=branch, history=history),
-        verify=verify,
-        durability=durability,
-        json=json,
-    )
+    how = _Options(verify, durability, False, json)
+    _copy(ctx, source, target, partial(run, branch=branch, history=history), how)
+
+
+class _Options(NamedTuple):
+    """The options that the commands share."""
+
+    verify: Verification
+    durability: Durability
+    skip_damaged: bool
+    json: bool
 
 
 def _copy(
@@ -126,10 +139,7 @@ def _copy(
     source: str,
     target: str,
     run: Callable[[Repository, str, CopyOptions], CopyReport],
-    *,
-    verify: Verification,
-    durability: Durability,
-    json: bool,
+    how: _Options,
 ) -> None:
     from omnigraph.maintain.backup.copy_options import CopyOptions
 
@@ -142,18 +152,28 @@ def _copy(
     with (
         open_repository(graph, "r") as repository,
         explain_storage_errors(place.uri, place.location, "rw"),
-        show_progress(graph.command, silent=json or quiet) as progress,
+        show_progress(graph.command, silent=how.json or quiet) as progress,
     ):
-        options = CopyOptions(place.options or None, durability, verify, progress)
+        options = CopyOptions(place.options or None, how.durability, how.verify, progress, how.skip_damaged)
         report = run(repository, place.location.uri, options)
     for text in report.warnings:
         print_warning(text)
-    if json:
+    if how.json:
         print_json({**report.to_json(), "source": graph.uri, "target": place.uri})
-        return
-    print_line(f"{graph.command} {graph.uri} → {place.uri} — {_summary(report)}")
+    else:
+        _print_report(f"{graph.command} {graph.uri} → {place.uri}", report)
+    if not report.ok:
+        number = count(len(report.damaged), "file")
+        print_warning(f"left out {number}; `omnigraph verify --all-commits {place.uri}` shows what is lost")
+        raise typer.Exit(FAILURE)
+
+
+def _print_report(title: str, report: CopyReport) -> None:
+    print_line(f"{title} — {_summary(report)}")
     for name, commit in sorted(report.heads.items()):
         print_line(f"{name} {commit}")
+    for item in report.damaged:
+        print_line(f"left out {item.file}: {item.problem}")
 
 
 def _summary(report: CopyReport) -> str:

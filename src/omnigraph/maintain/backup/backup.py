@@ -48,6 +48,9 @@ def backup(
     `since` it has the data of that commit, of all commits that are not its ancestors, and of merge bases. What the
     target has already stays there. Raises `Conflict` if the target is another graph, is not a backup, has commits
     that the source lacks, or is being written.
+
+    A missing or damaged table file raises `StorageError`. With `skip_damaged` everything else is copied, and the
+    report lists the files that were left out. The next run tries them again.
     """
     return _Backup(source, uri, options, since).run()
 
@@ -126,7 +129,7 @@ class _Backup(CopyRun):
     def _covers(self, copy: Manifest) -> bool:
         """Return whether the target has the data of every commit that it has and that this run needs."""
         mark = copy.registry(copy.view).backup
-        return mark is not None and mark.since in (None, self._since)
+        return mark is not None and not mark.incomplete and mark.since in (None, self._since)
 
     def _coverage(self, copy: Manifest | None) -> str | None:
         """Return the commit from which on the target has data after this run."""
@@ -149,6 +152,7 @@ class _Backup(CopyRun):
         return (
             mark is not None
             and mark.since == self._coverage(copy)
+            and mark.incomplete == self.is_incomplete
             and replace(stored, backup=None) == replace(state.registry, backup=None)
             and names == {file.name for file in self.manifest_files(state)}
         )
@@ -160,7 +164,8 @@ class _Backup(CopyRun):
         files: Sequence[CopiedManifestFile],
     ) -> Manifest:
         copy = state.copy
-        mark = BackupMark(self.source.location.uri, state.view.version, self._coverage(copy), now_micros())
+        source, version = self.source.location.uri, state.view.version
+        mark = BackupMark(source, version, self._coverage(copy), now_micros(), self.is_incomplete)
         registry = replace(state.registry, backup=mark)
         fragments = [file.fragment for file in files]
         if copy is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock, Semaphore
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.graph.progress import Progress
@@ -18,6 +18,8 @@ from omnigraph.store.request_counts import propagate_context
 from omnigraph.store.tables.table_files import TableFiles, TableListing
 from omnigraph.store.tables.tables import EMPTY_VERSION
 
+# Called with a file of the source and its problem, to leave the file out. Without it a damaged file is an error.
+OnDamage: TypeAlias = Callable[[str, str], None]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -79,7 +81,8 @@ class CopyCounts:
 class FileCopier:
     """The transfer of files from one storage to another, with several threads.
 
-    `digests` has the recorded digests by table path and file name.
+    `digests` has the recorded digests by table path and file name. With `skip_damaged`, damaged table files are
+    left out and collected in `damaged`.
     """
 
     def __init__(
@@ -88,6 +91,8 @@ class FileCopier:
         target: ObjectStore,
         digests: Mapping[tuple[str, str], FileDigest],
         progress: Progress | None,
+        *,
+        skip_damaged: bool = False,
     ) -> None:
         self._source = source
         self._target = target
@@ -97,6 +102,13 @@ class FileCopier:
         self._transfers = Semaphore(WORKERS)
         self.counts = CopyCounts()
         self.copied: set[str] = set()
+        self.damaged: dict[str, str] = {}
+        self._skip_damaged = skip_damaged
+
+    @property
+    def on_damage(self) -> OnDamage | None:
+        """What to do about damaged files that are found before they are copied."""
+        return self.damaged.__setitem__ if self._skip_damaged else None
 
     def copy(self, files: Iterable[CopiedFile]) -> None:
         """Copy files. A file appears in the target complete or not at all.
@@ -105,6 +117,19 @@ class FileCopier:
         """
         # The largest first, so that no thread is left with a large file at the end.
         run_parallel(self._copy, sorted(files, key=lambda file: -file.size))
+
+    def copy_intact(self, files: Iterable[CopiedFile]) -> None:
+        """Copy files of tables, as `copy` does, and leave out damaged ones if they are to be skipped."""
+
+        def copy(file: CopiedFile) -> None:
+            try:
+                self._copy(file)
+            except _DamagedFile as error:
+                if not self._skip_damaged:
+                    raise
+                self.damaged[file.key] = error.problem
+
+        run_parallel(copy, sorted(files, key=lambda file: -file.size))
 
     def read_back(self, files: Iterable[CopiedFile]) -> list[CopiedFile]:
         """Read files of the target; return those whose content is not the recorded one."""
@@ -117,11 +142,12 @@ class FileCopier:
 
     def _copy(self, file: CopiedFile) -> None:
         with self._transfers, self._target.open_write(file.key) as out:
-            found = digest_chunks(file.key, _written(self._source.read_chunks(file.key), out))
+            chunks = _readable(self._source.read_chunks(file.key), file)
+            found = digest_chunks(file.key, _written(chunks, out))
             recorded = self._recorded(file)
             if found.size != file.size or recorded not in (None, found.digest):
                 # An error in this block leaves no object.
-                raise _damaged(file)
+                raise _DamagedFile(file, "its content is not the one that was written")
         self.copied.add(file.key)
         done = self.counts.add_copied(file.size)
         if self._progress is not None:
@@ -147,12 +173,28 @@ def _written(chunks: Iterable[bytes], out: Writable) -> Iterator[bytes]:
         yield chunk
 
 
-def _damaged(file: CopiedFile) -> StorageError:
-    return StorageError(
-        f"{file.key} is damaged: its content is not the one that was written",
-        details={"file": file.key},
-        hint="run `omnigraph verify` for the extent of the damage, and `omnigraph repair` to repair the graph",
-    )
+class _DamagedFile(StorageError):
+    """A file of the source that cannot be read, or that is not as it was written."""
+
+    def __init__(self, file: CopiedFile, problem: str) -> None:
+        self.problem = problem
+        super().__init__(
+            f"{file.key} is damaged: {problem}",
+            kind="permanent",
+            details={"file": file.key},
+            hint="run `omnigraph verify` for the extent of the damage, and `omnigraph repair` to repair the graph, "
+            "or use `--skip-damaged` (`skip_damaged=True`) to copy everything else",
+        )
+
+
+def _readable(chunks: Iterable[bytes], file: CopiedFile) -> Iterator[bytes]:
+    """Yield the chunks of a file of the source; raise `_DamagedFile` if the storage cannot read it."""
+    try:
+        yield from chunks
+    except StorageError as error:
+        if error.kind != "permanent":
+            raise
+        raise _DamagedFile(file, error.message) from error
 
 
 def plan_table(
@@ -161,15 +203,20 @@ def plan_table(
     path: str,
     versions: Mapping[int, bool],
     published_at: int | None,
+    on_damage: OnDamage | None = None,
+    skip_heads: bool = False,
 ) -> TablePlan:
     """Compare a table with its copy, with one listing of each.
 
     A file is present if the copy has one of the same name and size. `published_at` is the time of the last
-    successful run. Raises `HeadDataMissing`.
+    successful run. Raises `HeadDataMissing`, except with `skip_heads`, and `StorageError` without `on_damage` if a
+    version cannot be read or lacks a file.
     """
     listing, copy = source.table(path), target.table(path)
     stored = {file.name: file for file in listing.files}
-    names = _needed_names(source, listing, versions, copy.has_version(EMPTY_VERSION))
+    names = _needed_names(
+        _VersionFiles(source, listing, on_damage, skip_heads), versions, copy.has_version(EMPTY_VERSION)
+    )
     existing = {file.name: file for file in copy.files}
     missing: list[CopiedFile] = []
     present: list[CopiedFile] = []
@@ -188,37 +235,71 @@ def plan_table(
 
 
 def _needed_names(
-    files: TableFiles, listing: TableListing, versions: Mapping[int, bool], has_empty_version: bool
+    versions_of: _VersionFiles, versions: Mapping[int, bool], has_empty_version: bool
 ) -> set[str]:
     needed: set[str] = set()
-    for part in run_parallel(lambda item: _complete_version(files, listing, *item), versions.items()):
+    for part in run_parallel(lambda item: versions_of.complete(*item), versions.items()):
         needed |= part
     if not has_empty_version:
         # Lance needs the empty version that every table starts with, to open the table.
-        needed |= listing.select(files.needed_by(listing.path, EMPTY_VERSION))
-        needed |= {file.name for file in listing.files if file.is_head_lineage}
+        needed |= versions_of.existing(EMPTY_VERSION)
+        needed |= {file.name for file in versions_of.listing.files if file.is_head_lineage}
     return needed
 
 
-def _complete_version(files: TableFiles, listing: TableListing, version: int, required: bool) -> set[str]:
-    """Return the files of a version; none if garbage collection has removed the version."""
-    path = listing.path
-    if listing.has_version(version):
+@dataclass(frozen=True)
+class _VersionFiles:
+    """The files of the versions of one table of the source."""
+
+    files: TableFiles
+    listing: TableListing
+    on_damage: OnDamage | None
+    skip_heads: bool
+
+    def existing(self, version: int) -> set[str]:
+        """Return the files of a version that exist."""
         try:
-            needed = files.needed_by(path, version)
-        except NotFound:
-            if files.has_version(path, version):
+            return self.listing.select(self.files.needed_by(self.listing.path, version))
+        except (NotFound, StorageError) as error:
+            if self.on_damage is None or (isinstance(error, StorageError) and error.transient):
                 raise
-        else:
-            found = listing.select(needed)
-            absent = needed.files - found
-            if not absent:
-                return found
-            if files.has_version(path, version):
-                raise _incomplete(path, version, sorted(absent))
-    if required:
-        raise HeadDataMissing(f"{path}/{version_file(version)}")
-    return set()
+            self.on_damage(f"{self.listing.path}/{version_file(version)}", error.message)
+            return set()
+
+    def complete(self, version: int, required: bool) -> set[str]:
+        """Return the files of a version; none if garbage collection has removed the version."""
+        path = self.listing.path
+        if self.listing.has_version(version):
+            try:
+                needed = self.files.needed_by(path, version)
+            except NotFound:
+                if self.files.has_version(path, version):
+                    raise
+            except StorageError as error:
+                if self.on_damage is None or error.transient:
+                    raise
+                self.on_damage(f"{path}/{version_file(version)}", error.message)
+                return set()
+            else:
+                found = self.listing.select(needed)
+                absent = sorted(needed.files - found)
+                if not absent:
+                    return found
+                if self.files.has_version(path, version):
+                    self._report_absent(version, absent)
+                    return found
+        if required and not (self.skip_heads and self.on_damage is not None):
+            raise HeadDataMissing(f"{path}/{version_file(version)}")
+        if required and self.on_damage is not None:
+            self.on_damage(f"{path}/{version_file(version)}", "it does not exist")
+        return set()
+
+    def _report_absent(self, version: int, absent: Sequence[str]) -> None:
+        path = self.listing.path
+        if self.on_damage is None:
+            raise _incomplete(path, version, absent)
+        for name in absent:
+            self.on_damage(f"{path}/{name}", "it does not exist")
 
 
 def _incomplete(path: str, version: int, absent: Sequence[str]) -> StorageError:
@@ -226,7 +307,8 @@ def _incomplete(path: str, version: int, absent: Sequence[str]) -> StorageError:
     return StorageError(
         f"{path}/{absent[0]}{more} does not exist, but version {version} needs it",
         details={"path": path, "version": str(version), "files": list(absent[:100])},
-        hint="the graph is damaged: run `omnigraph verify`",
+        hint="the graph is damaged: run `omnigraph verify`, or use `--skip-damaged` (`skip_damaged=True`) to copy "
+        "everything else",
     )
 
 

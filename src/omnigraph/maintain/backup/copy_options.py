@@ -14,13 +14,15 @@ from omnigraph.store.sync import Durability
 class CopyOptions:
     """How a copy is written and checked. `storage` has the storage options of the target.
 
-    `progress` is called with ``"copy"`` and the bytes copied so far.
+    `progress` is called with ``"copy"`` and the bytes copied so far. With `skip_damaged`, missing and damaged table
+    files of the source are left out and listed in the report. Without it they raise `StorageError`.
     """
 
     storage: StorageOptions | None = None
     durability: Durability = "full"
     verify: Verification = "quick"
     progress: Progress | None = None
+    skip_damaged: bool = False
 
 
 DEFAULT_OPTIONS = CopyOptions()

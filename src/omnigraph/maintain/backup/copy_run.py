@@ -29,7 +29,7 @@ from omnigraph.maintain.backup.copy_files import (
     run_parallel,
 )
 from omnigraph.maintain.backup.copy_options import CopyOptions
-from omnigraph.maintain.backup.copy_report import CopyReport, Operation, Verification
+from omnigraph.maintain.backup.copy_report import CopyReport, Operation, SkippedFile, Verification
 from omnigraph.maintain.backup.copy_target import CopyTarget, check_locations
 from omnigraph.maintain.backup.selection import Selection
 from omnigraph.maintain.verification.verify import verify
@@ -76,6 +76,10 @@ class CopyRun(ABC):
         self._verify = options.verify
         self._progress = options.progress
         self._warnings: list[str] = []
+        self._skip_damaged = options.skip_damaged
+        # Whether a head whose table version does not exist is left out too: it is missing for good.
+        self._skip_heads = False
+        self._damaged: dict[str, str] = {}
 
     # --- decided by the operation ------------------------------------------------------------------------
 
@@ -96,6 +100,11 @@ class CopyRun(ABC):
         self, state: CopyState, selection: Selection, files: Sequence[CopiedManifestFile]
     ) -> Manifest:
         """Make the copy visible with one compare-and-swap; return the manifest of the target."""
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether damaged files of the source were left out."""
+        return bool(self._damaged)
 
     def is_current(self, state: CopyState) -> bool:  # noqa: ARG002 - a target that exists is not written otherwise
         """Return whether the target has this version of the source already."""
@@ -147,7 +156,9 @@ class CopyRun(ABC):
             state = self._state(self.source.manifest.refresh())
             if state.view.version == last_version:
                 # No branch has moved, so the file is missing for good.
-                break
+                if not self._skip_damaged or self._skip_heads:
+                    break
+                self._skip_heads = True
             last_version = state.view.version
             done = self.check_target(state)
             if done is not None:
@@ -171,11 +182,16 @@ class CopyRun(ABC):
         if lease is not None and len(selection.commits) <= _MAX_HELD_COMMITS:
             lease.narrow(selection.commits)
         copier = FileCopier(
-            self.source.objects, self.target.objects, self._digests(state, selection), self._progress
+            self.source.objects,
+            self.target.objects,
+            self._digests(state, selection),
+            self._progress,
+            skip_damaged=self._skip_damaged,
         )
         # First, because a manifest removes its old files by itself. They are small.
         files = self._copy_manifest(state, copier)
         plans = self._copy_tables(state, selection, copier)
+        self._damaged = copier.damaged
         if not any(plan.missing for plan in plans) and self.is_current(state):
             return self._report(state.copy, state, copier, published=False)
         keys = self._copy_idempotency_keys(copier)
@@ -221,7 +237,14 @@ class CopyRun(ABC):
             mark = state.copy.registry(state.copy.view).backup
             published_at = None if mark is None else mark.created_at
         source = TableFiles(self.source.tables.root, self.source.objects)
-        plan = partial(plan_table, source, self.target.files, published_at=published_at)
+        plan = partial(
+            plan_table,
+            source,
+            self.target.files,
+            published_at=published_at,
+            on_damage=copier.on_damage,
+            skip_heads=self._skip_heads,
+        )
         copy = partial(self._copy_table, plan, copier)
         plans = run_parallel(copy, selection.pins.items())
         for item in plans:
@@ -240,13 +263,14 @@ class CopyRun(ABC):
         for _ in range(_ATTEMPTS):
             plan = self._distrust(make_plan(*table), copier)
             try:
-                copier.copy(file for file in plan.missing if not file.is_version)
-                copier.copy(file for file in plan.missing if file.is_version)
+                copier.copy_intact(file for file in plan.missing if not file.is_version)
+                copier.copy_intact(file for file in plan.missing if file.is_version)
             except NotFound as error:
                 # Garbage collection that began before the lease removed an old version, so plan without it.
                 missing = error
             else:
-                return plan
+                intact = tuple(file for file in plan.missing if file.key not in copier.damaged)
+                return replace(plan, missing=intact)
         assert missing is not None, "there was an attempt"
         raise missing
 
@@ -292,7 +316,8 @@ class CopyRun(ABC):
 
     def _verify_target(self) -> None:
         """With full verification, check every file and row of the whole target, also what earlier runs copied."""
-        if self._verify != "full":
+        # What a target lacks because files were left out is reported anyway.
+        if self._verify != "full" or self._damaged:
             return
         options = VerifyOptions(all_commits=True, engine="local")
         found = verify(self.target.root, self.target.objects, options)
@@ -328,6 +353,7 @@ class CopyRun(ABC):
             published=published,
             verified="digests" if self._verify == "full" else "sizes",
             warnings=tuple(self._warnings),
+            damaged=tuple(SkippedFile(*item) for item in sorted(self._damaged.items())),
         )
 
 

@@ -162,13 +162,15 @@ class BranchEntry:
 class BackupMark:
     """The mark of a backup, which cannot be written. `since` is the commit from which on it has data, or None.
 
-    `source` is the address of the graph that was copied, and `version` the version of its `__manifest`.
+    `source` is the address of the graph that was copied, and `version` the version of its `__manifest`. An
+    `incomplete` backup lacks files that were damaged in the source.
     """
 
     source: str
     version: int
     since: str | None
     created_at: int
+    incomplete: bool = False
 
     def to_body(self) -> Body:
         """Return the JSON form."""
@@ -177,12 +179,14 @@ class BackupMark:
             "version": self.version,
             "since": self.since,
             "created_at": self.created_at,
+            **({"incomplete": True} if self.incomplete else {}),
         }
 
     @classmethod
     def from_body(cls, body: Body) -> BackupMark:
         """Parse the JSON form."""
-        return cls(body["source"], int(body["version"]), body["since"], int(body["created_at"]))
+        incomplete = bool(body.get("incomplete", False))
+        return cls(body["source"], int(body["version"]), body["since"], int(body["created_at"]), incomplete)
 
 
 @dataclass(frozen=True, slots=True)

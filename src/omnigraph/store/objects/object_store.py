@@ -18,7 +18,13 @@ from omnigraph.store.objects.backend import Backend, Object, ObjectInfo, Writabl
 from omnigraph.store.objects.local_backend import LocalBackend, is_temporary
 from omnigraph.store.objects.object_reader import ObjectReader
 from omnigraph.store.objects.obstore_backend import ObstoreBackend
-from omnigraph.store.storage_options import RetryPolicy, StorageOptions, check_options, resolve_options
+from omnigraph.store.storage_options import (
+    RetryPolicy,
+    StorageOptions,
+    check_credentials,
+    check_options,
+    resolve_options,
+)
 from omnigraph.store.sync import Durability
 
 __all__ = ["Object", "ObjectInfo", "ObjectReader", "ObjectStore", "Writable"]
@@ -66,6 +72,8 @@ class ObjectStore:
         if location.is_local:
             backend = LocalBackend(location, durability, RetryPolicy.of(options).retry_timeout)
             return cls(location, backend, options)
+        if location.scheme == "s3":
+            check_credentials(options)
         return cls(location, ObstoreBackend.at(location, options), options)
 
     @classmethod
