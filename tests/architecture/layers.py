@@ -49,8 +49,9 @@ IMPURE_LIBRARIES = STORAGE_LIBRARIES | {
 CONFIG_LIBRARIES = frozenset({"configparser", "dotenv", "pydantic_settings", "tomllib", "yaml"})
 # What a caller names and hands over is an input, whatever it is written in.
 DOCUMENTS = frozenset({"sources/mapping/document.py"})
-# Storage credentials follow the convention of the ecosystem: every entry point honours the usual AWS_* variables.
-STORAGE_VARIABLES = frozenset({"store/storage_options.py"})
+# Storage credentials follow the convention of the ecosystem: every entry point honours the usual AWS_* variables
+# and the profile that AWS_PROFILE names.
+STORAGE_VARIABLES = frozenset({"store/storage_options.py", "store/aws_profile.py"})
 ENVIRONMENT = frozenset({"environ", "environb", "getenv", "putenv", "unsetenv"})
 
 Rule = Callable[[Module], Iterator[str]]

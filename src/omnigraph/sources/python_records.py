@@ -117,6 +117,6 @@ def unbox_numpy(value: Any) -> Any:
     micros = value.astype(f"{value.dtype.kind}8[us]")
     if value.dtype.kind == "m" or not ((micros != value) & ~np.isnat(value)).any():
         return micros.tolist()
-    if value.ndim:
+    if isinstance(value, np.ndarray):
         return [unbox_numpy(item) for item in value]
-    return f"{np.datetime_as_string(value)}Z"
+    return f"{value}Z"

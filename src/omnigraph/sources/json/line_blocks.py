@@ -6,7 +6,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, AnyStr, BinaryIO
+from typing import Any, BinaryIO
 
 from omnigraph.errors import InvalidInput, ResourceLimit
 
@@ -73,16 +73,19 @@ def line_blocks(
         yield from _bounded(number, b"".join(pending), limit)
 
 
-def counted_length(text: AnyStr, start: int = 0) -> int:
+def counted_length(text: str | bytes, start: int = 0) -> int:
     """Return the length of JSON text that counts towards the limit: without strings that begin with `base64:`.
 
     >>> counted_length('{"a":"base64:aGVsbG8=","b":1}')
-    15
+    13
     """
-    value, quote = ('"base64:', '"') if isinstance(text, str) else (b'"base64:', b'"')
+    if isinstance(text, str):
+        find_value, find_quote = partial(text.find, '"base64:'), partial(text.find, '"')
+    else:
+        find_value, find_quote = partial(text.find, b'"base64:'), partial(text.find, b'"')
     count, position = len(text) - start, start
-    while (begin := text.find(value, position)) >= 0:
-        end = text.find(quote, begin + 1)
+    while (begin := find_value(position)) >= 0:
+        end = find_quote(begin + 1)
         position = len(text) if end < 0 else end
         count -= position - begin
     return count
