@@ -129,9 +129,8 @@ class Replay:
                 return {**before, id_: value}
             case {"merge": _}:
                 assert commit.merged_parent is not None
-                states = (self._graph.snapshot(at=id_) for id_ in (commit.parent, commit.merged_parent))
-                base = self._graph.merge_base(*states).commit_id
-                return together(self._rows[base], before, self._rows[commit.merged_parent])
+                base = self._base([commit.parent], commit.merged_parent)
+                return together(base, before, self._rows[commit.merged_parent])
             case {"revert": undone}:
                 parent = self._commits[undone].parent
                 assert parent is not None
@@ -139,6 +138,15 @@ class Replay:
             case {"schema": _}:
                 return before
         raise AssertionError(commit.message)
+
+    def _base(self, ours: Sequence[str], theirs: str) -> Rows:
+        """Return the rows of the merge base. Several are merged, with their own merge bases."""
+        sides = [[self._graph.snapshot(at=id_) for id_ in ids] for ids in (ours, [theirs])]
+        bases = [item.commit_id for item in self._graph.merge_bases(*sides)]
+        rows = self._rows[bases[0]]
+        for number, id_ in enumerate(bases[1:], 1):
+            rows = together(self._base(bases[:number], id_), rows, self._rows[id_])
+        return rows
 
     def _stored(self, id_: str) -> Rows:
         rows = self._graph.snapshot(at=id_).scan(PERSON).to_pylist()

@@ -9,7 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import NotFound
-from omnigraph.graph.history import ancestors_by_distance, commit_at, first_parents, get_commit, merge_base
+from omnigraph.graph.history import (
+    ancestors_by_distance,
+    best_common_ancestors,
+    commit_at,
+    first_parents,
+    get_commit,
+    virtual_base_ancestors,
+)
 from omnigraph.store.manifest.manifest import Manifest, ManifestChange
 from omnigraph.store.manifest.records import CommitRecord
 from tests.support.manifests import child, genesis, head_of, make_manifest
@@ -23,9 +30,21 @@ class Lineage:
     manifest: Manifest
     commits: list[CommitRecord]
 
-    def base(self, ours: int, theirs: int) -> str | None:
-        found = merge_base(self.get, self.commits[ours], self.commits[theirs])
-        return None if found is None else found.id
+    def base(self, ours: int, theirs: int) -> str:
+        """Return the only merge base."""
+        (found,) = self.bases(ours, theirs)
+        return found
+
+    def bases(self, ours: int, theirs: int) -> list[str]:
+        found = best_common_ancestors(self.get, [self.commits[ours]], [self.commits[theirs]])
+        return [commit.id for commit in found]
+
+    def needed(self, ours: int, theirs: int) -> set[int]:
+        """Return the numbers of the commits whose state a merge needs as a merge base."""
+        found = virtual_base_ancestors(self.get, self.commits[ours], self.commits[theirs])
+        numbers = {commit.id: number for number, commit in enumerate(self.commits)}
+        assert len({commit.id for commit in found}) == len(found)
+        return {numbers[commit.id] for commit in found}
 
     def get(self, id_: str) -> CommitRecord:
         return get_commit(self.manifest, self.manifest.view, id_)
@@ -53,13 +72,12 @@ class Lineage:
                     level.append(parent)
         return found
 
-    def expected_base(self, ours: int, theirs: int) -> str | None:
+    def expected_bases(self, ours: int, theirs: int) -> list[str]:
         one, two = self.ancestors(self.commits[ours]), self.ancestors(self.commits[theirs])
         by_id = {commit.id: commit for commit in self.commits}
         common = one.keys() & two.keys()
         below = {id_ for other in common for id_ in self.ancestors(by_id[other]) if id_ != other}
-        best = [(-(one[id_] + two[id_]), by_id[id_].created_at, id_) for id_ in common - below]
-        return max(best)[2] if best else None
+        return sorted(common - below, key=lambda id_: (by_id[id_].created_at, id_))
 
 
 def lineage(parents: list[tuple[int | None, int | None]], times: list[int]) -> Lineage:
@@ -101,33 +119,37 @@ def test_a_merge_moves_the_base_forward() -> None:
     assert found.base(5, 4) == found.commits[2].id
 
 
-def test_after_a_criss_cross_the_newer_of_two_equally_near_bases_is_taken() -> None:
+CRISS_CROSS: list[tuple[int | None, int | None]] = [(None, None), (0, None), (0, None), (1, 2), (2, 1)]
+
+
+def test_merge_bases_after_a_criss_cross_are_both_commits_oldest_first() -> None:
     # 1 and 2 diverge from 0 and are merged in both directions, into 3 and into 4.
-    shape: list[tuple[int | None, int | None]] = [(None, None), (0, None), (0, None), (1, 2), (2, 1)]
-    newer_second = lineage(shape, [1, 5, 6, 7, 8])
-    assert newer_second.base(3, 4) == newer_second.base(4, 3) == newer_second.commits[2].id
-    newer_first = lineage(shape, [1, 6, 5, 7, 8])
-    assert newer_first.base(3, 4) == newer_first.base(4, 3) == newer_first.commits[1].id
+    found = lineage(CRISS_CROSS, [1, 6, 5, 7, 8])
+    assert found.bases(3, 4) == found.bases(4, 3) == [found.commits[2].id, found.commits[1].id]
 
 
-def test_equal_times_still_give_one_answer_in_both_directions() -> None:
-    shape: list[tuple[int | None, int | None]] = [(None, None), (0, None), (0, None), (1, 2), (2, 1)]
-    found = lineage(shape, [1, 5, 5, 7, 7])
-    assert found.base(3, 4) == found.base(4, 3) == found.commits[2].id
+def test_merge_bases_with_equal_times_have_one_order_in_both_directions() -> None:
+    found = lineage(CRISS_CROSS, [1, 5, 5, 7, 7])
+    assert found.bases(3, 4) == found.bases(4, 3) == sorted([found.commits[1].id, found.commits[2].id])
 
 
-def test_of_two_bases_the_nearer_wins_over_the_newer() -> None:
-    # 1 and 2 diverge from 0. One side merges both and continues from 2, the other merges both at once.
-    shape: list[tuple[int | None, int | None]] = [
-        (None, None),
-        (0, None),
-        (0, None),
-        (1, 2),
-        (2, None),
-        (4, 1),
-    ]
-    found = lineage(shape, [1, 2, 3, 4, 5, 6])
-    assert found.base(3, 5) == found.base(5, 3) == found.commits[1].id
+def test_merge_bases_of_a_merge_of_two_commits_are_those_of_either() -> None:
+    # 3 and 4 leave 1 and 2; 5 has merged both 1 and 2.
+    found = simple((None, None), (0, None), (0, None), (1, None), (2, None), (1, 2))
+    many = [found.commits[3], found.commits[4]]
+    bases = best_common_ancestors(found.get, many, [found.commits[5]])
+    assert [commit.id for commit in bases] == [found.commits[1].id, found.commits[2].id]
+
+
+def test_virtual_base_of_one_common_ancestor_needs_only_that() -> None:
+    found = simple((None, None), (0, None), (1, None), (1, None))
+    assert found.needed(2, 3) == {1}
+
+
+def test_virtual_base_of_nested_criss_cross_needs_the_ancestors_of_the_ancestors() -> None:
+    # 3 and 4 are criss-cross merges of 1 and 2; 5 and 6 are criss-cross merges of 3 and 4.
+    found = simple(*CRISS_CROSS, (3, 4), (4, 3))
+    assert found.needed(5, 6) == {0, 1, 2, 3, 4}
 
 
 def test_a_short_way_to_an_old_ancestor_does_not_hide_a_newer_one() -> None:
@@ -146,7 +168,7 @@ def test_a_short_way_to_an_old_ancestor_does_not_hide_a_newer_one() -> None:
 
 def test_histories_that_never_met_have_no_base() -> None:
     found = simple((None, None), (None, None), (0, None))
-    assert found.base(2, 1) is None
+    assert found.bases(2, 1) == []
 
 
 def test_distances_are_shortest_over_both_parents() -> None:
@@ -189,7 +211,7 @@ def test_on_random_histories_the_base_is_what_a_search_of_everything_finds(
     last = len(shape) - 1
     for ours in range(max(0, last - 5), last + 1):
         for theirs in range(max(0, last - 5), last + 1):
-            assert found.base(ours, theirs) == found.expected_base(ours, theirs)
+            assert found.bases(ours, theirs) == found.expected_bases(ours, theirs)
 
 
 def test_first_parents_ignore_merges_and_end_at_genesis() -> None:

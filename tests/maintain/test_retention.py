@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import omnigraph as og
 from omnigraph.api.results.merges import Merged
-from omnigraph.errors import InvalidInput, NotFound
-from omnigraph.graph.history import get_commit, merge_base
+from omnigraph.errors import InvalidInput, MergeConflicts, NotFound
+from omnigraph.graph.history import get_commit, virtual_base_ancestors
 from omnigraph.graph.repository import Repository
 from omnigraph.maintain import retention
 from omnigraph.maintain.cleanup import cleanup
@@ -155,20 +155,20 @@ def bases(graph: Repository, lineage: MergeBases | None = None) -> set[str]:
 
 
 def bases_of_pairs(graph: Repository, pairs: list[tuple[str, str]]) -> set[str]:
-    """Return the merge base of each pair of branches, as a merge finds it."""
+    """Return the commits that a merge of each pair of branches compares as merge bases."""
     view = graph.manifest.refresh()
     get = partial(get_commit, graph.manifest, view)
-    found = (merge_base(get, *(graph.head(name).commit for name in pair)) for pair in pairs)
-    return {item.id for item in found if item is not None}
+    heads = ([graph.head(name).commit for name in pair] for pair in pairs)
+    return {item.id for ours, theirs in heads for item in virtual_base_ancestors(get, ours, theirs)}
 
 
 def people(graph: Repository, branch: str) -> list[object]:
     return sorted(graph.snapshot(branch).scan("node:Person")["id"].to_pylist())
 
 
-def merge_people(graph: Repository, source: str) -> Merged:
-    """Merge a branch into main on a new handle."""
-    return og.open(graph.location.uri, durability="os").branches.merge(source)
+def merge_people(graph: Repository, source: str, into: str = "main") -> Merged:
+    """Merge a branch into another on a new handle."""
+    return og.open(graph.location.uri, durability="os").branches.merge(source, into)
 
 
 def test_a_branch_that_parted_long_ago_can_be_merged_after_cleanup(graph: Repository) -> None:
@@ -212,6 +212,49 @@ def test_a_merge_makes_a_newer_base_and_the_older_one_goes(graph: Repository) ->
     cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
     fresh = reopened(graph)
     assert [rows_at(fresh, item) == RECLAIMED for item in (fork, theirs)] == [True, False]
+
+
+def test_cleanup_after_a_criss_cross_retains_every_merge_base_and_their_ancestor(graph: Repository) -> None:
+    fork = overwrite(graph, "old")
+    graph.create_branch("side")
+    theirs = overwrite(graph, "old", "theirs", branch="side")
+    ours = overwrite(graph, "old", "ours")
+    graph.create_branch("copy")
+    assert merge_people(graph, "side").outcome == "merged"
+    merge_people(graph, "copy", "side")
+    graph.delete_branch("copy")
+    overwrite(graph, "old", "theirs")
+    overwrite(graph, "old", "ours", "theirs", "more", branch="side")
+    assert bases(graph) == ids(fork, ours, theirs)
+    cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+    assert merge_people(graph, "side").outcome == "merged"
+    # `ours` was deleted on main after both branches had it.
+    assert people(graph, "main") == ["more", "old", "theirs"]
+
+
+def test_merge_after_a_criss_cross_whose_old_ancestor_was_reclaimed_decides_nothing_for_it(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork = overwrite(graph, "old")
+    graph.create_branch("side")
+    theirs = overwrite(graph, "old", "theirs", branch="side")
+    ours = overwrite(graph, "old", "ours")
+    graph.create_branch("copy")
+    merge_people(graph, "side")
+    merge_people(graph, "copy", "side")
+    graph.delete_branch("copy")
+    overwrite(graph, "old", "theirs")
+    overwrite(graph, "old", "ours", "theirs", "more", branch="side")
+    with monkeypatch.context() as patch:
+        patch.setattr(MergeBases, "of", lambda *_: [ours, theirs])
+        cleanup(graph, keep=1, confirm=True, grace=NO_GRACE)
+    assert rows_at(reopened(graph), fork) == RECLAIMED
+    # Without it, `ours` may have been inserted on one branch or deleted on the other.
+    with pytest.raises(MergeConflicts) as caught:
+        merge_people(graph, "side")
+    assert [(item["entity_id"], item["kind"]) for item in caught.value.conflicts] == [
+        ("ours", "delete_vs_update")
+    ]
 
 
 def test_a_merge_whose_base_was_reclaimed_says_so(graph: Repository, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -316,38 +316,6 @@ def test_merging_again_and_again_brings_only_what_is_new() -> None:
         graph.branches.merge("main", "theirs")
 
 
-def crossed() -> og.Graph:
-    """Two branches that have merged each other at once: their histories meet in two places."""
-    graph = make(records=[person("a", age=0), person("b", age=0)])
-    graph.branches.create("theirs")
-    put(graph, person("a", age=1))
-    put(graph, person("b", age=2), branch="theirs")
-    graph.branches.create("old")
-    graph.branches.merge("theirs")
-    graph.branches.merge("old", "theirs")
-    return graph
-
-
-def test_branches_that_merged_each_other_crosswise_merge_once_more() -> None:
-    graph = crossed()
-    put(graph, person("c"))
-    put(graph, person("d"), branch="theirs")
-    assert graph.branches.merge("theirs").outcome == "merged"
-    assert column(graph, "age") == {"a": 1, "b": 2, "c": None, "d": None}
-    assert graph.branches.merge("main", "theirs").outcome == "fast_forward"
-
-
-def test_of_two_places_where_histories_meet_the_newer_is_the_base() -> None:
-    graph = crossed()
-    put(graph, person("a", age=3))
-    put(graph, person("b", age=4), branch="theirs")
-    # The commit that changed b is the newer, so that a has changed on both sides since.
-    found = only(refused(graph, "theirs"))
-    assert (found["entity_id"], found["base"], found["ours"], found["theirs"]) == ("a", 0, 3, 1)
-    graph.branches.merge("theirs", resolve={found["id"]: "ours"})
-    assert column(graph, "age") == {"a": 3, "b": 4}
-
-
 def test_work_travels_over_a_chain_of_branches() -> None:
     graph = make(records=[person("a", age=0)])
     graph.branches.create("one")

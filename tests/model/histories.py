@@ -31,13 +31,15 @@ from tests.model.history_steps import (
     foresee,
     is_of_rows,
 )
-from tests.model.merge_oracle import Conflicts, Repository, Row, State, Value, violations
+from tests.model.merge_oracle import Conflicts, Repository, Row, Side, State, Value, violations
 
 NAMES: Final = ("Ana", "Bo", "Cy", "Di", "Ed", "Flo")
 TITLES: Final = ("red", "blue")
 AGES: Final = (None, 1, 2, 3)
 WEIGHTS: Final = (None, 0.5, 1.5)
 TAGS: Final[tuple[Value, ...]] = (None, (), ("x",), ("x", "y"))
+
+_SIDES: Final[tuple[Side, ...]] = ("ours", "theirs")
 
 
 # --- the course of a history --------------------------------------------------------------------------------
@@ -94,7 +96,7 @@ def plan_course(random: Random, kinds: Mapping[Kind, int]) -> list[Step | Write]
     """Return the steps of a history without rows. The first three create the initial state."""
     write = _Writes(random, kinds)
     start: list[Step | Write] = [Fork("a", "main"), Write("a", "mixed"), Fork("b", "a")]
-    if random.random() < 0.15:
+    if random.random() < 0.3:
         return [*start, *_criss_cross(random, write)]
     branches = ["a", "b"]
     theirs = write.on("b")
@@ -123,11 +125,37 @@ def plan_course(random: Random, kinds: Mapping[Kind, int]) -> list[Step | Write]
 
 
 def _criss_cross(random: Random, write: _Writes) -> Iterator[Step | Write]:
-    """Merge each branch into the other, so that there are two merge bases at the same distance."""
-    yield from (write.on("a"), write.on("b"), Fork("c", "a"))
-    yield from (Merge("b", "a", "ours"), Merge("c", "b", "theirs"))
-    yield write.on(random.choice("ab"))
+    """Merge branches into each other, so that their last merge has several merge bases.
+
+    Each round merges the heads of the round before in both directions, so that later rounds have merge bases which
+    have several merge bases themselves. In some histories a third branch is merged into both: three merge bases.
+    """
+    third = random.random() < 0.25
+    if third:
+        yield Fork("d", "a")
+    for number in range(random.choice((1, 1, 1, 2, 2, 3))):
+        yield from (write.on("a"), write.on("b"))
+        heads = [f"a{number}", f"b{number}"]
+        yield from (Fork(heads[0], "a"), Fork(heads[1], "b"))
+        if third and number == 0:
+            yield write.on("d")
+            heads.append("d")
+        for branch in "ab":
+            sources = [head for head in heads if head[0] != branch]
+            random.shuffle(sources)
+            # Most merges take a side, because without the merge there is no criss-cross.
+            yield from (Merge(head, branch, random.choice((None, "each", *_SIDES * 3))) for head in sources)
+    for _ in range(random.randint(0, 3)):
+        yield _later(random, write)
     yield _merge(random, ["a", "b"])
+
+
+def _later(random: Random, write: _Writes) -> Step | Write:
+    """Return a step after the merges: a write, or a revert, which may undo a merge or a merged change."""
+    branch = random.choice("ab")
+    if random.random() < 0.7:
+        return write.on(branch)
+    return Revert(branch, branch, random.randint(0, 2), random.choice((None, *_SIDES)))
 
 
 def _merge(random: Random, branches: list[str]) -> Merge:

@@ -15,7 +15,7 @@ edge. Commits are numbered in the order of their creation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -25,6 +25,11 @@ Rows: TypeAlias = Mapping[str, Row]
 State: TypeAlias = Mapping[str, Rows]
 Side: TypeAlias = Literal["ours", "theirs"]
 Label: TypeAlias = Literal["already_up_to_date", "fast_forward", "merged"]
+
+# A value on which several merge bases disagree. It equals no value that a commit has.
+UNKNOWN: Final = "the merge bases disagree"
+# A row on whose existence they disagree.
+UNKNOWN_ROW: Final[Row] = {"": UNKNOWN}
 
 # The subject of a conflict: type, id, and property, or None for the whole row.
 Place: TypeAlias = tuple[str, str, str | None]
@@ -141,12 +146,27 @@ class Repository:
         self.heads[branch] = len(self.commits) - 1
         return self.heads[branch]
 
-    def base(self, ours: int, theirs: int) -> int:
-        """Return the merge base: the best common ancestor, the nearest of several, then the newest."""
-        near, far = self.distances(ours), self.distances(theirs)
-        common = near.keys() & far.keys()
+    def bases(self, ours: Iterable[int], theirs: int) -> list[int]:
+        """Return the best common ancestors: common ancestors that are not ancestors of another one.
+
+        Several commits as ours stand for a merge of them.
+        """
+        reached = {number for start in ours for number in self.distances(start)}
+        common = reached & self.distances(theirs).keys()
         below = {number for other in common for number in self.distances(other) if number != other}
-        return min(common - below, key=lambda number: (near[number] + far[number], -number))
+        return sorted(common - below)
+
+    def base_state(self, ours: Iterable[int], theirs: int) -> State:
+        """Return the merge base: the state of the best common ancestor, or of all of them merged.
+
+        They are merged in turn, with their own merge base. What is in conflict there is undecided.
+        """
+        bases = self.bases(ours, theirs)
+        merged = self.commits[bases[0]].state
+        for place, number in enumerate(bases[1:], 1):
+            base = self.base_state(bases[:place], number)
+            merged = merge_bases(self.types, Sides(base, merged, self.commits[number].state))
+        return merged
 
     def distances(self, start: int) -> dict[int, int]:
         """Return every ancestor of a commit, including itself, with its shortest distance over all parents."""
@@ -161,22 +181,23 @@ class Repository:
     def merge(self, source: str, into: str, resolve: Resolve = None) -> Merge:
         """Merge a branch into another, or raise `Conflicts`."""
         ours, theirs = self.heads[into], self.heads[source]
-        base = self.base(ours, theirs)
-        if theirs == base:
+        bases = self.bases([ours], theirs)
+        if bases == [theirs]:
             return Merge("already_up_to_date", None)
-        merged = self._merged(base, ours, theirs, resolve)
-        return Merge("fast_forward" if ours == base else "merged", self.commit(into, merged, theirs))
+        merged = self._merged(self.base_state([ours], theirs), ours, theirs, resolve)
+        return Merge("fast_forward" if bases == [ours] else "merged", self.commit(into, merged, theirs))
 
     def revert(self, number: int, branch: str, resolve: Resolve = None) -> int | None:
         """Revert a commit on a branch, or raise `Conflicts`: merge its first parent with the commit as base.
 
         Returns None, without a commit, if nothing changes.
         """
-        merged = self._merged(number, self.heads[branch], self.commits[number].parents[0], resolve)
+        base = self.commits[number].state
+        merged = self._merged(base, self.heads[branch], self.commits[number].parents[0], resolve)
         return None if merged == self.state(branch) else self.commit(branch, merged)
 
-    def _merged(self, base: int, ours: int, theirs: int, resolve: Resolve) -> State:
-        sides = Sides(*(self.commits[number].state for number in (base, ours, theirs)))
+    def _merged(self, base: State, ours: int, theirs: int, resolve: Resolve) -> State:
+        sides = Sides(base, self.commits[ours].state, self.commits[theirs].state)
         merged, found = merge_states(sides, resolve)
         if found:
             raise Conflicts(found)
@@ -234,13 +255,14 @@ def _merge_rows(
                 return ours
             case "theirs":
                 return theirs
-        found.append(Conflict("delete_vs_update", name, frozenset([id_]), None, None, base, ours, theirs))
+        image = None if base is None or base is UNKNOWN_ROW else _known(base)
+        found.append(Conflict("delete_vs_update", name, frozenset([id_]), None, None, image, ours, theirs))
         return None
     kind = "divergent_insert" if base is None else "divergent_update"
     merged: dict[str, Value] = {}
     for key in ours:
         mine, other = ours[key], theirs[key]
-        before = None if base is None else base[key]
+        before = None if base is None else UNKNOWN if base is UNKNOWN_ROW else base[key]
         if mine == other or (base is not None and before == other):
             merged[key] = mine
         elif base is not None and before == mine:
@@ -254,8 +276,70 @@ def _merge_rows(
                 case To(value):
                     merged[key] = value
                 case None:
-                    found.append(Conflict(kind, name, frozenset([id_]), key, None, before, mine, other))
+                    shown = None if before is UNKNOWN else before
+                    found.append(Conflict(kind, name, frozenset([id_]), key, None, shown, mine, other))
     return merged
+
+
+# --- several merge bases ------------------------------------------------------------------------------------
+
+
+def merge_bases(types: Mapping[str, Type], sides: Sides) -> State:
+    """Return the virtual merge base of two merge bases. What is in conflict is undecided, never chosen."""
+    base, ours, theirs = sides.base, sides.ours, sides.theirs
+    merged: dict[str, dict[str, Row]] = {}
+    for name in ours:
+        merged[name] = {}
+        for id_ in sorted(base[name].keys() | ours[name].keys() | theirs[name].keys()):
+            row = _merge_base_rows(base[name].get(id_), ours[name].get(id_), theirs[name].get(id_))
+            if row is not None:
+                merged[name][id_] = row
+    while True:
+        before = {name: dict(rows) for name, rows in merged.items()}
+        for rule in RULES:
+            decided = _decided(merged)
+            for item in [item for type_ in types.values() for item in rule(type_, decided, sides)]:
+                for name, id_ in item.entities:
+                    if item.kind == "unique_violation" and item.property is not None:
+                        merged[name][id_] = {**merged[name][id_], item.property: UNKNOWN}
+                    else:
+                        merged[name][id_] = UNKNOWN_ROW
+            if merged != before:
+                break
+        else:
+            return merged
+
+
+def _merge_base_rows(base: Row | None, ours: Row | None, theirs: Row | None) -> Row | None:
+    decided = base is not UNKNOWN_ROW and (base is None or UNKNOWN not in base.values())
+    if ours == theirs or (decided and base == theirs):
+        return ours
+    if decided and base == ours:
+        return theirs
+    if ours is None or theirs is None or ours is UNKNOWN_ROW or theirs is UNKNOWN_ROW:
+        return UNKNOWN_ROW
+    merged: dict[str, Value] = {}
+    for key in ours:
+        before = UNKNOWN if base is None or base is UNKNOWN_ROW else base[key]
+        if ours[key] == theirs[key] or (before is not UNKNOWN and before == theirs[key]):
+            merged[key] = ours[key]
+        elif before is not UNKNOWN and before == ours[key]:
+            merged[key] = theirs[key]
+        else:
+            merged[key] = UNKNOWN
+    return merged
+
+
+def _decided(state: State) -> State:
+    """Return a state without undecided rows, and with null for undecided values."""
+    return {
+        name: {id_: _known(row) for id_, row in rows.items() if row is not UNKNOWN_ROW}
+        for name, rows in state.items()
+    }
+
+
+def _known(row: Row) -> Row:
+    return {name: None if value is UNKNOWN else value for name, value in row.items()}
 
 
 def _choice(resolve: Resolve, place: Place) -> Choice | None:
@@ -308,7 +392,7 @@ def orphan_edges(type_: Type, state: State, _: Sides | None) -> list[Conflict]:
     found = []
     for end, node in zip(("from", "to"), type_.ends or (), strict=False):
         for id_, row in state[type_.name].items():
-            if row[end] not in state[node]:
+            if row[end] is not None and row[end] not in state[node]:
                 entities = frozenset([(type_.name, id_), (node, str(row[end]))])
                 found.append(Conflict("orphan_edge", type_.name, frozenset([id_]), end, entities=entities))
     return found
@@ -320,7 +404,7 @@ def cardinality_violations(type_: Type, state: State, sides: Sides | None) -> li
         return []
     found = []
     sources = [row["from"] for row in state[type_.name].values()]
-    for source in dict.fromkeys(sources):
+    for source in dict.fromkeys(source for source in sources if source is not None):
         count = sources.count(source)
         if count > type_.most:
             what = f"source '{source}' has {count} edges (max {type_.most})"
@@ -338,7 +422,7 @@ def _changed_edges(name: str, source: Value, sides: Sides) -> frozenset[tuple[st
     found = set()
     for id_ in {id_ for rows in states for id_ in rows}:
         images = [rows.get(id_) for rows in states]
-        leaves = any(image is not None and image["from"] == source for image in images)
+        leaves = any(image is not None and image.get("from") == source for image in images)
         if leaves and not images[0] == images[1] == images[2]:
             found.add((name, id_))
     return frozenset(found)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.lang.temporal import floor_datetime
@@ -13,6 +13,9 @@ from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
 
 GetCommit: TypeAlias = Callable[[str], CommitRecord]
+
+# The number of levels of merge bases that a merge reads: those of the heads, those of the merge bases, and so on.
+MAX_BASE_DEPTH: Final = 16
 
 
 def get_commit(manifest: Manifest, view: ManifestView, id_: str) -> CommitRecord:
@@ -70,48 +73,27 @@ def ancestors_by_distance(get: GetCommit, start: CommitRecord) -> Iterator[tuple
                 heapq.heappush(queue, (distance + 1, parent))
 
 
-def merge_base(get: GetCommit, ours: CommitRecord, theirs: CommitRecord) -> CommitRecord | None:
-    """Return the merge base: the best common ancestor, or None if there is no common ancestor.
-
-    A common ancestor is best when no descendant of it is a common ancestor. Of several, the one with the
-    smallest sum of distances is returned, and of these the newest. The cost depends on the number of commits
-    since the merge base, not on the length of the history.
-    """
-    best = best_common_ancestors(get, ours, theirs)
-    if len(best) < 2:
-        return best[0] if best else None
-    total = dict.fromkeys((commit.id for commit in best), 0)
-    for side in (ours, theirs):
-        remaining = set(total)
-        for distance, commit in ancestors_by_distance(get, side):
-            if commit.id in remaining:
-                total[commit.id] += distance
-                remaining.discard(commit.id)
-            if not remaining:
-                break
-    nearest = min(total.values())
-    # Two commits may have the same microsecond. The id makes the result independent of the order of the sides.
-    return max(
-        (commit for commit in best if total[commit.id] == nearest),
-        key=lambda commit: (commit.created_at, commit.id),
-    )
-
-
 _OURS, _THEIRS, _BELOW = 1, 2, 4
 _COMMON = _OURS | _THEIRS
 
 
-def best_common_ancestors(get: GetCommit, ours: CommitRecord, theirs: CommitRecord) -> list[CommitRecord]:
-    """Return the common ancestors that are not ancestors of another common ancestor.
+def best_common_ancestors(
+    get: GetCommit, ours: Sequence[CommitRecord], theirs: Sequence[CommitRecord]
+) -> list[CommitRecord]:
+    """Return the common ancestors that are not ancestors of another common ancestor, oldest first.
+
+    Several commits on a side stand for a merge of them: their ancestors are those of any of them.
 
     A commit is older than its children, over both parents. Commits are visited newest first, so every commit is
-    visited after all its descendants. Ancestors of a common ancestor are marked and never returned.
+    visited after all its descendants. Ancestors of a common ancestor are marked and never returned. The cost
+    depends on the number of commits since the merge bases, not on the length of the history.
     """
-    marks = {ours.id: _OURS}
-    marks[theirs.id] = marks.get(theirs.id, 0) | _THEIRS
-    queue = [
-        (-commit.created_at, commit.id, commit) for commit in {ours.id: ours, theirs.id: theirs}.values()
-    ]
+    marks: dict[str, int] = {}
+    for mark, side in ((_OURS, ours), (_THEIRS, theirs)):
+        for commit in side:
+            marks[commit.id] = marks.get(commit.id, 0) | mark
+    starts = {commit.id: commit for commit in (*ours, *theirs)}
+    queue = [(-commit.created_at, commit.id, commit) for commit in starts.values()]
     heapq.heapify(queue)
     # The number of queued commits that are not below a common ancestor.
     unresolved = len(queue)
@@ -135,4 +117,27 @@ def best_common_ancestors(get: GetCommit, ours: CommitRecord, theirs: CommitReco
                 unresolved += not after & _BELOW
             elif after & _BELOW and not before & _BELOW:
                 unresolved -= 1
-    return best
+    return sorted(best, key=lambda commit: (commit.created_at, commit.id))
+
+
+def virtual_base_ancestors(get: GetCommit, ours: CommitRecord, theirs: CommitRecord) -> list[CommitRecord]:
+    """Return every commit whose state a merge of two commits compares as a merge base.
+
+    With one best common ancestor it is the only one. Several are merged into a virtual merge base, which needs
+    the common ancestors of those, and so on, down to `MAX_BASE_DEPTH` levels.
+    """
+    found: dict[str, CommitRecord] = {}
+    seen: set[tuple[frozenset[str], str]] = set()
+    level: list[tuple[Sequence[CommitRecord], CommitRecord]] = [((ours,), theirs)]
+    for _ in range(MAX_BASE_DEPTH):
+        below: list[tuple[Sequence[CommitRecord], CommitRecord]] = []
+        for many, one in level:
+            pair = (frozenset(commit.id for commit in many), one.id)
+            if pair in seen:
+                continue
+            seen.add(pair)
+            bases = best_common_ancestors(get, many, (one,))
+            found.update((commit.id, commit) for commit in bases)
+            below += [(bases[:number], bases[number]) for number in range(1, len(bases))]
+        level = below
+    return list(found.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -42,10 +42,10 @@ from omnigraph.graph.format_version import (
 from omnigraph.graph.history import (
     GetCommit,
     ancestors_by_distance,
+    best_common_ancestors,
     commit_at,
     first_parents,
     get_commit,
-    merge_base,
 )
 from omnigraph.graph.idempotency import claim_key
 from omnigraph.graph.initialize import create_manifest
@@ -287,15 +287,19 @@ class Repository:
         view = self.manifest.refresh()
         return first_parents(self.manifest, view, self._head(view, branch).commit)
 
-    def merge_base(self, ours: Snapshot, theirs: Snapshot) -> Snapshot:
-        """Return the merge base of two snapshots; `NotFound` if they have no common ancestor."""
-        base = merge_base(self._commits_in(self.manifest.view), ours.commit, theirs.commit)
-        if base is None:
+    def merge_bases(self, ours: Sequence[Snapshot], theirs: Sequence[Snapshot]) -> list[Snapshot]:
+        """Return all best common ancestors of two states, oldest first; `NotFound` if there is none.
+
+        Several snapshots on a side stand for a merge of them.
+        """
+        sides = [[item.commit for item in side] for side in (ours, theirs)]
+        bases = best_common_ancestors(self._commits_in(self.manifest.view), *sides)
+        if not bases:
+            ids = [ours[0].commit_id, theirs[0].commit_id]
             raise NotFound(
-                f"commits '{ours.commit_id}' and '{theirs.commit_id}' have no common ancestor",
-                details={"commits": [ours.commit_id, theirs.commit_id]},
+                f"commits '{ids[0]}' and '{ids[1]}' have no common ancestor", details={"commits": ids}
             )
-        return self._snapshot(ours.branch, base)
+        return [self._snapshot(ours[0].branch, base) for base in bases]
 
     def is_ancestor(self, commit_id: str, branch: str = MAIN) -> bool:
         """Return whether a commit is in the history of a branch, over both parents."""

@@ -16,7 +16,7 @@ from itertools import combinations
 
 from omnigraph.errors import InvalidInput
 from omnigraph.graph.branch_names import MAIN
-from omnigraph.graph.history import GetCommit, get_commit, merge_base
+from omnigraph.graph.history import GetCommit, get_commit, virtual_base_ancestors
 from omnigraph.store.manifest.manifest import Manifest
 from omnigraph.store.manifest.manifest_view import ManifestView
 from omnigraph.store.manifest.records import CommitRecord, HeadRecord
@@ -106,10 +106,10 @@ class MergeBases:
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
         self._commits: dict[str, CommitRecord] = {}
-        self._bases: dict[tuple[str, str], CommitRecord | None] = {}
+        self._bases: dict[tuple[str, str], list[CommitRecord]] = {}
 
     def of(self, view: ManifestView, heads: Sequence[HeadRecord]) -> list[CommitRecord]:
-        """Return the merge bases of all pairs of branches.
+        """Return the merge bases of all pairs of branches, and those that a virtual merge base is built from.
 
         With many branches only likely merges are considered: a branch with main, and a branch with its source.
         """
@@ -119,10 +119,8 @@ class MergeBases:
         for branch, other in self._pairs(get, heads):
             ours, theirs = commits[branch], commits[other]
             if (ours.id, theirs.id) not in self._bases:
-                self._bases[ours.id, theirs.id] = merge_base(get, ours, theirs)
-            base = self._bases[ours.id, theirs.id]
-            if base is not None:
-                bases[base.id] = base
+                self._bases[ours.id, theirs.id] = virtual_base_ancestors(get, ours, theirs)
+            bases.update((base.id, base) for base in self._bases[ours.id, theirs.id])
         return list(bases.values())
 
     def _get(self, view: ManifestView, id_: str) -> CommitRecord:

@@ -68,6 +68,43 @@ def constraint_conflicts(merged: MergedTables) -> tuple[list[MergeConflict], int
     return [], 0
 
 
+@dataclass(frozen=True)
+class ViolatingEntities:
+    """Entities of one table that violate a rule, and its physical columns; None for a rule about existence."""
+
+    key: str
+    ids: tuple[str, ...]
+    columns: tuple[str, ...] | None = None
+
+
+def violating_entities(merged: MergedTables) -> Iterator[list[ViolatingEntities]]:
+    """Yield for each rule between rows the entities of a virtual merge base that violate it.
+
+    They are those that a resolution of the conflict would apply to.
+    """
+    tables = merged.tables
+    deltas = {
+        key: _delta(tables[key], merge, merged.kept_side, with_kept=False)
+        for key, merge in merged.row_merges.items()
+    }
+    committed = SideRows(tables, merged.kept_side, merged.states.of(merged.kept_side))
+    for violations in set_violations(merged.catalog, deltas, committed):
+        yield [entity for item in violations for entity in _violating(item, merged)]
+
+
+def _violating(violation: Violation, merged: MergedTables) -> Iterator[ViolatingEntities]:
+    key, id_ = violation.table_key, violation.id or ""
+    table = merged.tables[key]
+    if violation.rule == "card":
+        yield ViolatingEntities(key, tuple(_changed_edges(table, [id_]).get(id_, ())))
+    elif violation.rule == "unique":
+        columns = tuple(table.table.physical(name) for name in violation.details["columns"])
+        yield ViolatingEntities(key, (id_, violation.details["held_by"]), columns)
+    else:
+        for entity_key, entity_id in _entities(violation, "orphan_edge", merged.catalog, merged.tables):
+            yield ViolatingEntities(entity_key, (entity_id,))
+
+
 def _stages(catalog: Catalog, deltas: Mapping[str, TableDelta], committed: SideRows) -> Iterator[Violations]:
     yield Violations.merge(
         row_violations(delta.table, entity_of(catalog, delta.table), delta.rows) for delta in deltas.values()
@@ -190,13 +227,11 @@ def _changed_edges(table: ThreeWayTable, sources: Sequence[str]) -> dict[str, li
     edges: dict[str, set[str]] = {}
     wanted = pa.array(sources, pa.string())
     for side in SIDES:
-        diff = table.diff(side)
-        for batch in () if diff is None else diff.batches(columns=["src"]):
-            for image in (batch.before, batch.after):
-                selected = pc.is_in(image["src"], value_set=wanted)
-                ids = batch.ids.filter(selected.combine_chunks())
-                for source, id_ in zip(image["src"].filter(selected), ids, strict=True):
-                    edges.setdefault(source.as_py(), set()).add(id_.as_py())
+        for changed, image in table.changed_sources(side):
+            selected = pc.is_in(image, value_set=wanted)
+            ids = changed.filter(selected.combine_chunks())
+            for source, id_ in zip(image.filter(selected), ids, strict=True):
+                edges.setdefault(source.as_py(), set()).add(id_.as_py())
     return {source: sorted(ids) for source, ids in edges.items()}
 
 

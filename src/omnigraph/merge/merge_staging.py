@@ -12,6 +12,7 @@ from omnigraph.catalog.columns import arrow_schema
 from omnigraph.engine.committed_rows import CommittedRows
 from omnigraph.engine.diff.table_diff import DELETE, INSERT
 from omnigraph.merge.merge_base import MergeSide, other_side
+from omnigraph.merge.overlay import UNKNOWN_ADDRESS
 from omnigraph.merge.row_merge import KEEP, PUT, REMOVE, Positions, RowMerge
 from omnigraph.merge.table_changes import Mask
 from omnigraph.merge.table_merge import ThreeWayTable
@@ -120,6 +121,7 @@ def _find_rows(
     changed = np.flatnonzero(kept_positions >= 0)
     exists[changed] = kept.ops[kept_positions[changed]] != DELETE
     addresses[changed] = kept.after_addresses[kept_positions[changed]]
+    unknown = changed[exists[changed] & (addresses[changed] == UNKNOWN_ADDRESS)]
     unchanged = np.flatnonzero((kept_positions[: len(applied)] < 0) & (applied.ops != INSERT))
     base = table.pin("base")
     moved = unchanged
@@ -130,7 +132,8 @@ def _find_rows(
         exists[unchanged[found]] = True
         addresses[unchanged[found]] = translated[found]
         moved = unchanged[~found]
-    wanted = moved[merge.actions[moved] != KEEP]
+    sought = np.concatenate([moved, unknown])
+    wanted = sought[merge.actions[sought] != KEEP]
     if len(wanted):
         positions, looked_up = _look_up(table, merge, kept_side, wanted)
         exists[positions] = True

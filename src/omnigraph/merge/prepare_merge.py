@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -10,9 +10,10 @@ from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.write_plan import Prepared
 from omnigraph.merge.conflicts import MergeConflict, merge_conflicts_error
-from omnigraph.merge.merge_base import MergeStates
+from omnigraph.merge.merge_base import BaseState, MergeStates
 from omnigraph.merge.merge_staging import Counts
 from omnigraph.merge.state_merge import MergeOptions, StateMerge, fast_forward
+from omnigraph.merge.virtual_base import FindBases, find_merge_base, has_same_content
 
 MergeOutcome: TypeAlias = Literal["already_up_to_date", "fast_forward", "merged"]
 
@@ -36,16 +37,17 @@ _UP_TO_DATE: Prepared[MergeResult] = Prepared(None, MergeResult("already_up_to_d
 def prepare_merge(
     transaction: Transaction,
     theirs: Snapshot,
-    base_of: Callable[[Snapshot], Snapshot],
+    find_bases: FindBases,
     options: MergeOptions,
 ) -> Prepared[MergeResult]:
     """Stage the merge of a state into the branch of a transaction.
 
-    `base_of` returns the merge base of the branch and `theirs`. The commit has their commit as its second parent.
+    `find_bases` returns the best common ancestors of commits. The commit has their commit as its second parent.
     A merge depends only on the two states, so a merge whose branch moved is prepared again. Conflicts raise
     `MergeConflicts`; a dry run returns them.
     """
-    states = MergeStates(base_of(transaction.base), transaction.base, theirs)
+    base = find_merge_base(find_bases, transaction.base, theirs)
+    states = MergeStates.of_bases(base, transaction.base, BaseState(theirs))
     if states.is_up_to_date:
         return _UP_TO_DATE
     transaction.merged_parent = theirs.commit
@@ -64,7 +66,7 @@ def prepare_revert(
 
     Changes of later commits stay, or are a conflict where they touch the same property.
     """
-    if _has_same_content(undone, before):
+    if has_same_content(undone, before):
         return _UP_TO_DATE
     states = MergeStates(undone, transaction.base, before)
     merge = StateMerge(states, options, theirs_is_temporary=True)
@@ -72,15 +74,6 @@ def prepare_revert(
     if transaction.is_unchanged and not result.affected and not result.conflicts:
         return _UP_TO_DATE
     return Prepared(None if options.dry_run else "insert", result)
-
-
-def _has_same_content(one: Snapshot, other: Snapshot) -> bool:
-    """Whether two states have the same rows and the same schema, even if they are stored differently."""
-    states = [
-        (item.commit.schema, {key: pin.content for key, pin in item.commit.tables.items()})
-        for item in (one, other)
-    ]
-    return states[0] == states[1]
 
 
 def _merge_and_stage(merge: StateMerge, transaction: Transaction, options: MergeOptions) -> MergeResult:

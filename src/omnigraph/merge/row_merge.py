@@ -24,8 +24,9 @@ from omnigraph.engine.diff.table_diff import DELETE, INSERT
 from omnigraph.lang.types import Scalar
 from omnigraph.merge.conflicts import MergeConflict
 from omnigraph.merge.merge_base import MergeSide
+from omnigraph.merge.overlay import Overlay, null_where
 from omnigraph.merge.resolutions import Resolutions, ResolvedValue
-from omnigraph.merge.table_changes import TableChanges
+from omnigraph.merge.table_changes import Mask, TableChanges
 from omnigraph.rules.external_blobs import ExternalBlobPolicy
 from omnigraph.sources.json.json_values import MISMATCH, build_array, mismatch_error, value_converter
 
@@ -71,6 +72,11 @@ class RowMerge:
         self.actions = np.where(applied.ops == DELETE, REMOVE, PUT).astype(np.int8)
         # Whether every row is that of the applied side.
         self.is_applied_only = True
+        # The values that are undecided, by column; all of a row whose existence is undecided.
+        self.undecided: dict[str, Mask] = {name: flags.copy() for name, flags in applied.undecided.items()}
+        missing = pc.is_null(applied.after["id"]).to_numpy()
+        self.undecided_rows: Mask = missing & (applied.ops != DELETE)
+        self.actions[self.undecided_rows] = REMOVE
 
     @property
     def changes_rows(self) -> bool:
@@ -79,8 +85,11 @@ class RowMerge:
 
     # --- merging -----------------------------------------------------------------------------------------
 
-    def merge(self, resolutions: Resolutions) -> list[MergeConflict]:
-        """Merge every row that both sides changed; return the conflicts without a resolution."""
+    def merge(self, resolutions: Resolutions | None) -> list[MergeConflict]:
+        """Merge every row that both sides changed; return the conflicts without a resolution.
+
+        Without `resolutions` the result is a virtual merge base: conflicts are not returned, but left undecided.
+        """
         matches = pc.index_in(self.applied.ids, value_set=self.kept.ids).fill_null(-1)
         kept_positions = matches.to_numpy().astype(np.int64)
         applied = np.flatnonzero(kept_positions >= 0)
@@ -91,17 +100,21 @@ class RowMerge:
         deleted = self.applied.ops[applied] == DELETE
         deleted_in_kept = self.kept.ops[kept] == DELETE
         self.actions[applied[deleted & deleted_in_kept]] = KEEP
-        one_deleted = deleted != deleted_in_kept
+        unknown = self.undecided_rows[applied]
+        one_deleted = (deleted != deleted_in_kept) | unknown
         conflicts = list(self._merge_deleted(applied[one_deleted], kept[one_deleted], resolutions))
-        both_alive = ~deleted & ~deleted_in_kept
+        both_alive = ~deleted & ~deleted_in_kept & ~unknown
         conflicts += self._merge_values(applied[both_alive], kept[both_alive], resolutions)
         return conflicts
 
     def _merge_deleted(
-        self, applied: Positions, kept: Positions, resolutions: Resolutions
+        self, applied: Positions, kept: Positions, resolutions: Resolutions | None
     ) -> Iterator[MergeConflict]:
         """Merge rows that one side deleted and the other updated: always a conflict."""
         if not len(applied):
+            return
+        if resolutions is None:
+            self._leave_rows_undecided(applied)
             return
         positions = pa.array(applied)
         states = (
@@ -109,7 +122,12 @@ class RowMerge:
             images(self.table, self.applied.after.take(positions)),
             images(self.table, self.kept.after.take(pa.array(kept))),
         )
-        for position, kept_position, base, after, kept_after in zip(applied, kept, *states, strict=True):
+        # Several merge bases may disagree on whether the row exists.
+        known = self.applied.before["id"].take(positions).is_valid().to_pylist()
+        for position, kept_position, has_base, image, after, kept_after in zip(
+            applied, kept, known, *states, strict=True
+        ):
+            base = image if has_base else None
             applied_image: Image | None = None if self.applied.ops[position] == DELETE else after
             kept_image: Image | None = None if self.kept.ops[kept_position] == DELETE else kept_after
             conflict = self._conflict(
@@ -122,7 +140,7 @@ class RowMerge:
                 self.actions[position] = KEEP
 
     def _merge_values(
-        self, applied: Positions, kept: Positions, resolutions: Resolutions
+        self, applied: Positions, kept: Positions, resolutions: Resolutions | None
     ) -> list[MergeConflict]:
         """Merge rows that both sides inserted or updated, property by property."""
         if not len(applied):
@@ -135,13 +153,17 @@ class RowMerge:
         unchanged = np.ones(len(applied), bool)
         columns: list[pa.ChunkedArray] = [after["id"]]
         for name in after.column_names[1:]:
-            differs = differing(after[name], kept_after[name])
+            undecided = self.applied.is_undecided(name)[applied]
+            differs = differing(after[name], kept_after[name]) | undecided
             changed = self.applied.changed[name][applied]
             both = changed & self.kept.changed[name][kept]
             clash = differs & (inserted | both) if name in self._shared else np.zeros(len(applied), bool)
             takes_applied = changed & ~clash
             values: dict[int, pa.Array] = {}
-            if clash.any():
+            if resolutions is None:
+                undecided |= clash
+                self._undecided(name)[applied[undecided]] = True
+            elif clash.any():
                 rows = np.flatnonzero(clash)
                 for row, conflict in self._value_conflicts(name, rows, applied, base, after, kept_after):
                     resolution = resolutions.resolve(conflict)
@@ -152,9 +174,9 @@ class RowMerge:
                     else:
                         takes_applied[row] = resolution == self._applied_side
             chosen = pc.if_else(pa.array(takes_applied), after[name], kept_after[name])
-            merged = _with_values(chosen, values)
+            merged = null_where(_with_values(chosen, values), undecided)
             columns.append(merged)
-            unchanged &= ~differing(merged, kept_after[name])
+            unchanged &= ~differing(merged, kept_after[name]) & ~undecided
         self._replace(applied, pa.table(columns, schema=self.rows.schema))
         self.actions[applied] = np.where(unchanged, KEEP, PUT)
         return conflicts
@@ -218,6 +240,74 @@ class RowMerge:
         order = np.arange(len(self.ids))
         order[positions] = len(self.ids) + np.arange(len(positions))
         self.rows = pa.concat_tables([self.rows, rows]).take(pa.array(order))
+
+    # --- undecided rows of a virtual merge base ----------------------------------------------------------
+
+    def leave_undecided(
+        self,
+        ids: Sequence[str],
+        columns: Sequence[str] | None,
+        kept_changes: Callable[[pa.Array], TableChanges],
+    ) -> bool:
+        """Leave the values of some entities in these columns undecided, or their existence without `columns`.
+
+        Return whether any of them was decided before. `kept_changes` are the changes of the kept side to some ids.
+        """
+        self._append_kept(kept_changes, ids)
+        positions = self._positions(ids, len(self.ids))
+        if columns is None:
+            decided = bool((~self.undecided_rows[positions]).any())
+            self._leave_rows_undecided(positions)
+            return decided
+        decided = False
+        for name in columns:
+            flags = self._undecided(name)
+            decided |= bool((~flags[positions]).any())
+            flags[positions] = True
+            place = self.rows.schema.get_field_index(name)
+            column = null_where(self.rows.column(place), flags)
+            self.rows = self.rows.set_column(place, self.rows.schema.field(place), column)
+        self.is_applied_only = False
+        self.actions[positions] = np.where(self.undecided_rows[positions], REMOVE, PUT)
+        return decided
+
+    def overlay(self) -> Overlay:
+        """Return the rows of the virtual merge base that differ from those of the kept side."""
+        chosen = np.flatnonzero(self.actions != KEEP)
+        ids = self.ids.take(pa.array(chosen))
+        in_kept = pc.index_in(ids, value_set=self.kept.ids).fill_null(-1).to_numpy()
+        # What the kept side did not change is as in the merge base.
+        places = np.where(in_kept >= 0, in_kept, len(self.kept) + chosen)
+        before = pa.concat_tables([self.kept.after, self.applied.before]).take(pa.array(places))
+        whole = self.undecided_rows[chosen]
+        put = self.actions[chosen] == PUT
+        rows = self.rows.take(pa.array(chosen))
+        after = pa.table([null_where(column, ~put) for column in rows.columns], schema=rows.schema)
+        undecided = {name: whole | self._undecided(name)[chosen] for name in rows.column_names[1:]}
+        return Overlay(ids, before, after, put | whole, undecided)
+
+    def _append_kept(self, kept_changes: Callable[[pa.Array], TableChanges], ids: Sequence[str]) -> None:
+        """Add the rows of entities that only the kept side changed, as that side has them."""
+        others = pa.array(sorted(set(ids) - set(self.ids.to_pylist())), pa.string())
+        changes = kept_changes(others) if len(others) else None
+        if changes is None or not len(changes):
+            return
+        self.ids = pa.concat_arrays([self.ids, changes.ids])
+        self.rows = pa.concat_tables([self.rows, _with_ids(changes.after, changes.ids)])
+        self.actions = np.concatenate([self.actions, np.full(len(changes), KEEP, np.int8)])
+        nothing = np.zeros(len(changes), bool)
+        self.undecided = {name: np.concatenate([flags, nothing]) for name, flags in self.undecided.items()}
+        self.undecided_rows = np.concatenate([self.undecided_rows, nothing])
+        self.kept = self.kept.append(changes)
+
+    def _leave_rows_undecided(self, positions: Positions) -> None:
+        # The row counts as missing when the virtual merge base is checked.
+        self.is_applied_only = False
+        self.undecided_rows[positions] = True
+        self.actions[positions] = REMOVE
+
+    def _undecided(self, name: str) -> Mask:
+        return self.undecided.setdefault(name, np.zeros(len(self.ids), bool))
 
     # --- taking a side -----------------------------------------------------------------------------------
 

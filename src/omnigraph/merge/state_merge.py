@@ -57,12 +57,19 @@ class StateMerge:
     """
 
     def __init__(
-        self, states: MergeStates, options: MergeOptions, *, theirs_is_temporary: bool = False
+        self,
+        states: MergeStates,
+        options: MergeOptions,
+        *,
+        theirs_is_temporary: bool = False,
+        schema: MergedSchema | None = None,
     ) -> None:
         self._states = states
         self._options = options
         self._theirs_is_temporary = theirs_is_temporary
-        self._schema: MergedSchema = merge_schemas(states, options.resolutions, options.reserve_identities)
+        self._schema: MergedSchema = schema or merge_schemas(
+            states, options.resolutions, options.reserve_identities
+        )
         self._tables = {item.table.key: ThreeWayTable(item, states) for item in self._schema.tables}
         self._applied_side: MergeSide = "theirs"
         self._row_merges: dict[str, RowMerge] = {}
@@ -82,8 +89,7 @@ class StateMerge:
 
     def merge(self) -> UnresolvedConflicts:
         """Merge schemas and rows and check the result; return the conflicts without a resolution."""
-        states = self._states
-        with reading(states.base.state, states.ours.state, states.theirs.state):
+        with reading(*self._states.commits):
             return self._merge()
 
     def _merge(self) -> UnresolvedConflicts:
@@ -138,7 +144,8 @@ class StateMerge:
         theirs = sum(diff.rows for item in both if (diff := item.diff("theirs")) is not None)
         states = self._states
         schemas = {state.catalog.fingerprint for state in (states.base, states.ours, states.theirs)}
-        can_keep_theirs = len(schemas) == 1 and not self._theirs_is_temporary
+        is_stored = "theirs" not in states.virtual
+        can_keep_theirs = len(schemas) == 1 and is_stored and not self._theirs_is_temporary
         self._applied_side = "ours" if ours < theirs and can_keep_theirs else "theirs"
 
     def _tables_to_read(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -22,7 +22,9 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 class TableChanges:
     """Changes of a table, one for each id, by the physical columns of the merged table.
 
-    `before` are the rows of the merge base, `after` those of the side. `changed` marks the values that differ.
+    `before` are the rows of the merge base, `after` those of the side. `changed` marks the values that differ, and
+    those on which several merge bases disagree. `undecided` marks the values on which the merge bases that became
+    the side disagree; a commit has none.
     """
 
     ids: pa.Array
@@ -32,11 +34,12 @@ class TableChanges:
     changed: Mapping[str, Mask]
     before_addresses: Addresses
     after_addresses: Addresses
+    undecided: Mapping[str, Mask] = field(default_factory=dict)
 
     @classmethod
     def read(cls, diff: TableDiff | None, table: Table, ids: pa.Array | None = None) -> TableChanges:
         """Read the changes of a diff, of all rows or of those with these ids. Without a diff there are none."""
-        schema = _row_schema(table)
+        schema = row_schema(table)
         batches = [] if diff is None else list(diff.batches(ids=ids))
         nothing = np.zeros(0, bool)
         return cls(
@@ -67,16 +70,29 @@ class TableChanges:
         kept = (self.ops == INSERT) | (self.ops == DELETE)
         for flags in changed.values():
             kept |= flags
+        undecided = {name: flags for name, flags in self.undecided.items() if name not in columns}
+        return replace(self, after=after, changed=changed, undecided=undecided).filter(kept)
+
+    def filter(self, kept: Mask) -> TableChanges:
+        """Return some of the changes."""
+        if kept.all():
+            return self
         mask = pa.array(kept)
         return TableChanges(
             self.ids.filter(mask),
             self.ops[kept],
             self.before.filter(mask),
-            after.filter(mask),
-            {name: flags[kept] for name, flags in changed.items()},
+            self.after.filter(mask),
+            {name: flags[kept] for name, flags in self.changed.items()},
             self.before_addresses[kept],
             self.after_addresses[kept],
+            {name: flags[kept] for name, flags in self.undecided.items()},
         )
+
+    def is_undecided(self, name: str) -> Mask:
+        """Return the rows in which the value of a column is undecided."""
+        flags = self.undecided.get(name)
+        return np.zeros(len(self), bool) if flags is None else flags
 
     def append(self, other: TableChanges) -> TableChanges:
         """Return these changes followed by changes of other ids."""
@@ -88,10 +104,14 @@ class TableChanges:
             {name: np.concatenate([flags, other.changed[name]]) for name, flags in self.changed.items()},
             np.concatenate([self.before_addresses, other.before_addresses]),
             np.concatenate([self.after_addresses, other.after_addresses]),
+            {
+                name: np.concatenate([self.is_undecided(name), other.is_undecided(name)])
+                for name in self.undecided.keys() | other.undecided.keys()
+            },
         )
 
 
-def _row_schema(table: Table) -> pa.Schema:
+def row_schema(table: Table) -> pa.Schema:
     """Return the physical schema with all columns nullable: a merged row may still miss a required value."""
     return pa.schema([item.with_nullable(True) for item in arrow_schema(table, physical=True)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from omnigraph.catalog.catalog import Catalog, Table
 from omnigraph.catalog.schema_merge.merge import MergedColumn, MergedTable
 from omnigraph.engine.diff.table_diff import Side, TableDiff
 from omnigraph.merge.merge_base import SIDES, MergeSide, MergeStates, StateName
+from omnigraph.merge.overlay import OverlaidDiff, Overlay
 from omnigraph.merge.table_changes import TableChanges
 from omnigraph.store.manifest.records import TablePin
 
@@ -48,6 +50,15 @@ class ThreeWayTable:
         pairs = ((item.column.physical, getattr(item, state)) for item in self.merged.columns)
         return {physical: column.physical for physical, column in pairs if column is not None}
 
+    def stored_columns_of(self, state: StateName) -> dict[str, str]:
+        """Return the columns that one of the states stores, by the physical columns of the merged table."""
+        table, columns = self.table_of(state), self.columns_of(state)
+        virtual = None if table is None else self.states.virtual_table(state, table)
+        if virtual is None:
+            return columns
+        stored = virtual.columns
+        return {physical: stored[own] for physical, own in columns.items() if own in stored}
+
     def has_all_columns(self, side: MergeSide) -> bool:
         """Whether the version of one side has every column of the merged table, under the same physical name."""
         table, columns = self.table_of(side), self.columns_of(side)
@@ -68,7 +79,7 @@ class ThreeWayTable:
 
     # --- changes of a side -------------------------------------------------------------------------------
 
-    def diff(self, side: MergeSide) -> TableDiff | None:
+    def diff(self, side: MergeSide) -> TableDiff | OverlaidDiff | None:
         """Return the changes of one side; None when it has the rows of the merge base.
 
         A side with the content of the merge base is recognized without reading storage.
@@ -76,24 +87,40 @@ class ThreeWayTable:
         return self._our_diff if side == "ours" else self._their_diff
 
     @cached_property
-    def _our_diff(self) -> TableDiff | None:
+    def _our_diff(self) -> TableDiff | OverlaidDiff | None:
         return self._diff("ours")
 
     @cached_property
-    def _their_diff(self) -> TableDiff | None:
+    def _their_diff(self) -> TableDiff | OverlaidDiff | None:
         return self._diff("theirs")
 
-    def _diff(self, side: MergeSide) -> TableDiff | None:
+    def _diff(self, side: MergeSide) -> TableDiff | OverlaidDiff | None:
         base, pin = self.pin("base"), self.pin(side)
         # A side without the table has not changed its rows.
-        if pin is None or (base is not None and base.content == pin.content):
+        if pin is None:
             return None
-        diff = TableDiff(self._diff_side("base"), self._diff_side(side))
-        return None if diff.is_empty else diff
+        stored = None
+        if base is None or base.content != pin.content:
+            stored = TableDiff(self._diff_side("base"), self._diff_side(side))
+        overlays = self.overlay_of("base"), self.overlay_of(side)
+        if overlays == (None, None):
+            return None if stored is None or stored.is_empty else stored
+        overlaid = OverlaidDiff(self.table, stored, *overlays)
+        return None if overlaid.is_empty else overlaid
 
     def _diff_side(self, state: StateName) -> Side | None:
-        pin = self.pin(state)
-        return None if pin is None else Side(self.states.of(state).tables, pin, self.columns_of(state))
+        table, pin = self.table_of(state), self.pin(state)
+        if table is None or pin is None:
+            return None
+        return Side(self.states.of(state).tables, pin, self.stored_columns_of(state))
+
+    def overlay_of(self, state: StateName) -> Overlay | None:
+        """Return the rows in which a virtual state differs from what is stored; None where it is stored."""
+        table = self.table_of(state)
+        virtual = None if table is None else self.states.virtual_table(state, table)
+        if virtual is None or virtual.overlay is None:
+            return None
+        return virtual.overlay.conform(self.table, self.columns_of(state))
 
     def is_changed(self, side: MergeSide) -> bool:
         """Whether one side has other rows than the merge base."""
@@ -102,7 +129,20 @@ class ThreeWayTable:
     def changes(self, side: MergeSide, ids: pa.Array | None = None) -> TableChanges:
         """Read the changes of one side, of all rows or of those with these ids."""
         missing = self.columns_of("base").keys() - self.columns_of(side).keys()
-        return TableChanges.read(self.diff(side), self.table, ids).without_columns(missing)
+        diff = self.diff(side)
+        if isinstance(diff, OverlaidDiff):
+            return diff.changes(ids).without_columns(missing)
+        return TableChanges.read(diff, self.table, ids).without_columns(missing)
+
+    def changed_sources(self, side: MergeSide) -> Iterator[tuple[pa.Array, pa.ChunkedArray]]:
+        """Yield the ids of the edges that one side changed, with their sources before and after the change."""
+        diff = self.diff(side)
+        if isinstance(diff, OverlaidDiff):
+            found = diff.changes()
+            yield from ((found.ids, image["src"]) for image in (found.before, found.after))
+            return
+        for batch in () if diff is None else diff.batches(columns=["src"]):
+            yield from ((batch.ids, image["src"]) for image in (batch.before, batch.after))
 
 
 def tables_of_one_schema(catalog: Catalog) -> tuple[MergedTable, ...]:

@@ -16,7 +16,6 @@ from omnigraph.graph.branch_names import normalize_branch_name
 if TYPE_CHECKING:
     from omnigraph.api.local.authorizer import Authorizer
     from omnigraph.graph.repository import Repository
-    from omnigraph.graph.snapshot import Snapshot
     from omnigraph.graph.write_request import WriteResult
     from omnigraph.merge.prepare_merge import MergeResult
     from omnigraph.merge.state_merge import MergeOptions
@@ -37,15 +36,14 @@ def run_merge(repository: Repository, source: str, request: MergeRequest, author
     options = _merge_options(repository, request)
     theirs = repository.snapshot(source)
 
-    def base_of(ours: Snapshot) -> Snapshot:
-        return repository.merge_base(ours, theirs)
-
     write = WriteRequest(
         "merge", actor=request.actor, message=request.message, expected_head=request.if_commit
     )
     with _hiding_values(authorizer, request, ("base", "ours")) as hide:
         written = repository.write(
-            into, write, lambda transaction: prepare_merge(transaction, theirs, base_of, options)
+            into,
+            write,
+            lambda transaction: prepare_merge(transaction, theirs, repository.merge_bases, options),
         )
         merged = hide(_merged(written, request))
     if not request.delete_source or request.dry_run:

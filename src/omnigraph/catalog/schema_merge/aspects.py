@@ -29,7 +29,7 @@ def merge_type(resolver: ConflictResolver, entity: str, types: ThreeWay[PropType
     canonical = types.map(canonical_type)
     base, ours, theirs = canonical.base, canonical.require("ours"), canonical.require("theirs")
     texts = canonical.map(str)
-    if base is None:
+    if base is None or resolver.is_undecided(entity, "type"):
         side = resolver.choose_side(entity, "type", canonical, texts, added=True)
         return canonical.require(side)
     nullable = ours.nullable if ours.nullable != base.nullable else theirs.nullable

@@ -122,8 +122,10 @@ def _one_sided_property(
     prop, entity = versions.of(side), _entity(owner, matched)
     if prop is None:
         return None
-    if versions.base is not None:
-        if _is_changed(owner, matched, side):
+    if versions.base is not None or resolver.is_undecided(entity):
+        if resolver.is_undecided(entity):
+            use = "keeps it"
+        elif _is_changed(owner, matched, side):
             use = "changes it"
         elif matched.key in {key for _, key in set(_uses(owner, SIDE_INDEX[side])) - set(_uses(owner, 0))}:
             use = "refers to it"

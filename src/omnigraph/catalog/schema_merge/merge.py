@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -11,7 +11,12 @@ from omnigraph.catalog.identity import FIRST_ID
 from omnigraph.catalog.schema_merge.declarations import SchemaOrigins, build_schema, trace_side, trace_types
 from omnigraph.catalog.schema_merge.identities import merge_identities
 from omnigraph.catalog.schema_merge.merged_types import merge_types
-from omnigraph.catalog.schema_merge.schema_conflicts import ConflictResolver, SchemaConflict
+from omnigraph.catalog.schema_merge.schema_conflicts import (
+    WHOLE_SCHEMA,
+    ConflictResolver,
+    SchemaConflict,
+    UndecidedAspect,
+)
 from omnigraph.catalog.schema_merge.three_way import (
     MatchedCatalogs,
     MatchedType,
@@ -25,7 +30,7 @@ from omnigraph.lang.pg.schema_compiler import load_schema
 
 __all__ = ["MergedCatalog", "MergedColumn", "MergedDrop", "MergedTable", "SchemaConflict", "merge_catalogs"]
 
-_UNDECIDED: Mapping[str, Side] = MappingProxyType({})
+_NO_CHOICE: Mapping[str, Side] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +65,16 @@ class MergedDrop:
 
 @dataclass(frozen=True, slots=True)
 class MergedCatalog:
-    """The result of a merge. When there are conflicts, `catalog` resolves each of them to ours."""
+    """The result of a merge. When there are conflicts, `catalog` resolves each of them to ours.
+
+    `undecided` are the aspects of the conflicts, for a merge that takes this catalog as its merge base.
+    """
 
     catalog: Catalog
     conflicts: tuple[SchemaConflict, ...]
     tables: tuple[MergedTable, ...]
     dropped: tuple[MergedDrop, ...]
+    undecided: frozenset[UndecidedAspect] = frozenset()
 
 
 def merge_catalogs(
@@ -73,29 +82,31 @@ def merge_catalogs(
     ours: Catalog,
     theirs: Catalog,
     *,
-    choose: Mapping[str, Side] = _UNDECIDED,
+    choose: Mapping[str, Side] = _NO_CHOICE,
     counter: int = FIRST_ID,
+    undecided: Collection[UndecidedAspect] = frozenset(),
 ) -> MergedCatalog:
     """Merge the catalogs of two branches that share a merge base.
 
     Changes of one side, and equal changes of both sides, are applied. Different changes of the same aspect are a
-    conflict. `choose` resolves conflicts by id; ids that are not a conflict of this merge are ignored. Elements
-    keep their identity; an element that both sides added independently has the identity of ours. The result
-    always compiles. When it equals ours or theirs, that catalog itself is returned.
+    conflict. So is any difference in an `undecided` aspect of the merge base. `choose` resolves conflicts by id;
+    ids that are not a conflict of this merge are ignored. Elements keep their identity; an element that both sides
+    added independently has the identity of ours. The result always compiles. When it equals ours or theirs, that
+    catalog itself is returned.
 
     A new identity is needed only when a node of one side inherits a property that the other side added to its
     interface. It is the higher of `counter` and the highest counter of the three catalogs.
     """
     catalogs = match_catalogs(base, ours, theirs)
     sides = ThreeWay(base, ours, theirs)
-    resolver = ConflictResolver(choose)
+    resolver = ConflictResolver(choose, undecided)
     drafts = merge_types(resolver, catalogs)
     text = schema_text(build_schema(catalogs, drafts))
     try:
         schema = load_schema(text)
     except LanguageError as error:
         texts = sides.map(lambda side: schema_text(side.schema))
-        side = resolver.resolve("schema", "schema", str(error), texts)
+        side = resolver.resolve(WHOLE_SCHEMA, "schema", str(error), texts)
         catalog = sides.require(side)
         origins = trace_side(catalogs, catalog.schema, side)
     else:
@@ -106,7 +117,36 @@ def merge_catalogs(
         resolver.conflicts,
         tuple(_merged_table(table, origins, sides) for table in catalog.tables.values()),
         tuple(_dropped(catalogs, origins, sides)),
+        frozenset(_undecided_aspects(resolver.conflicts, catalogs, origins)),
     )
+
+
+def _undecided_aspects(
+    conflicts: Iterable[SchemaConflict], catalogs: MatchedCatalogs, origins: SchemaOrigins
+) -> Iterator[UndecidedAspect]:
+    """Yield the aspects of the conflicts, under every name that their entity has in the merged catalogs."""
+    merged = {matched.key: name for (_, name), (matched, _) in origins.types.items()}
+    merged_properties = {
+        (kind, name, item.key): property_name
+        for (kind, name, property_name), item in origins.properties.items()
+    }
+    names: dict[str, set[str]] = {}
+    for matched in catalogs.types.values():
+        kind = matched.kind
+        owners = {part.name for part in matched.types.parts if part} | {
+            merged.get(matched.key, matched.label)
+        }
+        names[matched.entity] = {f"{kind}:{owner}" for owner in owners}
+        for item in matched.properties.values():
+            own = {part.name for part in item.properties.parts if part}
+            name = merged_properties.get((kind, merged.get(matched.key, ""), item.key))
+            own |= set() if name is None else {name}
+            names[f"{matched.entity}.{item.label}"] = {
+                f"{kind}:{owner}.{part}" for owner in owners for part in own
+            }
+    for conflict in conflicts:
+        for entity in names.get(conflict.entity, set()) | {conflict.entity}:
+            yield entity, conflict.aspect
 
 
 def _merged_catalog(origins: SchemaOrigins, text: str, sides: ThreeWay[Catalog], counter: int) -> Catalog:

@@ -50,9 +50,11 @@ def _presence(resolver: ConflictResolver, catalogs: MatchedCatalogs, matched: Ma
     if types.ours is None and types.theirs is None:
         return None
     side: Side = "ours" if types.theirs is None else "theirs"
-    if types.base is None:
+    if resolver.is_undecided(matched.entity):
+        use = "keeps it"
+    elif types.base is None:
         return side
-    if _is_changed(catalogs, matched, side):
+    elif _is_changed(catalogs, matched, side):
         use = "changes it"
     elif _is_referenced(catalogs, matched, side):
         use = "refers to it"

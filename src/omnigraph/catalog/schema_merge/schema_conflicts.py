@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from omnigraph.catalog.schema_merge.three_way import Side, ThreeWay
 from omnigraph.catalog.shape import compact_json
 from omnigraph.errors import InvalidInput
 
 T = TypeVar("T")
+
+# The entity and the aspect of a schema conflict.
+UndecidedAspect: TypeAlias = tuple[str, str]
+# The entity of a conflict about the schema as a whole.
+WHOLE_SCHEMA: Final = "schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +38,22 @@ class SchemaConflict:
 
 
 class ConflictResolver:
-    """Chooses a side for every aspect of a merge and collects the unresolved conflicts."""
+    """Chooses a side for every aspect of a merge and collects the unresolved conflicts.
 
-    def __init__(self, choose: Mapping[str, Side]) -> None:
+    `undecided` are aspects in which several merge bases disagree: any difference between the sides is a conflict.
+    """
+
+    def __init__(
+        self, choose: Mapping[str, Side], undecided: Collection[UndecidedAspect] = frozenset()
+    ) -> None:
         for name, side in choose.items():
             if side not in ("ours", "theirs"):
                 raise InvalidInput(
                     f"resolution of conflict '{name}': expected 'ours' or 'theirs', got '{side}'"
                 )
         self._choose = choose
+        self._undecided = frozenset(undecided)
+        self._undecided_entities = frozenset(entity for entity, _ in undecided)
         self._unresolved: dict[str, SchemaConflict] = {}
 
     @property
@@ -49,6 +61,14 @@ class ConflictResolver:
         """Unresolved conflicts, ordered by entity and aspect."""
         unresolved = self._unresolved.values()
         return tuple(sorted(unresolved, key=lambda item: (item.entity, item.aspect, item.id)))
+
+    def is_undecided(self, entity: str, aspect: str | None = None) -> bool:
+        """Whether the merge bases disagree on an aspect of an entity; without an aspect, on any aspect of it."""
+        if WHOLE_SCHEMA in self._undecided_entities:
+            return True
+        if aspect is None:
+            return entity in self._undecided_entities
+        return (entity, aspect) in self._undecided
 
     def resolve(self, entity: str, aspect: str, message: str, texts: ThreeWay[str]) -> Side:
         """Return the chosen side of a conflict; record an unresolved conflict and return ours."""
@@ -71,6 +91,7 @@ class ConflictResolver:
         >>> ConflictResolver({}).choose_side("node:A.x", "type", states, states, added=False)
         'theirs'
         """
+        added = added or self.is_undecided(entity, aspect)
         if states.ours == states.theirs or (not added and states.theirs == states.base):
             return "ours"
         if not added and states.ours == states.base:
