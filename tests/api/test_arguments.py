@@ -57,18 +57,22 @@ WRITES: dict[str, Callable[..., Any]] = {
 class TestTexts:
     @pytest.mark.parametrize(("said", "value"), [("actor", 5), ("actor", "\ud800"), ("message", {"a": 1})])
     @pytest.mark.parametrize("write", WRITES)
-    def test_what_a_commit_records_is_text(self, still: og.Graph, write: str, said: str, value: Any) -> None:
+    def test_write_with_message_or_actor_that_is_not_text_is_refused(
+        self, still: og.Graph, write: str, said: str, value: Any
+    ) -> None:
         with pytest.raises(InvalidInput, match=f"`{said}`( is|: expected)"):
             WRITES[write](still, **{said: value})
         assert len(still.commits()) == 2
 
     @pytest.mark.parametrize("write", ["mutate", "load"])
-    def test_so_are_the_key_of_a_write_and_the_commit_it_waits_for(self, still: og.Graph, write: str) -> None:
+    def test_write_with_key_or_if_commit_that_is_not_text_is_refused(
+        self, still: og.Graph, write: str
+    ) -> None:
         for said in ("idempotency_key", "if_commit"):
             with pytest.raises(InvalidInput, match=f"`{said}`: expected a string, got int"):
                 WRITES[write](still, **{said: 7})
 
-    def test_the_actor_of_a_handle_is_text(self, tmp_path: Path) -> None:
+    def test_open_with_actor_that_is_not_text_is_refused(self, tmp_path: Path) -> None:
         wrong: Any = 5
         graph = og.init(fresh_memory(), schema=SCHEMA)
         calls: list[Callable[[], Any]] = [
@@ -99,12 +103,14 @@ class TestTexts:
             lambda g, b: g.schema.source(b),
         ],
     )
-    def test_a_branch_is_named_by_a_text(self, still: og.Graph, call: Callable[[og.Graph, Any], Any]) -> None:
+    def test_call_with_branch_that_is_not_text_is_refused(
+        self, still: og.Graph, call: Callable[[og.Graph, Any], Any]
+    ) -> None:
         for branch in (None, 5, "\ud800"):
             with pytest.raises(InvalidInput, match=r"`branch`( is not valid|: expected a string)"):
                 call(still, branch)
 
-    def test_a_query_is_a_text_or_the_path_of_a_file(self, graph: og.Graph, tmp_path: Path) -> None:
+    def test_query_that_is_neither_text_nor_path_is_refused(self, graph: og.Graph, tmp_path: Path) -> None:
         path = tmp_path / "all.gq"
         path.write_text(ALL, encoding="utf-8")
         assert graph.query(path).rows() == [{"name": "Bern"}]
@@ -120,7 +126,7 @@ class TestTexts:
 
 
 class TestStates:
-    def test_a_commit_names_the_state_that_it_made(self, graph: og.Graph) -> None:
+    def test_query_at_commit_object_reads_its_state(self, graph: og.Graph) -> None:
         first = graph.commits()[0]
         graph.mutate(ADD, {"n": "Rome"})
         last = graph.commits()[0]
@@ -145,7 +151,7 @@ class TestStates:
             lambda g, at: g.export(io.StringIO(), at=at),
         ],
     )
-    def test_what_names_no_state_is_refused(
+    def test_call_at_value_of_wrong_type_is_refused(
         self, still: og.Graph, call: Callable[[og.Graph, Any], Any]
     ) -> None:
         for at in (5, date(2020, 1, 1), object()):
@@ -154,20 +160,20 @@ class TestStates:
             ):
                 call(still, at)
 
-    def test_neither_does_nothing_at_all(self, still: og.Graph) -> None:
+    def test_diff_and_revert_of_none_are_refused(self, still: og.Graph) -> None:
         nothing: Any = None
         with pytest.raises(InvalidInput, match="a diff needs two states"):
             still.diff("main", nothing)
         with pytest.raises(InvalidInput, match="`commit_id`: expected a string, got None"):
             still.revert(nothing)
 
-    def test_a_moment_that_is_taken_for_a_commit_is_explained(self, still: og.Graph) -> None:
+    def test_query_at_time_given_as_text_raises_with_a_hint(self, still: og.Graph) -> None:
         with pytest.raises(NotFound) as caught:
             still.query(ALL, at="2020-01-01")
         assert caught.value.message == "commit '2020-01-01' not found"
         assert caught.value.hint == "this is a time, not a commit id: pass it as a datetime"
 
-    def test_the_nearest_branch_is_suggested(self, still: og.Graph) -> None:
+    def test_query_on_misspelt_branch_suggests_the_nearest_name(self, still: og.Graph) -> None:
         calls: list[Call] = [
             lambda g: g.query(ALL, branch="reveiw/x"),
             lambda g: g.branches.delete("reveiw/x"),
@@ -179,7 +185,7 @@ class TestStates:
                 call(still)
             assert caught.value.hint == "did you mean `review/x`?"
 
-    def test_a_snapshot_is_read_in_another_process(self, tmp_path: Path) -> None:
+    def test_snapshot_is_readable_in_another_process(self, tmp_path: Path) -> None:
         graph = og.init(tmp_path / "g.omni", schema=SCHEMA, durability="os")
         graph.load({"City": [{"name": "Bern"}]})
         then = graph.snapshot()
@@ -192,12 +198,12 @@ class TestStates:
 
 class TestOpening:
     @pytest.mark.parametrize("mode", ["ro", "R", "w", None])
-    def test_a_mode_that_is_none_opens_nothing(self, still: og.Graph, mode: Any) -> None:
+    def test_open_with_unknown_mode_is_refused(self, still: og.Graph, mode: Any) -> None:
         with pytest.raises(InvalidInput, match=f"unknown mode {mode!r}") as caught:
             og.open(still.uri, mode=mode)
         assert caught.value.hint == "use one of rw, r"
 
-    def test_a_misspelt_durability_does_not_keep_commits_from_being_synced(self, tmp_path: Path) -> None:
+    def test_open_with_unknown_durability_is_refused(self, tmp_path: Path) -> None:
         wrong: Any = "ful"
         for call in (og.init, og.open):
             given: dict[str, Any] = {"schema": SCHEMA} if call is og.init else {}
@@ -206,17 +212,17 @@ class TestOpening:
             assert caught.value.hint == "use one of full, os"
         assert list(tmp_path.iterdir()) == []
 
-    def test_an_address_may_be_a_path(self, tmp_path: Path) -> None:
+    def test_open_accepts_path_objects(self, tmp_path: Path) -> None:
         made = og.init(tmp_path / "g.omni", schema=SCHEMA, durability="os", policy=None)
         assert og.open(tmp_path / "g.omni").uri == made.uri == str(tmp_path / "g.omni")
 
     @pytest.mark.parametrize("address", [None, 5, b"g.omni", Path("s3://bucket/g.omni")])
-    def test_what_is_no_address_is_refused(self, address: Any) -> None:
+    def test_open_with_invalid_address_is_refused(self, address: Any) -> None:
         with pytest.raises(InvalidInput, match=r"expected a string or a path|is a URL in a path object"):
             og.open(address)
 
     @pytest.mark.parametrize("schema", ["nowhere.pg", Path("nowhere.txt")])
-    def test_a_schema_file_that_is_missing_is_named(self, still: og.Graph, schema: str | Path) -> None:
+    def test_init_with_missing_schema_file_names_it(self, still: og.Graph, schema: str | Path) -> None:
         calls: list[Call] = [
             lambda _: og.init(fresh_memory(), schema=schema),
             lambda g: g.schema.plan(schema),
@@ -226,7 +232,7 @@ class TestOpening:
             with pytest.raises(NotFound, match=f"no such file: {schema}"):
                 call(still)
 
-    def test_a_schema_that_is_no_text_is_refused(self, still: og.Graph, tmp_path: Path) -> None:
+    def test_init_with_schema_that_is_not_text_is_refused(self, still: og.Graph, tmp_path: Path) -> None:
         (tmp_path / "latin.pg").write_bytes(b"node Caf\xe9 { name: String @key }")
         for wrong, why in ((None, "a schema is a string"), (tmp_path, "is a directory"), (5, "a schema is")):
             given: Any = wrong
@@ -237,12 +243,12 @@ class TestOpening:
 
 
 class TestTargets:
-    def test_a_folder_that_is_missing_is_named(self, still: og.Graph, tmp_path: Path) -> None:
+    def test_export_to_missing_folder_names_it(self, still: og.Graph, tmp_path: Path) -> None:
         for call in (still.export, still.baseline):
             with pytest.raises(NotFound, match=r"no such folder: .*nowhere"):
                 call(tmp_path / "nowhere" / "all.ndjson")
 
-    def test_what_cannot_take_text_is_refused(self, still: og.Graph) -> None:
+    def test_export_and_baseline_to_invalid_target_are_refused(self, still: og.Graph) -> None:
         for target, why in (
             (io.BytesIO(), "got a binary stream"),
             (None, "a target is a path"),
@@ -253,19 +259,19 @@ class TestTargets:
                 with pytest.raises(InvalidInput, match=why):
                     call(given)
 
-    def test_one_name_is_no_list_of_names(self, still: og.Graph) -> None:
+    def test_filter_given_as_text_instead_of_list_is_refused(self, still: og.Graph) -> None:
         with pytest.raises(InvalidInput, match="`types` must be a list of names, got 'City'"):
             still.export(io.StringIO(), types="City")
 
 
 class TestNumbers:
     @pytest.mark.parametrize("limit", [-1, 2.5, "3", 10**30])
-    def test_so_many_commits_there_cannot_be(self, still: og.Graph, limit: Any) -> None:
+    def test_commits_with_invalid_limit_is_refused(self, still: og.Graph, limit: Any) -> None:
         with pytest.raises(InvalidInput, match="`limit` must be a non-negative integer"):
             still.commits(limit=limit)
         assert still.commits(limit=0) == []
 
-    def test_cleanup_is_told_what_to_keep_in_words_of_python(self, still: og.Graph) -> None:
+    def test_cleanup_with_invalid_retention_names_the_python_arguments(self, still: og.Graph) -> None:
         with pytest.raises(InvalidInput, match="cleanup needs `keep`, `older_than` or both"):
             still.cleanup()
         assert still.cleanup(older_than=timedelta(days=7)) == still.cleanup(older_than="7d")
@@ -299,7 +305,7 @@ os._exit(0 if refused == 3 else 1)
 
 
 class TestProcesses:
-    def test_a_forked_process_is_told_to_open_the_graph_itself(self) -> None:
+    def test_call_after_fork_is_refused(self) -> None:
         # In a process of its own: a large one may be refused to fork.
         done = subprocess.run(
             [sys.executable, "-c", FORKING, fresh_memory(), SCHEMA],
@@ -311,7 +317,7 @@ class TestProcesses:
         )
         assert done.returncode == 0, done.stderr
 
-    def test_a_closed_handle_takes_no_more_calls(self, graph: og.Graph) -> None:
+    def test_call_after_close_is_refused(self, graph: og.Graph) -> None:
         graph.close()
         graph.close()
         calls: list[Call] = [

@@ -40,7 +40,7 @@ def told(changes: Any) -> list[tuple[str, str]]:
     return [(change.op, change.id) for change in changes]
 
 
-def test_the_worked_sequence(g: og.Graph) -> None:
+def test_change_feed_example_of_the_guide_gives_its_results(g: og.Graph) -> None:
     loaded, genesis = (commit.id for commit in g.commits())
     g.branches.create("dev")
     second = done(g.mutate(add("Eve"), branch="dev"))
@@ -65,13 +65,13 @@ def test_the_worked_sequence(g: og.Graph) -> None:
         g.mutate(add("Fay"), if_commit=third)
 
 
-def test_taking_a_commit_back_is_told_like_any_other_change(g: og.Graph) -> None:
+def test_feed_reports_a_revert_as_changes(g: og.Graph) -> None:
     commit = done(g.mutate(add("Eve")))
     assert told(g.changes(done(g.revert(commit)))) == [("delete", "Eve")]
 
 
 class TestDiff:
-    def test_states_are_named_by_branch_commit_moment_or_snapshot(self, g: og.Graph) -> None:
+    def test_diff_accepts_branch_commit_time_and_snapshot(self, g: og.Graph) -> None:
         start = g.snapshot()
         g.branches.create("dev")
         g.mutate(add("Eve"), branch="dev")
@@ -82,18 +82,18 @@ class TestDiff:
         assert told(g.diff(start.commit_id, later)) == [("update", "Ann")]
         assert told(g.diff(g.commits()[1].created_at, "main")) == [("update", "Ann")]
 
-    def test_the_name_of_a_commit_is_that_of_no_branch(self, g: og.Graph) -> None:
+    def test_branch_name_in_the_form_of_a_commit_id_is_refused(self, g: og.Graph) -> None:
         loaded = g.commits()[0].id
         g.mutate(add("Eve"))
         with pytest.raises(InvalidInput, match="has the form of a commit id"):
             g.branches.create(loaded)
         assert told(g.diff(loaded, "main")) == [("insert", "Eve")]
 
-    def test_an_unknown_name_is_neither(self, g: og.Graph) -> None:
+    def test_diff_of_unknown_name_raises_not_found(self, g: og.Graph) -> None:
         with pytest.raises(NotFound, match="'nowhere' is neither a branch nor a commit"):
             g.diff("main", "nowhere")
 
-    def test_it_can_be_read_again_and_counted(self, g: og.Graph) -> None:
+    def test_diff_can_be_iterated_twice_and_counted(self, g: og.Graph) -> None:
         g.branches.create("dev")
         g.load(
             [
@@ -117,7 +117,7 @@ class TestDiff:
             "Person": {"insert": 1, "update": 0, "delete": 0}
         }
 
-    def test_its_json_has_edges_before_nodes_and_no_values(self, g: og.Graph) -> None:
+    def test_diff_json_lists_edges_before_nodes_without_values(self, g: og.Graph) -> None:
         g.branches.create("dev")
         lines = [{"type": "Person", "data": {"name": "Eve"}}, {"edge": "Knows", "from": "Ann", "to": "Eve"}]
         g.load(lines, branch="dev")
@@ -143,7 +143,7 @@ class TestDiff:
         }
         assert "graph_branch" not in g.diff("dev", g.snapshot()).to_json()
 
-    def test_what_maintenance_rearranged_is_not_even_opened(self, g: og.Graph) -> None:
+    def test_diff_across_optimize_opens_no_table(self, g: og.Graph) -> None:
         g.mutate(add("Eve"))
         before = g.snapshot()
         assert g.optimize().commit is not None
@@ -151,7 +151,7 @@ class TestDiff:
         assert list(diff) == []
         assert not diff.after.tables._open
 
-    def test_two_equal_states_that_came_about_apart_do_not_differ(self, g: og.Graph) -> None:
+    def test_diff_of_equal_states_of_two_branches_is_empty(self, g: og.Graph) -> None:
         g.branches.create("dev")
         for branch in ("main", "dev"):
             g.mutate(add("Eve"), branch=branch)
@@ -166,7 +166,7 @@ class TestSchemaChanges:
     )
 
     @pytest.mark.parametrize("backfill", [None, {"Person.town": "Bern"}])
-    def test_a_new_property_stops_the_feed_and_not_the_difference(
+    def test_changes_at_new_property_are_refused_and_diff_is_not(
         self, g: og.Graph, backfill: dict[str, Any] | None
     ) -> None:
         before = g.snapshot().commit_id
@@ -196,14 +196,14 @@ class TestSchemaChanges:
         (change,) = (change for change in g.diff(before, after) if change.id == "Ann")
         assert change.changed == (("age",) if backfill is None else ("age", "town"))
 
-    def test_a_dropped_property_is_a_boundary(self, g: og.Graph) -> None:
+    def test_feed_at_dropped_property_reports_schema_boundary(self, g: og.Graph) -> None:
         applied = done(g.schema.apply("node Person { name: String @key }\nedge Knows: Person -> Person"))
         with pytest.raises(Conflict, match="Person"):
             g.changes(applied)
         (change,) = g.changes(done(g.mutate(add("Eve"))))
         assert change.after == {"properties": {"name": "Eve"}}
 
-    def test_a_rename_is_an_empty_block(self, g: og.Graph) -> None:
+    def test_feed_at_rename_has_empty_block(self, g: og.Graph) -> None:
         page = g.changes(done(g.schema.apply(self.RENAMED)))
         assert len(page) == 0
         (change,) = g.changes(
@@ -211,10 +211,10 @@ class TestSchemaChanges:
         )
         assert (change.type_name, change.changed) == ("Human", ("years",))
 
-    def test_a_new_type_is_an_empty_block(self, g: og.Graph) -> None:
+    def test_feed_at_new_type_has_empty_block(self, g: og.Graph) -> None:
         assert len(g.changes(done(g.schema.apply(SCHEMA + "\nnode City { name: String @key }")))) == 0
 
-    def test_a_dropped_type_is_a_boundary_when_it_had_rows(self, g: og.Graph) -> None:
+    def test_feed_at_dropped_type_with_rows_reports_schema_boundary(self, g: og.Graph) -> None:
         wide = SCHEMA + "\nnode City { name: String @key }\nnode Firm { name: String @key }"
         g.schema.apply(wide)
         g.load({"City": [{"name": "Bern"}]})
@@ -226,7 +226,7 @@ class TestSchemaChanges:
             g.changes(without_city)
         assert told(g.diff(first, "main")) == [("delete", "Bern")]
 
-    def test_a_type_that_is_declared_again_is_another_one(self, g: og.Graph) -> None:
+    def test_changes_of_type_declared_again_have_another_type_id(self, g: og.Graph) -> None:
         schema = SCHEMA + "\nnode City { name: String @key }"
         ids = []
         for _ in range(2):
@@ -238,7 +238,7 @@ class TestSchemaChanges:
 
 
 class TestBaseline:
-    def test_the_next_block_is_the_first_commit_after_it(self, g: og.Graph, tmp_path: Path) -> None:
+    def test_feed_from_baseline_cursor_starts_at_the_next_commit(self, g: og.Graph, tmp_path: Path) -> None:
         path = tmp_path / "people.ndjson"
         found = g.baseline(path)
         *records, last = [json.loads(line) for line in path.read_text().splitlines()]
@@ -254,7 +254,7 @@ class TestBaseline:
         assert [block.cause.graph_commit_id for block in g.feed(cursor=found.resume_cursor)] == [after]
         assert sorted(item.name for item in tmp_path.iterdir()) == ["people.ndjson"]
 
-    def test_its_records_load_back(self, g: og.Graph, tmp_path: Path) -> None:
+    def test_baseline_loads_back(self, g: og.Graph, tmp_path: Path) -> None:
         g.load([{"edge": "Knows", "from": "Ann", "to": "Bob"}])
         g.baseline(tmp_path / "all.ndjson")
         *lines, _ = (tmp_path / "all.ndjson").read_text().splitlines()
@@ -265,7 +265,7 @@ class TestBaseline:
         again.export(other)
         assert one.getvalue() == other.getvalue()
 
-    def test_kinds_and_types_restrict_both_and_operations_only_the_cursor(self, g: og.Graph) -> None:
+    def test_baseline_filter_by_operation_applies_to_the_cursor_only(self, g: og.Graph) -> None:
         g.load([{"edge": "Knows", "from": "Ann", "to": "Bob"}])
         text = StringIO()
         found = g.baseline(text, kinds=["node"], ops=["delete"])
@@ -281,7 +281,9 @@ class TestBaseline:
         with pytest.raises(InvalidInput, match="unknown type"):
             g.baseline(StringIO(), types=["Nobody"])
 
-    def test_two_do_not_write_one_file(self, g: og.Graph, tmp_path: Path) -> None:
+    def test_baseline_concurrent_writers_of_one_file_raise_conflict(
+        self, g: og.Graph, tmp_path: Path
+    ) -> None:
         from omnigraph.api.files.baseline_files import _locked
 
         path = tmp_path / "b.ndjson"
@@ -293,7 +295,7 @@ class TestBaseline:
         g.baseline(path)
         assert list(tmp_path.iterdir()) == [path]
 
-    def test_what_was_there_stays_when_it_fails(self, g: og.Graph, tmp_path: Path) -> None:
+    def test_baseline_that_fails_keeps_the_previous_file(self, g: og.Graph, tmp_path: Path) -> None:
         path = tmp_path / "b.ndjson"
         path.write_text("old")
         with pytest.raises(InvalidInput):
@@ -303,7 +305,7 @@ class TestBaseline:
         assert path.read_text() == "old"
 
 
-def test_coroutines_have_the_same(tmp_path: Path) -> None:
+def test_async_changes_match_the_synchronous_ones(tmp_path: Path) -> None:
     async def work() -> None:
         async with og.aio.init(fresh_memory(), schema=SCHEMA) as g:
             start = (await g.baseline(tmp_path / "b.ndjson")).resume_cursor

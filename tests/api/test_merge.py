@@ -43,7 +43,7 @@ def graph() -> og.Graph:
 # --- merging ----------------------------------------------------------------------------------------------------
 
 
-def test_the_worked_sequence_of_a_merge(graph: og.Graph) -> None:
+def test_merge_example_of_the_guide_gives_its_results(graph: og.Graph) -> None:
     put(graph, person("Ann", age=2))
     ours, theirs = head(graph), head(graph, "work")
     done = graph.branches.merge("work")
@@ -62,7 +62,7 @@ def test_the_worked_sequence_of_a_merge(graph: og.Graph) -> None:
     assert state(graph, "work") == state(graph)
 
 
-def test_a_step_forward_is_a_commit_of_its_own_with_two_parents(graph: og.Graph) -> None:
+def test_merge_fast_forward_makes_commit_with_two_parents(graph: og.Graph) -> None:
     ours, theirs = head(graph), head(graph, "work")
     done = graph.branches.merge("work")
     assert done.outcome == "fast_forward"
@@ -71,27 +71,27 @@ def test_a_step_forward_is_a_commit_of_its_own_with_two_parents(graph: og.Graph)
     assert column(graph, "age") == {"Ann": 1, "Bob": 1, "Cid": None}
 
 
-def test_a_fresh_branch_is_up_to_date_both_ways(graph: og.Graph) -> None:
+def test_merge_of_new_branch_is_up_to_date_in_both_directions(graph: og.Graph) -> None:
     graph.branches.create("fresh")
     for source, into in (("fresh", "main"), ("main", "fresh")):
         done = graph.branches.merge(source, into)
         assert (done.outcome, done.commit, done.affected, done.taken) == ("already_up_to_date", None, {}, ())
 
 
-def test_message_and_actor_are_those_of_the_commit(graph: og.Graph) -> None:
+def test_merge_records_message_and_actor(graph: og.Graph) -> None:
     done = graph.branches.merge("work", message="weekly", actor="ana")
     assert done.commit is not None
     assert (done.commit.message, done.commit.actor) == ("weekly", "ana")
     assert graph.commit(done.commit.id) == done.commit
 
 
-def test_the_actor_of_the_handle_is_that_of_its_merges(graph: og.Graph) -> None:
+def test_merge_without_actor_records_the_actor_of_the_handle(graph: og.Graph) -> None:
     done = og.open(graph.uri, actor="bob").branches.merge("work")
     assert done.commit is not None
     assert done.commit.actor == "bob"
 
 
-def test_a_merge_with_another_head_than_expected_is_refused(graph: og.Graph) -> None:
+def test_merge_if_commit_with_other_head_is_refused(graph: og.Graph) -> None:
     expected = head(graph)
     put(graph, node("City", "Rom"))
     with pytest.raises(PreconditionFailed) as caught:
@@ -100,13 +100,13 @@ def test_a_merge_with_another_head_than_expected_is_refused(graph: og.Graph) -> 
     assert graph.branches.merge("work", if_commit=head(graph)).outcome == "merged"
 
 
-def test_an_expected_head_is_checked_even_when_there_is_nothing_to_merge(graph: og.Graph) -> None:
+def test_merge_if_commit_is_checked_when_up_to_date(graph: og.Graph) -> None:
     graph.branches.create("fresh")
     with pytest.raises(PreconditionFailed):
         graph.branches.merge("fresh", if_commit=head(graph, "work"))
 
 
-def test_an_answer_to_a_question_that_nobody_asked_is_named_with_the_conflicts_that_remain(
+def test_merge_with_unknown_resolution_reports_it_with_the_remaining_conflicts(
     graph: og.Graph,
 ) -> None:
     put(graph, person("Ann", age=2))
@@ -122,22 +122,22 @@ def test_an_answer_to_a_question_that_nobody_asked_is_named_with_the_conflicts_t
 
 
 @pytest.mark.parametrize("names", [("main", "main"), ("work", "work"), (" work ", "work")])
-def test_a_branch_is_not_merged_into_itself(graph: og.Graph, names: tuple[str, str]) -> None:
+def test_merge_of_branch_into_itself_is_refused(graph: og.Graph, names: tuple[str, str]) -> None:
     with pytest.raises(InvalidInput, match="branch_merge requires distinct source and target branches"):
         graph.branches.merge(*names)
 
 
 @pytest.mark.parametrize("names", [("gone", "main"), ("work", "gone")])
-def test_a_branch_that_is_not_there_is_not_found(graph: og.Graph, names: tuple[str, str]) -> None:
+def test_merge_of_missing_branch_raises_not_found(graph: og.Graph, names: tuple[str, str]) -> None:
     with pytest.raises(NotFound, match="branch 'gone' not found"):
         graph.branches.merge(*names)
 
 
-def test_names_may_have_spaces_around_them(graph: og.Graph) -> None:
+def test_merge_strips_spaces_around_branch_names(graph: og.Graph) -> None:
     assert graph.branches.merge(" work ", " main ").outcome == "fast_forward"
 
 
-def test_a_handle_for_reading_does_not_merge_or_revert(graph: og.Graph) -> None:
+def test_merge_and_revert_in_read_mode_are_refused(graph: og.Graph) -> None:
     reader = og.open(graph.uri, mode="r")
     with pytest.raises(PermissionDenied):
         reader.branches.merge("work")
@@ -145,7 +145,7 @@ def test_a_handle_for_reading_does_not_merge_or_revert(graph: og.Graph) -> None:
         reader.revert(head(graph))
 
 
-def test_a_dry_run_tells_what_would_be_and_changes_nothing(graph: og.Graph) -> None:
+def test_merge_dry_run_reports_the_result_and_changes_nothing(graph: og.Graph) -> None:
     before = head(graph), state(graph)
     done = graph.branches.merge("work", dry_run=True)
     assert (done.outcome, done.commit, done.dry_run, done.conflicts) == ("fast_forward", None, True, ())
@@ -157,25 +157,25 @@ def test_a_dry_run_tells_what_would_be_and_changes_nothing(graph: og.Graph) -> N
     assert graph.branches.list() == ["main", "work"]
 
 
-def test_the_source_is_deleted_after_a_merge_when_that_is_wanted(graph: og.Graph) -> None:
+def test_merge_delete_source_deletes_the_branch(graph: og.Graph) -> None:
     done = graph.branches.merge("work", delete_source=True)
     assert (done.branch_deleted, done.branch_delete_error) == (True, None)
     assert graph.branches.list() == ["main"]
     assert "Cid" in state(graph)["Person"]
 
 
-def test_a_source_that_has_nothing_new_is_deleted_as_well(graph: og.Graph) -> None:
+def test_merge_delete_source_when_up_to_date_deletes_the_branch(graph: og.Graph) -> None:
     graph.branches.merge("work")
     done = graph.branches.merge("work", delete_source=True)
     assert (done.outcome, done.branch_deleted) == ("already_up_to_date", True)
 
 
-def test_nothing_is_said_about_deleting_when_nobody_asked(graph: og.Graph) -> None:
+def test_merge_without_delete_source_reports_no_deletion(graph: og.Graph) -> None:
     done = graph.branches.merge("work")
     assert (done.branch_deleted, done.branch_delete_error) == (None, None)
 
 
-def test_a_source_that_cannot_be_deleted_does_not_fail_the_merge(graph: og.Graph) -> None:
+def test_merge_delete_source_that_fails_keeps_the_merge(graph: og.Graph) -> None:
     put(graph, person("Dan"))
     done = graph.branches.merge("main", "work", delete_source=True)
     assert (done.outcome, done.branch_deleted) == ("merged", False)
@@ -183,7 +183,7 @@ def test_a_source_that_cannot_be_deleted_does_not_fail_the_merge(graph: og.Graph
     assert "Dan" in state(graph, "work")["Person"]
 
 
-def test_a_source_that_moved_on_during_the_merge_is_not_deleted(graph: og.Graph) -> None:
+def test_merge_delete_source_that_moved_keeps_the_branch(graph: og.Graph) -> None:
     put(graph, person("Dan"))
     rival = og.open(graph.uri)
 
@@ -198,7 +198,7 @@ def test_a_source_that_moved_on_during_the_merge_is_not_deleted(graph: og.Graph)
     assert "Eve" not in state(graph)["Person"]
 
 
-def test_a_refused_merge_deletes_nothing(graph: og.Graph) -> None:
+def test_merge_with_conflicts_does_not_delete_the_source(graph: og.Graph) -> None:
     put(graph, person("Cid", age=1))
     with pytest.raises(MergeConflicts):
         graph.branches.merge("work", delete_source=True)
@@ -236,7 +236,7 @@ def merged(graph: og.Graph) -> og.Commit | None:
 
 @pytest.mark.parametrize("later", [False, True], ids=["at the head", "under a later commit"])
 @pytest.mark.parametrize("name", UNDONE)
-def test_reverting_takes_back_what_a_commit_did_and_nothing_else(name: str, later: bool) -> None:
+def test_revert_undoes_one_commit_and_keeps_later_changes(name: str, later: bool) -> None:
     graph = make(records=base_rows())
     before = state(graph)
     done = UNDONE[name](graph)
@@ -259,7 +259,7 @@ def test_reverting_takes_back_what_a_commit_did_and_nothing_else(name: str, late
     assert state(graph) == undone
 
 
-def test_a_reverted_merge_is_still_part_of_the_history() -> None:
+def test_revert_of_merge_keeps_it_in_the_history() -> None:
     graph = make(records=base_rows())
     done = merged(graph)
     assert done is not None
@@ -270,7 +270,7 @@ def test_a_reverted_merge_is_still_part_of_the_history() -> None:
     assert column(graph, "age") == {"Ann": 1, "Bob": 1, "Cid": 1, "New": None}
 
 
-def test_reverting_what_a_later_commit_changed_is_a_conflict_that_can_be_settled() -> None:
+def test_revert_of_property_changed_later_is_a_conflict_that_can_be_resolved() -> None:
     graph = make(records=base_rows())
     done = change(graph, 'update Person set { age: 2 } where name = "Ann"')
     put(graph, person("Ann", age=3))
@@ -284,7 +284,7 @@ def test_reverting_what_a_later_commit_changed_is_a_conflict_that_can_be_settled
     assert column(graph, "age")["Ann"] == 10
 
 
-def test_reverting_to_what_is_there_already_makes_no_commit() -> None:
+def test_revert_without_effect_makes_no_commit() -> None:
     graph = make(records=base_rows())
     done = change(graph, 'update Person set { age: 2 } where name = "Ann"')
     put(graph, person("Ann", age=1))
@@ -296,7 +296,7 @@ def test_reverting_to_what_is_there_already_makes_no_commit() -> None:
     assert head(graph) == before
 
 
-def test_keeping_ours_in_every_conflict_of_a_revert_makes_no_commit() -> None:
+def test_revert_resolved_with_ours_makes_no_commit() -> None:
     graph = make(records=base_rows())
     done = change(graph, 'update Person set { age: 2 } where name = "Ann"')
     put(graph, person("Ann", age=3))
@@ -304,7 +304,7 @@ def test_keeping_ours_in_every_conflict_of_a_revert_makes_no_commit() -> None:
     assert column(graph, "age")["Ann"] == 3
 
 
-def test_maintenance_has_nothing_to_take_back() -> None:
+def test_revert_of_optimize_makes_no_commit() -> None:
     graph = make(records=base_rows())
     put(graph, person("Dan"))
     optimized = graph.optimize().commit
@@ -313,7 +313,7 @@ def test_maintenance_has_nothing_to_take_back() -> None:
     assert (found.outcome, found.commit) == ("already_up_to_date", None)
 
 
-def test_an_insert_whose_node_has_edges_by_now_is_not_reverted_from_under_them() -> None:
+def test_revert_of_insert_with_later_edges_reports_orphan_edges() -> None:
     graph = make(records=base_rows())
     done = change(graph, 'insert Person { name: "Dan" }')
     put(graph, edge("Knows", "late", "Ann", "Dan"))
@@ -325,7 +325,7 @@ def test_an_insert_whose_node_has_edges_by_now_is_not_reverted_from_under_them()
     assert state(graph)["Knows"].keys() == {"k"}
 
 
-def test_a_commit_of_another_branch_is_not_reverted_here() -> None:
+def test_revert_of_commit_outside_the_branch_is_refused() -> None:
     graph = make(records=base_rows())
     graph.branches.create("work")
     done = put(graph, person("Dan"), branch="work")
@@ -336,7 +336,7 @@ def test_a_commit_of_another_branch_is_not_reverted_here() -> None:
     assert "Dan" not in state(graph)["Person"]
 
 
-def test_a_commit_is_reverted_on_the_branch_that_is_named() -> None:
+def test_revert_on_named_branch_commits_there() -> None:
     graph = make(records=base_rows())
     done = change(graph, 'insert Person { name: "Dan" }')
     graph.branches.create("work")
@@ -347,7 +347,7 @@ def test_a_commit_is_reverted_on_the_branch_that_is_named() -> None:
     assert (last.actor, last.message, last.branch) == ("ana", "oops", "work")
 
 
-def test_the_first_commit_is_not_reverted_and_one_that_does_not_exist_is_not_found() -> None:
+def test_revert_of_first_or_unknown_commit_is_refused() -> None:
     graph = make(records=base_rows())
     with pytest.raises(Conflict, match="is the first commit of the graph"):
         graph.revert(graph.commits()[-1].id)
@@ -355,7 +355,7 @@ def test_the_first_commit_is_not_reverted_and_one_that_does_not_exist_is_not_fou
         graph.revert("01ARZ3NDEKTSV4RRFFQ69G5FAV")
 
 
-def test_a_revert_with_another_head_than_expected_is_refused() -> None:
+def test_revert_if_commit_with_other_head_is_refused() -> None:
     graph = make(records=base_rows())
     done = change(graph, 'insert Person { name: "Dan" }')
     put(graph, person("Eve"))

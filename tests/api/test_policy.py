@@ -185,7 +185,7 @@ def standing() -> Graph:
 
 
 class TestTheTable:
-    def test_every_public_member_asks_or_is_known_not_to(self) -> None:
+    def test_every_public_method_is_in_the_table_of_actions(self) -> None:
         found = {
             f"{kind.__name__}.{name}"
             for kind in (Graph, Branches, SchemaView)
@@ -196,16 +196,14 @@ class TestTheTable:
         assert not TABLE.keys() & UNASKED
 
     @pytest.mark.parametrize("name", TABLE)
-    def test_a_call_asks_for_its_action_and_is_denied_without_a_trace(
-        self, name: str, standing: Graph
-    ) -> None:
+    def test_call_without_permission_is_denied_and_changes_nothing(self, name: str, standing: Graph) -> None:
         before, history = heads(standing), standing.commits(limit=None)
         graph, ask = opened(standing.uri), TABLE[name]
         assert asked(ask.call, graph) == ask.access
         assert (heads(standing), standing.commits(limit=None)) == (before, history)
 
     @pytest.mark.parametrize("name", TABLE)
-    def test_a_call_needs_nothing_but_its_action(self, name: str) -> None:
+    def test_call_with_only_its_action_is_allowed(self, name: str) -> None:
         plain, ask = make(fresh_memory()), TABLE[name]
         if ask.reads is not None:
             both = (*ask.places[-1:], ask.reads)
@@ -218,19 +216,19 @@ class TestTheTable:
             ask.call(opened(plain.uri, PolicyBundle({"g": ("ann",)}, frozenset(), (rule,))))
 
     @pytest.mark.parametrize("name", TABLE)
-    def test_all_the_other_actions_together_do_not_help(self, name: str, standing: Graph) -> None:
+    def test_call_with_every_other_action_is_denied(self, name: str, standing: Graph) -> None:
         ask = TABLE[name]
         others = [action for action in (*BRANCH_ACTIONS, *TARGET_ACTIONS) if action != ask.action]
         graph = opened(standing.uri, may(*others))
         assert asked(ask.call, graph) == ask.access
 
     @pytest.mark.parametrize("name", TABLE)
-    def test_nobody_in_particular_is_denied_everything(self, name: str, standing: Graph) -> None:
+    def test_call_without_actor_is_denied(self, name: str, standing: Graph) -> None:
         graph = opened(standing.uri, may(*BRANCH_ACTIONS, *TARGET_ACTIONS), actor=None)
         with pytest.raises(PermissionDenied, match="for no actor"):
             TABLE[name].call(graph)
 
-    def test_what_is_denied_reads_nothing(self, tmp_path: Path) -> None:
+    def test_denied_call_reads_nothing(self, tmp_path: Path) -> None:
         uri = str(tmp_path / "g.omni")
         make(uri)
         graph = opened(uri)
@@ -240,7 +238,7 @@ class TestTheTable:
                 assert asked(ask.call, graph) == ask.access
         assert not Path(uri).exists()
 
-    def test_what_is_denied_writes_no_file(self, tmp_path: Path) -> None:
+    def test_denied_call_writes_no_file(self, tmp_path: Path) -> None:
         uri = str(tmp_path / "g.omni")
         make(uri)
         graph = opened(uri)
@@ -269,7 +267,7 @@ class TestStates:
             lambda at: graph.diff(at, at),
         ]
 
-    def test_a_commit_or_snapshot_is_read_by_the_branch_it_was_made_on(self, plain: Graph) -> None:
+    def test_read_at_commit_or_snapshot_requires_permission_on_its_branch(self, plain: Graph) -> None:
         states = (plain.snapshot("dev").commit_id, plain.snapshot("dev"))
         for at in states:
             for read in self.reads(opened(plain.uri, may("read", on=("main",)))):
@@ -280,27 +278,27 @@ class TestStates:
             assert asked(graph.export, StringIO(), at=at) == ("export", "dev", None)
         assert opened(plain.uri, may("read", on=("dev",))).query(COUNT, at=states[0]).scalar() == 2
 
-    def test_what_a_branch_inherited_was_made_on_the_other(self, plain: Graph) -> None:
+    def test_read_of_inherited_commit_requires_permission_on_its_branch(self, plain: Graph) -> None:
         parent = plain.commits("dev")[1]
         assert parent.branch == "main"
         graph = opened(plain.uri, may("read", on=("dev",)))
         assert asked(graph.query, COUNT, branch="dev", at=parent.id) == ("read", "main", None)
 
-    def test_a_moment_is_one_of_the_branch_that_is_named(self, plain: Graph) -> None:
+    def test_read_at_time_requires_permission_on_the_named_branch(self, plain: Graph) -> None:
         now = datetime.now(UTC)
         graph = opened(plain.uri, may("read", on=("dev",)))
         assert graph.query(COUNT, branch="dev", at=now).scalar() == 2
         assert asked(graph.query, COUNT, at=now) == ("read", "main", None)
         assert asked(graph.diff, "dev", now) == ("read", "main", None)
 
-    def test_both_states_of_a_difference_must_be_readable(self, plain: Graph) -> None:
+    def test_diff_requires_permission_on_both_states(self, plain: Graph) -> None:
         graph = opened(plain.uri, may("read", on=("dev",)))
         for states in (("main", "dev"), ("dev", "main")):
             assert asked(graph.diff, *states) == ("read", "main", None)
         found = opened(plain.uri, may("read")).diff("main", "dev")
         assert ([change.id for change in found], found.branch) == (["Dan"], "dev")
 
-    def test_only_those_learn_that_a_commit_is_not_there_who_may_read_everywhere(self, plain: Graph) -> None:
+    def test_unknown_commit_is_reported_only_with_permission_on_every_branch(self, plain: Graph) -> None:
         anywhere = PolicyBundle({"g": ("ann",)}, frozenset(), (Rule("r", "g", ("read",), "any"),))
         reads: tuple[Callable[[Graph], Any], ...] = (
             lambda g: g.query(COUNT, at="nothing"),
@@ -313,7 +311,7 @@ class TestStates:
             for graph in (opened(plain.uri, may("read")), opened(plain.uri, anywhere, "eve")):
                 assert asked(read, graph) == ("read", None, None)
 
-    def test_spaces_do_not_make_a_protected_branch_another_one(self, plain: Graph) -> None:
+    def test_branch_name_with_spaces_is_still_protected(self, plain: Graph) -> None:
         rules = (
             Rule("r", "g", ("change", "read"), "unprotected"),
             Rule("s", "g", ("branch_merge",), None, "unprotected"),
@@ -325,7 +323,7 @@ class TestStates:
 
 
 class TestSeveralActions:
-    def test_a_load_that_makes_its_branch_may_have_to_do_both(self) -> None:
+    def test_load_that_creates_its_branch_requires_both_actions(self) -> None:
         plain = make(fresh_memory())
         graph = opened(plain.uri, may("change"))
         for dry_run in (True, False):
@@ -341,7 +339,7 @@ class TestSeveralActions:
         done = opened(plain.uri, rights).load(BO, branch="fresh", create_from="main")
         assert done.branch_created
 
-    def test_a_merge_stands_when_its_source_may_not_be_deleted(self) -> None:
+    def test_merge_without_permission_to_delete_the_source_is_committed(self) -> None:
         plain = make(fresh_memory())
         merged = opened(plain.uri, may("branch_merge", "read")).branches.merge("dev", delete_source=True)
         assert (merged.outcome, merged.branch_deleted) == ("fast_forward", False)
@@ -353,7 +351,7 @@ class TestSeveralActions:
         )
         assert (again.branch_deleted, plain.branches.list()) == (True, ["main"])
 
-    def test_undoing_a_change_of_the_schema_takes_leave_to_change_it(self) -> None:
+    def test_revert_of_schema_change_requires_schema_apply(self) -> None:
         plain = make(fresh_memory())
         widened, added = plain.schema.apply(WIDER).commit, plain.load(BO).commit
         assert widened is not None
@@ -367,7 +365,7 @@ class TestSeveralActions:
         assert opened(plain.uri, may("change", "schema_apply", "read")).revert(widened.id).commit is not None
         assert "city" not in plain.schema.source()
 
-    def test_whoever_a_call_names_is_the_one_who_must_be_allowed(self) -> None:
+    def test_call_with_actor_argument_requires_permission_of_that_actor(self) -> None:
         graph = opened(make(fresh_memory()).uri, may("change", "branch_create"))
         with pytest.raises(PermissionDenied, match="for actor 'bob'"):
             graph.mutate(ADD, {"n": "Bo"}, branch="dev", actor="bob")
@@ -379,7 +377,7 @@ class TestSeveralActions:
 
 
 class TestActingAs:
-    def test_every_write_of_the_view_records_its_actor(self) -> None:
+    def test_acting_as_records_the_actor_of_every_write(self) -> None:
         graph = make(fresh_memory())
         view = graph.acting_as("bo")
         view.mutate(ADD, {"n": "Bo"})
@@ -398,13 +396,13 @@ class TestActingAs:
         assert (graph.actor, view.actor) == ("founder", "bo")
         assert view.acting_as("cy").actor == "cy"
 
-    def test_the_view_shares_what_the_handle_keeps(self) -> None:
+    def test_acting_as_shares_caches_with_the_handle(self) -> None:
         graph = make(fresh_memory())
         view = graph.acting_as("bo")
         for kept in ("_repository", "_reader", "_queries"):
             assert getattr(view, kept) is getattr(graph, kept)
 
-    def test_closing_a_view_leaves_the_handle_open(self) -> None:
+    def test_close_of_a_view_keeps_the_handle_open(self) -> None:
         graph = make(fresh_memory())
         with graph.acting_as("bo") as view:
             view.mutate(ADD, {"n": "Bo"})
@@ -413,11 +411,11 @@ class TestActingAs:
         with pytest.raises(InvalidInput, match="closed"):
             view.mutate(ADD, {"n": "Eve"})
 
-    def test_the_actor_of_a_handle_is_not_to_be_changed(self) -> None:
+    def test_actor_attribute_is_read_only(self) -> None:
         with pytest.raises(AttributeError):
             make(fresh_memory()).actor = "eve"  # type: ignore[misc]
 
-    def test_threads_act_for_different_actors_on_one_handle(self) -> None:
+    def test_acting_as_in_threads_keeps_actors_apart(self) -> None:
         plain = make(fresh_memory())
         document = {**DOCUMENT, "groups": {"team": ["act-ann", "act-bob"], "admins": ["act-ann"]}}
         graph = og.open(plain.uri, policy=document, actor="act-ann")
@@ -441,7 +439,7 @@ class TestActingAs:
         changed = [(commit.actor, change.id) for commit in history for change in plain.changes(commit.id)]
         assert all(name.startswith(f"{actor}-") for actor, name in changed)
 
-    def test_a_view_and_its_policy_are_pickled_with_the_address(self, tmp_path: Path) -> None:
+    def test_pickle_of_a_view_keeps_actor_and_policy(self, tmp_path: Path) -> None:
         uri = str(tmp_path / "g.omni")
         make(uri)
         path = tmp_path / "policy.json"
@@ -458,7 +456,7 @@ class TestActingAs:
 
 
 class TestOpening:
-    def test_a_policy_may_be_a_bundle_a_mapping_or_a_file(self, tmp_path: Path) -> None:
+    def test_open_accepts_policy_as_bundle_mapping_or_file(self, tmp_path: Path) -> None:
         uri = make(fresh_memory()).uri
         yaml, js = tmp_path / "p.yaml", tmp_path / "p.json"
         yaml.write_text("version: 1\ngroups: {team: [act-bob]}\nrules: []\n", encoding="utf-8")
@@ -469,7 +467,7 @@ class TestOpening:
         silent = og.open(uri, actor="act-bob", policy=yaml)
         assert asked(silent.query, COUNT) == ("read", "main", None)
 
-    def test_a_policy_that_is_wrong_opens_and_makes_nothing(self, tmp_path: Path) -> None:
+    def test_open_with_invalid_policy_is_refused_and_creates_nothing(self, tmp_path: Path) -> None:
         uri, path = str(tmp_path / "g.omni"), tmp_path / "p.yaml"
         path.write_text("version: 2\n", encoding="utf-8")
         with pytest.raises(InvalidInput, match=r"p\.yaml: policy version must be 1"):
@@ -490,19 +488,19 @@ class TestOpening:
                 og.init(uri, SCHEMA, policy=odd)
         assert not Path(uri).exists()
 
-    def test_a_new_graph_obeys_its_policy_at_once(self) -> None:
+    def test_init_with_policy_enforces_it(self) -> None:
         graph = og.init(fresh_memory(), SCHEMA, actor="act-bob", policy=DOCUMENT)
         assert asked(graph.mutate, ADD, {"n": "Bo"}) == ("change", "main", None)
         assert graph.query(COUNT).scalar() == 0
 
-    def test_a_policy_knows_the_graph_by_the_end_of_its_address(self, tmp_path: Path) -> None:
+    def test_policy_graph_id_defaults_to_the_end_of_the_address(self, tmp_path: Path) -> None:
         for given, expected in ((None, "knowledge"), ("k", "k")):
             uri = str(tmp_path / str(given) / "knowledge.omni")
             gate = og.init(uri, SCHEMA, policy=DOCUMENT, graph_id=given, durability="os")._authorizer.gate
             assert gate is not None
             assert gate.graph_id == expected
 
-    def test_without_a_policy_nothing_of_it_is_loaded(self) -> None:
+    def test_open_without_policy_does_not_import_the_policy_package(self) -> None:
         code = (
             "import sys, omnigraph as og\n"
             f"g = og.init('memory://x', {SCHEMA!r})\n"
@@ -512,7 +510,7 @@ class TestOpening:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout == "[]\n"
 
-    def test_coroutines_obey_the_same_policy(self) -> None:
+    def test_async_graph_enforces_the_policy(self) -> None:
         uri = make(fresh_memory()).uri
 
         async def main() -> None:
@@ -560,7 +558,7 @@ class TestOpening:
         ("act-bob", lambda g: g.branches.list(), None),
     ],
 )
-def test_the_worked_examples_on_a_graph(
+def test_worked_examples_of_the_specification_on_a_graph(
     actor: str, call: Callable[[Graph], Any], message: str | None
 ) -> None:
     graph = og.open(make(fresh_memory()).uri, policy=DOCUMENT, actor=actor)

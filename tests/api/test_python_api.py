@@ -60,7 +60,7 @@ def names(graph: og.Graph, **state: Any) -> list[str]:
 
 
 class TestOpening:
-    def test_a_schema_is_text_or_the_path_of_a_file(self, tmp_path: Path) -> None:
+    def test_init_accepts_schema_as_text_or_path(self, tmp_path: Path) -> None:
         path = tmp_path / "team.pg"
         path.write_text(SCHEMA, encoding="utf-8")
         forms: tuple[str | Path, ...] = (SCHEMA, path, str(path))
@@ -68,25 +68,25 @@ class TestOpening:
             graph = og.init(str(tmp_path / f"{number}.omni"), schema=schema, durability="os")
             assert graph.schema.source() == SCHEMA
 
-    def test_a_graph_is_made_once(self, tmp_path: Path) -> None:
+    def test_init_of_existing_graph_raises_conflict(self, tmp_path: Path) -> None:
         uri = str(tmp_path / "g.omni")
         og.init(uri, schema=SCHEMA, durability="os")
         with pytest.raises(og.errors.Conflict) as caught:
             og.init(uri, schema=SCHEMA, durability="os")
         assert caught.value.code == "conflict"
 
-    def test_a_graph_is_opened_by_path_and_by_file_address(self, tmp_path: Path) -> None:
+    def test_open_accepts_path_and_file_address(self, tmp_path: Path) -> None:
         uri = str(tmp_path / "g.omni")
         add(og.init(uri, schema=SCHEMA, durability="os"), "Ana")
         assert names(og.open(uri)) == names(og.open(f"file://{uri}")) == ["Ana"]
         assert og.open(uri).uri == og.open(f"file://{uri}").uri
 
-    def test_a_place_without_a_graph_is_said_to_have_none(self, tmp_path: Path) -> None:
+    def test_open_without_graph_raises_not_found(self, tmp_path: Path) -> None:
         with pytest.raises(og.errors.NotFound) as caught:
             og.open(str(tmp_path / "none.omni"))
         assert caught.value.hint == "create one with init"
 
-    def test_a_graph_opened_for_reading_is_read_and_never_written(self, graph: og.Graph) -> None:
+    def test_open_in_read_mode_refuses_writes(self, graph: og.Graph) -> None:
         add(graph, "Ana")
         reader = og.open(graph.uri, mode="r")
         assert names(reader) == ["Ana"]
@@ -101,13 +101,13 @@ class TestOpening:
             assert caught.value.hint == "open it with mode='rw'"
         assert len(graph.commits()) == 2
 
-    def test_a_reader_sees_what_is_committed_after_it_was_opened(self, graph: og.Graph) -> None:
+    def test_query_in_read_mode_sees_later_commits(self, graph: og.Graph) -> None:
         reader = og.open(graph.uri, mode="r")
         assert names(reader) == []
         add(graph, "Ana")
         assert names(reader) == ["Ana"]
 
-    def test_a_handle_is_a_context_manager_and_what_was_committed_stays(self, tmp_path: Path) -> None:
+    def test_with_statement_closes_the_handle_and_keeps_commits(self, tmp_path: Path) -> None:
         uri = str(tmp_path / "g.omni")
         with og.init(uri, schema=SCHEMA, durability="os") as made:
             add(made, "Ana")
@@ -118,7 +118,7 @@ class TestOpening:
                 f"LocalGraph({opened.uri!r})",
             )
 
-    def test_a_handle_pickles_to_its_address(self, tmp_path: Path) -> None:
+    def test_pickle_of_a_handle_reopens_the_graph(self, tmp_path: Path) -> None:
         graph = og.init(str(tmp_path / "g.omni"), schema=SCHEMA, actor="ana", durability="os")
         pickled = pickle.dumps(graph)
         add(graph, "Ana", 30)
@@ -129,14 +129,14 @@ class TestOpening:
         # What it has read is no part of it.
         assert len(pickle.dumps(graph)) == len(pickled) < 1_000
 
-    def test_a_reader_pickles_to_a_reader(self, graph: og.Graph) -> None:
+    def test_pickle_of_a_read_mode_handle_keeps_the_mode(self, graph: og.Graph) -> None:
         twin = pickle.loads(pickle.dumps(og.open(graph.uri, mode="r")))
         with pytest.raises(og.errors.PermissionDenied):
             add(twin, "Bo")
 
 
 class TestSharing:
-    def test_threads_query_and_change_one_handle(self, graph: og.Graph) -> None:
+    def test_query_and_mutate_in_threads_on_one_handle(self, graph: og.Graph) -> None:
         def write(start: int) -> list[int]:
             for number in range(start, start + 5):
                 add(graph, f"p{number:02}", number)
@@ -161,13 +161,13 @@ class TestSharing:
 
 
 class TestQuery:
-    def test_parameters_are_given_by_name(self, graph: og.Graph) -> None:
+    def test_query_parameters_are_passed_by_name(self, graph: og.Graph) -> None:
         for name, age in (("Ana", 30), ("Bo", 40), ("Cid", None)):
             add(graph, name, age)
         assert graph.query(OLDER, {"than": 35}).rows() == [{"p.name": "Bo"}]
         assert graph.query(OLDER, params={"than": 1}).rows() == [{"p.name": "Ana"}, {"p.name": "Bo"}]
 
-    def test_one_of_several_queries_is_chosen_by_name(self, graph: og.Graph) -> None:
+    def test_query_selects_one_of_several_by_name(self, graph: og.Graph) -> None:
         add(graph, "Ana", 30)
         text = f"{ALL}\n{COUNT}"
         assert graph.query(text, name="people").scalar() == 1
@@ -177,7 +177,7 @@ class TestQuery:
         with pytest.raises(og.errors.InvalidInput, match="did you mean `people`"):
             graph.query(text, name="peple")
 
-    def test_a_branch_is_read_by_its_name(self, graph: og.Graph) -> None:
+    def test_query_on_branch_reads_its_rows(self, graph: og.Graph) -> None:
         add(graph, "Ana")
         graph.branches.create("review/x")
         added = add(graph, "Bo", branch="review/x")
@@ -185,7 +185,7 @@ class TestQuery:
         result = graph.query(ALL, branch="review/x")
         assert (result.commit_id, result.branch, result.snapshot) == (added, "review/x", None)
 
-    def test_earlier_states_are_read_by_commit_snapshot_and_time(self, graph: og.Graph) -> None:
+    def test_query_at_commit_snapshot_or_time_reads_that_state(self, graph: og.Graph) -> None:
         first = add(graph, "Ana")
         held = graph.snapshot()
         moment = graph.commit(first).created_at
@@ -198,7 +198,7 @@ class TestQuery:
         result = graph.query(ALL, at=moment)
         assert (result.commit_id, result.branch, result.snapshot) == (first, None, first)
 
-    def test_a_state_that_never_was_is_not_found(self, graph: og.Graph) -> None:
+    def test_query_at_unknown_state_raises_not_found(self, graph: og.Graph) -> None:
         with pytest.raises(og.errors.NotFound, match="did not exist yet"):
             graph.query(ALL, at=datetime(1999, 12, 31, tzinfo=UTC))
         with pytest.raises(og.errors.NotFound) as caught:
@@ -208,7 +208,7 @@ class TestQuery:
             graph.query(ALL, branch="mian")
         assert caught.value.details == {"branch": "mian", "branches": ["main"]}
 
-    def test_reads_and_changes_are_kept_apart(self, graph: og.Graph) -> None:
+    def test_query_of_a_mutation_and_mutate_of_a_query_are_refused(self, graph: og.Graph) -> None:
         with pytest.raises(og.errors.InvalidInput) as caught:
             graph.query(ADD, {"n": "Ana"})
         assert caught.value.hint == "run it with `mutate`"
@@ -216,7 +216,7 @@ class TestQuery:
             graph.mutate(ALL)
         assert caught.value.hint == "run it with `query`"
 
-    def test_explain_tells_the_state_the_scan_and_the_way_along_edges(self, graph: og.Graph) -> None:
+    def test_explain_shows_state_scans_and_expansions(self, graph: og.Graph) -> None:
         text = "query of($n: String) { match { $p: Person { name: $n }  $p knows $q } return { $q.name } limit 3 }"
         plan = graph.explain(text, {"n": "Ana"})
         assert plan.startswith(f"read of at commit {graph.snapshot().commit_id}\n")
@@ -226,7 +226,7 @@ class TestQuery:
         add(graph, "Ana")
         assert graph.explain(text, {"n": "Ana"}, at=earlier) == plan
 
-    def test_a_small_cache_gives_the_same_rows(self, graph: og.Graph) -> None:
+    def test_query_with_small_cache_returns_the_same_rows(self, graph: og.Graph) -> None:
         graph.load({"Person": [{"name": f"p{n:03}", "age": n % 90} for n in range(500)]})
         assert og.open(graph.uri, cache_bytes=0).query(ALL).table == graph.query(ALL).table
 
@@ -242,24 +242,24 @@ class TestResult:
         text = "query q() { match { $p: Person } return { $p.name, $p.age, $p.born, $p.serial } order { $p.name } }"
         return graph.query(text)
 
-    def test_the_table_is_typed(self, result: og.Result) -> None:
+    def test_result_table_has_declared_types(self, result: og.Result) -> None:
         assert result.table.schema.types == [pa.string(), pa.int32(), pa.date32(), pa.uint64()]
         assert result.columns == result.table.column_names == ["p.name", "p.age", "p.born", "p.serial"]
 
-    def test_rows_are_json_values_in_the_order_of_the_projection(self, result: og.Result) -> None:
+    def test_result_rows_are_json_values_in_projection_order(self, result: og.Result) -> None:
         ana = {"p.name": "Ana <3", "p.age": 30, "p.born": "1990-02-03", "p.serial": 2**63}
         bo = dict.fromkeys(ana, None) | {"p.name": "Bo"}
         assert result.rows() == list(result) == [ana, bo]
         assert list(result.rows()[0]) == result.columns
         assert len(result) == 2
 
-    def test_data_frames_have_the_same_values(self, result: og.Result) -> None:
+    def test_result_data_frames_have_the_same_values(self, result: og.Result) -> None:
         assert isinstance(result.to_pandas(), pandas.DataFrame)
         assert result.to_pandas()["p.name"].tolist() == ["Ana <3", "Bo"]
         assert isinstance(result.to_polars(), polars.DataFrame)
         assert result.to_polars().to_dicts() == result.table.to_pylist()
 
-    def test_integers_and_booleans_beside_nulls_stay_what_they_are(self) -> None:
+    def test_result_data_frame_keeps_integers_and_booleans_with_nulls(self) -> None:
         schema = "node Person { name: String @key  age: I32?  serial: U64?  old: Bool? }"
         text = (
             "query q() { match { $p: Person } return "
@@ -276,18 +276,18 @@ class TestResult:
         other.load({"Person": frame})
         assert other.query(text).rows() == graph.query(text).rows()
 
-    def test_whatever_reads_arrow_reads_it(self, result: og.Result) -> None:
+    def test_result_supports_the_arrow_stream_interface(self, result: og.Result) -> None:
         assert pa.table(result) == result.table
         assert polars.DataFrame(result).to_dicts() == result.table.to_pylist()
         assert pa.RecordBatchReader.from_stream(result).read_all() == result.table
 
-    def test_notebooks_get_a_table_whose_text_is_escaped(self, result: og.Result) -> None:
+    def test_result_html_escapes_text(self, result: og.Result) -> None:
         shown = result._repr_html_()
         assert f"<td>{html.escape('Ana <3')}</td><td>30</td>" in shown
         assert "<th>p.serial</th>" in shown
         assert "<p>2 rows</p>" in shown
 
-    def test_notebooks_are_shown_only_the_first_of_many_rows(self, graph: og.Graph) -> None:
+    def test_result_html_shows_the_first_rows_only(self, graph: og.Graph) -> None:
         graph.load({"Firm": [{"slug": f"f{n:04}"} for n in range(1_234)]})
         shown = graph.query(
             "query f() { match { $f: Firm } return { $f.slug } order { $f.slug } }"
@@ -295,12 +295,12 @@ class TestResult:
         assert shown.count("<tr>") == 21
         assert "<p>1,234 rows, first 20 shown</p>" in shown
 
-    def test_a_scalar_is_the_one_value(self, graph: og.Graph, result: og.Result) -> None:
+    def test_result_scalar_returns_the_single_value(self, graph: og.Graph, result: og.Result) -> None:
         assert graph.query(COUNT).scalar() == 2
         with pytest.raises(ValueError, match="2 rows and 4 columns"):
             result.scalar()
 
-    def test_it_names_the_commit_it_was_read_from(self, graph: og.Graph, result: og.Result) -> None:
+    def test_result_names_its_commit(self, graph: og.Graph, result: og.Result) -> None:
         assert result.commit_id == graph.commits()[0].id
         add(graph, "Cid")
         assert result.commit_id == graph.commits()[1].id
@@ -308,32 +308,32 @@ class TestResult:
 
 
 class TestGet:
-    def test_a_node_has_its_id_and_every_property(self, graph: og.Graph) -> None:
+    def test_get_node_returns_id_and_properties(self, graph: og.Graph) -> None:
         graph.load({"Person": [{"name": "Ana", "born": "1990-02-03"}]})
         assert graph.get("Person", "Ana") == {
             "id": "Ana", "name": "Ana", "age": None, "born": "1990-02-03", "serial": None,
         }  # fmt: skip
 
-    def test_an_edge_has_its_ends_too(self, graph: og.Graph) -> None:
+    def test_get_edge_returns_its_endpoints(self, graph: og.Graph) -> None:
         people = [{"name": "Ana"}, {"name": "Bo"}]
         knows = [{"id": "e1", "from": "Ana", "to": "Bo", "since": "2020-01-01"}]
         graph.load({"Person": people, "Knows": knows})
         assert graph.get("Knows", "e1") == {"id": "e1", "from": "Ana", "to": "Bo", "since": "2020-01-01"}
 
-    def test_what_is_missing_is_none_and_an_unknown_type_an_error(self, graph: og.Graph) -> None:
+    def test_get_missing_id_returns_none_and_unknown_type_raises(self, graph: og.Graph) -> None:
         assert graph.get("Person", "nobody") is None
         with pytest.raises(og.errors.NotFound, match="did you mean `Person`") as caught:
             graph.get("Persn", "Ana")
         assert caught.value.details == {"type": "Persn"}
 
-    def test_an_integer_key_finds_its_node(self) -> None:
+    def test_get_by_integer_key_returns_the_node(self) -> None:
         graph = og.init(fresh_memory(), schema="node Order { number: I32 @key }")
         graph.load({"Order": [{"number": 10248}]})
         assert graph.get("Order", 10248) == graph.get("Order", "10248") == {"id": "10248", "number": 10248}
         with pytest.raises(og.errors.InvalidInput, match="expected an id as text, got float"):
             graph.get("Order", 1.5)  # type: ignore[arg-type]
 
-    def test_it_reads_branches_and_earlier_states(self, graph: og.Graph) -> None:
+    def test_get_on_branch_and_at_commit_reads_that_state(self, graph: og.Graph) -> None:
         first = add(graph, "Ana", 30)
         graph.branches.create("review")
         add(graph, "Ana", 31, branch="review")
@@ -343,7 +343,7 @@ class TestGet:
 
 
 class TestMutate:
-    def test_a_receipt_tells_the_commit_and_what_was_affected(self, graph: og.Graph) -> None:
+    def test_mutate_receipt_has_commit_and_affected_rows(self, graph: og.Graph) -> None:
         before = graph.commits()[0]
         receipt = graph.mutate(ADD, {"n": "Ana"}, message="hello", actor="bo")
         commit = receipt.commit
@@ -355,11 +355,11 @@ class TestMutate:
         assert graph.commits(actor="bo") == [commit] == graph.commits(limit=1)
         assert graph.commit(commit.id) == commit
 
-    def test_nothing_matched_is_no_commit(self, graph: og.Graph) -> None:
+    def test_mutate_without_match_makes_no_commit(self, graph: og.Graph) -> None:
         assert graph.mutate('query gone() { delete Person where name = "Ana" }').commit is None
         assert len(graph.commits()) == 1
 
-    def test_a_writer_that_comes_too_late_reads_again_and_wins(self, graph: og.Graph) -> None:
+    def test_mutate_if_commit_with_other_head_succeeds_after_reading_again(self, graph: og.Graph) -> None:
         seen = add(graph, "Ana", 30)
         theirs = add(graph, "Ana", 31)
         with pytest.raises(og.errors.PreconditionFailed) as caught:
@@ -370,7 +370,7 @@ class TestMutate:
         add(graph, "Ana", again.rows()[0]["age"] + 1, if_commit=again.commit_id)
         assert graph.query(ALL).rows() == [{"name": "Ana", "age": 32}]
 
-    def test_a_key_makes_a_request_happen_once(self, graph: og.Graph) -> None:
+    def test_mutate_with_repeated_idempotency_key_commits_once(self, graph: og.Graph) -> None:
         first = graph.mutate(ADD, {"n": "Ana"}, idempotency_key="k1")
         again = graph.mutate(ADD, {"n": "Ana"}, idempotency_key="k1")
         assert (first.replayed, again.replayed, again.commit) == (False, True, first.commit)
@@ -378,7 +378,7 @@ class TestMutate:
 
 
 class TestErrors:
-    def test_a_mistake_in_a_query_is_marked_where_it_is(self, graph: og.Graph) -> None:
+    def test_query_with_unknown_type_reports_line_and_column(self, graph: og.Graph) -> None:
         with pytest.raises(og.errors.InvalidInput) as caught:
             graph.query("query q() {\n  match { $p: Persn }\n  return { $p.name }\n}")
         (found,) = caught.value.details["diagnostics"]
@@ -386,14 +386,14 @@ class TestErrors:
         assert found["source_line"] == "match { $p: Persn }"
         assert "did you mean `Person`?" in str(caught.value)
 
-    def test_a_parameter_that_is_missing_is_named(self, graph: og.Graph) -> None:
+    def test_query_without_required_parameter_names_it(self, graph: og.Graph) -> None:
         with pytest.raises(og.OmnigraphError) as caught:
             graph.query(OLDER)
         error = caught.value
         assert (error.code, error.details) == ("invalid_input", {"parameter": "than", "type": "I32"})
         assert error.hint == "pass a value of type I32 for `$than`"
 
-    def test_a_constraint_is_broken_with_all_violations_and_nothing_is_written(self, graph: og.Graph) -> None:
+    def test_mutate_with_violations_lists_all_and_writes_nothing(self, graph: og.Graph) -> None:
         text = (
             'query bad() { insert Person { name: "Ana", age: 200 }'
             ' insert Person { name: "Bo", age: -1 }  insert Knows { from: "Ana", to: "Zed" } }'
@@ -406,7 +406,7 @@ class TestErrors:
         assert len(graph.commits()) == 1
 
 
-def test_a_large_load_leaves_its_ids_and_ends_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_of_many_rows_builds_id_and_endpoint_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "omnigraph.load.spool.LoadLimits.__init__.__defaults__", (2, 1 << 20, 65_536, 1 << 28)
     )
@@ -420,7 +420,7 @@ def test_a_large_load_leaves_its_ids_and_ends_indexed(monkeypatch: pytest.Monkey
     ]
 
 
-def test_a_plan_of_another_schema_changes_nothing(tmp_path: Path) -> None:
+def test_schema_plan_of_unsupported_change_reports_it_and_changes_nothing(tmp_path: Path) -> None:
     g = og.init(fresh_memory(), schema="node City { name: String @key }")
     wanted = tmp_path / "wanted.pg"
     wanted.write_text("node City { name: String @key  mayor: String }", encoding="utf-8")

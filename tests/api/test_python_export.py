@@ -46,7 +46,7 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("state", ["main", "more", "commit"])
-def test_a_folder_loads_back_to_the_same_graph(
+def test_export_folder_loads_back_to_the_same_graph(
     graph: og.Graph, first: list[str], tmp_path: Path, form: ExportFormat, state: str
 ) -> None:
     chosen: dict[str, Any] = {"at": first[0]} if state == "commit" else {"branch": state}
@@ -61,7 +61,7 @@ def test_a_folder_loads_back_to_the_same_graph(
     assert marker["rows"] == {key: rows.total() for key, rows in rows_in(out, form).items()}
 
 
-def test_files_are_named_by_kind_type_and_number(graph: og.Graph, tmp_path: Path) -> None:
+def test_export_folder_names_files_by_kind_type_and_number(graph: og.Graph, tmp_path: Path) -> None:
     graph.export(f"{tmp_path}/a/", types=["Thing", "Likes"])
     assert files_of(tmp_path / "a") == [
         "_SUCCESS",
@@ -79,20 +79,20 @@ def test_files_are_named_by_kind_type_and_number(graph: og.Graph, tmp_path: Path
     assert copy.load(source_of(tmp_path / "b", "parquet", {"Empty"})).total == 0
 
 
-def test_lines_in_a_folder_are_the_lines_of_one_file(graph: og.Graph, tmp_path: Path) -> None:
+def test_export_folder_has_the_lines_of_a_single_file(graph: og.Graph, tmp_path: Path) -> None:
     graph.export(f"{tmp_path}/out/")
     found = [line for rows in rows_in(tmp_path / "out", "ndjson").values() for line in rows.elements()]
     assert sorted(found) == sorted(text_of(graph).split("\n")[:-1])
 
 
-def test_an_empty_graph_is_a_folder_that_loads(tmp_path: Path) -> None:
+def test_export_of_empty_graph_writes_a_folder_that_loads(tmp_path: Path) -> None:
     nothing = og.init(fresh_memory(), schema=SCHEMA, external_blobs=EXTERNAL)
     assert nothing.export(f"{tmp_path}/out/") == 0
     copy = og.init(fresh_memory(), schema=SCHEMA, external_blobs=EXTERNAL)
     assert copy.load(tmp_path / "out").total == 0
 
 
-def test_a_name_decides_between_a_file_and_a_folder(graph: og.Graph, tmp_path: Path) -> None:
+def test_export_target_is_a_folder_by_its_name_or_if_it_exists(graph: og.Graph, tmp_path: Path) -> None:
     everything = text_of(graph, types=["Note"])
     for name in ("a.ndjson", "b.jsonl", "c"):
         assert graph.export(tmp_path / name, types=["Note"]) == 10
@@ -118,7 +118,7 @@ def test_a_name_decides_between_a_file_and_a_folder(graph: og.Graph, tmp_path: P
         ("out/", {"types": ["Thng"]}, "unknown export type 'Thng'; did you mean `Thing`"),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_anything_is_written(
+def test_export_with_invalid_options_is_refused_before_writing(
     graph: og.Graph,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -132,7 +132,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_export_is_overwritten_only_when_asked(graph: og.Graph, tmp_path: Path) -> None:
+def test_export_to_existing_folder_requires_overwrite(graph: og.Graph, tmp_path: Path) -> None:
     graph.export(f"{tmp_path}/out/")
     before = files_of(tmp_path / "out")
     with pytest.raises(InvalidInput, match="is not empty"):
@@ -148,7 +148,7 @@ class _StoppedError(Exception):
     pass
 
 
-def test_an_export_that_is_stopped_leaves_the_one_before(graph: og.Graph, tmp_path: Path) -> None:
+def test_export_that_is_interrupted_keeps_the_previous_export(graph: og.Graph, tmp_path: Path) -> None:
     graph.export(f"{tmp_path}/out/", types=["Note"])
     told: list[int] = []
 
@@ -162,14 +162,14 @@ def test_an_export_that_is_stopped_leaves_the_one_before(graph: og.Graph, tmp_pa
     assert files_of(tmp_path / "out") == ["_SUCCESS", "node-Note-00000.ndjson"]
 
 
-def test_progress_counts_every_row(graph: og.Graph, tmp_path: Path) -> None:
+def test_export_progress_counts_every_row(graph: og.Graph, tmp_path: Path) -> None:
     told: list[tuple[str, int]] = []
     count = graph.export(f"{tmp_path}/out/", progress=lambda *item: told.append(item))
     assert sum(rows for _, rows in told) == count
     assert {key for key, _ in told} == {"node:Thing", "node:Note", "edge:Likes", "edge:About"}
 
 
-def test_parquet_keeps_numbers_that_json_lacks(tmp_path: Path) -> None:
+def test_export_parquet_keeps_nan_and_infinity(tmp_path: Path) -> None:
     schema = "node Reading { name: String @key  f: F64?  g: F32?  h: [F64]? }"
     graph = og.init(fresh_memory(), schema=schema)
     odd = [float("nan"), float("inf"), float("-inf"), -0.0, 5e-324]
@@ -193,7 +193,7 @@ def in_bucket(s3: Bucket) -> og.Graph:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_folder_in_a_bucket_loads_back(s3: Bucket, in_bucket: og.Graph, form: ExportFormat) -> None:
+def test_export_folder_on_s3_loads_back(s3: Bucket, in_bucket: og.Graph, form: ExportFormat) -> None:
     target = f"{s3.uri}/dumps/all/"
     in_bucket.export(target, format=form)
     copy = og.init(fresh_memory(), schema=SCHEMA, external_blobs=EXTERNAL, storage_options=s3.options)
@@ -206,7 +206,7 @@ def test_a_folder_in_a_bucket_loads_back(s3: Bucket, in_bucket: og.Graph, form: 
     assert keys == ["dumps/all/_SUCCESS", "dumps/all/node-Note-00000.ndjson"]
 
 
-def test_an_export_to_a_bucket_that_fails_is_not_marked_as_complete(s3: Bucket, in_bucket: og.Graph) -> None:
+def test_export_to_s3_that_fails_is_not_marked_complete(s3: Bucket, in_bucket: og.Graph) -> None:
     target = f"{s3.uri}/dumps/"
     with (
         s3.seam.fail(403, method="PUT", key="dumps/node-Thing-00001.ndjson", times=None),
@@ -218,9 +218,7 @@ def test_an_export_to_a_bucket_that_fails_is_not_marked_as_complete(s3: Bucket, 
     assert ObjectStore.open(s3.uri, s3.options).get("dumps/_SUCCESS").data
 
 
-def test_a_folder_in_a_bucket_costs_a_listing_and_a_request_for_each_file(
-    s3: Bucket, in_bucket: og.Graph
-) -> None:
+def test_export_to_s3_takes_one_listing_and_one_request_per_file(s3: Bucket, in_bucket: og.Graph) -> None:
     with s3.seam.recording() as log:
         in_bucket.export(f"{s3.uri}/dumps/", types=["Note", "Empty"])
     methods = [item.method for item in log.requests if item.bucket == s3.name]
@@ -228,7 +226,7 @@ def test_a_folder_in_a_bucket_costs_a_listing_and_a_request_for_each_file(
 
 
 @pytest.mark.parametrize("target", ["all.ndjson", "dump/"])
-def test_numbers_that_json_does_not_have_load_back(tmp_path: Path, target: str) -> None:
+def test_export_ndjson_of_nan_and_infinity_loads_back(tmp_path: Path, target: str) -> None:
     schema = "node Reading { name: String @key  x: F64?  y: F32?  zs: [F64]? }"
     graph = og.init(str(tmp_path / "odd.omni"), schema=schema)
     numbers = {"a": math.nan, "b": math.inf, "c": -math.inf, "d": 0.5}

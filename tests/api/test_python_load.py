@@ -134,7 +134,7 @@ FORMS: tuple[Callable[[Path], Any], ...] = (
 
 class TestForms:
     @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__[3:])
-    def test_every_form_gives_the_same_graph(
+    def test_load_of_every_input_form_gives_the_same_graph(
         self, graph: og.Graph, tmp_path: Path, form: Callable[[Path], Any]
     ) -> None:
         receipt = graph.load(form(tmp_path))
@@ -155,14 +155,14 @@ class TestForms:
             (7, og.errors.InvalidInput),
         ],
     )
-    def test_what_cannot_be_a_source_is_refused(
+    def test_load_of_unsupported_source_is_refused(
         self, graph: og.Graph, source: Any, error: type[og.OmnigraphError]
     ) -> None:
         with pytest.raises(error):
             graph.load(source)
         assert len(graph.commits()) == 1
 
-    def test_a_mode_and_an_engine_are_known_or_refused(self, graph: og.Graph) -> None:
+    def test_load_with_unknown_mode_or_engine_is_refused(self, graph: og.Graph) -> None:
         with pytest.raises(og.errors.InvalidInput) as caught:
             graph.load(RECORDS, mode="replace")  # type: ignore[arg-type]
         assert caught.value.hint == "one of append, merge, overwrite"
@@ -171,14 +171,14 @@ class TestForms:
 
 
 class TestModes:
-    def test_append_refuses_ids_that_exist(self, graph: og.Graph) -> None:
+    def test_load_append_of_existing_id_is_refused(self, graph: og.Graph) -> None:
         graph.load({"Person": [{"name": "Ana"}]})
         with pytest.raises(og.errors.ConstraintViolation) as caught:
             graph.load({"Person": [{"name": "Bo"}, {"name": "Ana"}]})
         assert len(caught.value.violations) == 1
         assert people(graph) == [("Ana", None)]
 
-    def test_merge_replaces_whole_rows(self, graph: og.Graph) -> None:
+    def test_load_merge_replaces_whole_rows(self, graph: og.Graph) -> None:
         graph.load({"Person": [{"name": "Ana", "age": 30}, {"name": "Bo", "age": 40}]})
         receipt = graph.load({"Person": [{"name": "Cid"}, {"name": "Ana"}]}, mode="merge")
         assert receipt.affected == {"Person": {"inserted": 1, "updated": 1, "deleted": 0}}
@@ -197,14 +197,14 @@ class TestModes:
         )
         assert people(graph) == []
 
-    def test_overwrite_replaces_the_types_in_the_input_and_no_others(self, graph: og.Graph) -> None:
+    def test_load_overwrite_replaces_only_types_in_the_input(self, graph: og.Graph) -> None:
         graph.load({"Person": [{"name": "Ana"}], "Firm": [{"slug": "acme"}]})
         receipt = graph.load({"Person": [{"name": "Bo"}]}, mode="overwrite")
         assert receipt.affected["Person"]["deleted"] == 1
         assert people(graph) == [("Bo", None)]
         assert graph.get("Firm", "acme") is not None
 
-    def test_a_missing_branch_is_made_from_another_when_asked(self, graph: og.Graph) -> None:
+    def test_load_create_from_creates_the_missing_branch(self, graph: og.Graph) -> None:
         graph.load({"Person": [{"name": "Ana"}]})
         with pytest.raises(og.errors.NotFound) as caught:
             graph.load({"Person": [{"name": "Bo"}]}, branch="drop/1")
@@ -223,7 +223,7 @@ class TestChecks:
         {"type": "Person", "data": {"age": 20}},
     )
 
-    def test_rejected_records_are_left_out_and_handed_over(self, graph: og.Graph) -> None:
+    def test_load_with_rejects_callback_skips_and_passes_invalid_records(self, graph: og.Graph) -> None:
         told: list[Any] = []
         receipt = graph.load(self.BAD, rejects=told.append)
         assert (receipt.rejected, receipt.nodes) == (2, {"Person": 1})
@@ -232,21 +232,19 @@ class TestChecks:
         assert "200 > max 150" in errors[1]
         assert people(graph) == [("Bo", 20)]
 
-    def test_rejects_may_go_to_a_file_that_is_only_made_for_some(
-        self, graph: og.Graph, tmp_path: Path
-    ) -> None:
+    def test_load_with_rejects_file_writes_it_only_if_needed(self, graph: og.Graph, tmp_path: Path) -> None:
         graph.load(RECORDS, rejects=tmp_path / "none.ndjson")
         assert not (tmp_path / "none.ndjson").exists()
         graph.load(self.BAD, mode="merge", rejects=tmp_path / "some.ndjson")
         lines = (tmp_path / "some.ndjson").read_text(encoding="utf-8").splitlines()
         assert sorted(json.loads(line)["record"]["data"]["age"] for line in lines) == [20, 200]
 
-    def test_rejects_may_go_to_a_folder(self, graph: og.Graph, tmp_path: Path) -> None:
+    def test_load_with_rejects_folder_writes_a_file_there(self, graph: og.Graph, tmp_path: Path) -> None:
         graph.load(self.BAD, rejects=tmp_path)
         found = (tmp_path / "rejects.ndjson").read_text(encoding="utf-8").splitlines()
         assert sorted(json.loads(line)["line"] for line in found) == [1, 3]
 
-    def test_rejects_that_could_not_be_written_are_refused_before_anything_is_read(
+    def test_load_with_unwritable_rejects_target_is_refused_before_reading(
         self, graph: og.Graph, tmp_path: Path
     ) -> None:
         def source() -> Any:
@@ -260,12 +258,14 @@ class TestChecks:
             graph.load(source(), rejects=[])  # type: ignore[arg-type]
         assert "`append` of a list" in str(caught.value.hint)
 
-    def test_a_rejected_record_may_hold_what_is_no_text(self, graph: og.Graph, tmp_path: Path) -> None:
+    def test_load_with_rejects_writes_record_with_lone_surrogate(
+        self, graph: og.Graph, tmp_path: Path
+    ) -> None:
         graph.load({"Person": pandas.DataFrame({"name": ["Ana", "\ud800"]})}, rejects=tmp_path)
         (line,) = (tmp_path / "rejects.ndjson").read_text(encoding="utf-8").splitlines()
         assert json.loads(line)["record"] == {"name": "\ud800"}
 
-    def test_an_error_names_its_file_once(self, graph: og.Graph, tmp_path: Path) -> None:
+    def test_load_error_names_its_file_once(self, graph: og.Graph, tmp_path: Path) -> None:
         (tmp_path / "a.ndjson").write_text(LINES)
         (tmp_path / "b.ndjson").write_text("oops\n")
         with pytest.raises(og.errors.InvalidInput) as caught:
@@ -277,16 +277,16 @@ class TestChecks:
         with pytest.raises(og.errors.InvalidInput, match=r"p\.csv: unknown column 'agee'"):
             graph.load({"Person": tmp_path / "p.csv"})
 
-    def test_without_rejects_one_bad_record_refuses_all(self, graph: og.Graph) -> None:
+    def test_load_with_invalid_record_and_no_rejects_writes_nothing(self, graph: og.Graph) -> None:
         with pytest.raises(og.OmnigraphError):
             graph.load(self.BAD)
         assert people(graph) == []
 
-    def test_edges_need_their_ends(self, graph: og.Graph) -> None:
+    def test_load_of_edges_without_endpoints_is_refused(self, graph: og.Graph) -> None:
         with pytest.raises(og.errors.ConstraintViolation, match="'Zed' not found in Person"):
             graph.load([{"edge": "Knows", "from": "Zed", "to": "Zed", "data": {}}])
 
-    def test_a_load_can_depend_on_the_head(self, graph: og.Graph) -> None:
+    def test_load_if_commit_with_other_head_is_refused(self, graph: og.Graph) -> None:
         before = graph.snapshot().commit_id
         done = graph.load(RECORDS, if_commit=before, message="first", actor="ana").commit
         assert done is not None
@@ -295,7 +295,7 @@ class TestChecks:
             graph.load({"Person": [{"name": "Cid"}]}, if_commit=before)
         assert caught.value.details == {"expected": before, "actual": done.id}
 
-    def test_a_key_makes_a_load_happen_once(self, graph: og.Graph) -> None:
+    def test_load_with_repeated_idempotency_key_commits_once(self, graph: og.Graph) -> None:
         first = graph.load(RECORDS, idempotency_key="k")
         again = graph.load(RECORDS, idempotency_key="k")
         assert (again.replayed, again.commit) == (True, first.commit)
@@ -303,28 +303,28 @@ class TestChecks:
             graph.load({"Firm": [{"slug": "acme"}]}, idempotency_key="k")
         assert len(graph.commits()) == 2
 
-    def test_progress_is_told(self, graph: og.Graph) -> None:
+    def test_load_calls_progress(self, graph: og.Graph) -> None:
         told: list[tuple[str, int]] = []
         graph.load(RECORDS, progress=lambda stage, rows: told.append((stage, rows)))
         assert max(rows for _, rows in told) == 3
 
 
 class TestExport:
-    def test_a_file_is_what_a_stream_gets(self, graph: og.Graph, tmp_path: Path) -> None:
+    def test_export_to_file_equals_export_to_stream(self, graph: og.Graph, tmp_path: Path) -> None:
         graph.load(RECORDS)
         told: list[tuple[str, int]] = []
         assert graph.export(tmp_path / "g.ndjson", progress=lambda *item: told.append(item)) == 3
         assert (tmp_path / "g.ndjson").read_text(encoding="utf-8") == exported(graph)
         assert sum(rows for _, rows in told) == 3
 
-    def test_a_failed_export_leaves_what_was_there(self, graph: og.Graph, tmp_path: Path) -> None:
+    def test_export_that_fails_keeps_the_previous_file(self, graph: og.Graph, tmp_path: Path) -> None:
         (tmp_path / "g.ndjson").write_text("precious", encoding="utf-8")
         with pytest.raises(og.errors.InvalidInput):
             graph.export(tmp_path / "g.ndjson", types=["Persn"])
         assert (tmp_path / "g.ndjson").read_text(encoding="utf-8") == "precious"
         assert [path.name for path in tmp_path.iterdir()] == ["g.ndjson"]
 
-    def test_types_branches_and_earlier_states_can_be_chosen(self, graph: og.Graph) -> None:
+    def test_export_of_types_branch_and_earlier_state(self, graph: og.Graph) -> None:
         before = graph.snapshot()
         graph.load(RECORDS, branch="x", create_from="main")
         assert exported(graph) == exported(graph, at=before) == ""
@@ -335,7 +335,7 @@ class TestExport:
 
     @settings(max_examples=15, deadline=None)
     @given(data=st.data())
-    def test_what_is_exported_loads_back_to_the_same_graph(self, data: st.DataObject) -> None:
+    def test_export_loads_back_to_the_same_graph(self, data: st.DataObject) -> None:
         text = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6)
         person: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
             {"name": text},
@@ -361,7 +361,7 @@ class TestExport:
 
 
 @pytest.mark.parametrize("rows", [[], pa.table({"name": pa.array([], pa.string())})], ids=["list", "table"])
-def test_a_type_that_is_named_without_rows_is_overwritten_to_nothing(rows: Any) -> None:
+def test_load_overwrite_with_no_rows_empties_the_type(rows: Any) -> None:
     g = og.init(fresh_memory(), schema="node Person { name: String @key }")
     g.load({"Person": [{"name": "Ana"}]})
     done = g.load({"Person": rows}, mode="overwrite")
@@ -369,7 +369,7 @@ def test_a_type_that_is_named_without_rows_is_overwritten_to_nothing(rows: Any) 
     assert g.query("query all() { match { $p: Person } return { $p.name } }").rows() == []
 
 
-def test_an_idempotency_key_stands_for_the_records_it_came_with() -> None:
+def test_load_with_idempotency_key_of_other_records_is_refused() -> None:
     g = og.init(fresh_memory(), schema="node Note { text: String }")
     first = g.load({"Note": [{"text": "a"}]}, idempotency_key="k")
     again = g.load({"Note": [{"text": "a"}]}, idempotency_key="k")
@@ -416,7 +416,7 @@ def test_merge_of_equal_rows_makes_no_commit(rows: int) -> None:
     assert g.load({"T": changed}, mode="overwrite").commit is not None
 
 
-def test_a_key_that_is_also_declared_unique_is_reported_once() -> None:
+def test_load_with_repeated_key_that_is_also_unique_reports_one_violation() -> None:
     g = og.init(fresh_memory(), schema="node T { v: String @key @unique }")
     with pytest.raises(og.errors.ConstraintViolation) as caught:
         g.load({"T": [{"v": "a"}, {"v": "a"}]})

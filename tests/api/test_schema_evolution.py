@@ -23,7 +23,7 @@ def graph(tmp_path: Path) -> Iterator[og.Graph]:
 
 @pytest.mark.parametrize("branch", ["main", "dev"])
 @pytest.mark.parametrize("name", CASES)
-def test_a_step_changes_one_branch_and_everything_works_on_it(
+def test_apply_any_step_changes_one_branch_and_keeps_it_usable(
     graph: og.Graph, name: str, branch: str
 ) -> None:
     case = CASES[name]
@@ -82,7 +82,7 @@ def test_a_step_changes_one_branch_and_everything_works_on_it(
 
 
 @pytest.mark.parametrize("name", ["drop_required", "backfill_values", "add_property", "hard_drop_property"])
-def test_a_type_can_be_overwritten_after_a_change(graph: og.Graph, name: str) -> None:
+def test_overwrite_after_schema_change_replaces_rows(graph: og.Graph, name: str) -> None:
     case = CASES[name]
     case.apply(graph)
     graph.load({"Person": [case.row], "Knows": [], "WorksAt": []}, "overwrite")
@@ -92,7 +92,9 @@ def test_a_type_can_be_overwritten_after_a_change(graph: og.Graph, name: str) ->
     assert count(graph, "Person") == 1
 
 
-def test_exports_of_every_form_hold_what_a_change_made(graph: og.Graph, tmp_path: Path) -> None:
+def test_export_after_schema_change_has_the_new_columns_in_every_format(
+    graph: og.Graph, tmp_path: Path
+) -> None:
     case = CASES["backfill_values"]
     case.apply(graph)
     graph.export(f"{tmp_path / 'lines'}/", format="ndjson")
@@ -104,7 +106,7 @@ def test_exports_of_every_form_hold_what_a_change_made(graph: og.Graph, tmp_path
         assert lines(copy) == lines(graph)
 
 
-def test_a_name_that_is_dropped_and_declared_again_is_another_property(graph: og.Graph) -> None:
+def test_property_dropped_and_declared_again_has_no_old_values(graph: og.Graph) -> None:
     first = graph.commits()[0].id
     graph.schema.apply(edited(("  age: I32?\n", "")))
     graph.schema.apply(START)
@@ -114,7 +116,7 @@ def test_a_name_that_is_dropped_and_declared_again_is_another_property(graph: og
     assert graph.get("Person", "ann", at=first) == ANN
 
 
-def test_a_name_that_another_property_takes_over_is_read_from_that_one() -> None:
+def test_property_renamed_to_a_dropped_name_keeps_its_values() -> None:
     text = "node P { name: String @key  a: I32?  b: I32? }"
     g = og.init(fresh_memory(), text)
     g.load({"P": [{"name": "x", "a": 1, "b": 2}]})
@@ -126,7 +128,7 @@ def test_a_name_that_another_property_takes_over_is_read_from_that_one() -> None
     assert g.get("P", "x") == {"id": "x", "name": "x", "t": 1, "a": 2}
 
 
-def test_a_type_that_is_dropped_and_declared_again_is_empty(graph: og.Graph) -> None:
+def test_type_dropped_and_declared_again_is_empty(graph: og.Graph) -> None:
     first, before = graph.commits()[0].id, lines(graph)
     graph.schema.apply(CASES["drop_type"].text)
     assert not any("Firm" in line for line in lines(graph))
@@ -139,7 +141,7 @@ def test_a_type_that_is_dropped_and_declared_again_is_empty(graph: og.Graph) -> 
     assert lines(graph, at=first) == before
 
 
-def test_a_hard_drop_makes_earlier_states_of_its_types_unreadable(graph: og.Graph) -> None:
+def test_hard_drop_makes_earlier_states_unreadable(graph: og.Graph) -> None:
     first = graph.commits()[0].id
     graph.schema.apply(CASES["drop_type"].text, allow_data_loss=True)
     with pytest.raises(NotFound, match="or by a schema change that allowed data loss"):
@@ -153,7 +155,7 @@ def test_a_hard_drop_makes_earlier_states_of_its_types_unreadable(graph: og.Grap
     assert graph.get("Person", "ann") == ANN
 
 
-def test_bytes_of_a_hard_dropped_property_are_gone(tmp_path: Path) -> None:
+def test_hard_drop_removes_the_bytes_of_the_property(tmp_path: Path) -> None:
     root = tmp_path / "g"
     g = og.init(str(root), "node P { name: String @key  secret: String }", durability="os")
     g.load({"P": [{"name": f"n{n}", "secret": f"hush-{n}-{'x' * 40}"} for n in range(20)]})
@@ -168,7 +170,7 @@ def test_bytes_of_a_hard_dropped_property_are_gone(tmp_path: Path) -> None:
     assert count(g, "P") == 21
 
 
-def test_who_may_not_change_a_protected_branch_takes_nothing_from_its_history(tmp_path: Path) -> None:
+def test_hard_drop_without_permission_on_protected_branch_keeps_its_history(tmp_path: Path) -> None:
     def rule(id_: str, actor: str, scope: str) -> dict[str, Any]:
         actions = ["branch_create", "branch_delete", "schema_apply"]
         return {
@@ -202,7 +204,7 @@ def test_who_may_not_change_a_protected_branch_takes_nothing_from_its_history(tm
         ann.get("Gone", "x", at=early)
 
 
-def test_other_branches_keep_what_one_drops_hard(graph: og.Graph) -> None:
+def test_hard_drop_keeps_the_data_of_other_branches(graph: og.Graph) -> None:
     early = graph.commits()[0].id
     graph.mutate('query q() { insert Firm { slug: "y" } }')
     graph.branches.create("dev")
@@ -222,13 +224,13 @@ def test_other_branches_keep_what_one_drops_hard(graph: og.Graph) -> None:
     assert count(graph, "Person", branch="dev") == 4
 
 
-def test_a_soft_drop_keeps_earlier_states(graph: og.Graph) -> None:
+def test_soft_drop_keeps_earlier_states_readable(graph: og.Graph) -> None:
     first, before = graph.commits()[0].id, lines(graph)
     graph.schema.apply(CASES["drop_type"].text)
     assert lines(graph, at=first) == before
 
 
-def test_a_change_can_insist_on_the_commit_it_was_planned_for(graph: og.Graph) -> None:
+def test_apply_if_commit_with_other_head_is_refused(graph: og.Graph) -> None:
     first = graph.commits()[1].id
     text = CASES["add_type"].text
     with pytest.raises(PreconditionFailed):
@@ -236,7 +238,7 @@ def test_a_change_can_insist_on_the_commit_it_was_planned_for(graph: og.Graph) -
     assert graph.schema.apply(text, if_commit=graph.commits()[0].id).applied
 
 
-def test_no_steps_make_no_commit(graph: og.Graph) -> None:
+def test_apply_without_steps_makes_no_commit(graph: og.Graph) -> None:
     head = graph.commits()[0]
     done = graph.schema.apply("// the same\n" + START)
     assert (done.applied, done.commit, done.plan.steps) == (False, None, ())
@@ -250,12 +252,12 @@ def test_no_steps_make_no_commit(graph: og.Graph) -> None:
     assert graph.commits()[0] == head
 
 
-def test_a_missing_branch_is_not_found(graph: og.Graph) -> None:
+def test_apply_on_missing_branch_raises_not_found(graph: og.Graph) -> None:
     with pytest.raises(NotFound, match="branch 'nope' not found"):
         graph.schema.apply(CASES["add_type"].text, branch="nope")
 
 
-def test_branches_grow_apart_and_stay_usable(graph: og.Graph) -> None:
+def test_branches_with_different_schemas_stay_usable(graph: og.Graph) -> None:
     graph.branches.create("dev")
     graph.schema.apply(edited(("  age: I32?\n", "  age: I32?\n  here: I32?\n")))
     graph.schema.apply(edited(("  age: I32?\n", "  age: I32?\n  there: I32?\n")), branch="dev")
@@ -268,7 +270,7 @@ def test_branches_grow_apart_and_stay_usable(graph: og.Graph) -> None:
     assert "there" not in here
 
 
-def test_the_async_twin_applies_as_well(tmp_path: Path) -> None:
+def test_async_apply_changes_the_schema(tmp_path: Path) -> None:
     async def work() -> tuple[bool, bool]:
         async with og.aio.init(str(tmp_path / "g"), "node P { name: String @key }", durability="os") as g:
             text = "node P { name: String @key  x: I32 }"

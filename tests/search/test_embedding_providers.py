@@ -88,7 +88,7 @@ def by_length(body: Any, _: int) -> tuple[int, Any]:
     return 200, {"data": items[::-1]}
 
 
-def test_texts_go_out_in_batches_and_vectors_come_back_in_their_order() -> None:
+def test_embed_many_texts_sends_batches_and_keeps_the_order() -> None:
     texts = [f"text {'x' * (number % 7)}" for number in range(130)]
     with provider(
         lambda body, _: (
@@ -112,7 +112,7 @@ def test_texts_go_out_in_batches_and_vectors_come_back_in_their_order() -> None:
 
 
 @pytest.mark.parametrize(("documents", "task"), [(False, "RETRIEVAL_QUERY"), (True, "RETRIEVAL_DOCUMENT")])
-def test_gemini_is_told_what_the_texts_are_for(documents: bool, task: str) -> None:
+def test_embed_with_gemini_sends_the_task_type(documents: bool, task: str) -> None:
     with provider(
         lambda body, _: (200, {"embeddings": [{"values": [3, 4]} for _ in body["requests"]]})
     ) as server:
@@ -127,7 +127,7 @@ def test_gemini_is_told_what_the_texts_are_for(documents: bool, task: str) -> No
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_provider_that_is_busy_is_asked_again(status: int) -> None:
+def test_embed_after_temporary_error_is_retried(status: int) -> None:
     with provider(lambda body, n: by_length(body, n) if n == 3 else (status, {})) as server:
         assert server.open("openai-compatible").embed(["a"], 3, None).tolist() == [[1, 0, 0]]
         assert len(server.asked) == 3
@@ -149,7 +149,9 @@ def test_a_provider_that_is_busy_is_asked_again(status: int) -> None:
     ],
     ids=str,
 )
-def test_what_makes_no_sense_is_a_failure_that_keeps_the_key(answer: tuple[int, Any], times: int) -> None:
+def test_embed_with_invalid_response_raises_without_showing_the_key(
+    answer: tuple[int, Any], times: int
+) -> None:
     with provider(lambda *_: answer) as server:
         with pytest.raises(StorageError, match="embedding provider") as caught:
             server.open("openai").embed(["a"], 3, None)
@@ -157,7 +159,7 @@ def test_what_makes_no_sense_is_a_failure_that_keeps_the_key(answer: tuple[int, 
     assert KEY not in f"{caught.value!r}{caught.value.details}{server.open('openai')!r}"
 
 
-def test_a_provider_that_is_not_there_is_a_failure() -> None:
+def test_embed_with_unreachable_provider_raises() -> None:
     with provider(by_length) as server:
         gone = server.open("openai", OMNIGRAPH_EMBED_RETRY_ATTEMPTS="2")
     with pytest.raises(StorageError, match="returned no vectors"):
@@ -175,22 +177,20 @@ def test_a_provider_that_is_not_there_is_a_failure() -> None:
     ],
     ids=str,
 )
-def test_an_environment_that_names_no_provider_says_what_to_set(
-    environment: dict[str, str], text: str
-) -> None:
+def test_settings_of_incomplete_environment_raise_with_a_hint(environment: dict[str, str], text: str) -> None:
     with pytest.raises(InvalidInput, match=text) as caught:
         EmbeddingSettings.of(environment)
     assert KEY not in str(caught.value)
 
 
-def test_the_mock_is_chosen_over_whatever_else_is_set() -> None:
+def test_settings_with_mock_variable_ignore_other_variables() -> None:
     chosen = {"OMNIGRAPH_EMBEDDINGS_MOCK": "1", "OMNIGRAPH_EMBED_PROVIDER": "gemini", "GEMINI_API_KEY": KEY}
     assert isinstance(EmbeddingSettings.of(chosen).open(), MockEmbedder)
     assert isinstance(EmbeddingSettings.of({"OMNIGRAPH_EMBED_PROVIDER": "mock"}).open(), MockEmbedder)
     assert EmbeddingSettings.of({**chosen, "OMNIGRAPH_EMBEDDINGS_MOCK": "0"}).provider == "gemini"
 
 
-def test_a_graph_ranks_by_texts_with_what_an_environment_names() -> None:
+def test_query_ranked_by_text_uses_the_provider_of_the_environment() -> None:
     uri = fresh_memory()
     g = og.init(uri, "node Doc { slug: String @key  v: Vector(3)? }")
     near, far = MockEmbedder().embed(["tea", "steel"], 3, None).tolist()
@@ -204,7 +204,7 @@ def test_a_graph_ranks_by_texts_with_what_an_environment_names() -> None:
     assert og.open(uri, embedder=mock).query(ask, {"t": "tea"}).rows() == [{"s": "near"}]
 
 
-def test_a_provider_that_goes_to_other_processes_takes_its_own_variables_along() -> None:
+def test_pickle_of_environment_embedder_keeps_only_its_variables() -> None:
     given = {"OMNIGRAPH_EMBED_PROVIDER": "mock", "AWS_SECRET_ACCESS_KEY": "hush"}
     packed = pickle.dumps(og.embedder_of(given))
     assert b"hush" not in packed

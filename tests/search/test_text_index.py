@@ -145,13 +145,13 @@ def in_steps(column: list[str | None], cuts: list[int]) -> TextIndex:
         (" \t\n", []),
     ],
 )
-def test_a_text_has_the_tokens_that_the_definition_names(text: str, tokens: list[str]) -> None:
+def test_tokenize_text_matches_the_definition(text: str, tokens: list[str]) -> None:
     assert tokenize(text) == tokens
 
 
 @settings(max_examples=300, deadline=None)
 @given(TEXTS)
-def test_tokens_are_those_found_one_character_at_a_time(text: str) -> None:
+def test_tokenize_any_text_matches_character_by_character_reference(text: str) -> None:
     assert tokenize(text) == naive_tokens(text)
     assert query_terms(text) == sorted(naive_terms(text))
 
@@ -162,18 +162,18 @@ def characters() -> list[str]:
     return [chr(code) for code in codes if unicodedata.category(chr(code))[0] in "LNM"]
 
 
-def test_every_letter_and_number_is_found_by_itself() -> None:
+def test_tokenize_single_letter_or_number_is_one_token() -> None:
     # A few Arabic letters of Unicode's are marks on a blank.
     found = [char for char in characters() if set(unicodedata.normalize("NFKC", char)).difference(MARKS)]
     assert [hex(ord(char)) for char in found if not tokenize(char)] == []
 
 
-def test_every_character_beside_a_letter_has_the_tokens_of_the_definition() -> None:
+def test_tokenize_any_character_next_to_a_letter_matches_the_definition() -> None:
     differ = [char for char in characters() if tokenize("a" + char) != naive_tokens("a" + char)]
     assert [hex(ord(char)) for char in differ] == []
 
 
-def test_a_token_is_its_own_token() -> None:
+def test_tokenize_of_a_token_returns_it() -> None:
     changed = [
         char for char in characters() for token in tokenize("a" + char) if tokenize(token)[-1] != token
     ]
@@ -181,12 +181,12 @@ def test_a_token_is_its_own_token() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
-def test_every_arrow_type_of_strings_is_indexed(kind: pa.DataType) -> None:
+def test_index_of_every_arrow_string_type_finds_rows(kind: pa.DataType) -> None:
     index = TextIndex.build(pa.array(["red", None, "blue"]).cast(kind))
     assert index.matches_any("blue red").tolist() == [True, False, True]
 
 
-def test_chunks_and_slices_are_read_where_they_stand() -> None:
+def test_index_of_chunked_and_sliced_arrays_finds_rows() -> None:
     column = pa.chunked_array([["no", "red fox", "ox"], [], [None, "fox"]], pa.string()).slice(1, 3)
     index = TextIndex.build(column)
     assert len(index) == 3
@@ -194,7 +194,7 @@ def test_chunks_and_slices_are_read_where_they_stand() -> None:
     assert index.matches_any("ox").tolist() == [False, True, False]
 
 
-def test_bytes_that_lie_under_a_null_are_no_text() -> None:
+def test_index_ignores_bytes_under_nulls() -> None:
     validity = pa.py_buffer(bytes([0b10]))
     offsets = pa.py_buffer(np.array([0, 3, 6], np.int32))
     column = pa.Array.from_buffers(pa.string(), 2, [validity, offsets, pa.py_buffer(b"redfox")])
@@ -202,7 +202,7 @@ def test_bytes_that_lie_under_a_null_are_no_text() -> None:
     assert index.matches_any("red fox redfox").tolist() == [False, True]
 
 
-def test_a_column_without_any_text_matches_nothing() -> None:
+def test_search_in_column_of_nulls_matches_nothing() -> None:
     for column in (strings([]), strings([None, None]), strings(["", "-"]), pa.nulls(2)):
         index = TextIndex.build(column)
         assert index.matches_any("a").tolist() == [False] * len(column)
@@ -210,14 +210,14 @@ def test_a_column_without_any_text_matches_nothing() -> None:
         assert [part.tolist() for part in index.bm25("a")] == [[], []]
 
 
-def test_a_query_without_tokens_matches_nothing() -> None:
+def test_search_without_tokens_matches_nothing() -> None:
     index = TextIndex.build(strings(["a", "", "?"]))
     assert not index.matches_any("?").any()
     assert not index.matches_fuzzy("", 3).any()
     assert len(index.bm25(" ")[0]) == 0
 
 
-def test_a_word_is_found_inside_a_run_without_spaces_and_not_by_its_characters() -> None:
+def test_search_in_text_without_spaces_finds_words_and_not_characters() -> None:
     index = TextIndex.build(strings(["私は東京タワーへ行く", "京都の東", "東京"]))
     assert index.matches_any("東京").tolist() == [True, False, True]
     assert index.matches_any("東").tolist() == [True, True, True]
@@ -226,7 +226,7 @@ def test_a_word_is_found_inside_a_run_without_spaces_and_not_by_its_characters()
 
 @settings(max_examples=120, deadline=None)
 @given(COLUMNS, QUERIES, st.lists(st.integers(0, 12), max_size=4))
-def test_a_match_has_a_token_of_the_query(column: list[str | None], query: str, cuts: list[int]) -> None:
+def test_search_matches_rows_with_any_token(column: list[str | None], query: str, cuts: list[int]) -> None:
     terms = naive_terms(query)
     expected = [text is not None and not terms.keys().isdisjoint(naive_tokens(text)) for text in column]
     assert TextIndex.build(strings(column)).matches_any(query).tolist() == expected
@@ -235,7 +235,7 @@ def test_a_match_has_a_token_of_the_query(column: list[str | None], query: str, 
 
 @settings(max_examples=120, deadline=None)
 @given(COLUMNS, QUERIES, st.integers(0, 3), st.lists(st.integers(0, 12), max_size=4))
-def test_a_fuzzy_match_has_a_token_within_the_edits(
+def test_fuzzy_search_matches_rows_within_the_edit_distance(
     column: list[str | None], query: str, most: int, cuts: list[int]
 ) -> None:
     terms = naive_terms(query)
@@ -257,32 +257,32 @@ def test_a_fuzzy_match_has_a_token_within_the_edits(
     st.lists(st.text("abc", min_size=1, max_size=9), max_size=9),
     st.integers(0, 12),
 )
-def test_words_are_near_by_their_edit_distance(word: str, others: list[str], most: int) -> None:
+def test_edit_distance_matches_the_reference(word: str, others: list[str], most: int) -> None:
     found = TextIndex.build(strings([*others])).matches_fuzzy(word, most)
     assert found.tolist() == [edits(word, other) <= most for other in others]
 
 
-def test_a_swap_takes_two_edits() -> None:
+def test_edit_distance_of_transposition_is_two() -> None:
     index = TextIndex.build(strings(["from", "form", "for"]))
     assert index.matches_fuzzy("from", 1).tolist() == [True, False, False]
     assert index.matches_fuzzy("from", 2).tolist() == [True, True, True]
 
 
-def test_edits_count_characters_and_not_bytes() -> None:
+def test_edit_distance_counts_characters_not_bytes() -> None:
     index = TextIndex.build(strings(["größe", "grosse", "grße"]))
     assert index.matches_fuzzy("grüsse", 1).tolist() == [True, True, True]
     assert index.matches_fuzzy("𝛼βγδ", 0).tolist() == [False, False, False]
     assert TextIndex.build(strings(["𐐀𐐁𐐂"])).matches_fuzzy("𐐀𐐂", 1).tolist() == [True]
 
 
-def test_any_number_of_edits_is_allowed_but_a_negative_one() -> None:
+def test_fuzzy_search_with_negative_edits_is_refused() -> None:
     index = TextIndex.build(strings(["abc", None]))
     assert index.matches_fuzzy("xyzzy", 2**63 - 1).tolist() == [True, False]
     with pytest.raises(InvalidInput, match="at least 0, got -1"):
         index.matches_fuzzy("abc", -1)
 
 
-def test_long_words_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edit_distance_of_long_words_matches_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_module, "_TABLE_CELLS", 8)
     column = [chr(97 + n) * 3 for n in range(20)]
     found = TextIndex.build(strings([*column])).matches_fuzzy("cccd", 1)
@@ -291,7 +291,7 @@ def test_long_words_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
 
 @settings(max_examples=120, deadline=None)
 @given(COLUMNS, QUERIES)
-def test_scores_are_those_of_the_formula(column: list[str | None], query: str) -> None:
+def test_scores_match_the_bm25_formula(column: list[str | None], query: str) -> None:
     expected = naive_bm25(column, query)
     ordinals, scores = TextIndex.build(strings(column)).bm25(query)
     assert (str(ordinals.dtype), str(scores.dtype)) == ("int64", "float64")
@@ -299,7 +299,7 @@ def test_scores_are_those_of_the_formula(column: list[str | None], query: str) -
     assert scores.tolist() == pytest.approx([expected[n] for n in ordinals.tolist()], rel=1e-12)
 
 
-def test_scores_of_a_small_corpus_are_as_worked_out_by_hand() -> None:
+def test_scores_of_small_corpus_match_values_computed_by_hand() -> None:
     # Three texts of 2, 3 and 1 tokens, 2 on average; `red` is in two, so it weighs ln(1 + 1.5 / 2.5).
     index = TextIndex.build(strings(["red fox", None, "red wine red", "blue"]))
     ordinals, scores = index.bm25("Red red green")
@@ -308,12 +308,12 @@ def test_scores_of_a_small_corpus_are_as_worked_out_by_hand() -> None:
     assert scores.tolist() == pytest.approx([weight * 2.2 / 2.2, weight * 4.4 / (2 + 1.2 * 1.375)])
 
 
-def test_a_repeated_word_of_a_query_and_the_order_of_its_words_do_not_count() -> None:
+def test_scores_ignore_repetition_and_order_of_query_words() -> None:
     index = TextIndex.build(strings(["x y z", "z z y", "x", "y y"]))
     assert index.bm25("z y x")[1].tolist() == index.bm25("x y z y y")[1].tolist()
 
 
-def test_an_empty_text_counts_as_a_text_and_a_null_does_not() -> None:
+def test_scores_count_empty_texts_and_ignore_nulls() -> None:
     plain = TextIndex.build(strings(["a b", "c"])).bm25("a")[1][0]
     assert TextIndex.build(strings(["a b", "c", None])).bm25("a")[1][0] == plain
     assert TextIndex.build(strings(["a b", "c", ""])).bm25("a")[1][0] != plain
@@ -321,7 +321,7 @@ def test_an_empty_text_counts_as_a_text_and_a_null_does_not() -> None:
 
 @settings(max_examples=120, deadline=None)
 @given(COLUMNS, QUERIES, st.lists(st.integers(0, 12), max_size=6), st.integers(1, 40))
-def test_scores_do_not_depend_on_how_the_index_was_built(
+def test_scores_are_independent_of_index_segments(
     column: list[str | None], query: str, cuts: list[int], slice_bytes: int
 ) -> None:
     whole = TextIndex.build(strings(column)).bm25(query)
@@ -332,7 +332,7 @@ def test_scores_do_not_depend_on_how_the_index_was_built(
     assert parts[1].tobytes() == whole[1].tobytes()
 
 
-def test_an_index_grown_row_by_row_has_few_segments_and_all_its_rows() -> None:
+def test_extend_row_by_row_keeps_few_segments_and_all_rows() -> None:
     rows = [f"w{n} w{n % 7}" for n in range(200)]
     index = TextIndex.build(strings([]))
     for row in rows:
@@ -343,7 +343,7 @@ def test_an_index_grown_row_by_row_has_few_segments_and_all_its_rows() -> None:
     assert index.matches_fuzzy("w15", 0).tolist() == whole.matches_any("w15").tolist()
 
 
-def test_extending_leaves_the_first_index_as_it_was() -> None:
+def test_extend_does_not_change_the_original_index() -> None:
     first = TextIndex.build(strings(["a", "b"]))
     size, before = first.nbytes, first.bm25("a")[1].tolist()
     second = first.extended(strings(["a", "b"]))
@@ -352,12 +352,12 @@ def test_extending_leaves_the_first_index_as_it_was() -> None:
     assert second.nbytes > size > 0
 
 
-def test_a_small_addition_leaves_the_big_part_alone() -> None:
+def test_extend_with_few_rows_reuses_large_segments() -> None:
     big = TextIndex.build(strings([f"w{n}" for n in range(1000)]))
     assert big.extended(strings(["w1"]))._segments[0] is big._segments[0]
 
 
-def test_more_rows_than_an_ordinal_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extend_beyond_the_ordinal_range_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_module, "_MAX_ROWS", 3)
     index = TextIndex.build(strings(["a", "b"])).extended(strings(["c"]))
     with pytest.raises(ResourceLimit, match="at most 3 rows, got 4"):

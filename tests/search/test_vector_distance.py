@@ -44,7 +44,7 @@ def folded(squares: list[float]) -> float:
 
 @settings(max_examples=100, deadline=None)
 @given(st.data(), st.integers(1, 9), st.integers(0, 12), st.lists(st.integers(0, 12), max_size=4))
-def test_distances_are_sums_of_squares_in_the_order_asked_for(
+def test_distances_of_selected_rows_are_sums_of_squares_in_their_order(
     data: st.DataObject, dimension: int, count: int, cuts: list[int]
 ) -> None:
     vector = st.lists(NUMBERS, min_size=dimension, max_size=dimension)
@@ -62,19 +62,19 @@ def test_distances_are_sums_of_squares_in_the_order_asked_for(
         assert list(zip(kept.tolist(), distances.tolist(), strict=True)) == expected
 
 
-def test_a_slice_of_an_array_is_read_where_it_stands() -> None:
+def test_distances_of_sliced_array_use_its_offset() -> None:
     column = column_of([[9, 9], [1, 2], None, [3, 4], [8, 8]], 2).slice(1, 3)
     kept, distances = nearest_distances(column, np.arange(3), [1, 1])
     assert (kept.tolist(), distances.tolist()) == ([0, 2], [1.0, 13.0])
 
 
-def test_a_vector_with_a_null_in_it_has_no_distance() -> None:
+def test_distance_of_vector_with_null_element_is_null() -> None:
     column = column_of([[1, None], [1, 2]], 2)
     assert nearest_distances(column, np.arange(2), [0, 0])[0].tolist() == [1]
 
 
 @pytest.mark.parametrize("dimension", [1, 3, 128, 1000])
-def test_a_row_has_the_same_distance_in_whatever_company(
+def test_distance_of_a_row_is_independent_of_other_rows(
     dimension: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = np.random.default_rng(7).standard_normal((300, dimension)).astype(np.float32)
@@ -88,25 +88,25 @@ def test_a_row_has_the_same_distance_in_whatever_company(
     assert everything[11] == 0
 
 
-def test_near_vectors_far_from_the_origin_keep_their_distance() -> None:
+def test_distance_of_near_vectors_far_from_the_origin_is_exact() -> None:
     # Expanding the square would lose all digits here, as would single precision.
     column = column_of([[16777216.0, 1.0], [16777218.0, 1.0]], 2)
     assert nearest_distances(column, np.arange(2), [16777217, 1])[1].tolist() == [1.0, 1.0]
 
 
-def test_the_largest_numbers_do_not_overflow() -> None:
+def test_distance_of_largest_floats_does_not_overflow() -> None:
     largest = float(np.finfo(np.float32).max)
     distance = nearest_distances(column_of([[largest]], 1), np.arange(1), [-largest])[1][0]
     assert distance == (2 * largest) ** 2
 
 
-def test_what_is_no_number_gives_no_number() -> None:
+def test_distance_of_nan_is_nan() -> None:
     column = column_of([[math.nan, 0], [math.inf, 0], [0, 0]], 2)
     distances = nearest_distances(column, np.arange(3), [math.inf, 0])[1].tolist()
     assert [math.isnan(distances[0]), math.isnan(distances[1]), distances[2]] == [True, True, math.inf]
 
 
-def test_no_rows_have_no_distances() -> None:
+def test_distances_of_no_rows_are_empty() -> None:
     empty = np.array([], np.int64)
     for column in (column_of([[1, 2]], 2), pa.chunked_array([], pa.list_(pa.float32(), 2))):
         kept, distances = nearest_distances(column, empty, [1, 2])
@@ -114,12 +114,12 @@ def test_no_rows_have_no_distances() -> None:
 
 
 @pytest.mark.parametrize("query", [[], [1.0], [1.0, 2.0, 3.0]])
-def test_a_query_of_another_dimension_is_refused(query: list[float]) -> None:
+def test_distances_to_vector_of_other_dimension_are_refused(query: list[float]) -> None:
     with pytest.raises(InvalidInput, match=f"expected 2, got {len(query)}"):
         nearest_distances(column_of([[1, 2]], 2), np.arange(1), query)
 
 
-def test_summing_squares_leaves_its_input_alone() -> None:
+def test_sum_squares_does_not_change_its_input() -> None:
     rows = np.array([[1.0, -2.0, 3.0], [0.0, 0.0, 0.5]])
     assert sum_squares(rows).tolist() == [14.0, 0.25]
     assert rows.tolist() == [[1.0, -2.0, 3.0], [0.0, 0.0, 0.5]]
