@@ -34,10 +34,11 @@ BACKUPS = int(os.environ.get("OMNIGRAPH_BACKUPS", "100" if wanted_cuts() == "all
 WRITERS = 8 if BACKUPS > 10 else 2
 # Seconds between the commits of one writer. A backup that takes longer than the commits of its duration never
 # catches up, and a history of many thousand commits makes the next backups slower.
-PAUSE_SECONDS = 1.5 if BACKUPS > 10 else 0.02
+PAUSE_SECONDS = {"disk": 2.0, "s3": 4.0} if BACKUPS > 10 else {"disk": 0.02, "s3": 0.02}
 # Longer than any write takes on a loaded machine.
 GRACE_SECONDS = 60.0 if BACKUPS > 10 else 20.0
-# Every so often a backup starts in an empty place. The others are incremental.
+# Every so often a backup starts in an empty place and is read back completely. The others are incremental, and
+# their files are compared by size. What is copied is compared with its digest in any case.
 FRESH_EVERY = 10
 
 
@@ -57,11 +58,13 @@ class Others:
 def others_at_work(uri: str, options: dict[str, str], folder: Path) -> Iterator[Others]:
     """Run writers on two branches, an optimizer and a garbage collector until the block ends."""
     end = folder / "end"
-    common = {"uri": uri, "options": options, "until": str(end), "pause": PAUSE_SECONDS}
+    common = {"uri": uri, "options": options, "until": str(end)}
+    pause = PAUSE_SECONDS["s3" if options else "disk"]
     tasks: list[dict[str, Any]] = [
         common
         | {
             "work": "write",
+            "pause": pause,
             "number": number,
             "branch": SIDE if number % 4 == 3 else "main",
             "log": str(folder / f"{number}.log"),
@@ -107,7 +110,7 @@ def run_backups(
         for number in range(BACKUPS):
             before = others.acknowledged()
             target = place(number // FRESH_EVERY)
-            how = CopyOptions(options or None, "os", verify="full" if number % 5 == 0 else "quick")
+            how = CopyOptions(options or None, "os", verify="quick" if number % FRESH_EVERY else "full")
             report = backup(source, target, how)
             assert report.warnings == ()
             check_copy(Repository.open(target, options=options or None), before)
