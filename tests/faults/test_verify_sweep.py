@@ -18,7 +18,7 @@ import omnigraph as og
 from omnigraph.store.manifest.manifest import PATH
 from tests.maintain.damage import DAMAGES, build_graph, find_damage, flip_bit, stored_files, verify_path
 
-pytestmark = [pytest.mark.faults, pytest.mark.long]
+pytestmark = [pytest.mark.faults, pytest.mark.long, pytest.mark.timeout(3_600)]
 
 FLIPS_PER_FILE = 12
 

@@ -330,6 +330,7 @@ def test_any_call_on_a_spoiled_graph_raises_errors_of_the_library_only(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3_600)
 def test_any_call_on_many_spoiled_graphs_raises_errors_of_the_library_only(
     template: Path, tmp_path: Path
 ) -> None:
