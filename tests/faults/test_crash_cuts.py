@@ -38,6 +38,7 @@ SAMPLE = [
     "index",
     "bulk",
     "bulk-on-a-branch",
+    "group",
     "delete-branch",
     "rewrite",
     "fold-and-trim-the-log",

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow]
 HINT = "latest_version_hint.json"
 # Files whose loss changes nothing: a hint, temporary files, and the digests of old versions of the manifest.
 UNSYNCED = (HINT, "/.tmp", "__manifest/_digests")
-SAMPLE = ["init", "mixed", "index", "bulk", "create-branch"]
+SAMPLE = ["init", "mixed", "index", "bulk", "group", "create-branch"]
 
 
 def acknowledged_disk(calls: list[Call], root: str) -> Disk:

@@ -36,6 +36,7 @@ from omnigraph.store.manifest.records import GENESIS_SEQUENCE, CommitRecord, Rec
 from tests.support import merge_writes
 from tests.support.api_writes import API_WRITES, make_people
 from tests.support.copies import COPIES
+from tests.support.groups import GroupWrite, receipts, write_group
 from tests.support.merge_writes import MERGE_WRITES, make_branches
 from tests.support.rows import compact
 from tests.support.upgrades import UPGRADES
@@ -200,6 +201,18 @@ def _keyed(graph: Graph) -> str:
     return write(graph, change(insert=pairs(109)), key="once")
 
 
+def _group(graph: Graph) -> str:
+    """Three writes with one swap: two inserts, and a change of a row that the first of them inserts."""
+    works = [
+        change(insert=pairs(111)),
+        change(insert=pairs(112)),
+        change(pairs(0, 111), pairs(111, value=5), strict=True),
+    ]
+    request = WriteRequest("write", actor=WRITER)
+    done = receipts(write_group(graph, [GroupWrite(work, request) for work in works]))
+    return done[-1].commit.id
+
+
 def _create_branch(graph: Graph) -> str:
     return graph.create_branch("new", actor=WRITER).commit.id
 
@@ -246,6 +259,7 @@ KINDS: Final[dict[str, Kind]] = {
     "bulk": Kind("small", _bulk),
     "bulk-on-a-branch": Kind("small", _bulk_on_a_branch),
     "keyed": Kind("small", _keyed),
+    "group": Kind("small", _group),
     "create-branch": Kind("small", _create_branch),
     "delete-branch": Kind("small", _delete_branch),
     "fold-a-table": Kind("worn", _append),

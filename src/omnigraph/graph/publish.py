@@ -1,10 +1,10 @@
-"""Publishing of a write plan: one compare-and-swap of the branch head makes its commit visible."""
+"""Publishing of write plans: one compare-and-swap of the branch head makes their commits visible."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from omnigraph.errors import (
@@ -51,6 +51,22 @@ class StaleBase(Exception):
     """A concurrent commit changed a table that the write depends on. The write can be prepared again."""
 
 
+class ChainFailed(Exception):
+    """A chain of plans was not published, or its outcome is unknown.
+
+    `errors` has the errors of single plans by their index in the chain. The other plans can be prepared again.
+    """
+
+    def __init__(self, errors: Mapping[int, OmnigraphError]) -> None:
+        super().__init__("; ".join(error.message for error in errors.values()) or "the branch moved")
+        self.errors = errors
+
+    @classmethod
+    def each(cls, plans: Sequence[WritePlan], error_of: Callable[[WritePlan], OmnigraphError]) -> ChainFailed:
+        """Return the failure of all plans, each with its own error."""
+        return cls({index: error_of(plan) for index, plan in enumerate(plans)})
+
+
 def now_micros() -> int:
     """Return the wall clock time in microseconds since the epoch."""
     return time.time_ns() // 1000
@@ -70,6 +86,27 @@ def publish(
     when storage did not reply. A swap that storage refuses for a permanent cause, such as a full disk, is not
     repeated and raises `StorageError`. After any error except `OutcomeUnknown`, nothing is visible.
     """
+    try:
+        return publish_chain(manifest, [plan], recovery=recovery, before_swap=before_swap)[0]
+    except ChainFailed as failed:
+        if failed.errors:
+            raise failed.errors[0] from failed.__cause__
+        raise StaleBase(str(failed)) from failed.__cause__
+
+
+def publish_chain(
+    manifest: Manifest,
+    plans: Sequence[WritePlan],
+    *,
+    recovery: RecoveryRecord | None = None,
+    before_swap: Callable[[], None] | None = None,
+) -> list[PublishReceipt]:
+    """Make the commits of plans visible with one compare-and-swap: all of them, or none.
+
+    Each plan was prepared on the commit of the plan before it, and its commit becomes the child of that one. Raises
+    the errors of `publish`; an error of a single plan is in a `ChainFailed`. Any other error holds for all plans.
+    `recovery` and `before_swap` are for a single plan.
+    """
     lost_reply: OmnigraphError | None = None
     lost_replies = 0
     for attempt in range(MAX_ATTEMPTS):
@@ -77,30 +114,34 @@ def publish(
             sleep_with_backoff(attempt)
         view = manifest.view
         if attempt or recovery is not None:
-            view = _refresh(manifest, plan, lost_reply)
-        commit = manifest.find_commit(view, plan.commit_id)
-        if commit is not None:
-            # After a lost reply this call made the commit, otherwise another process did.
-            return PublishReceipt(commit, attempt + 1, replayed=lost_reply is None)
+            view = _refresh(manifest, plans, lost_reply)
+        found = [manifest.find_commit(view, plan.commit_id) for plan in plans]
+        if all(found):
+            # After a lost reply this call made the commits, otherwise another process did.
+            replayed = lost_reply is None
+            return [PublishReceipt(commit, attempt + 1, replayed) for commit in found if commit is not None]
+        if any(found):
+            # Another process committed the request of one plan, which has the same idempotency key.
+            raise ChainFailed({})
         if lost_reply is not None and is_final(lost_reply):
-            raise final_swap_error(plan, lost_reply, lost_replies)
+            error, swaps = lost_reply, lost_replies
+            raise ChainFailed.each(plans, lambda plan: final_swap_error(plan, error, swaps))  # noqa: B023
         if lost_replies >= MAX_LOST_REPLIES:
             break
-        head = current_head(manifest, view, plan.branch, plan.incarnation)
-        check_head(plan, head.commit)
-        record = plan.commit_on(head.commit, now_micros(), recovered=recovery is not None)
+        head = current_head(manifest, view, plans[0].branch, plans[0].incarnation)
+        check_chain(plans, head.commit)
+        records = _commit_records(plans, head.commit, recovered=recovery is not None)
         if before_swap is not None:
-            rolled_forward = _claim_publish(manifest, plan, before_swap)
+            rolled_forward = _claim_publish(manifest, plans[0], before_swap)
             if rolled_forward is not None:
-                return PublishReceipt(rolled_forward, attempt + 1, replayed=True)
-        change = _manifest_change(plan, record, recovery)
-        if plan.adopted_versions:
+                return [PublishReceipt(rolled_forward, attempt + 1, replayed=True)]
+        change = _manifest_change(plans, records, recovery)
+        if any(plan.adopted_versions for plan in plans):
             # Purge removes versions, then replaces the registry, then reads the heads again. This swap replaces the
             # registry too, so one of the two notices the other: the versions are missing here, or this swap fails,
             # or purge finds that a head refers to them.
             change = replace(change, registry=manifest.registry(view).with_next_epoch())
-            _check_adopted_versions(manifest, plan)
-        check_staged_files(manifest.root, plan)
+        _check_files(manifest, plans)
         try:
             manifest.replace_head_if_equals(view, head, change)
         except SwapLost:
@@ -113,19 +154,16 @@ def publish(
             # The files of this attempt could not be written. An earlier attempt may still take effect.
             if lost_reply is None:
                 raise
-            raise outcome_unknown_error(plan, error) from error
+            raise _unknown_outcomes(plans, error) from error
         except OutcomeUnknown as error:
-            raise OutcomeUnknown(
-                f"commit {plan.commit_id}: {error.message}",
-                details={**error.details, "commit_id": plan.commit_id},
-                hint=error.hint,
-            ) from error
-        return PublishReceipt(record, attempt + 1)
+            unsynced = error
+            raise ChainFailed.each(plans, lambda plan: _unsynced_error(plan, unsynced)) from error  # noqa: B023
+        return [PublishReceipt(record, attempt + 1) for record in records]
     if lost_reply is not None:
-        raise outcome_unknown_error(plan, lost_reply)
+        raise _unknown_outcomes(plans, lost_reply)
     raise BranchContention(
-        f"branch '{plan.branch}' moved {MAX_ATTEMPTS} times while a commit was being published",
-        details={"branch": plan.branch, "expected": plan.base, "actual": None},
+        f"branch '{plans[0].branch}' moved {MAX_ATTEMPTS} times while a commit was being published",
+        details={"branch": plans[0].branch, "expected": plans[0].base, "actual": None},
         hint="try again when there are fewer concurrent writers",
     )
 
@@ -151,6 +189,27 @@ def final_swap_error(plan: WritePlan, error: OmnigraphError, swaps: int) -> Omni
         details={**error.details, "commit_id": plan.commit_id, "branch": plan.branch},
         hint=error.hint or "nothing was committed; correct the cause, then try again",
     )
+
+
+def _unsynced_error(plan: WritePlan, error: OutcomeUnknown) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"commit {plan.commit_id}: {error.message}",
+        details={**error.details, "commit_id": plan.commit_id},
+        hint=error.hint,
+    )
+
+
+def _check_files(manifest: Manifest, plans: Sequence[WritePlan]) -> None:
+    """Check that the files of all plans still exist, just before the swap."""
+    errors: dict[int, OmnigraphError] = {}
+    for index, plan in enumerate(plans):
+        try:
+            _check_adopted_versions(manifest, plan)
+            check_staged_files(manifest.root, plan)
+        except Conflict as error:
+            errors[index] = error
+    if errors:
+        raise ChainFailed(errors)
 
 
 def _check_adopted_versions(manifest: Manifest, plan: WritePlan) -> None:
@@ -222,6 +281,44 @@ def check_head(plan: WritePlan, head: CommitRecord) -> None:
             )
 
 
+def check_chain(plans: Sequence[WritePlan], head: CommitRecord) -> None:
+    """Check that a chain of plans can be committed on a head, as `check_head` does for one plan.
+
+    If commits of other writers are below the head, every plan is checked on its own against their changes. Raises
+    `ChainFailed` if one of the plans cannot be committed: the plans after it were prepared on its rows.
+    """
+    if len(plans) > 1 and head.id == plans[0].base:
+        # The preconditions of later plans were decided on the commits before them in the chain.
+        return
+    errors: dict[int, OmnigraphError] = {}
+    is_stale = False
+    before: dict[str, TablePin | None] = {}
+    for index, plan in enumerate(plans):
+        tables = {table: before.get(table, plan.base_tables.get(table)) for table in plan.dependencies}
+        if index:
+            known = {table: pin for table, pin in tables.items() if pin is not None}
+            plan = replace(plan, base=plans[0].base, base_tables=known, expected_head=None)
+        try:
+            check_head(plan, head)
+        except StaleBase:
+            is_stale = True
+        except (Conflict, PreconditionFailed) as error:
+            errors[index] = error
+        for table in {*plan.writes, *plan.drops}:
+            before.setdefault(table, tables[table])
+    if errors or is_stale:
+        raise ChainFailed(errors)
+
+
+def _commit_records(plans: Sequence[WritePlan], head: CommitRecord, *, recovered: bool) -> list[CommitRecord]:
+    """Return the commits of a chain of plans, each the child of the one before it."""
+    records: list[CommitRecord] = []
+    for plan in plans:
+        head = plan.commit_on(head, now_micros(), recovered=recovered)
+        records.append(head)
+    return records
+
+
 def _raise_changed(
     plan: WritePlan, table: str, expected: str | None, actual: str | None, *, rows_changed: bool
 ) -> None:
@@ -240,26 +337,34 @@ def _version(pin: TablePin | None) -> str | None:
 
 
 def _manifest_change(
-    plan: WritePlan, record: CommitRecord, recovery: RecoveryRecord | None
+    plans: Sequence[WritePlan], records: Sequence[CommitRecord], recovery: RecoveryRecord | None
 ) -> ManifestChange:
-    schemas = {}
-    if plan.schema is not None and plan.schema_payload is not None:
-        schemas[plan.schema] = plan.schema_payload
+    schemas = {
+        plan.schema: plan.schema_payload
+        for plan in plans
+        if plan.schema is not None and plan.schema_payload is not None
+    }
     return ManifestChange(
-        heads=[HeadRecord(plan.branch, plan.incarnation, record)],
-        commits=[record],
+        heads=[HeadRecord(plans[0].branch, plans[0].incarnation, records[-1])],
+        commits=records,
         schemas=schemas,
         recoveries=[] if recovery is None else [recovery],
     )
 
 
-def _refresh(manifest: Manifest, plan: WritePlan, lost_reply: OmnigraphError | None) -> ManifestView:
+def _refresh(
+    manifest: Manifest, plans: Sequence[WritePlan], lost_reply: OmnigraphError | None
+) -> ManifestView:
     try:
         return manifest.refresh()
     except OmnigraphError as error:
         if lost_reply is None:
             raise
-        raise outcome_unknown_error(plan, error) from error
+        raise _unknown_outcomes(plans, error) from error
+
+
+def _unknown_outcomes(plans: Sequence[WritePlan], cause: OmnigraphError) -> ChainFailed:
+    return ChainFailed.each(plans, lambda plan: outcome_unknown_error(plan, cause))
 
 
 def outcome_unknown_error(plan: WritePlan, cause: OmnigraphError) -> OutcomeUnknown:

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.errors import (
@@ -39,6 +39,7 @@ from omnigraph.graph.format_version import (
     check_format,
     pending_migrations,
 )
+from omnigraph.graph.group_commit import GroupCommit, QueuedWrite, make_plan, too_many_preparations
 from omnigraph.graph.history import (
     GetCommit,
     ancestors_by_distance,
@@ -71,7 +72,7 @@ from omnigraph.graph.recovery.interrupted_writes import discard_unreadable, reco
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.swap_retries import retry_swap
 from omnigraph.graph.transaction import Transaction
-from omnigraph.graph.write_plan import Prepared, WritePlan
+from omnigraph.graph.write_plan import WritePlan
 from omnigraph.graph.write_queue import WriteQueue
 from omnigraph.graph.write_request import Prepare, WriteRequest, WriteResult
 from omnigraph.lang.temporal import last_micros_of
@@ -122,7 +123,7 @@ class Repository:
         self.objects = objects
         self.intents = Intents(objects, writable=self.mode == "rw")
         self.warnings: list[str] = []
-        self._write_queue = WriteQueue()
+        self.write_queue: WriteQueue[QueuedWrite[Any]] = WriteQueue()
         # A write begins with two independent requests, and each is a round trip on an object store.
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="omnigraph-probe")
         self._closed = False
@@ -437,17 +438,29 @@ class Repository:
         return Transaction(head, self._snapshot(branch, head.commit), commit_id)
 
     def write(self, branch: str, request: WriteRequest, prepare: Prepare[T]) -> WriteResult[T]:
-        """Prepare a write and publish it as one commit.
+        """Prepare a write and publish it as one commit, in a group with other writes that wait for the branch.
 
-        `prepare` stages into the transaction. It is called again with a new transaction when the branch moved and
-        the operation class allows a retry. The result returned is that of the call whose work was committed. After
-        an error nothing is visible, and the next write succeeds.
+        `prepare` stages into the transaction. The thread of another write of the group may call it, in a copy of
+        the present context. It is called again with a new transaction when the branch moved and the operation class
+        allows a retry. The result returned is that of the call whose work was committed. After an error nothing is
+        visible, and the next write succeeds.
         """
         self.check_writable(request.operation)
         branch = check_branch_name(branch, request.operation)
+        if request.bulk:
+            return self._write_alone(branch, request, prepare)
+        write = QueuedWrite(request, prepare)
+        with self.write_queue.enter(branch, write, alone=request.alone) as turn:
+            if turn is not None:
+                if request.alone:
+                    return self._write_alone(branch, request, prepare)
+                GroupCommit(self, branch, turn, MAX_PREPARATIONS).run()
+                self._compact_log_if_needed()
+        return write.outcome()
+
+    def _write_alone(self, branch: str, request: WriteRequest, prepare: Prepare[T]) -> WriteResult[T]:
+        """Prepare and publish one write that is not part of a group, with an intent if it is large."""
         with ExitStack() as resources:
-            if not request.bulk:
-                resources.enter_context(self._write_queue.acquire(branch))
             intent: OwnedIntent | None = None
 
             def begin_intent() -> None:
@@ -463,7 +476,7 @@ class Repository:
                 if request.idempotency_key is not None:
                     # In every attempt, because the same request may have been committed by another process
                     # meanwhile. Preparing on top of its own effect could then fail.
-                    commit = self._claim_key(transaction, request.idempotency_key, request.request)
+                    commit = self.claim_key(transaction, request)
                     if commit is not None:
                         return WriteResult(PublishReceipt(commit, replayed=True), None)
                 if request.expected_head is not None:
@@ -474,16 +487,12 @@ class Repository:
                 try:
                     with transaction.base.reading():
                         prepared = prepare(transaction)
-                    plan = self._plan(transaction, request, prepared)
+                    plan = make_plan(transaction, request, prepared)
                     receipt = None if plan is None else self._confirm_and_publish(plan, intent)
                     return WriteResult(receipt, prepared.result)
                 except StaleBase:
                     continue
-        raise Conflict(
-            f"branch '{branch}' changed {MAX_PREPARATIONS} times while {request.operation} was being prepared",
-            details={"branch": branch},
-            hint="try again when there are fewer concurrent writers",
-        )
+        raise too_many_preparations(branch, request, MAX_PREPARATIONS)
 
     def lease_intent(self, branch: str, request: WriteRequest, seconds: float) -> str:
         """Write the intent of a bulk write that another process will execute; return its id.
@@ -508,9 +517,12 @@ class Repository:
         self.intents.remove(intent_id)
         return True
 
-    def _claim_key(self, transaction: Transaction, key: str, request: str) -> CommitRecord | None:
+    def claim_key(self, transaction: Transaction, request: WriteRequest) -> CommitRecord | None:
         """Set the commit id of a transaction to that of its idempotency key; return the commit if it exists."""
-        claim = claim_key(self.objects, key, transaction.head, request, now_micros())
+        assert request.idempotency_key is not None
+        claim = claim_key(
+            self.objects, request.idempotency_key, transaction.head, request.request, now_micros()
+        )
         transaction.commit_id = claim.commit_id
         return None if claim.fresh else self.manifest.find_commit(self.manifest.refresh(), claim.commit_id)
 
@@ -519,18 +531,6 @@ class Repository:
             return self._publish(plan)
         intent.confirm(plan)
         return self._publish(plan, before_swap=intent.claim_publish)
-
-    @staticmethod
-    def _plan(transaction: Transaction, request: WriteRequest, prepared: Prepared[T]) -> WritePlan | None:
-        if prepared.operation_class is None:
-            return None
-        return transaction.plan(
-            request.operation,
-            prepared.operation_class,
-            actor=request.actor,
-            message=request.message,
-            expected_head=request.expected_head,
-        )
 
     def _new_intent(self, transaction: Transaction, request: WriteRequest, owner: IntentOwner) -> Intent:
         head = transaction.head
@@ -565,11 +565,12 @@ class Repository:
 
     def _publish(self, plan: WritePlan, before_swap: Callable[[], None] | None = None) -> PublishReceipt:
         receipt = publish(self.manifest, plan, before_swap=before_swap)
-        if self.manifest.needs_log_compaction:
-            self._compact_log()
+        self._compact_log_if_needed()
         return receipt
 
-    def _compact_log(self) -> None:
+    def _compact_log_if_needed(self) -> None:
+        if not self.manifest.needs_log_compaction:
+            return
         try:
             self.manifest.compact_log(self.objects)
         except (OmnigraphError, SwapOutcomeUnknown) as error:

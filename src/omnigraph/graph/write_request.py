@@ -22,7 +22,7 @@ class WriteRequest:
     """The operation name, the commit metadata and the preconditions of a write.
 
     `request` is compared when an idempotency key is used again. A `bulk` write has an intent; `intent_id` is the id
-    of one that `Repository.lease_intent` created for it.
+    of one that `Repository.lease_intent` created for it. A write that is `alone` is not committed in a group.
     """
 
     operation: str
@@ -32,6 +32,7 @@ class WriteRequest:
     idempotency_key: str | None = None
     request: str = ""
     bulk: bool = False
+    alone: bool = False
     intent_id: str | None = None
 
     def __post_init__(self) -> None:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -21,6 +23,7 @@ from omnigraph.errors import InvalidInput, StorageError, StorageErrorKind
 
 __all__ = [
     "Durability",
+    "SyncBatch",
     "kind_of_errno",
     "make_directories",
     "storage_error_from_os",
@@ -56,6 +59,58 @@ _NOT_FOUND = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ESTALE})
 _SYNC_THREADS = 8
 # On macOS, fsync does not flush the cache of the drive.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+class SyncBatch:
+    """Staged files whose sync is deferred, so that those of several writes are synced in one pass.
+
+    No commit may refer to the files before `flush` returns.
+
+    >>> synced = []
+    >>> batch = SyncBatch()
+    >>> with batch.collecting():
+    ...     SyncBatch.current().add(synced.extend, [Path("a")])
+    ...     SyncBatch.current().add(synced.extend, [Path("b")])
+    >>> len(synced), batch.flush(), len(synced)
+    (0, None, 2)
+    """
+
+    def __init__(self) -> None:
+        self._files: list[Path] = []
+        self._sync: Callable[[Sequence[Path]], None] | None = None
+
+    @staticmethod
+    def current() -> SyncBatch | None:
+        """Return the batch that the present context collects files in."""
+        return _BATCH.get()
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Add the files that are staged in the body, in this thread, instead of syncing them."""
+        token = _BATCH.set(self)
+        try:
+            yield
+        finally:
+            _BATCH.reset(token)
+
+    def add(self, sync: Callable[[Sequence[Path]], None], files: Iterable[Path]) -> None:
+        """Add files of a graph. `sync` makes files of that graph durable."""
+        self._sync = sync
+        self._files.extend(files)
+
+    def add_all(self, other: SyncBatch) -> None:
+        """Add the files of another batch of the same graph."""
+        if other._sync is not None:
+            self.add(other._sync, other._files)
+
+    def flush(self) -> None:
+        """Make all files durable. Raises the errors of `sync_files`; the files stay in the batch then."""
+        if self._sync is not None and self._files:
+            self._sync(self._files)
+            self._files = []
+
+
+_BATCH: ContextVar[SyncBatch | None] = ContextVar("omnigraph-sync-batch", default=None)
 
 
 def sync_files(paths: Iterable[Path]) -> None:

@@ -37,7 +37,7 @@ def run_merge(repository: Repository, source: str, request: MergeRequest, author
     theirs = repository.snapshot(source)
 
     write = WriteRequest(
-        "merge", actor=request.actor, message=request.message, expected_head=request.if_commit
+        "merge", actor=request.actor, message=request.message, expected_head=request.if_commit, alone=True
     )
     with _hiding_values(authorizer, request, ("base", "ours")) as hide:
         written = repository.write(
@@ -90,6 +90,7 @@ def run_revert(
         actor=request.actor,
         message=request.message if request.message is not None else f"revert {commit_id}",
         expected_head=request.if_commit,
+        alone=True,
     )
     with _hiding_values(authorizer, request, ("ours",)) as hide:
         written = repository.write(

@@ -38,7 +38,7 @@ class LocalSchemaView(SchemaView):
         actor = self._authorizer.authorize("schema_apply", target=options.branch, actor=options.actor)
         change = read_change(text, options)
         request = WriteRequest(
-            "schema_apply", actor=actor, message=options.message, expected_head=options.if_commit
+            "schema_apply", actor=actor, message=options.message, expected_head=options.if_commit, alone=True
         )
         repository = self._repository
         receipt, result = repository.write(

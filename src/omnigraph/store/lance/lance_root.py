@@ -22,7 +22,7 @@ from omnigraph.store.location import Location
 from omnigraph.store.objects.object_store import ObjectStore
 from omnigraph.store.request_counts import LanceCall, LanceRequestCounter, attribute_requests_to
 from omnigraph.store.storage_options import StorageOptions, lance_options, resolve_options
-from omnigraph.store.sync import Durability, sync_files, sync_tree
+from omnigraph.store.sync import Durability, SyncBatch, sync_files, sync_tree
 
 
 @dataclass(frozen=True)
@@ -144,13 +144,19 @@ class LanceRoot:
     def seal(self, path: str, sizes: Mapping[str, int | None]) -> tuple[FileDigest, ...]:
         """Check new files of a table, make them durable, and return their digests.
 
+        While a `SyncBatch` collects files, they are added to it and become durable later.
         Every file that a commit introduces passes through here. `sizes` has the size that the writer of each file
         reported, if it reported one. Files on an object store are read back. The files of a graph in memory have no
         digests, because only Lance can read them. Raises `StorageError`; no commit may refer to the files then.
         """
         digests = [] if self.files is None else read_back(self.files, path, sizes)
         if self.local is not None:
-            self._sync([self.local / path / name for name in sizes])
+            files = [self.local / path / name for name in sizes]
+            batch = SyncBatch.current()
+            if batch is None:
+                self._sync(files)
+            else:
+                batch.add(self._sync, files)
         return tuple(digests)
 
     def seal_version(

@@ -1,0 +1,69 @@
+"""Several writes of one handle that are certain to be committed as one group."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from omnigraph.graph.publish import PublishReceipt
+from omnigraph.graph.repository import Repository
+from omnigraph.graph.transaction import Transaction
+from omnigraph.graph.write_plan import Prepared
+from omnigraph.graph.write_request import Prepare, WriteRequest
+from tests.support.waiting import HANG, wait_until
+
+
+@dataclass(frozen=True)
+class GroupWrite:
+    """One write of a group."""
+
+    prepare: Prepare[Any]
+    request: WriteRequest = field(default_factory=lambda: WriteRequest("write"))
+
+
+def write_group(
+    graph: Repository, writes: Sequence[GroupWrite], branch: str = "main"
+) -> list[PublishReceipt | Exception | None]:
+    """Commit writes as one group, in this order; return the receipt or the error of each.
+
+    The first write leads. It is held inside its preparation until all the others wait.
+    """
+    first, *others = writes
+    entered, released = threading.Event(), threading.Event()
+
+    def held(transaction: Transaction) -> Prepared[Any]:
+        entered.set()
+        assert released.wait(HANG)
+        return first.prepare(transaction)
+
+    def run(item: GroupWrite) -> PublishReceipt | Exception | None:
+        try:
+            return graph.write(branch, item.request, item.prepare).receipt
+        except Exception as error:  # noqa: BLE001 - the caller looks at it
+            return error
+
+    with ThreadPoolExecutor(len(writes)) as threads:
+        running = [threads.submit(run, GroupWrite(held, first.request))]
+        assert entered.wait(HANG)
+        try:
+            for number, item in enumerate(others, start=1):
+                running.append(threads.submit(run, item))
+                wait_until(partial(_is_waiting, graph, branch, number), "the queue")
+        finally:
+            released.set()
+        return [item.result(HANG) for item in running]
+
+
+def _is_waiting(graph: Repository, branch: str, count: int) -> bool:
+    return graph.write_queue.waiting(branch) == count
+
+
+def receipts(outcomes: Sequence[PublishReceipt | Exception | None]) -> list[PublishReceipt]:
+    """Return the receipts of a group of which every write made a commit."""
+    found = [item for item in outcomes if isinstance(item, PublishReceipt)]
+    assert len(found) == len(outcomes), outcomes
+    return found
