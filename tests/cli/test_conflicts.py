@@ -22,7 +22,7 @@ def graph(folder: Path) -> og.Graph:
 
 
 class TestConflicts:
-    def test_conflicts_are_one_block_with_a_table_and_what_to_do(self, graph: og.Graph) -> None:
+    def test_merge_conflicts_print_a_table_and_a_hint(self, graph: og.Graph) -> None:
         ids = disagree(graph)
         before = heads(graph)
         outcome = merge()
@@ -51,12 +51,12 @@ class TestConflicts:
         ]
         assert heads(graph) == before
 
-    def test_the_answers_that_are_suggested_are_a_resolution(self, graph: og.Graph) -> None:
+    def test_suggested_resolutions_resolve_the_merge(self, graph: og.Graph) -> None:
         disagree(graph)
         suggested = [line for line in merge().stderr.splitlines() if line.startswith("  ")]
         assert merge("--resolve", "-", stdin="\n".join(suggested)).code == 0
 
-    def test_json_is_the_error_body_on_stdout(self, graph: og.Graph) -> None:
+    def test_merge_conflicts_json_prints_the_error_body(self, graph: og.Graph) -> None:
         ids = disagree(graph)
         outcome = merge("--json")
         assert (outcome.code, outcome.stderr) == (1, "")
@@ -76,21 +76,21 @@ class TestConflicts:
             "theirs": 31,
         }
 
-    def test_an_entity_that_one_side_deleted_shows_what_the_other_changed(self, graph: og.Graph) -> None:
+    def test_delete_update_conflict_shows_the_changed_properties(self, graph: og.Graph) -> None:
         graph.mutate(DELETE, {"n": "Bob"}, branch="review")
         put(graph, "main", name="Bob", age=44)
         (row,) = table(merge().stderr)
         assert (row["kind"], row["property"]) == ("delete_vs_update", "")
         assert (row["base"], row["ours"], row["theirs"]) == ('{"age":30}', '{"age":44}', "<absent>")
 
-    def test_what_both_inserted_was_not_there_before(self, graph: og.Graph) -> None:
+    def test_insert_conflict_shows_no_base_value(self, graph: og.Graph) -> None:
         put(graph, "review", name="Dan", email="d" * 40)
         put(graph, "main", name="Dan", email=None)
         (row,) = table(merge().stderr)
         assert (row["kind"], row["base"], row["ours"]) == ("divergent_insert", "<absent>", "null")
         assert row["theirs"] == "d" * 23 + "…"
 
-    def test_a_broken_rule_is_told_in_words(self, graph: og.Graph) -> None:
+    def test_constraint_conflict_shows_its_message(self, graph: og.Graph) -> None:
         put(graph, "review", name="Dan", email="x@y")
         put(graph, "main", name="Eve", email="x@y")
         outcome = merge()
@@ -100,7 +100,7 @@ class TestConflicts:
         # A value cannot settle it.
         assert outcome.stderr.endswith(f"  {row['id']}: ours  # or theirs\n")
 
-    def test_a_conflict_need_not_be_about_one_entity(self, graph: og.Graph) -> None:
+    def test_conflict_without_entity_is_printed(self, graph: og.Graph) -> None:
         graph.load({"Knows": [{"from": "Ann", "to": "Bob"}]}, branch="review")
         graph.load({"Knows": [{"from": "Ann", "to": "Cid"}]})
         outcome = merge()
@@ -108,14 +108,14 @@ class TestConflicts:
         assert (row["kind"], row["entity"], row["property"]) == ("cardinality_violation", "edge Knows", "")
         assert "@card violation on edge Knows: source 'Ann' has 2 edges (max 1)" in outcome.stderr
 
-    def test_what_a_terminal_would_act_upon_is_escaped(self, graph: og.Graph) -> None:
+    def test_conflict_values_escape_control_characters(self, graph: og.Graph) -> None:
         put(graph, "review", name="A\x1b[2Jb", age=1)
         put(graph, "main", name="A\x1b[2Jb", age=2)
         block = merge()
         assert "\x1b" not in block.stderr
         assert table(block.stderr)[0]["entity"] == "node Person 'A\\x1b[2Jb'"
 
-    def test_of_many_the_first_are_shown_and_the_others_counted(self, graph: og.Graph) -> None:
+    def test_many_conflicts_print_the_first_and_a_count(self, graph: og.Graph) -> None:
         for branch, age in (("review", 1), ("main", 2)):
             people = [{"name": f"p{number:02}", "age": age} for number in range(25)]
             graph.load({"Person": people}, branch=branch)
@@ -129,7 +129,7 @@ class TestConflicts:
 
 class TestResolutions:
     @pytest.mark.parametrize(("side", "age"), [("ours", 32), ("theirs", 31)])
-    def test_a_side_settles_everything(self, graph: og.Graph, side: str, age: int) -> None:
+    def test_resolve_with_a_side_resolves_all_conflicts(self, graph: og.Graph, side: str, age: int) -> None:
         disagree(graph)
         assert merge("--resolve", side).stdout == "merged review into main: merged\n"
         assert (person(graph, "Ann") or {})["age"] == age
@@ -144,23 +144,25 @@ class TestResolutions:
             "{born}: {{value: 1990-01-01}}\n'*': theirs\n",
         ],
     )
-    def test_a_file_settles_each_by_its_id(self, graph: og.Graph, folder: Path, form: str) -> None:
+    def test_resolve_with_a_file_resolves_conflicts_by_id(
+        self, graph: og.Graph, folder: Path, form: str
+    ) -> None:
         write(folder / "answers.yaml", form.format(**disagree(graph)))
         assert merge("--resolve", "answers.yaml").code == 0
         assert (person(graph, "Ann") or {}).items() >= {"age": 31, "born": "1990-01-01"}.items()
 
-    def test_a_value_may_be_nothing(self, graph: og.Graph) -> None:
+    def test_resolve_with_null_value_stores_null(self, graph: og.Graph) -> None:
         ids = disagree(graph)
         assert merge("--resolve", "-", stdin=f"{ids['born']}: {{value: null}}\n'*': ours").code == 0
         assert (person(graph, "Ann") or {})["born"] is None
 
-    def test_what_is_not_settled_is_still_a_conflict(self, graph: og.Graph) -> None:
+    def test_resolve_of_some_conflicts_reports_the_others(self, graph: og.Graph) -> None:
         ids = disagree(graph)
         outcome = merge("--resolve", "-", stdin=f"{ids['age']}: ours")
         assert outcome.code == 1
         assert [row["id"] for row in table(outcome.stderr)] == [ids["born"]]
 
-    def test_ids_that_look_like_numbers_and_values_that_look_like_times_are_texts(self) -> None:
+    def test_resolve_file_reads_ids_and_times_as_text(self) -> None:
         answers = ["1234567890123456: ours", "0012345670123456: {value: 7}", "1_0: {value: 2026-05-04}"]
         write(Path("answers.yaml"), "\n".join(answers))
         assert read_resolve("answers.yaml") == {
@@ -188,7 +190,7 @@ class TestResolutions:
             ("'*': {value: 7}", "<stdin>: the resolution of '*' must be 'ours' or 'theirs', not a value"),
         ],
     )
-    def test_a_file_that_cannot_be_meant_is_refused(self, graph: og.Graph, text: str, message: str) -> None:
+    def test_resolve_with_invalid_file_is_refused(self, graph: og.Graph, text: str, message: str) -> None:
         disagree(graph)
         before = heads(graph)
         outcome = merge("--resolve", "-", stdin=text)
@@ -197,13 +199,13 @@ class TestResolutions:
         assert "internal error" not in outcome.stderr
         assert heads(graph) == before
 
-    def test_a_value_of_the_wrong_type_is_refused(self, graph: og.Graph) -> None:
+    def test_resolve_with_value_of_wrong_type_is_refused(self, graph: og.Graph) -> None:
         ids = disagree(graph)
         outcome = merge("--resolve", "-", stdin=f"{ids['age']}: {{value: old}}\n'*': ours")
         assert outcome.code == 1
         assert "age" in outcome.stderr
 
-    def test_neither_a_side_nor_a_file_is_refused(self) -> None:
+    def test_resolve_with_neither_side_nor_file_is_refused(self) -> None:
         outcome = merge("--resolve", "mine")
         assert outcome.stderr == (
             "error: no such file: mine\nhint: pass ours, theirs, or a file of resolutions\n"

@@ -40,7 +40,7 @@ class Interrupting(io.RawIOBase):
         raise KeyboardInterrupt
 
 
-def test_an_interrupted_load_says_so() -> None:
+def test_load_interrupted_reports_it() -> None:
     outcome = run(
         "load", "--data", "-", "--mode", "append", "g.omni", stdin=io.BufferedReader(Interrupting())
     )
@@ -48,7 +48,7 @@ def test_an_interrupted_load_says_so() -> None:
     assert commits() == 1
 
 
-def test_no_stdin_is_not_an_empty_one() -> None:
+def test_load_from_closed_stdin_is_refused() -> None:
     found = run_without("stdin", "load", "--data", "-", "--mode", "overwrite", "g.omni")
     assert found == (1, "error: cannot read stdin: it is closed\n")
 
@@ -63,19 +63,19 @@ def commits() -> int:
 
 
 class TestDryRunsAndReports:
-    def test_a_dry_run_says_what_would_be_done_and_commits_nothing(self) -> None:
+    def test_load_dry_run_prints_the_result_and_commits_nothing(self) -> None:
         outcome = run("load", "--data", "d.jsonl", "--mode", "append", "--dry-run", "g.omni")
         assert outcome.stdout == (
             "would load g.omni on branch main with append: 3 entities across 1 node types and 1 edge types\n"
         )
         assert (outcome.code, names(), commits()) == (0, [], 1)
 
-    def test_a_dry_run_refuses_what_is_wrong(self) -> None:
+    def test_load_dry_run_of_invalid_records_fails(self) -> None:
         outcome = run("load", "--data", "spoilt.jsonl", "--mode", "append", "--dry-run", "g.omni")
         assert (outcome.code, names()) == (1, [])
         assert "line 1" in outcome.stderr
 
-    def test_a_dry_run_makes_no_branch(self) -> None:
+    def test_load_dry_run_creates_no_branch(self) -> None:
         outcome = run(
             "load", "--data", "d.jsonl", "--mode", "merge", "--dry-run", "--json",
             "--branch", "b", "--from", "main", "g.omni",
@@ -85,7 +85,7 @@ class TestDryRunsAndReports:
         assert document["commit"] is None
         assert "b" not in run("branch", "list", "g.omni").stdout.split()
 
-    def test_a_report_is_a_table_of_rows_and_times(self) -> None:
+    def test_load_report_prints_rows_and_times(self) -> None:
         outcome = run("load", "--data", "d.jsonl", "--mode", "append", "--report", "g.omni")
         first, head, people, edges, total, times = outcome.stdout.splitlines()
         assert first.startswith("loaded g.omni")
@@ -95,7 +95,7 @@ class TestDryRunsAndReports:
         assert total.split()[:5] == ["total", "3", "rows,", "0", "rejected,"]
         assert times.startswith("time")
 
-    def test_a_report_is_part_of_the_document(self) -> None:
+    def test_load_report_is_a_member_of_the_json_document(self) -> None:
         outcome = run("load", "--data", "d.jsonl", "--mode", "append", "--report", "--json", "g.omni")
         report = json.loads(outcome.stdout)["report"]
         assert report["rows"] == {"nodes": {"Person": 2}, "edges": {"Knows": 1}, "total": 3}
@@ -103,7 +103,7 @@ class TestDryRunsAndReports:
 
 
 class TestWhatIsLoaded:
-    def test_records_become_one_commit(self) -> None:
+    def test_load_of_records_makes_one_commit(self) -> None:
         outcome = run("load", "--data", "d.jsonl", "--mode", "append", "g.omni")
         assert (outcome.code, outcome.stderr) == (0, TARGET)
         assert outcome.stdout == (
@@ -111,7 +111,7 @@ class TestWhatIsLoaded:
         )
         assert (names(), commits()) == (["Ann", "Bob"], 2)
 
-    def test_what_was_exported_loads_again(self) -> None:
+    def test_load_of_an_export_gives_the_same_rows(self) -> None:
         run("load", "--data", "d.jsonl", "--mode", "append", "g.omni")
         exported = run("export", "g.omni").stdout
         run("init", "--schema", "people.pg", "again.omni")
@@ -119,7 +119,7 @@ class TestWhatIsLoaded:
         assert run("load", "--data", "all.jsonl", "--mode", "append", "again.omni").code == 0
         assert run("export", "again.omni").stdout == exported
 
-    def test_each_mode_does_what_it_says(self) -> None:
+    def test_load_mode_append_merge_and_overwrite(self) -> None:
         add_people("g.omni", "Ann", "Zed")
         write(Path("p.jsonl"), PEOPLE)
         taken = run("load", "--data", "p.jsonl", "--mode", "append", "g.omni")
@@ -130,11 +130,11 @@ class TestWhatIsLoaded:
         assert run("load", "--data", "p.jsonl", "--mode", "overwrite", "g.omni").code == 0
         assert names() == ["Ann", "Bob"]
 
-    def test_stdin_is_a_file_too(self) -> None:
+    def test_load_from_stdin(self) -> None:
         assert run("load", "--data", "-", "--mode", "append", "g.omni", stdin=RECORDS).code == 0
         assert names() == ["Ann", "Bob"]
 
-    def test_tables_are_given_by_type(self) -> None:
+    def test_load_of_tables_by_type(self) -> None:
         write(Path("p.csv"), "name,age\nEve,3\nFay,\n")
         write(Path("k.csv"), "from,to\nEve,Fay\n")
         outcome = run(
@@ -143,7 +143,7 @@ class TestWhatIsLoaded:
         assert outcome.stdout.endswith("3 entities across 1 node types and 1 edge types\n")
         assert names() == ["Eve", "Fay"]
 
-    def test_a_missing_branch_is_made_when_asked(self) -> None:
+    def test_load_from_option_creates_the_missing_branch(self) -> None:
         missing = run("load", "--data", "d.jsonl", "--mode", "append", "--branch", "dev", "g.omni")
         assert missing.code == 1
         assert "branch 'dev' not found" in missing.stderr
@@ -157,7 +157,7 @@ class TestWhatIsLoaded:
         )
         assert len(again.stdout.splitlines()) == 1
 
-    def test_a_merge_says_what_came_to_nothing(self) -> None:
+    def test_load_merge_reports_superseded_records(self) -> None:
         knows = '{"edge": "Knows", "from": "Ann", "to": "Bob", "data": {"id": "k"}}\n'
         write(Path("twice.jsonl"), PEOPLE + knows * 3)
         outcome = run("load", "--data", "twice.jsonl", "--mode", "merge", "g.omni", "--quiet")
@@ -165,7 +165,7 @@ class TestWhatIsLoaded:
 
 
 class TestActors:
-    def test_a_load_is_recorded_on_behalf_of_somebody(self) -> None:
+    def test_load_as_actor_records_the_actor(self) -> None:
         run("load", "--data", "d.jsonl", "--mode", "append", "--as", "ana", "g.omni")
         assert run("commit", "list", "g.omni").stdout.splitlines()[0].endswith("actor=ana")
         outcome = run("ingest", "--data", "d.jsonl", "--as", "bo", "g.omni")
@@ -173,7 +173,7 @@ class TestActors:
 
 
 class TestDocuments:
-    def test_the_document_of_a_load(self) -> None:
+    def test_load_json_document_has_the_documented_members(self) -> None:
         outcome = run("load", "--data", "d.jsonl", "--mode", "append", "--json", "g.omni")
         found = json.loads(outcome.stdout)
         assert found.pop("commit")["graph_manifest_version"] == 2
@@ -187,7 +187,7 @@ class TestDocuments:
             "total_entities": 3,
         }
 
-    def test_the_base_is_there_when_it_was_given(self) -> None:
+    def test_load_json_document_has_the_base_branch(self) -> None:
         found = json.loads(
             run(
                 *("load", "--data", "d.jsonl", "--mode", "append", "--branch", " dev ", "--from", "main"),
@@ -199,7 +199,7 @@ class TestDocuments:
 
 
 class TestRejects:
-    def test_bad_records_are_left_out_and_kept(self) -> None:
+    def test_load_with_rejects_skips_and_writes_invalid_records(self) -> None:
         arguments = ("load", "--data", "spoilt.jsonl", "--mode", "append", "--rejects", "bad.jsonl", "g.omni")
         outcome = run(*arguments)
         assert outcome.code == 0
@@ -210,7 +210,7 @@ class TestRejects:
         write(Path("spoilt.jsonl"), SPOILT.replace("Dan", "Fay"))
         assert json.loads(run(*arguments, "--json").stdout)["rejected"] == 1
 
-    def test_without_a_place_for_them_they_end_the_load(self) -> None:
+    def test_load_without_rejects_fails_at_invalid_records(self) -> None:
         outcome = run("load", "--data", "spoilt.jsonl", "--mode", "append", "g.omni")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr == (
@@ -218,7 +218,7 @@ class TestRejects:
         )
         assert commits() == 1
 
-    def test_a_place_that_is_not_there_is_found_out_first(self) -> None:
+    def test_load_with_rejects_in_missing_folder_is_refused_before_loading(self) -> None:
         outcome = run(
             "load", "--data", "d.jsonl", "--mode", "append", "--rejects", "nowhere/bad.jsonl", "g.omni"
         )
@@ -227,7 +227,7 @@ class TestRejects:
 
 
 class TestRefusals:
-    def test_violations_are_listed_with_their_places_up_to_a_number(self) -> None:
+    def test_load_with_violations_lists_the_first_with_their_lines(self) -> None:
         lines = (f'{{"edge": "Knows", "from": "Ann", "to": "nobody {number}"}}\n' for number in range(12))
         write(Path("edges.jsonl"), PEOPLE + "".join(lines))
         outcome = run("load", "--data", "edges.jsonl", "--mode", "append", "g.omni", "--quiet")
@@ -249,7 +249,7 @@ class TestRefusals:
             ("--data", "Person=-", "--mode", "append"),
         ],
     )
-    def test_an_unclear_command_line_is_a_usage_error(self, arguments: tuple[str, ...]) -> None:
+    def test_load_with_ambiguous_arguments_is_a_usage_error(self, arguments: tuple[str, ...]) -> None:
         assert run("load", *arguments, "g.omni").code == 2
 
     @pytest.mark.parametrize(
@@ -260,12 +260,12 @@ class TestRefusals:
             ("Persn=p.csv", "error: unknown type 'Persn'; did you mean `Person`?\n"),
         ],
     )
-    def test_a_source_that_cannot_be_is_named(self, data: str, message: str) -> None:
+    def test_load_of_invalid_source_argument_names_it(self, data: str, message: str) -> None:
         outcome = run("load", "--data", data, "--mode", "append", "g.omni", "--quiet")
         assert (outcome.code, outcome.stdout, outcome.stderr) == (1, "", message)
 
     @pytest.mark.parametrize("command", ["load", "ingest"])
-    def test_overwriting_what_is_not_local_needs_consent(self, command: str) -> None:
+    def test_load_overwrite_of_remote_graph_requires_confirmation(self, command: str) -> None:
         outcome = run(command, "--data", "d.jsonl", "--mode", "overwrite", "s3://bucket/g.omni")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert f"omnigraph {command} → s3://bucket/g.omni (direct, remote)\n" in outcome.stderr
@@ -273,7 +273,7 @@ class TestRefusals:
 
 
 class TestIngest:
-    def test_it_warns_and_is_lenient(self) -> None:
+    def test_ingest_warns_and_reads_permissively(self) -> None:
         # Two records on one line, which no strict reader takes.
         write(Path("loose.jsonl"), RECORDS.replace("\n", " "))
         assert run("load", "--data", "loose.jsonl", "--mode", "merge", "g.omni").code == 1
@@ -307,7 +307,7 @@ class TestIngest:
         assert (found["nulled"], found["dropped"]) == (1, 1)
         assert [item["property"] for item in found["items"]] == ["age", "nick"]
 
-    def test_its_document_is_that_of_a_server(self) -> None:
+    def test_ingest_json_document_has_the_members_of_the_server(self) -> None:
         found = json.loads(run("ingest", "--data", "d.jsonl", "--json", "g.omni").stdout)
         assert list(found) == [
             *("uri", "branch", "base_branch", "branch_created", "mode", "nodes", "edges"),
@@ -333,7 +333,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, patience: float) -> Terminal:
 
 
 class TestProgress:
-    def test_whoever_watches_sees_the_stage_and_the_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_progress_on_a_terminal_shows_stage_and_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
         terminal = watch(monkeypatch, -1)
         with progress_bar.show_progress("loading", silent=False) as report:
             assert report is not None
@@ -344,9 +344,7 @@ class TestProgress:
         assert terminal.getvalue().endswith("\x1b[2K")
 
     @pytest.mark.parametrize("stage", ["send", "receive"])
-    def test_what_goes_to_a_server_or_comes_from_one_is_told_in_bytes(
-        self, stage: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_progress_of_a_transfer_shows_bytes(self, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
         terminal = watch(monkeypatch, -1)
         with progress_bar.show_progress("loading", silent=False) as report:
             assert report is not None
@@ -354,14 +352,16 @@ class TestProgress:
         assert "12.3 MB" in terminal.getvalue()
         assert "rows" not in terminal.getvalue()
 
-    def test_short_work_shows_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_progress_of_short_work_shows_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         terminal = watch(monkeypatch, 1_000)
         with progress_bar.show_progress("loading", silent=False) as report:
             assert report is not None
             report("read", 1)
         assert terminal.getvalue() == ""
 
-    def test_nobody_is_told_who_wants_quiet_or_does_not_watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_progress_with_quiet_or_without_terminal_shows_nothing(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         terminal = watch(monkeypatch, -1)
         with progress_bar.show_progress("loading", silent=True) as report:
             assert report is None
@@ -372,7 +372,7 @@ class TestProgress:
 
 
 class TestMappings:
-    def test_a_mapping_alone_drives_a_load(self, folder: Path) -> None:
+    def test_load_with_mapping_alone_reads_its_sources(self, folder: Path) -> None:
         write(folder / "staff.csv", "full name,years\nEve,3\nFay,4\n")
         write(
             folder / "map.yaml",
@@ -384,18 +384,18 @@ class TestMappings:
         )
         assert names() == ["Eve", "Fay"]
 
-    def test_a_file_is_of_the_one_type_of_its_mapping(self, folder: Path) -> None:
+    def test_load_of_file_with_mapping_of_one_type_uses_that_type(self, folder: Path) -> None:
         write(folder / "other.csv", "full name,years\nGus,5\n")
         write(folder / "map.json", '{"Person": {"columns": {"name": "full name", "age": "years"}}}')
         outcome = run("load", "--data", "other.csv", "--mapping", "map.json", "--mode", "append", "g.omni")
         assert (outcome.code, names()) == (0, ["Gus"])
 
-    def test_a_load_of_nothing_is_refused(self) -> None:
+    def test_load_without_data_or_mapping_is_a_usage_error(self) -> None:
         outcome = run("load", "--mode", "append", "g.omni")
         assert outcome.code == 2
         assert "required, unless --mapping" in outcome.stderr
 
-    def test_a_mapping_that_names_a_property_that_is_not_there_is_refused(self, folder: Path) -> None:
+    def test_load_with_mapping_of_unknown_property_is_refused(self, folder: Path) -> None:
         write(folder / "map.json", '{"Person": {"columns": {"nam": "full name"}}}')
         outcome = run("load", "--data", "d.jsonl", "--mapping", "map.json", "--mode", "append", "g.omni")
         assert outcome.code == 1

@@ -22,7 +22,7 @@ def graph(folder: Path) -> og.Graph:
 
 
 class TestMerge:
-    def test_a_branch_is_merged_and_the_target_named(self, graph: og.Graph) -> None:
+    def test_merge_prints_source_and_target(self, graph: og.Graph) -> None:
         put(graph, "review", name="Dan")
         outcome = run("branch", "merge", "review", *TO)
         assert (outcome.code, outcome.stdout) == (0, "merged review into main: fast_forward\n")
@@ -35,7 +35,7 @@ class TestMerge:
             "",
         )
 
-    def test_what_both_sides_did_comes_together_property_by_property(self, graph: og.Graph) -> None:
+    def test_merge_of_both_sides_merges_by_property(self, graph: og.Graph) -> None:
         put(graph, "review", name="Ann", born="1995-05-01")
         put(graph, "main", name="Ann", age=31)
         assert merge().stdout == "merged review into main: merged\n"
@@ -47,13 +47,13 @@ class TestMerge:
             "name": "Ann",
         }
 
-    def test_another_target_can_be_named_and_spaces_do_not_count(self, graph: og.Graph) -> None:
+    def test_merge_into_option_strips_spaces(self, graph: og.Graph) -> None:
         put(graph, "main", name="Dan")
         outcome = run("branch", "merge", " main ", "--into", " review ", *TO, "--quiet")
         assert outcome.stdout == "merged main into review: fast_forward\n"
         assert graph.get("Person", "Dan", branch="review") is not None
 
-    def test_json_has_the_members_of_a_merge_and_what_it_did(self, graph: og.Graph) -> None:
+    def test_merge_json_has_the_documented_members(self, graph: og.Graph) -> None:
         theirs = put(graph, "review", name="Ann", born="1995-05-01")
         ours = put(graph, "main", name="Bob", age=31)
         found = json.loads(merge("--json", "--as", "ann", "--message", "all good").stdout)
@@ -77,7 +77,7 @@ class TestMerge:
             "merge",
         )
 
-    def test_json_of_a_fast_forward_names_the_types_that_were_taken(self, graph: og.Graph) -> None:
+    def test_merge_json_of_fast_forward_names_adopted_types(self, graph: og.Graph) -> None:
         put(graph, "review", name="Dan")
         found = json.loads(merge("--json").stdout)
         assert (found["outcome"], found["taken"], found["affected"]) == ("fast_forward", ["Person"], {})
@@ -93,30 +93,32 @@ class TestMerge:
             (["reveiw"], "branch 'reveiw' not found\nhint: did you mean `review`?"),
         ],
     )
-    def test_what_cannot_be_merged_is_refused(self, graph: og.Graph, args: list[str], message: str) -> None:
+    def test_merge_of_missing_or_same_branch_is_refused(
+        self, graph: og.Graph, args: list[str], message: str
+    ) -> None:
         before = heads(graph)
         outcome = run("branch", "merge", *args, *TO, "--quiet")
         assert (outcome.code, outcome.stdout, outcome.stderr) == (1, "", f"error: {message}\n")
         assert heads(graph) == before
 
-    def test_a_source_is_needed(self) -> None:
+    def test_merge_without_source_is_a_usage_error(self) -> None:
         assert run("branch", "merge", *TO).code == 2
 
 
 class TestDeletingTheSource:
-    def test_the_source_goes_when_it_has_been_merged(self, graph: og.Graph) -> None:
+    def test_merge_delete_branch_deletes_the_source(self, graph: og.Graph) -> None:
         put(graph, "review", name="Dan")
         outcome = merge("--delete-branch")
         assert outcome.stdout == "merged review into main: fast_forward\ndeleted branch review\n"
         assert graph.branches.list() == ["main"]
 
-    def test_the_source_goes_when_there_was_nothing_to_merge(self, graph: og.Graph) -> None:
+    def test_merge_delete_branch_when_up_to_date_deletes_the_source(self, graph: og.Graph) -> None:
         found = json.loads(merge("--delete-branch", "--json").stdout)
         assert (found["outcome"], found["branch_deleted"]) == ("already_up_to_date", True)
         assert "branch_delete_error" not in found
         assert graph.branches.list() == ["main"]
 
-    def test_a_deletion_that_fails_is_a_warning(self, graph: og.Graph) -> None:
+    def test_merge_delete_branch_that_fails_prints_a_warning(self, graph: og.Graph) -> None:
         put(graph, "main", name="Dan")
         outcome = run("branch", "merge", "main", "--into", "review", "--delete-branch", *TO, "--quiet")
         assert (outcome.code, outcome.stdout) == (0, "merged main into review: fast_forward\n")
@@ -131,7 +133,7 @@ class TestDeletingTheSource:
             "cannot delete branch 'main'",
         )
 
-    def test_the_source_stays_when_it_was_not_merged(self, graph: og.Graph) -> None:
+    def test_merge_delete_branch_with_conflicts_keeps_the_source(self, graph: og.Graph) -> None:
         disagree(graph)
         assert merge("--delete-branch").code == 1
         assert merge("--delete-branch", "--dry-run", "--resolve", "ours").code == 0
@@ -139,7 +141,7 @@ class TestDeletingTheSource:
 
 
 class TestDryRun:
-    def test_a_dry_run_tells_what_would_become_of_each_type(self, graph: og.Graph) -> None:
+    def test_merge_dry_run_prints_the_result_of_each_type(self, graph: og.Graph) -> None:
         put(graph, "review", name="Dan")
         before = heads(graph)
         outcome = merge("--dry-run")
@@ -149,7 +151,7 @@ class TestDryRun:
         assert (found["dry_run"], found["commit"], found["taken"]) == (True, None, ["Person"])
         assert heads(graph) == before
 
-    def test_rows_that_would_change_are_counted(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_merge_dry_run_counts_changed_rows(self, capsys: pytest.CaptureFixture[str]) -> None:
         counts = {"Person": {"inserted": 1, "updated": 2, "deleted": 4}}
         found = og.Merged("merged", affected=counts, taken=("Knows",), dry_run=True)
         print_preview("would merge a into b", found, SideNames("branch b", "branch a"))
@@ -159,7 +161,7 @@ class TestDryRun:
             "Knows: taken over",
         ]
 
-    def test_a_dry_run_can_be_of_answers(self, graph: og.Graph) -> None:
+    def test_merge_dry_run_applies_resolutions(self, graph: og.Graph) -> None:
         disagree(graph)
         before = heads(graph)
         outcome = merge("--dry-run", "--resolve", "theirs")
@@ -167,7 +169,7 @@ class TestDryRun:
         assert outcome.stdout.splitlines()[0] == "would merge review into main: merged"
         assert heads(graph) == before
 
-    def test_a_dry_run_with_conflicts_lists_them_as_its_result_and_fails(self, graph: og.Graph) -> None:
+    def test_merge_dry_run_with_conflicts_lists_them_and_fails(self, graph: og.Graph) -> None:
         ids = disagree(graph)
         outcome = merge("--dry-run")
         assert (outcome.code, outcome.stderr) == (1, "")
@@ -180,7 +182,7 @@ class TestDryRun:
 
 class TestPrecondition:
     @pytest.mark.parametrize("command", ["merge", "revert"])
-    def test_a_branch_that_moved_is_left_alone(self, graph: og.Graph, command: str) -> None:
+    def test_merge_if_commit_with_other_head_is_refused(self, graph: og.Graph, command: str) -> None:
         seen = graph.snapshot().commit_id
         put(graph, "review", name="Dan")
         now = put(graph, "main", name="Eve")
@@ -196,7 +198,7 @@ class TestPrecondition:
 
 
 class TestRevert:
-    def test_a_commit_is_undone_by_a_new_one_and_what_came_later_stays(self, graph: og.Graph) -> None:
+    def test_revert_undoes_the_commit_and_keeps_later_changes(self, graph: og.Graph) -> None:
         mistake = put(graph, "main", name="Ann", age=99)
         put(graph, "main", name="Bob", age=31)
         outcome = run("revert", mistake, *TO, "--as", "ann", "--message", "no")
@@ -206,14 +208,14 @@ class TestRevert:
         assert (newest.operation, newest.actor, newest.message) == ("revert", "ann", "no")
         assert [(person(graph, name) or {})["age"] for name in ("Ann", "Bob")] == [30, 31]
 
-    def test_what_has_been_undone_is_not_undone_again(self, graph: og.Graph) -> None:
+    def test_revert_of_reverted_commit_makes_no_commit(self, graph: og.Graph) -> None:
         mistake = put(graph, "main", name="Ann", age=99)
         run("revert", mistake, *TO)
         outcome = run("revert", mistake, *TO, "--quiet")
         assert (outcome.code, outcome.stdout) == (0, "nothing to revert\n")
         assert json.loads(run("revert", mistake, *TO, "--json").stdout)["commit"] is None
 
-    def test_json_names_the_commit_that_was_undone_and_the_new_one(self, graph: og.Graph) -> None:
+    def test_revert_json_names_both_commits(self, graph: og.Graph) -> None:
         mistake = put(graph, "review", name="Ann", age=99)
         outcome = run("revert", mistake, "--branch", "review", "--json", "--as", "ann", *TO)
         found = json.loads(outcome.stdout)
@@ -230,14 +232,14 @@ class TestRevert:
         }
         assert (commit["parent_commit_id"], commit["graph_branch"]) == (mistake, "review")
 
-    def test_a_dry_run_undoes_nothing(self, graph: og.Graph) -> None:
+    def test_revert_dry_run_changes_nothing(self, graph: og.Graph) -> None:
         mistake = put(graph, "main", name="Ann", age=99)
         outcome = run("revert", mistake, "--dry-run", *TO, "--quiet")
         assert outcome.code == 0
         assert outcome.stdout == f"would revert {mistake} on main: merged\nPerson: 1 updated\n"
         assert graph.snapshot().commit_id == mistake
 
-    def test_what_was_changed_again_is_a_conflict_to_be_settled(self, graph: og.Graph) -> None:
+    def test_revert_of_property_changed_later_is_a_conflict(self, graph: og.Graph) -> None:
         mistake = put(graph, "main", name="Ann", age=99)
         put(graph, "main", name="Ann", age=98)
         outcome = run("revert", mistake, *TO, "--quiet")
@@ -252,12 +254,12 @@ class TestRevert:
         assert (person(graph, "Ann") or {})["age"] == 30
 
     @pytest.mark.parametrize("args", [["nothing"], ["nothing", "--branch", "nowhere"]])
-    def test_what_is_not_there_cannot_be_undone(self, args: list[str]) -> None:
+    def test_revert_of_unknown_commit_is_refused(self, args: list[str]) -> None:
         outcome = run("revert", *args, *TO, "--quiet")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert "not found" in outcome.stderr
 
-    def test_the_first_commit_cannot_be_undone(self, graph: og.Graph) -> None:
+    def test_revert_of_first_commit_is_refused(self, graph: og.Graph) -> None:
         first = graph.commits()[-1].id
         outcome = run("revert", first, *TO, "--quiet")
         assert outcome.code == 1
@@ -266,7 +268,7 @@ class TestRevert:
             == f"error: commit '{first}' is the first commit of the graph and cannot be reverted\n"
         )
 
-    def test_a_commit_of_another_branch_cannot_be_undone_here(self, graph: og.Graph) -> None:
+    def test_revert_of_commit_outside_the_branch_is_refused(self, graph: og.Graph) -> None:
         other = put(graph, "review", name="Dan")
         outcome = run("revert", other, *TO, "--quiet")
         assert outcome.code == 1

@@ -66,26 +66,26 @@ def graph(folder: Path) -> Path:
 @pytest.mark.usefixtures("folder")
 class TestWithoutAGraph:
     @pytest.mark.parametrize("args", COMMANDS, ids=name)
-    def test_no_address_is_one_sentence(self, args: list[str]) -> None:
+    def test_command_without_address_prints_how_to_pass_one(self, args: list[str]) -> None:
         outcome = run(*args, env={"OMNIGRAPH_PROFILE": None, "OMNIGRAPH_HOME": None})
         assert (outcome.code, outcome.stdout, outcome.stderr) == (1, "", NO_GRAPH)
 
-    def test_no_address_names_the_settings_that_count(self) -> None:
+    def test_command_without_address_names_the_settings_folder(self) -> None:
         outcome = run("snapshot", env={"OMNIGRAPH_PROFILE": None, "OMNIGRAPH_HOME": "mine"})
         assert outcome.stderr == NO_GRAPH.replace("~/.omnigraph", "mine")
 
     @pytest.mark.parametrize("args", [["mutate", "q"], ["get", "Person", "Ann"], ["explain", "q"]], ids=name)
-    def test_no_address_is_suggested_that_a_command_does_not_take(self, args: list[str]) -> None:
+    def test_command_without_address_suggests_only_options_it_accepts(self, args: list[str]) -> None:
         outcome = run(*args, env={"OMNIGRAPH_PROFILE": None, "OMNIGRAPH_HOME": None})
         assert outcome.stderr == NO_GRAPH.replace("a positional URI, ", "")
 
-    def test_only_storage_that_outlasts_a_command_is_suggested(self) -> None:
+    def test_unknown_scheme_hint_leaves_out_memory(self) -> None:
         outcome = run("snapshot", "ftp://x/y")
         assert outcome.stderr == (
             "error: `ftp://` is not a storage scheme\nhint: use a path, file:// or s3://\n"
         )
 
-    def test_a_profile_in_the_environment_is_not_ignored(self) -> None:
+    def test_unknown_profile_in_the_environment_is_refused(self) -> None:
         outcome = run("snapshot", env={"OMNIGRAPH_PROFILE": "staging"})
         assert outcome.code == 1
         assert outcome.stderr.startswith("error: no profile named 'staging'\n")
@@ -110,7 +110,7 @@ class TestWithoutAGraph:
         ],
         ids=name,
     )
-    def test_a_server_is_not_addressed_by_a_uri(self, args: list[str]) -> None:
+    def test_server_url_as_storage_uri_is_refused(self, args: list[str]) -> None:
         outcome = run(*args)
         assert outcome.code == 1
         assert outcome.stderr == (
@@ -119,7 +119,7 @@ class TestWithoutAGraph:
         )
 
     @pytest.mark.parametrize("args", [*COMMANDS[:-1], ["query", "-e", "x"], ["export"]], ids=name)
-    def test_a_cluster_is_no_address_for_data(self, args: list[str]) -> None:
+    def test_cluster_option_for_data_command_is_refused(self, args: list[str]) -> None:
         outcome = run(*args, "--cluster", "prod")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr == (
@@ -135,7 +135,7 @@ class TestWithoutAGraph:
             (["init", "--schema", "people.pg", "g"], ""),
         ],
     )
-    def test_a_direct_command_cannot_go_through_a_server(self, args: list[str], way: str) -> None:
+    def test_storage_command_with_server_option_is_refused(self, args: list[str], way: str) -> None:
         outcome = run(*args, "--server", "prod")
         assert outcome.code == 1
         assert outcome.stderr == (
@@ -144,7 +144,7 @@ class TestWithoutAGraph:
         )
 
     @pytest.mark.parametrize("option", ["--cluster", "--graph"])
-    def test_a_new_graph_is_made_in_no_cluster_yet(self, option: str) -> None:
+    def test_init_with_cluster_or_graph_option_is_refused(self, option: str) -> None:
         outcome = run("init", "--schema", "people.pg", "g", option, "x")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr == (
@@ -164,35 +164,35 @@ class TestWithoutAGraph:
         ],
         ids=name,
     )
-    def test_a_command_without_a_graph_refuses_the_address_of_one(self, args: list[str]) -> None:
+    def test_command_without_graph_refuses_an_address(self, args: list[str]) -> None:
         outcome = run(*args, "--store", "g.omni")
         assert outcome.code == 1
         assert outcome.stderr == f"error: `{args[0]}` does not use a graph; --store does not apply.\n"
 
     @pytest.mark.parametrize("args", COMMANDS, ids=name)
-    def test_a_place_without_a_graph_is_named(self, args: list[str]) -> None:
+    def test_address_without_graph_is_named(self, args: list[str]) -> None:
         outcome = run(*args, "--store", "nowhere.omni", "--quiet")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert "error: there is no graph at " in outcome.stderr
         assert outcome.stderr.endswith("nowhere.omni\nhint: create one with init\n")
 
-    def test_a_file_is_not_a_graph(self) -> None:
+    def test_address_of_a_file_is_refused(self) -> None:
         outcome = run("snapshot", "people.pg")
         assert (outcome.code, outcome.stderr) == (1, "error: people.pg is a file, not a graph\n")
 
-    def test_memory_would_not_outlive_the_command(self) -> None:
+    def test_memory_address_is_refused(self) -> None:
         outcome = run("snapshot", "memory://scratch")
         assert outcome.code == 1
         assert outcome.stderr.startswith("error: memory://scratch exists only within one process\n")
 
-    def test_a_scheme_that_is_no_storage_is_refused(self) -> None:
+    def test_address_with_unknown_scheme_is_refused(self) -> None:
         outcome = run("snapshot", "ftp://example.org/g")
         assert (outcome.code, outcome.stderr.splitlines()[0]) == (
             1,
             "error: `ftp://` is not a storage scheme",
         )
 
-    def test_a_global_option_without_its_value_is_a_usage_error(self) -> None:
+    def test_global_option_without_value_is_a_usage_error(self) -> None:
         outcome = run("branch", "create", "x", "--store")
         assert (outcome.code, outcome.stdout) == (2, "")
         assert "Option '--store' requires an argument." in outcome.stderr
@@ -211,18 +211,18 @@ class TestWithAGraph:
         ],
         ids=name,
     )
-    def test_an_address_may_stand_anywhere(self, args: list[str]) -> None:
+    def test_global_address_is_accepted_anywhere(self, args: list[str]) -> None:
         outcome = run(*args)
         assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "main\n", "")
 
-    def test_every_spelling_of_a_local_path_will_do(self, graph: Path) -> None:
+    def test_local_path_is_accepted_in_every_spelling(self, graph: Path) -> None:
         for uri in ("g.omni", "./g.omni/", str(graph / "g.omni"), (graph / "g.omni").as_uri()):
             assert run("branch", "list", "--uri", uri).stdout == "main\n"
 
     @pytest.mark.parametrize(
         "args", [["snapshot", "g.omni"], ["branch", "list", "--uri", "g.omni"]], ids=name
     )
-    def test_two_addresses_are_one_too_many(self, args: list[str]) -> None:
+    def test_two_addresses_are_refused(self, args: list[str]) -> None:
         outcome = run(*args, "--store", "g.omni")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr == (
@@ -230,7 +230,7 @@ class TestWithAGraph:
         )
 
     @pytest.mark.parametrize("option", ["--server", "--cluster"])
-    def test_a_graph_and_a_scope_are_two_addresses(self, option: str) -> None:
+    def test_storage_address_with_server_or_cluster_is_refused(self, option: str) -> None:
         outcome = run("cleanup" if option == "--cluster" else "snapshot", "g.omni", option, "prod")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr == (
@@ -238,14 +238,14 @@ class TestWithAGraph:
         )
 
     @pytest.mark.parametrize("args", [["snapshot", "g.omni"], ["snapshot", "--store", "g.omni"]], ids=name)
-    def test_nothing_is_chosen_within_one_graph(self, args: list[str]) -> None:
+    def test_graph_option_with_storage_address_is_refused(self, args: list[str]) -> None:
         outcome = run(*args, "--graph", "team")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr.splitlines()[0] == (
             "error: --graph selects a graph of a server or cluster; g.omni addresses a single graph."
         )
 
-    def test_an_address_outranks_a_profile(self) -> None:
+    def test_address_overrides_the_profile(self) -> None:
         outcome = run("branch", "list", "--uri", "g.omni", env={"OMNIGRAPH_PROFILE": "nowhere"})
         assert (outcome.code, outcome.stdout) == (0, "main\n")
 
@@ -278,7 +278,7 @@ class TestWithAGraph:
             outcome = run("branch", "list", "--uri", "g.omni", "--profile", profile)
             assert (outcome.code, outcome.stdout) == (0, "main\n")
 
-    def test_an_option_that_is_given_twice_is_a_usage_error(self) -> None:
+    def test_repeated_option_is_a_usage_error(self) -> None:
         outcome = run("--store", "g.omni", "snapshot", "--store", "other.omni")
         assert (outcome.code, outcome.stdout) == (2, "")
         assert "given more than once" in outcome.stderr
@@ -286,29 +286,29 @@ class TestWithAGraph:
     @pytest.mark.parametrize(
         "args", [*READING, ["commit", "show", "x"], ["cleanup", "--keep", "1"]], ids=name
     )
-    def test_who_asks_is_no_business_of_a_command_that_records_nobody(self, args: list[str]) -> None:
+    def test_actor_option_of_command_without_actor_is_refused(self, args: list[str]) -> None:
         outcome = run(*args, "--store", "g.omni", "--as", "ann")
         assert outcome.code == 1
         assert outcome.stderr == f"error: `{command_of(args)}` records no actor; --as does not apply.\n"
 
     @pytest.mark.parametrize("actor", ["", "  ", "a\nb", "\x1b[2J"])
-    def test_an_actor_has_a_readable_name(self, actor: str) -> None:
+    def test_actor_with_unprintable_name_is_refused(self, actor: str) -> None:
         outcome = run("branch", "create", "x", "--uri", "g.omni", f"--as={actor}")
         assert outcome.code == 1
         assert outcome.stderr.startswith("error: --as needs a printable name")
         assert run("branch", "list", "--uri", "g.omni").stdout == "main\n"
 
     @pytest.mark.parametrize("args", [["snapshot"], ["commit", "list"]], ids=name)
-    def test_a_missing_branch_is_named_with_the_nearest_one(self, args: list[str]) -> None:
+    def test_missing_branch_suggests_the_nearest_name(self, args: list[str]) -> None:
         outcome = run(*args, "g.omni", "--branch", "mian")
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr == "error: branch 'mian' not found\nhint: did you mean `main`?\n"
 
-    def test_storage_settings_of_the_environment_do_not_concern_a_local_graph(self) -> None:
+    def test_storage_variables_are_ignored_for_a_local_graph(self) -> None:
         outcome = run("branch", "list", "--uri", "g.omni", env={"AWS_ENDPOINT_URL": "nonsense"})
         assert (outcome.code, outcome.stdout) == (0, "main\n")
 
-    def test_reading_writes_nothing(self, graph: Path) -> None:
+    def test_read_commands_write_nothing(self, graph: Path) -> None:
         before = {path: path.stat().st_mtime_ns for path in (graph / "g.omni").rglob("*")}
         for args in READING:
             assert run(*args, "--store", "g.omni").code == 0
@@ -316,13 +316,13 @@ class TestWithAGraph:
         assert {path: path.stat().st_mtime_ns for path in (graph / "g.omni").rglob("*")} == before
 
 
-def test_an_old_spelling_is_still_found_behind_an_option_with_a_value(folder: Path) -> None:
+def test_renamed_command_after_an_option_with_value_is_recognized(folder: Path) -> None:
     write(folder / "check", "not a command")
     outcome = run("--as", "check", "query", "check", "read.gq")
     assert outcome.stderr.startswith("warning: `omnigraph query check` is now `omnigraph lint`\n")
 
 
-def test_help_names_every_graph_command() -> None:
+def test_help_lists_every_graph_command() -> None:
     listed = run("--help").stdout
     assert all(f" {word} " in listed for word in ("init", "branch", "commit", "snapshot", "cleanup"))
     assert all(f" {word} " in run("branch", "--help").stdout for word in ("create", "list", "delete"))

@@ -64,19 +64,19 @@ def pair(
 
 
 @pytest.mark.parametrize("args", READS, ids=_shown)
-def test_a_read_prints_the_same(kept: Pair, origin: Origin, args: list[str]) -> None:
+def test_read_command_prints_the_same_on_a_server(kept: Pair, origin: Origin, args: list[str]) -> None:
     outcome = kept.both(*origin.named(args))
     assert (outcome.code, bool(outcome.stdout)) == (0, True), outcome.stderr
 
 
 @pytest.mark.parametrize("args", REFUSED, ids=_shown)
-def test_a_refusal_says_the_same(kept: Pair, origin: Origin, args: list[str]) -> None:
+def test_refused_command_prints_the_same_on_a_server(kept: Pair, origin: Origin, args: list[str]) -> None:
     outcome = kept.both(*origin.named(args))
     assert outcome.code == 1
 
 
 class TestFiles:
-    def test_results_are_written_alike(self, pair: Pair) -> None:
+    def test_query_output_file_is_the_same_on_a_server(self, pair: Pair) -> None:
         for name, args in {
             "rows.csv": ["query", "-e", ALL, "--format", "csv"],
             "state.ndjson": ["export"],
@@ -98,7 +98,7 @@ class TestFiles:
         assert tables[0].num_rows == 3
 
     @pytest.mark.parametrize("format_", ["ndjson", "parquet"])
-    def test_a_folder_gets_the_same_files(self, pair: Pair, format_: str) -> None:
+    def test_export_folder_is_the_same_on_a_server(self, pair: Pair, format_: str) -> None:
         for name, command in (("a", pair.direct), ("b", pair.remote)):
             outcome = command("export", "--out", f"{name}/", "--format", format_)
             assert outcome == type(outcome)(0, "", f"exported 5 records to {name}/\n", outcome.output)
@@ -110,14 +110,14 @@ class TestFiles:
         assert again.code == 1
         assert pair.remote("export", "--out", "b/", "--format", format_, "--overwrite").code == 0
 
-    def test_a_missing_folder_is_told_alike(self, pair: Pair) -> None:
+    def test_export_to_missing_folder_prints_the_same_on_a_server(self, pair: Pair) -> None:
         for args in (["export"], ["query", "-e", ALL], ["changes", "baseline"]):
             assert "no such folder" in pair.both(*args, "--out", "no/file").stderr
 
 
 class TestMutate:
     @pytest.mark.parametrize("json_", [[], ["--json"]])
-    def test_it_tells_what_it_did(self, pair: Pair, json_: list[str]) -> None:
+    def test_mutate_prints_the_same_on_a_server(self, pair: Pair, json_: list[str]) -> None:
         args = ["mutate", "-e", ADD, "--params", '{"n": "Eve"}', "--message", "why", *json_]
         assert "ann" in pair.both(*args).stdout
         pair.both("mutate", "-e", 'query q() { delete Person where name = "Nobody" }', *json_)
@@ -136,7 +136,7 @@ class TestMutate:
 
 
 class TestLoad:
-    def test_records_and_tables_are_loaded_alike(self, pair: Pair) -> None:
+    def test_load_prints_the_same_on_a_server(self, pair: Pair) -> None:
         record = {"type": "Person", "data": {"name": "Eve", "age": 1}}
         edge = {"edge": "Knows", "from": "Eve", "to": "Ann", "data": {}}
         write(Path("rows.ndjson"), f"{json.dumps(record)}\n{json.dumps(edge)}\n")
@@ -158,7 +158,7 @@ class TestLoad:
         assert pair.both("load", "--data", "-", "--mode", "merge", stdin=json.dumps(record)).code == 0
         pair.check_equal()
 
-    def test_rejected_records_come_to_the_same_file(self, pair: Pair) -> None:
+    def test_load_rejects_file_is_the_same_on_a_server(self, pair: Pair) -> None:
         bad = {"type": "Person", "data": {"name": "Eve", "age": "old"}}
         good = {"type": "Person", "data": {"name": "Fay"}}
         write(Path("rows.ndjson"), f"{json.dumps(bad)}\n{json.dumps(good)}\n")
@@ -172,7 +172,7 @@ class TestLoad:
         assert Path("out.ndjson").read_text() == expected
         pair.check_equal()
 
-    def test_what_breaks_a_rule_is_refused_alike(self, pair: Pair) -> None:
+    def test_load_with_violations_prints_the_same_on_a_server(self, pair: Pair) -> None:
         write(Path("twice.ndjson"), '{"type": "Person", "data": {"name": "Ann"}}\n')
         write(Path("text.ndjson"), "this is no record\n")
         write(Path("ends.csv"), "from,to\nAnn,Nobody\n")
@@ -180,7 +180,7 @@ class TestLoad:
             assert pair.both("load", "--data", data, "--mode", "append").code == 1
         pair.check_equal()
 
-    def test_ingest_too(self, pair: Pair) -> None:
+    def test_ingest_prints_the_same_on_a_server(self, pair: Pair) -> None:
         write(Path("rows.json"), '{"type": "Person",\n "data": {"name": "Eve"}}')
         for json_ in ([], ["--json"]):
             outcome = pair.both("ingest", "--data", "rows.json", "--branch", "new", *json_)
@@ -189,7 +189,7 @@ class TestLoad:
 
 
 class TestBranches:
-    def test_they_are_made_merged_and_deleted_alike(self, pair: Pair, origin: Origin) -> None:
+    def test_branch_commands_print_the_same_on_a_server(self, pair: Pair, origin: Origin) -> None:
         for args in (
             ["create", "one"],
             ["create", "two", "--from", "dev", "--json"],
@@ -207,7 +207,7 @@ class TestBranches:
             assert outcome.code == 0, outcome.stderr
         pair.check_equal()
 
-    def test_conflicts_are_settled_one_by_one(self, pair: Pair) -> None:
+    def test_merge_conflicts_are_resolved_by_id_on_a_server(self, pair: Pair) -> None:
         refused = pair.both("branch", "merge", "dev", "--json")
         assert refused.code == 1
         (conflict,) = json.loads(refused.stdout)["merge_conflicts"]
@@ -221,7 +221,7 @@ class TestBranches:
             assert pair.both(*args).code == 4
         pair.check_equal()
 
-    def test_what_destroys_needs_consent_on_a_server(self, pair: Pair) -> None:
+    def test_destructive_command_on_a_server_requires_confirmation(self, pair: Pair) -> None:
         write(Path("rows.ndjson"), '{"type": "Person", "data": {"name": "Eve"}}\n')
         for args in (
             ["branch", "delete", "dev"],
@@ -232,7 +232,7 @@ class TestBranches:
         pair.check_equal()
 
 
-def test_a_commit_is_reverted_alike(pair: Pair, origin: Origin) -> None:
+def test_revert_prints_the_same_on_a_server(pair: Pair, origin: Origin) -> None:
     for args in (
         ["--dry-run"],
         ["--json", "--message", "why"],
@@ -242,7 +242,7 @@ def test_a_commit_is_reverted_alike(pair: Pair, origin: Origin) -> None:
     pair.check_equal()
 
 
-def test_a_schema_is_applied_alike(pair: Pair) -> None:
+def test_schema_apply_prints_the_same_on_a_server(pair: Pair) -> None:
     write(Path("wider.pg"), WIDER)
     write(Path("narrower.pg"), NARROWER)
     for args, code in (
@@ -260,7 +260,7 @@ def test_a_schema_is_applied_alike(pair: Pair) -> None:
 
 
 class TestStoredQueries:
-    def test_a_server_runs_them_by_name(self, pair: Pair, origin: Origin) -> None:
+    def test_stored_query_runs_by_name_on_a_server(self, pair: Pair, origin: Origin) -> None:
         outcome = pair.remote("query", "grown", "--params", '{"least": 32}', "--format", "csv")
         assert (outcome.code, outcome.stdout) == (0, "name\nAnn\nCid\n")
         earlier = pair.remote(
@@ -274,7 +274,7 @@ class TestStoredQueries:
         )
         assert pair.served.get("Person", "Eve", branch="dev") is not None
 
-    def test_each_kind_has_its_own_command(self, pair: Pair) -> None:
+    def test_stored_query_of_the_other_kind_is_refused(self, pair: Pair) -> None:
         outcome = pair.remote("query", "hire", "--params", '{"name": "Eve"}')
         assert (outcome.code, "is a mutation" in outcome.stderr) == (1, True)
         outcome = pair.remote("mutate", "grown", "--params", '{"least": 1}')
@@ -290,7 +290,7 @@ class TestStoredQueries:
         assert outcome == expected
         assert pair.remote(*args, origin.commits["main"]).code == 0
 
-    def test_storage_has_none(self, kept: Pair) -> None:
+    def test_stored_query_on_storage_is_refused(self, kept: Pair) -> None:
         outcome = kept.direct("query", "grown")
         assert (outcome.code, "can only be run on a server" in outcome.stderr) == (1, True)
         outcome = kept.remote("mutate", "hire", "--message", "why")
@@ -311,13 +311,13 @@ class TestWhatAServerDecides:
         ],
         ids=_shown,
     )
-    def test_options_for_this_machine_do_not_apply(self, kept: Pair, args: list[str]) -> None:
+    def test_local_options_on_a_server_are_refused(self, kept: Pair, args: list[str]) -> None:
         outcome = kept.remote(*args)
         option = next(arg for arg in args if arg in ("--engine", "--spark", "--durability"))
         assert (outcome.code, outcome.stdout) == (1, "")
         assert outcome.stderr.endswith(f"{option} does not apply.\n")
 
-    def test_a_wrong_token_and_a_wrong_graph_are_told(self, kept: Pair) -> None:
+    def test_wrong_token_or_graph_on_a_server_is_reported(self, kept: Pair) -> None:
         outcome = kept.remote("branch", "list", token="guess")
         assert (outcome.code, outcome.stdout) == (1, "")
         outcome = type(kept)(kept.path, kept.url, "none", kept.served).remote("branch", "list")
@@ -336,7 +336,7 @@ class TestCompletion:
         assert (found.code, found.stderr) == (0, "")
         return found.stdout.split()
 
-    def test_branches_of_a_served_graph_are_offered(
+    def test_completion_offers_branches_of_a_served_graph(
         self, kept: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         served = f"--server {kept.url} --graph {kept.graph}"
@@ -346,6 +346,6 @@ class TestCompletion:
         write(tmp_path / "config.yaml", f"unknown: 1\nservers: {{ here: {{ url: '{kept.url}' }} }}\n")
         assert self.completed(f"omnigraph get --graph {kept.graph} --server here --branch m") == ["main"]
 
-    def test_nothing_is_offered_where_nothing_answers(self, kept: Pair) -> None:
+    def test_completion_of_unreachable_server_offers_nothing(self, kept: Pair) -> None:
         for place in ("http://127.0.0.1:1", "nobody", kept.url):
             assert self.completed(f"omnigraph query --server {place} --graph none --branch m") == []

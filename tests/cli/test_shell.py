@@ -37,12 +37,12 @@ VERSION = f"omnigraph {__version__}\ninternal-schema {CURRENT}\n"
 
 
 @pytest.mark.parametrize("args", [["version"], ["--version"], ["-v"], ["lint", "--version"], ["fmt", "-v"]])
-def test_the_version_can_be_asked_for_anywhere(args: list[str]) -> None:
+def test_version_option_is_accepted_anywhere(args: list[str]) -> None:
     outcome = run(*args)
     assert (outcome.code, outcome.stdout, outcome.stderr) == (0, VERSION, "")
 
 
-def test_help_names_every_command() -> None:
+def test_help_lists_every_command() -> None:
     outcome = run("--help")
     assert outcome.code == 0
     assert all(f" {command} " in outcome.stdout for command in ("lint", "schema", "fmt", "version"))
@@ -52,7 +52,7 @@ def test_help_names_every_command() -> None:
 @pytest.mark.parametrize(
     "args", [["nonsense"], ["lint", "--nonsense"], ["schema", "nonsense"], ["schema", "check"]]
 )
-def test_what_does_not_parse_is_a_usage_error_on_stderr(args: list[str]) -> None:
+def test_invalid_command_line_is_a_usage_error_on_stderr(args: list[str]) -> None:
     outcome = run(*args)
     assert (outcome.code, outcome.stdout) == (2, "")
     assert "Usage: omnigraph" in outcome.stderr
@@ -61,7 +61,7 @@ def test_what_does_not_parse_is_a_usage_error_on_stderr(args: list[str]) -> None
 @pytest.mark.parametrize(
     "args", [["--debug", "schema", "check", "x.pg"], ["schema", "check", "x.pg", "--debug"]]
 )
-def test_debug_shows_the_trace_wherever_it_stands(args: list[str]) -> None:
+def test_debug_option_anywhere_shows_the_traceback(args: list[str]) -> None:
     outcome = run(*args)
     assert outcome.code == 1
     assert "Traceback (most recent call last)" in outcome.stderr
@@ -69,36 +69,36 @@ def test_debug_shows_the_trace_wherever_it_stands(args: list[str]) -> None:
     assert "Traceback" not in run("schema", "check", "x.pg").stderr
 
 
-def test_after_two_dashes_a_global_option_is_a_name() -> None:
+def test_global_option_after_double_dash_is_an_argument() -> None:
     outcome = run("schema", "check", "--", "--debug")
     assert (outcome.code, outcome.stderr) == (1, "error: no such file: --debug\n")
 
 
-def test_a_missing_file_is_named_with_the_nearest_one() -> None:
+def test_missing_file_suggests_the_nearest_name() -> None:
     outcome = run("schema", "check", "peopel.pg")
     assert (outcome.code, outcome.stdout) == (1, "")
     assert outcome.stderr == "error: no such file: peopel.pg\nhint: did you mean `people.pg`?\n"
 
 
-def test_a_directory_in_place_of_a_file_is_refused() -> None:
+def test_directory_instead_of_file_is_refused() -> None:
     outcome = run("lint", "--schema", ".", "--query", "read.gq")
     assert (outcome.code, outcome.stderr) == (1, "error: . is a directory, not a file\n")
 
 
-def test_a_link_that_leads_nowhere_is_refused(folder: Path) -> None:
+def test_broken_symlink_is_refused(folder: Path) -> None:
     (folder / "lost.pg").symlink_to("gone.pg")
     outcome = run("schema", "check", "lost.pg")
     assert (outcome.code, outcome.stderr) == (1, "error: lost.pg is a broken symbolic link\n")
 
 
-def test_a_link_to_itself_is_refused(folder: Path) -> None:
+def test_symlink_loop_is_refused(folder: Path) -> None:
     (folder / "loop.pg").symlink_to("loop.pg")
     outcome = run("schema", "check", "loop.pg")
     assert outcome.code == 1
     assert outcome.stderr.startswith("error: cannot read loop.pg: ")
 
 
-def test_a_file_that_may_not_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     # Whoever runs the tests may be root, whom no permission stops.
     def locked(*_args: object, **_options: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -108,19 +108,19 @@ def test_a_file_that_may_not_be_read_is_refused(monkeypatch: pytest.MonkeyPatch)
     assert (outcome.code, outcome.stderr) == (1, "error: cannot read people.pg: permission denied\n")
 
 
-def test_a_file_that_is_not_text_is_refused_with_the_place(folder: Path) -> None:
+def test_file_with_invalid_utf8_is_refused_with_the_position(folder: Path) -> None:
     (folder / "latin.pg").write_bytes("// fine\n// caf\xe9\n".encode("latin-1"))
     outcome = run("schema", "check", "latin.pg")
     assert (outcome.code, outcome.stderr) == (1, "error: latin.pg is not UTF-8 text: byte 0xe9 in line 2\n")
 
 
-def test_an_endless_file_is_refused() -> None:
+def test_endless_file_is_refused() -> None:
     outcome = run("schema", "check", "/dev/zero")
     assert outcome.code == 1
     assert outcome.stderr.startswith("error: /dev/zero is larger than 64 MiB\n")
 
 
-def test_an_unforeseen_failure_is_one_block_that_says_so() -> None:
+def test_unexpected_exception_prints_internal_error() -> None:
     defective = typer.Typer(cls=CommandLine)
 
     @defective.command()
@@ -139,7 +139,7 @@ def test_an_unforeseen_failure_is_one_block_that_says_so() -> None:
     )
 
 
-def test_what_is_wrong_is_said_without_moving_the_cursor() -> None:
+def test_error_message_escapes_control_characters() -> None:
     outcome = run("schema", "check", "\x1b]0;pwn\x07\u202e.pg")
     assert (outcome.code, outcome.stderr) == (1, "error: no such file: \\x1b]0;pwn\\x07\\u202e.pg\n")
     coloured = run("schema", "check", "\x1b[2J.pg", env={"NO_COLOR": None, "FORCE_COLOR": "1"})
@@ -149,21 +149,21 @@ def test_what_is_wrong_is_said_without_moving_the_cursor() -> None:
 @pytest.mark.parametrize(
     "tell", [print_warning, print_note, lambda text: print_internal_error(ValueError(text))]
 )
-def test_what_is_told_is_told_without_moving_the_cursor(
+def test_warnings_and_notes_escape_control_characters(
     tell: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     tell("two\nlines\x1b[2J\r\x9b1A\u200b")
     assert "two\nlines\\x1b[2J\\r\\x9b1A\\u200b\n" in capsys.readouterr().err
 
 
-def test_colour_is_only_for_those_who_want_it() -> None:
+def test_color_is_printed_only_if_forced_or_on_a_terminal() -> None:
     plain = run("schema", "check", "people.pg")
     forced = run("schema", "check", "people.pg", env={"NO_COLOR": None, "FORCE_COLOR": "1"})
     assert "\x1b" not in plain.stdout
     assert forced.stdout.startswith("\x1b[32mOK\x1b[0m    schema people.pg")
 
 
-def test_the_installed_command_answers_with_streams_and_codes(folder: Path) -> None:
+def test_installed_command_sets_streams_and_exit_codes(folder: Path) -> None:
     write(folder / "wrong.gq", READ.replace("name", "naem"))
     good = run_process("lint", "--schema", "people.pg", "--query", "read.gq")
     assert (good.returncode, good.stderr) == (0, b"")
@@ -175,7 +175,7 @@ def test_the_installed_command_answers_with_streams_and_codes(folder: Path) -> N
     assert b"Traceback" not in usage.stderr
 
 
-def test_a_file_name_that_is_not_text_still_gives_valid_json() -> None:
+def test_json_output_with_undecodable_file_name_is_valid() -> None:
     name = b"caf\xff.gq"
     Path(os.fsdecode(name)).write_text(READ, encoding="utf-8")
     found = run_process("lint", "--schema", "people.pg", "--query", name, "--json")
@@ -183,7 +183,7 @@ def test_a_file_name_that_is_not_text_still_gives_valid_json() -> None:
     assert os.fsencode(json.loads(found.stdout)["query_path"]) == name
 
 
-def test_a_reader_that_goes_away_causes_no_noise() -> None:
+def test_closed_pipe_ends_the_command_silently() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     try:
@@ -202,9 +202,7 @@ def test_a_reader_that_goes_away_causes_no_noise() -> None:
 @pytest.mark.parametrize(
     ("program", "module"), [("omnigraph", "omnigraph.cli.shell"), ("omnigraph-server", "omnigraph.aio")]
 )
-def test_a_program_that_is_interrupted_while_it_starts_ends_silently(
-    folder: Path, program: str, module: str
-) -> None:
+def test_interrupt_during_startup_ends_silently(folder: Path, program: str, module: str) -> None:
     write(folder / "sitecustomize.py", INTERRUPT.format(module=module))
     ended = subprocess.run(
         [COMMAND.with_name(program), "--version"],
@@ -220,7 +218,7 @@ def test_a_program_that_is_interrupted_while_it_starts_ends_silently(
     "args",
     [["snapshot", "g\udcff.omni"], ["get", "Person", "\udcff"], ["query", "-e", "\udcff"], ["--as=\udcff"]],
 )
-def test_an_argument_that_is_not_text_is_refused(args: list[str]) -> None:
+def test_undecodable_argument_is_refused(args: list[str]) -> None:
     outcome = run(*args)
     assert (outcome.code, outcome.stdout) == (1, "")
     assert outcome.stderr == f"error: an argument is not valid Unicode text: {args[-1]}\n".replace(
@@ -231,21 +229,21 @@ def test_an_argument_that_is_not_text_is_refused(args: list[str]) -> None:
 @pytest.mark.parametrize(
     "args", [["fmt", "--check", "a\udcff.pg"], ["lint", "--query=a\udcff.gq", "--schema", "people.pg"]]
 )
-def test_a_file_may_have_a_name_that_is_not_text(args: list[str]) -> None:
+def test_undecodable_file_name_is_accepted(args: list[str]) -> None:
     assert "no such file: a\\udcff" in run(*args).stderr
 
 
 @pytest.mark.parametrize("args", [["schema", "check", "people.pg", "--json"], ["fmt", "--diff", "people.pg"]])
-def test_a_result_that_nobody_gets_is_no_success(args: list[str]) -> None:
+def test_closed_stdout_fails(args: list[str]) -> None:
     write(Path("people.pg"), "node  Person { name: String @key }")
     assert run_without("stdout", *args) == (1, "error: cannot write the output: stdout is closed\n")
 
 
-def test_no_stdin_is_not_an_empty_one() -> None:
+def test_closed_stdin_is_refused() -> None:
     assert run_without("stdin", "schema", "check", "-") == (1, "error: cannot read stdin: it is closed\n")
 
 
-def test_a_full_disk_is_one_readable_error() -> None:
+def test_full_disk_prints_one_error() -> None:
     with Path("/dev/full").open("wb") as full:
         failed = subprocess.run(
             [COMMAND, "schema", "check", "people.pg"],
@@ -258,7 +256,7 @@ def test_a_full_disk_is_one_readable_error() -> None:
     assert failed.stderr == b"error: cannot write the output: No space left on device\n"
 
 
-def test_a_shell_can_complete_commands() -> None:
+def test_shell_completion_offers_commands() -> None:
     asked = {"_OMNIGRAPH_COMPLETE": "complete_bash", "COMP_WORDS": "omnigraph li", "COMP_CWORD": "1"}
     found = subprocess.run(
         [COMMAND], env={**os.environ, **asked}, capture_output=True, text=True, timeout=HANG, check=False
