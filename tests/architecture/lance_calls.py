@@ -50,9 +50,9 @@ def forbidden_lance_calls(module: Module) -> Iterator[str]:
     if module.path == MANIFEST:
         return
     in_store = module.package == "store"
-    datasets = _names_of_datasets(module.tree)
-    mergers = _names_of_merge_builders(module.tree)
-    for node in ast.walk(module.tree):
+    datasets = _names_of_datasets(module)
+    mergers = _names_of_merge_builders(module)
+    for node in module.nodes:
         if not isinstance(node, ast.Call):
             continue
         why = _why_forbidden(node, in_store, datasets, mergers)
@@ -111,30 +111,31 @@ def _commits_a_dataset(node: ast.expr, datasets: set[str]) -> bool:
     return _last_name(node) == "LanceDataset" or _is_dataset(node, datasets)
 
 
-def _names_of_datasets(tree: ast.AST) -> set[str]:
+def _names_of_datasets(module: Module) -> set[str]:
     """Variables assigned from a dataset, and arguments annotated as one."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    annotated = "LanceDataset" in module.text
+    for node in module.nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as value) if (
                 _called_name(value) in DATASET_MAKERS
             ):
                 found.add(name)
-            case ast.arg(arg=name, annotation=ast.expr() as annotation) if "LanceDataset" in ast.unparse(
-                annotation
+            case ast.arg(arg=name, annotation=ast.expr() as annotation) if (
+                annotated and "LanceDataset" in ast.unparse(annotation)
             ):
                 found.add(name)
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation) if (
-                "LanceDataset" in ast.unparse(annotation)
+                annotated and "LanceDataset" in ast.unparse(annotation)
             ):
                 found.add(name)
     return found
 
 
-def _names_of_merge_builders(tree: ast.AST) -> set[str]:
+def _names_of_merge_builders(module: Module) -> set[str]:
     return {
         target.id
-        for node in ast.walk(tree)
+        for node in module.nodes
         if isinstance(node, ast.Assign) and _is_merge_builder(node.value, set())
         for target in node.targets
         if isinstance(target, ast.Name)

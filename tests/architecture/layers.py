@@ -114,7 +114,7 @@ def spark_is_imported_lazily_and_in_its_place(module: Module) -> Iterator[str]:
 def only_surfaces_read_the_environment(module: Module) -> Iterator[str]:
     if module.package in SURFACES or module.path in STORAGE_VARIABLES:
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.Attribute(value=ast.Name(id="os"), attr=attr) if attr in ENVIRONMENT:
                 yield f"{module.path}:{node.lineno}: reads os.{attr}"
@@ -130,7 +130,7 @@ def only_surfaces_read_the_environment(module: Module) -> Iterator[str]:
 
 
 def imports_are_absolute(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ImportFrom) and node.level:
             yield f"{module.path}:{node.lineno}: relative import"
 

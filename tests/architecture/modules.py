@@ -23,6 +23,11 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, filename=self.path)
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree. Several rules look at them, and to walk the tree takes longer than a rule."""
+        return tuple(ast.walk(self.tree))
+
     @property
     def is_init(self) -> bool:
         return PurePosixPath(self.path).name == "__init__.py"
@@ -56,9 +61,10 @@ def modules() -> tuple[Module, ...]:
     )
 
 
-def imports(module: Module) -> Iterator[Import]:
+@cache
+def imports(module: Module) -> tuple[Import, ...]:
     """Every absolute import, `from a import b` as `a.b`, dynamic ones with a literal name included."""
-    yield from _imports(module.tree, lazy=False)
+    return tuple(_imports(module.tree, lazy=False))
 
 
 def _imports(node: ast.AST, lazy: bool) -> Iterator[Import]:
