@@ -28,7 +28,7 @@ __all__ = ["s3", "s3_server"]
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(3_600)]
 # test_crash_cuts covers the other kinds on a local disk. `make faults` runs them here too.
-SAMPLE = ("append", "bulk", "group", "keyed", "merge-rows")
+SAMPLE = ("append", "bulk", "group", "merge-rows")
 EVERY = tuple(name for name in KINDS | MERGE_KINDS if name not in ("heal", "fold-and-trim-the-log"))
 
 

@@ -18,7 +18,7 @@ from omnigraph.maintain.verification.verify import verify
 from omnigraph.maintain.verification.verify_options import VerifyOptions
 from omnigraph.store.file_digests import digest_file
 from tests.faults.conftest import Cuts, wanted_cuts
-from tests.faults.test_storage_faults import IMPATIENT, WAYS
+from tests.faults.test_storage_faults import WAYS, one_attempt
 from tests.fixtures.formats.build import rows_of
 from tests.support.crash import copy_graph, run_traced
 from tests.support.s3 import Bucket
@@ -140,7 +140,7 @@ def test_upgrade_of_which_one_request_fails_succeeds_or_raises_and_can_be_repeat
         with cuts.watching(nth, f"{log.requests[nth - 1]} ({how})"):
             with s3.seam.fail(how, nth=nth):
                 try:
-                    UPGRADES[kind](uri, {**s3.options, **IMPATIENT})
+                    UPGRADES[kind](uri, {**s3.options, **one_attempt(how)})
                 except OmnigraphError:
                     pass
                 else:
