@@ -69,27 +69,27 @@ def example(name: str) -> OmnigraphError:
     )
 
 
-def test_the_codes_are_the_released_ones() -> None:
+def test_error_codes_are_the_released_ones() -> None:
     assert {name: found.code for name, found in declared().items()} == CODES
 
 
-def test_no_two_classes_share_a_code() -> None:
+def test_error_codes_are_unique() -> None:
     assert len(set(CODES.values())) == len(CODES)
 
 
-def test_every_class_is_public() -> None:
+def test_error_classes_are_public() -> None:
     assert sorted(errors.__all__) == sorted(CODES)
 
 
 @pytest.mark.parametrize("name", sorted(CODES))
-def test_every_class_says_what_to_do_next_and_what_is_left_behind(name: str) -> None:
+def test_error_classes_document_reaction_and_effect(name: str) -> None:
     summary, _, rest = (declared()[name].__doc__ or "").strip().partition("\n\n")
     assert summary.endswith(".")
     assert len(rest.split()) > 8
 
 
 @pytest.mark.parametrize("name", sorted(CODES))
-def test_an_error_survives_pickling(name: str) -> None:
+def test_pickle_of_an_error_keeps_its_fields(name: str) -> None:
     error = example(name)
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error)
@@ -98,40 +98,40 @@ def test_an_error_survives_pickling(name: str) -> None:
     assert str(copy) == str(error)
 
 
-def test_a_subclass_with_another_constructor_survives_pickling() -> None:
+def test_pickle_of_subclass_with_other_constructor_keeps_its_fields() -> None:
     copy = pickle.loads(pickle.dumps(PlacedError(3, 14)))
     assert isinstance(copy, PlacedError)
     assert (copy.line, copy.column, copy.code) == (3, 14, "invalid_input")
     assert str(copy) == "something is wrong at 3:14\nhint: look there"
 
 
-def test_a_note_survives_pickling() -> None:
+def test_pickle_of_an_error_keeps_its_notes() -> None:
     error = InvalidInput("no")
     error.add_note("while loading people.ndjson")
     assert pickle.loads(pickle.dumps(error)).__notes__ == ["while loading people.ndjson"]
 
 
-def test_the_text_is_the_message_alone_without_a_hint() -> None:
+def test_str_without_hint_is_the_message() -> None:
     assert str(InvalidInput("no such thing")) == "no such thing"
 
 
-def test_the_hint_stands_on_a_line_of_its_own() -> None:
+def test_str_with_hint_has_it_on_its_own_line() -> None:
     assert str(InvalidInput("no such thing", hint="look again")) == "no such thing\nhint: look again"
 
 
-def test_details_are_a_copy_of_what_was_given() -> None:
+def test_details_are_a_copy() -> None:
     given = {"table": "Person"}
     error = Conflict("moved", details=given)
     given["table"] = "Firm"
     assert error.details == {"table": "Person"}
 
 
-def test_conflicts_and_violations_are_carried_as_data() -> None:
+def test_conflicts_and_violations_are_data() -> None:
     assert MergeConflicts("two", [{"id": "a"}, {"id": "b"}]).conflicts == ({"id": "a"}, {"id": "b"})
     assert ConstraintViolation("one", [{"id": "a"}]).violations == ({"id": "a"},)
 
 
-def test_a_violation_says_where_it_is_and_how_many_more_there_are() -> None:
+def test_str_of_violation_names_place_and_number_of_others() -> None:
     first = {"message": "dst 'x' not found in City", "type": "edge:Lives", "line": 3, "source": "in.csv"}
     error = errors.ConstraintViolation(str(first["message"]), [first], details={"violations": 300})
     assert str(error) == "in.csv: Lives line 3: dst 'x' not found in City (and 299 more)"
@@ -164,12 +164,12 @@ def test_location_without_fields_adds_nothing_to_the_message() -> None:
     assert InvalidInput("no", location=ErrorLocation()).message == "no"
 
 
-def test_a_storage_error_is_permanent_unless_it_says_otherwise() -> None:
+def test_storage_error_is_not_transient_by_default() -> None:
     assert not StorageError("disk is full").transient
     assert StorageError("timed out", transient=True).transient
 
 
-def test_a_lost_race_and_an_unknown_outcome_are_never_caught_together() -> None:
+def test_conflict_and_outcome_unknown_are_separate_classes() -> None:
     # A handler that retries on Conflict must not by accident retry a write that may have happened.
     assert not issubclass(OutcomeUnknown, Conflict)
     assert not issubclass(Conflict, OutcomeUnknown)

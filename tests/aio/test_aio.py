@@ -89,7 +89,7 @@ class Recorder:
 
 class TestSignatures:
     @pytest.mark.parametrize(("plain", "twin"), TWINS)
-    def test_every_argument_is_passed_on(self, plain: type, twin: type) -> None:
+    def test_async_methods_pass_every_argument(self, plain: type, twin: type) -> None:
         async def call(name: str, member: Callable[..., Any]) -> None:
             recorder = Recorder(plain)
             threads = () if plain is Graph else (AsyncGraph(og.init(fresh_memory(), schema=SCHEMA))._threads,)
@@ -102,11 +102,11 @@ class TestSignatures:
                 asyncio.run(call(name, member))
 
     @pytest.mark.parametrize(("plain", "twin"), TWINS)
-    def test_the_twin_has_the_same_members(self, plain: type, twin: type) -> None:
+    def test_async_classes_have_the_same_members(self, plain: type, twin: type) -> None:
         assert public(twin).keys() == public(plain).keys()
 
     @pytest.mark.parametrize(("plain", "twin"), TWINS)
-    def test_every_method_is_a_coroutine_with_the_same_signature(self, plain: type, twin: type) -> None:
+    def test_async_methods_are_coroutines_with_the_same_signature(self, plain: type, twin: type) -> None:
         for name, member in public(plain).items():
             if name in PLAIN:
                 continue
@@ -121,11 +121,11 @@ class TestSignatures:
             assert found.return_annotation == returns, name
 
     @pytest.mark.parametrize("name", ["init", "open"])
-    def test_graphs_are_opened_with_the_same_arguments(self, name: str) -> None:
+    def test_async_open_and_init_take_the_same_arguments(self, name: str) -> None:
         plain, twin = inspect.signature(getattr(og, name)), inspect.signature(getattr(og.aio, name))
         assert twin.parameters == plain.parameters
 
-    def test_attributes_are_the_same_too(self) -> None:
+    def test_async_graph_has_the_same_attributes(self) -> None:
         async def work(graph: AsyncGraph) -> None:
             plain = og.open(graph.uri)
             ours = {name for name in vars(graph) if not name.startswith("_")}
@@ -136,12 +136,12 @@ class TestSignatures:
 
 
 class TestOpening:
-    def test_the_module_can_be_imported_by_its_name(self) -> None:
+    def test_aio_module_is_importable(self) -> None:
         code = "import omnigraph.aio as a, omnigraph as og, sys; print(a is og.aio, 'asyncio' in sys.modules)"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout == "True False\n"
 
-    def test_an_opening_can_be_awaited_entered_and_made_a_task(self, tmp_path: Path) -> None:
+    def test_async_open_can_be_awaited_entered_and_made_a_task(self, tmp_path: Path) -> None:
         async def main() -> None:
             uri = str(tmp_path / "g.omni")
             graph = await og.aio.init(uri, schema=SCHEMA, durability="os")
@@ -155,7 +155,7 @@ class TestOpening:
 
         asyncio.run(main())
 
-    def test_errors_are_those_of_the_plain_api(self) -> None:
+    def test_async_calls_raise_the_same_errors(self) -> None:
         async def main() -> None:
             with pytest.raises(og.errors.NotFound) as caught:
                 await og.aio.open(fresh_memory())
@@ -163,7 +163,7 @@ class TestOpening:
 
         asyncio.run(main())
 
-    def test_a_closed_graph_takes_no_more_calls(self) -> None:
+    def test_async_call_after_close_is_refused(self) -> None:
         async def main() -> None:
             graph = await og.aio.init(fresh_memory(), schema=SCHEMA)
             await graph.close()
@@ -172,7 +172,7 @@ class TestOpening:
 
         asyncio.run(main())
 
-    def test_a_handle_pickles_to_its_address(self, tmp_path: Path) -> None:
+    def test_pickle_of_async_graph_reopens_it(self, tmp_path: Path) -> None:
         async def main() -> None:
             async with og.aio.init(str(tmp_path / "g.omni"), schema=SCHEMA, actor="ana") as graph:
                 twin = pickle.loads(pickle.dumps(graph))
@@ -185,7 +185,7 @@ class TestOpening:
 
 
 class TestCalls:
-    def test_every_call_gives_what_the_plain_one_gives(self, tmp_path: Path) -> None:
+    def test_async_calls_return_the_same_results(self, tmp_path: Path) -> None:
         async def work(graph: AsyncGraph) -> None:
             plain = og.open(graph.uri)
             added = await graph.mutate(ADD, {"n": "Ana", "a": 30}, message="first")
@@ -214,7 +214,7 @@ class TestCalls:
 
         run(work)
 
-    def test_branches_merge_and_commits_are_undone(self) -> None:
+    def test_async_merge_and_revert_commit(self) -> None:
         async def work(graph: AsyncGraph) -> None:
             await graph.mutate(ADD, {"n": "Ana", "a": 30})
             await graph.branches.create("review")
@@ -237,7 +237,7 @@ class TestCalls:
 
         run(work)
 
-    def test_many_queries_and_mutations_run_on_one_handle(self) -> None:
+    def test_async_queries_and_mutations_run_concurrently(self) -> None:
         async def work(graph: AsyncGraph) -> None:
             async def write(number: int) -> str:
                 receipt = await graph.mutate(ADD, {"n": f"p{number:02}", "a": number})
@@ -257,7 +257,7 @@ class TestCalls:
 
         run(work)
 
-    def test_reads_do_not_queue_behind_writes(self) -> None:
+    def test_async_reads_do_not_wait_for_writes(self) -> None:
         async def work(graph: AsyncGraph) -> None:
             gates = [Gate() for _ in range(8)]
             loads = [
@@ -275,7 +275,7 @@ class TestCalls:
 
 
 class TestCancellation:
-    def test_a_write_that_has_begun_is_complete_when_its_cancellation_arrives(self) -> None:
+    def test_async_write_cancelled_after_its_start_is_completed(self) -> None:
         async def work(graph: AsyncGraph) -> None:
             gate = Gate()
             load = asyncio.create_task(graph.load({"Person": [{"name": "Ana"}]}, progress=gate))
@@ -292,7 +292,7 @@ class TestCancellation:
 
         run(work)
 
-    def test_a_write_that_fails_while_cancelled_says_so_as_the_cause(self) -> None:
+    def test_async_write_that_fails_while_cancelled_has_the_error_as_cause(self) -> None:
         async def work(graph: AsyncGraph) -> None:
             gate = Gate()
             edges = {"Knows": [{"from": "nobody", "to": "nowhere"}]}
@@ -307,7 +307,7 @@ class TestCancellation:
 
         run(work)
 
-    def test_a_write_that_has_not_begun_never_happens(self) -> None:
+    def test_async_write_cancelled_before_its_start_does_not_run(self) -> None:
         async def work(graph: AsyncGraph) -> None:
             gate = Gate()
             running = [
@@ -327,7 +327,7 @@ class TestCancellation:
 
         run(work)
 
-    def test_a_timeout_of_a_write_is_a_timeout(self) -> None:
+    def test_async_write_with_timeout_raises_timeout_error(self) -> None:
         async def work(graph: AsyncGraph) -> None:
             gate = Gate()
             load = asyncio.create_task(graph.load({"Person": [{"name": "Ana"}]}, progress=gate))
@@ -340,7 +340,7 @@ class TestCancellation:
 
         run(work)
 
-    def test_closing_waits_for_calls_that_were_made(self, tmp_path: Path) -> None:
+    def test_async_close_waits_for_running_calls(self, tmp_path: Path) -> None:
         async def main() -> None:
             uri = str(tmp_path / "g.omni")
             gate = Gate()

@@ -28,7 +28,7 @@ def physical(table: MergedTable, name: str) -> list[str | None]:
 
 
 @every_case
-def test_what_one_side_changed_is_taken_as_it_is(case: Case) -> None:
+def test_merge_of_change_on_one_side_takes_it(case: Case) -> None:
     base, *sides, _ = case
     for text in sides:
         for found in (three(base, text, base), three(base, base, text)):
@@ -39,7 +39,7 @@ def test_what_one_side_changed_is_taken_as_it_is(case: Case) -> None:
 
 
 @every_case
-def test_what_both_sides_changed_alike_is_taken_once_and_has_our_identities(case: Case) -> None:
+def test_merge_of_equal_changes_takes_them_once_with_our_ids(case: Case) -> None:
     base, *sides, _ = case
     for text in sides:
         found = three(base, text, text)
@@ -53,7 +53,7 @@ def test_what_both_sides_changed_alike_is_taken_once_and_has_our_identities(case
 
 
 @every_case
-def test_what_both_sides_changed_differently_is_a_conflict_and_ours_for_now(case: Case) -> None:
+def test_merge_of_different_changes_is_a_conflict_with_our_state(case: Case) -> None:
     base, ours, theirs, expected = case
     found = three(base, ours, theirs)
     merged = found.merge()
@@ -63,7 +63,7 @@ def test_what_both_sides_changed_differently_is_a_conflict_and_ours_for_now(case
 
 
 @every_case
-def test_a_decided_conflict_is_none(case: Case) -> None:
+def test_merge_with_a_chosen_side_has_no_conflicts(case: Case) -> None:
     base, ours, theirs, _ = case
     found = three(base, ours, theirs)
     for chosen, merged in ((found.ours, found.merge_all("ours")), (found.theirs, found.merge_all("theirs"))):
@@ -72,7 +72,7 @@ def test_a_decided_conflict_is_none(case: Case) -> None:
 
 
 @every_case
-def test_with_the_sides_swapped_the_conflicts_are_mirrored(case: Case) -> None:
+def test_merge_with_sides_swapped_mirrors_the_conflicts(case: Case) -> None:
     base, ours, theirs, _ = case
     found = three(base, ours, theirs)
     swapped = Three(found.base, found.theirs, found.ours).merge().conflicts
@@ -81,7 +81,7 @@ def test_with_the_sides_swapped_the_conflicts_are_mirrored(case: Case) -> None:
     } == {(item.entity, item.aspect, item.base, item.theirs, item.ours) for item in swapped}
 
 
-def test_a_conflict_shows_the_three_states_and_keeps_its_id() -> None:
+def test_conflict_has_three_states_and_a_stable_id() -> None:
     found = three("node A { x: I32 }", "node A { x: I64 }", "node A { x: F64? }")
     (conflict,) = found.merge().conflicts
     assert (conflict.base, conflict.ours, conflict.theirs) == ("I32", "I64", "F64?")
@@ -92,7 +92,7 @@ def test_a_conflict_shows_the_three_states_and_keeps_its_id() -> None:
     assert [item.id for item in again.merge().conflicts] == [conflict.id]
 
 
-def test_each_conflict_is_decided_by_itself() -> None:
+def test_merge_resolves_each_conflict_separately() -> None:
     found = three("node A { x: I32  y: I32 }", "node A { x: I64  y: I64 }", "node A { x: F64  y: F64 }")
     first, second = found.merge().conflicts
     merged = merge_catalogs(
@@ -102,14 +102,14 @@ def test_each_conflict_is_decided_by_itself() -> None:
     assert merged.catalog.schema == load_schema("node A { x: F64  y: I64 }")
 
 
-def test_a_choice_that_is_no_side_is_refused() -> None:
+def test_merge_with_unknown_side_is_refused() -> None:
     found = three("node A { x: I32 }", "node A { x: I64 }", "node A { x: F64 }")
     with pytest.raises(InvalidInput, match="expected 'ours' or 'theirs', got 'base'"):
         merge_catalogs(found.base, found.ours, found.theirs, choose={"schema:1": "base"})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("texts", PEACEFUL.values(), ids=PEACEFUL.keys())
-def test_changes_that_do_not_meet_are_all_taken(texts: tuple[str, str, str, str]) -> None:
+def test_merge_of_independent_changes_takes_all(texts: tuple[str, str, str, str]) -> None:
     found = three(*texts[:3])
     expected = catalog_of(texts[3])
     for sides in (found, Three(found.base, found.theirs, found.ours)):
@@ -120,7 +120,7 @@ def test_changes_that_do_not_meet_are_all_taken(texts: tuple[str, str, str, str]
         assert Catalog.from_json(merged.catalog.to_json()) == merged.catalog
 
 
-def test_a_rename_and_an_addition_keep_every_column() -> None:
+def test_merge_of_rename_and_addition_keeps_every_column() -> None:
     found = three(
         "node A { x: I32 }",
         'node B @rename_from("A") { y: I32 @rename_from("x") }',
@@ -137,7 +137,7 @@ def test_a_rename_and_an_addition_keep_every_column() -> None:
     assert physical(table, "z") == [new, None, None, new]
 
 
-def test_what_both_sides_added_is_one_thing_in_two_columns() -> None:
+def test_merge_of_property_added_on_both_sides_maps_two_columns() -> None:
     text = "node A { x: I32  y: I32? }  node N { p: I32 }"
     found = three("node A { x: I32 }", text, text)
     merged = found.merge()
@@ -149,7 +149,7 @@ def test_what_both_sides_added_is_one_thing_in_two_columns() -> None:
     assert (table.base, table.theirs) == (None, found.theirs.table("node", "N"))
 
 
-def test_after_a_merge_the_other_side_is_known_by_its_names() -> None:
+def test_second_merge_matches_elements_by_name() -> None:
     text = "node A { x: I32  y: I32? }  node N { p: I32 }"
     found = three("node A { x: I32 }", text, text)
     target = found.merge().catalog
@@ -170,7 +170,7 @@ def test_after_a_merge_the_other_side_is_known_by_its_names() -> None:
     assert back.catalog is again.catalog
 
 
-def test_a_type_that_was_dropped_and_added_again_is_merged_under_its_name() -> None:
+def test_merge_of_type_dropped_and_added_again_matches_by_name() -> None:
     first = catalog_of("node A { x: I32 }  node B { y: I32 }")
     dropped = grown(first, "node A { x: I32 }")
     again = grown(dropped, "node A { x: I32 }  node B { y: I32  z: I32? }")
@@ -182,7 +182,7 @@ def test_a_type_that_was_dropped_and_added_again_is_merged_under_its_name() -> N
         assert set(merged.catalog.schema.nodes[1].by_name) == {"w", "y", "z"}
 
 
-def test_types_that_are_gone_are_listed_with_what_the_sides_have() -> None:
+def test_merge_lists_dropped_types_with_the_tables_of_both_sides() -> None:
     found = three(
         "node A { x: I32 }  node B { x: I32 }  edge E: A -> B",
         "node A { x: I32 }",
@@ -196,7 +196,7 @@ def test_types_that_are_gone_are_listed_with_what_the_sides_have() -> None:
     assert [item.table.key for item in merged.tables] == ["node:A"]
 
 
-def test_a_kept_type_is_not_listed_as_dropped() -> None:
+def test_merge_does_not_list_kept_types_as_dropped() -> None:
     found = three(
         "node A { x: I32 }  node B { x: I32 }",
         "node A { x: I32 }",
@@ -209,7 +209,7 @@ def test_a_kept_type_is_not_listed_as_dropped() -> None:
     assert (table.ours, table.theirs) == (None, found.theirs.table("node", "B"))
 
 
-def test_a_property_that_only_the_merge_brings_about_gets_a_new_number() -> None:
+def test_merge_that_creates_a_property_reserves_a_new_id() -> None:
     found = three(
         "interface F { f: I32? }  node A implements F { }",
         "interface F { f: I32?  g: I32? }  node A implements F { }",
@@ -223,13 +223,13 @@ def test_a_property_that_only_the_merge_brings_about_gets_a_new_number() -> None
     assert physical(table_of(merged, "node:B"), "g") == ["g_100", None, None, None]
 
 
-def test_the_counter_is_left_alone_when_nothing_new_comes_about() -> None:
+def test_merge_without_new_elements_keeps_the_id_counter() -> None:
     found = three("node A { x: I32 }", "node A { x: I32  y: I32? }", "node A { x: I32  z: I32? }")
     merged = merge_catalogs(found.base, found.ours, found.theirs, counter=100)
     assert merged.catalog.next_id == max(found.ours.next_id, found.theirs.next_id)
 
 
-def test_a_renamed_inherited_property_keeps_its_column_whichever_name_wins() -> None:
+def test_merge_of_renamed_inherited_property_keeps_its_column() -> None:
     found = three(
         "interface F { f: String }  node A implements F { }",
         'interface F { g: String @rename_from("f") }  node A implements F { }',
@@ -241,7 +241,7 @@ def test_a_renamed_inherited_property_keeps_its_column_whichever_name_wins() -> 
     assert found.merge_all("theirs").catalog.table("node", "A").physical("h") == column
 
 
-def test_a_merge_that_does_not_compile_is_a_conflict_of_the_whole_schema() -> None:
+def test_merge_that_does_not_compile_is_a_schema_conflict() -> None:
     # Each side makes another property the key.
     found = three(
         "node A { x: I32  y: I32 }", "node A { x: I32 @key  y: I32 }", "node A { x: I32  y: I32 @key }"
@@ -255,7 +255,7 @@ def test_a_merge_that_does_not_compile_is_a_conflict_of_the_whole_schema() -> No
     assert table_of(merged, "node:A").theirs == found.theirs.table("node", "A")
 
 
-def test_comments_of_a_text_survive_where_it_still_says_everything() -> None:
+def test_merge_keeps_the_text_of_a_side_that_equals_the_result() -> None:
     commented = "// people\nnode A { x: I32 }"
     found = three(commented, commented, "node A { x: I32  y: I32? }")
     assert merge_catalogs(found.base, found.theirs, found.ours).catalog.source == found.theirs.source
@@ -264,7 +264,7 @@ def test_comments_of_a_text_survive_where_it_still_says_everything() -> None:
     assert alike.catalog.source == both
 
 
-def test_the_order_of_interfaces_counts_where_only_one_side_changed_it() -> None:
+def test_merge_of_interface_order_changed_on_one_side_takes_it() -> None:
     faces = 'interface F { p: I32 @description("f") }  interface G { p: I32 @description("g") }  '
     found = three(faces + "node A implements F, G { }", *[faces + "node A implements G, F { }"] * 2)
     assert merge_catalogs(found.base, found.base, found.theirs).catalog is found.theirs

@@ -47,14 +47,16 @@ class TestOneFault:
     """After a single fault the call succeeds, and takes effect exactly once."""
 
     @pytest.mark.parametrize("how", UNSEEN + UNDONE)
-    def test_the_creator_is_the_winner(self, s3: Bucket, store: ObjectStore, how: How | int) -> None:
+    def test_create_if_absent_with_lost_response_reports_success(
+        self, s3: Bucket, store: ObjectStore, how: How | int
+    ) -> None:
         with s3.seam.fail(how, method="PUT") as fault:
             assert store.create_if_absent("a", b"1")
         assert fault.hits == 1
         assert not store.create_if_absent("a", b"1")
 
     @pytest.mark.parametrize("how", UNSEEN + UNDONE)
-    def test_a_replacement_is_reported_with_its_tag(
+    def test_replace_if_matches_with_lost_response_returns_the_new_tag(
         self, s3: Bucket, store: ObjectStore, how: How | int
     ) -> None:
         old = store.put("a", b"1")
@@ -65,13 +67,15 @@ class TestOneFault:
         assert new == tag_of(store, "a")
 
     @pytest.mark.parametrize("how", UNSEEN + UNDONE)
-    def test_a_put_is_done(self, s3: Bucket, store: ObjectStore, how: How | int) -> None:
+    def test_put_with_lost_response_returns_the_tag(
+        self, s3: Bucket, store: ObjectStore, how: How | int
+    ) -> None:
         with s3.seam.fail(how, method="PUT") as fault:
             assert store.put("a", b"1") == tag_of(store, "a")
         assert fault.hits == 1
 
     @pytest.mark.parametrize("how", UNSEEN + UNDONE)
-    def test_reads_listings_and_deletes_are_repeated(
+    def test_get_list_and_delete_after_failure_are_retried(
         self, s3: Bucket, store: ObjectStore, how: How | int
     ) -> None:
         store.put("a", b"1")
@@ -83,7 +87,7 @@ class TestOneFault:
             store.delete("a")
         assert s3.keys == []
 
-    def test_a_busy_key_is_tried_again(self, s3: Bucket, store: ObjectStore) -> None:
+    def test_conditional_put_after_409_is_retried(self, s3: Bucket, store: ObjectStore) -> None:
         # S3 returns 409 when it cannot order two concurrent writes. This is not a failed condition.
         with s3.seam.fail(409, method="PUT"):
             assert store.create_if_absent("a", b"1")
@@ -95,14 +99,14 @@ class TestOneFault:
 class TestSomeoneElseMeanwhile:
     """A reply is lost, and another client writes before the retry."""
 
-    def test_a_creation_by_another_is_a_lost_race(
+    def test_create_if_absent_overtaken_by_another_returns_false(
         self, s3: Bucket, store: ObjectStore, other: ObjectStore
     ) -> None:
         with s3.seam.cut(lambda: creates(other, "a", b"theirs"), nth=1, applied=False, method="PUT"):
             assert not store.create_if_absent("a", b"ours")
         assert store.get("a").data == b"theirs"
 
-    def test_a_replaced_creation_is_an_unknown_outcome(
+    def test_create_if_absent_replaced_before_the_retry_raises_outcome_unknown(
         self, s3: Bucket, store: ObjectStore, other: ObjectStore
     ) -> None:
         # The create took effect and was deleted since, so neither result is certain.
@@ -114,7 +118,7 @@ class TestSomeoneElseMeanwhile:
         assert caught.value.details["key"] == "a"
 
     @pytest.mark.parametrize("applied", [False, True])
-    def test_a_replacement_overtaken_is_an_unknown_outcome(
+    def test_replace_if_matches_replaced_before_the_retry_raises_outcome_unknown(
         self, s3: Bucket, store: ObjectStore, other: ObjectStore, applied: bool
     ) -> None:
         tag = store.put("a", b"1")
@@ -125,7 +129,7 @@ class TestSomeoneElseMeanwhile:
             store.replace_if_matches("a", b"ours", tag)
         assert store.get("a").data == b"theirs"
 
-    def test_a_busy_key_that_someone_else_took_is_a_lost_race(
+    def test_create_if_absent_after_409_overtaken_by_another_returns_false(
         self, s3: Bucket, store: ObjectStore, other: ObjectStore
     ) -> None:
         tag = store.put("b", b"1")
@@ -136,7 +140,7 @@ class TestSomeoneElseMeanwhile:
         with s3.seam.fail(409, method="PUT"):
             assert store.replace_if_matches("b", b"ours", tag) is None
 
-    def test_equal_bytes_of_another_are_not_taken_for_our_own(
+    def test_create_if_absent_overtaken_with_equal_bytes_returns_false(
         self, s3: Bucket, store: ObjectStore, other: ObjectStore
     ) -> None:
         with s3.seam.cut(lambda: creates(other, "a", b"same"), nth=1, applied=False, method="PUT"):
@@ -147,7 +151,7 @@ class TestStorageGone:
     """With a permanent fault every call ends within its limits, with the right error."""
 
     @pytest.mark.parametrize("how", ["drop", "reset", "hang", 500])
-    def test_a_write_that_may_have_happened_is_an_unknown_outcome(
+    def test_write_without_any_response_raises_outcome_unknown(
         self, s3: Bucket, impatient: ObjectStore, other: ObjectStore, how: How | int
     ) -> None:
         tag = other.put("b", b"1")
@@ -163,7 +167,7 @@ class TestStorageGone:
     @pytest.mark.parametrize(
         ("status", "transient"), [(503, True), (429, True), (403, False), (501, False), (400, False)]
     )
-    def test_a_refused_write_did_not_happen(
+    def test_write_that_is_refused_changes_nothing(
         self, s3: Bucket, store: ObjectStore, status: int, transient: bool
     ) -> None:
         tag = store.put("b", b"1")
@@ -183,7 +187,7 @@ class TestStorageGone:
         ("how", "transient"),
         [("reset", True), ("hang", True), (500, True), (503, True), (403, False), (501, False)],
     )
-    def test_a_failed_read_is_never_taken_for_a_missing_object(
+    def test_get_that_fails_is_not_reported_as_not_found(
         self, s3: Bucket, impatient: ObjectStore, other: ObjectStore, how: How | int, transient: bool
     ) -> None:
         other.put("a", b"1")
@@ -198,15 +202,13 @@ class TestStorageGone:
                 read()
             assert caught.value.transient is transient
 
-    def test_a_listing_that_breaks_in_the_middle_does_not_end_early(
-        self, s3: Bucket, store: ObjectStore
-    ) -> None:
+    def test_list_that_fails_on_a_later_page_raises(self, s3: Bucket, store: ObjectStore) -> None:
         for number in range(1001):
             s3.server.objects.put(s3.name, f"many/{number:04}", b"")
         with s3.seam.fail(503, nth=2, times=None), pytest.raises(StorageError):
             list(store.list("many"))
 
-    def test_an_unreachable_server_is_transient_and_nothing_happened(self) -> None:
+    def test_call_to_unreachable_server_raises_transient_error(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as unused:
             port = unused.getsockname()[1]
         options = {
@@ -228,19 +230,19 @@ class TestStorageGone:
                 call()
             assert caught.value.transient
 
-    def test_a_wrong_access_key_is_refused_for_good(self, s3: Bucket) -> None:
+    def test_call_with_wrong_access_key_raises_without_retry(self, s3: Bucket) -> None:
         store = ObjectStore.open(s3.uri, {**s3.options, "access_key_id": "someone-else"})
         with pytest.raises(StorageError, match="403") as caught:
             store.put("a", b"")
         assert not caught.value.transient
 
-    def test_attempts_are_bounded(self, s3: Bucket) -> None:
+    def test_retries_are_bounded_in_number(self, s3: Bucket) -> None:
         store = ObjectStore.open(s3.uri, {**s3.options, "max_retries": "3"})
         with s3.seam.recording() as log, s3.seam.fail(503, times=None), pytest.raises(StorageError):
             store.put("a", b"")
         assert log.count("PUT") == 4
 
-    def test_time_is_bounded(self, s3: Bucket) -> None:
+    def test_retries_are_bounded_in_time(self, s3: Bucket) -> None:
         limits = {
             "timeout": "100ms",
             "max_retries": "1000",
@@ -260,7 +262,7 @@ class TestEveryCallUnderEveryFault:
     @pytest.mark.parametrize("how", [*UNSEEN, *UNDONE, 403, 404, 409, 412, 501])
     @pytest.mark.parametrize("times", [1, None])
     @pytest.mark.parametrize("nth", [1, 2, 3])
-    def test_what_is_reported_is_what_is_there(
+    def test_conditional_writes_under_any_fault_report_the_true_outcome(
         self, s3: Bucket, how: How | int, times: int | None, nth: int
     ) -> None:
         limits = {"timeout": "60ms", "max_retries": "1"}
@@ -298,7 +300,7 @@ class TestEveryCallUnderEveryFault:
 class TestCost:
     """One request for each operation."""
 
-    def test_each_operation_is_one_request(self, s3: Bucket, other: ObjectStore) -> None:
+    def test_each_operation_takes_one_request(self, s3: Bucket, other: ObjectStore) -> None:
         tag = other.put("a", b"1")
         calls: list[Callable[[], object]] = [
             lambda: other.get("a"),
@@ -319,7 +321,7 @@ class TestCost:
             counted.append(len(log.requests))
         assert counted == [1] * len(calls)
 
-    def test_asking_for_any_object_reads_one_page(self, s3: Bucket, other: ObjectStore) -> None:
+    def test_exists_any_reads_one_page(self, s3: Bucket, other: ObjectStore) -> None:
         for number in range(2500):
             s3.server.objects.put(s3.name, f"many/{number:04}", b"")
         with s3.seam.recording() as log:

@@ -110,52 +110,52 @@ def at_once(count: int, work: Callable[[int], Result]) -> list[Result]:
 
 
 class TestOneObject:
-    def test_what_was_put_is_what_is_got(self, store: ObjectStore) -> None:
+    def test_get_after_put_returns_the_data(self, store: ObjectStore) -> None:
         store.put("a/b.json", b'{"x": 1}')
         assert store.get("a/b.json").data == b'{"x": 1}'
 
-    def test_a_second_handle_sees_it(self, place: Place) -> None:
+    def test_get_on_another_handle_returns_the_data(self, place: Place) -> None:
         place.open().put("a", b"1")
         assert place.open().get("a").data == b"1"
 
-    def test_a_put_replaces_the_whole_object(self, store: ObjectStore) -> None:
+    def test_put_replaces_the_whole_object(self, store: ObjectStore) -> None:
         store.put("a", b"a long first version")
         store.put("a", b"short")
         assert store.get("a").data == b"short"
 
-    def test_the_tag_of_a_put_is_the_tag_of_the_object(self, store: ObjectStore) -> None:
+    def test_put_returns_the_tag_of_the_object(self, store: ObjectStore) -> None:
         assert store.put("a", b"1") == store.get("a").etag
 
-    def test_other_content_has_another_tag(self, store: ObjectStore) -> None:
+    def test_put_of_other_content_changes_the_tag(self, store: ObjectStore) -> None:
         assert store.put("a", b"1") != store.put("a", b"2")
 
-    def test_an_empty_object_exists(self, store: ObjectStore) -> None:
+    def test_put_of_empty_object_creates_it(self, store: ObjectStore) -> None:
         store.put("empty", b"")
         assert store.get("empty").data == b""
         assert [(found.key, found.size) for found in store.list()] == [("empty", 0)]
 
-    def test_a_large_object_comes_back_whole(self, store: ObjectStore) -> None:
+    def test_get_of_large_object_returns_all_bytes(self, store: ObjectStore) -> None:
         data = bytes(range(256)) * (6 * MIB // 256)
         store.put("large", data)
         assert store.get("large").data == data
 
-    def test_a_missing_object_is_not_found(self, store: ObjectStore) -> None:
+    def test_get_of_missing_object_raises_not_found(self, store: ObjectStore) -> None:
         with pytest.raises(NotFound) as caught:
             store.get("nothing/here")
         assert caught.value.details == {"key": "nothing/here"}
 
-    def test_a_folder_is_not_an_object(self, store: ObjectStore) -> None:
+    def test_get_of_folder_raises_not_found(self, store: ObjectStore) -> None:
         store.put("a/b", b"1")
         with pytest.raises(NotFound):
             store.get("a")
 
-    def test_below_an_object_there_is_none(self, store: ObjectStore) -> None:
+    def test_get_below_an_object_raises_not_found(self, store: ObjectStore) -> None:
         store.put("a", b"1")
         with pytest.raises(NotFound):
             store.get("a/b")
 
     @pytest.mark.parametrize("key", ODD_KEYS)
-    def test_any_text_can_be_a_key(self, store: ObjectStore, key: str) -> None:
+    def test_put_with_any_text_as_key_is_readable(self, store: ObjectStore, key: str) -> None:
         key = f"odd/{key}"
         assert store.create_if_absent(key, b"1")
         assert not store.create_if_absent(key, b"2")
@@ -181,7 +181,7 @@ class TestOneObject:
             ".omnigraph-1.tmp",
         ],
     )
-    def test_a_malformed_key_is_refused_before_anything_happens(self, store: ObjectStore, key: str) -> None:
+    def test_call_with_malformed_key_is_refused(self, store: ObjectStore, key: str) -> None:
         for call in (store.get, store.delete, lambda key: store.put(key, b""), store.list):
             if key == "" and call == store.list:
                 continue
@@ -191,30 +191,32 @@ class TestOneObject:
 
 
 class TestCreateIfAbsent:
-    def test_the_first_wins_and_its_data_stays(self, store: ObjectStore) -> None:
+    def test_create_if_absent_of_existing_key_returns_false_and_keeps_the_data(
+        self, store: ObjectStore
+    ) -> None:
         assert store.create_if_absent("a", b"first")
         assert not store.create_if_absent("a", b"second")
         assert store.get("a").data == b"first"
 
-    def test_the_same_bytes_do_not_win_twice(self, store: ObjectStore) -> None:
+    def test_create_if_absent_with_equal_bytes_returns_false(self, store: ObjectStore) -> None:
         assert [store.create_if_absent("a", b"same") for _ in range(3)] == [True, False, False]
 
-    def test_a_put_object_is_present(self, store: ObjectStore) -> None:
+    def test_create_if_absent_after_put_returns_false(self, store: ObjectStore) -> None:
         store.put("a", b"1")
         assert not store.create_if_absent("a", b"2")
 
-    def test_after_a_delete_it_can_be_created_again(self, store: ObjectStore) -> None:
+    def test_create_if_absent_after_delete_succeeds(self, store: ObjectStore) -> None:
         store.create_if_absent("a", b"1")
         store.delete("a")
         assert store.create_if_absent("a", b"2")
 
-    def test_one_of_many_threads_wins_each_key(self, racy_place: Place) -> None:
+    def test_create_if_absent_in_threads_has_one_winner(self, racy_place: Place) -> None:
         store = racy_place.open()
         keys = [f"race/{number}" for number in range(20)]
         won = at_once(8, lambda _: [key for key in keys if store.create_if_absent(key, b"same")])
         assert sorted(key for winner in won for key in winner) == sorted(keys)
 
-    def test_one_of_many_processes_wins_each_key(self, shared_place: Place) -> None:
+    def test_create_if_absent_in_processes_has_one_winner(self, shared_place: Place) -> None:
         keys = [f"race/{number:03}" for number in range(100)]
         won = run_together(WORKER, [shared_place.task("create", keys=keys) for _ in range(4)])
         assert sorted(key for winner in won for key in winner) == keys
@@ -222,38 +224,38 @@ class TestCreateIfAbsent:
 
 
 class TestReplaceIfMatches:
-    def test_it_replaces_what_was_read(self, store: ObjectStore) -> None:
+    def test_replace_if_matches_with_current_tag_replaces_the_object(self, store: ObjectStore) -> None:
         tag = store.put("a", b"1")
         new = store.replace_if_matches("a", b"2", tag)
         assert new is not None
         assert (store.get("a").data, store.get("a").etag) == (b"2", new)
 
-    def test_a_stale_tag_changes_nothing(self, store: ObjectStore) -> None:
+    def test_replace_if_matches_with_stale_tag_changes_nothing(self, store: ObjectStore) -> None:
         stale = store.put("a", b"1")
         store.put("a", b"2")
         assert store.replace_if_matches("a", b"3", stale) is None
         assert store.get("a").data == b"2"
 
-    def test_a_missing_object_matches_nothing(self, store: ObjectStore) -> None:
+    def test_replace_if_matches_of_missing_object_changes_nothing(self, store: ObjectStore) -> None:
         tag = store.put("a", b"1")
         store.delete("a")
         assert store.replace_if_matches("a", b"2", tag) is None
         assert store.replace_if_matches("never/was", b"2", tag) is None
         assert not store.exists_any()
 
-    def test_a_counter_loses_no_step_among_threads(self, racy_place: Place) -> None:
+    def test_replace_if_matches_in_threads_loses_no_update(self, racy_place: Place) -> None:
         racy_place.open().put("counter", b"0")
         at_once(6, lambda _: object_worker.count_up(racy_place.open(), "counter", 10))
         assert racy_place.open().get("counter").data == b"60"
 
-    def test_a_counter_loses_no_step_among_processes(self, shared_place: Place) -> None:
+    def test_replace_if_matches_in_processes_loses_no_update(self, shared_place: Place) -> None:
         shared_place.open().put("counter", b"0")
         task = shared_place.task("count_up", key="counter", times=25)
         lost = run_together(WORKER, [task] * 4)
         assert shared_place.open().get("counter").data == b"100"
         assert sum(lost) > 0, "the processes never met, so nothing was shown"
 
-    def test_a_plain_put_does_not_slip_between_comparing_and_replacing(self, racy_place: Place) -> None:
+    def test_replace_if_matches_beside_put_loses_no_update(self, racy_place: Place) -> None:
         # In each round the swap is first and the put remains, or the put is first and the swap fails.
         store = racy_place.open()
         for number in range(60):
@@ -274,7 +276,7 @@ class TestReplaceIfMatches:
 class TestVisibility:
     """A reader sees one complete version while others replace the object."""
 
-    def test_threads_never_see_part_of_an_object(self, racy_place: Place) -> None:
+    def test_get_beside_put_in_threads_returns_whole_objects(self, racy_place: Place) -> None:
         store = racy_place.open()
         store.put("big", b"a" * MIB)
 
@@ -286,13 +288,13 @@ class TestVisibility:
 
         assert at_once(4, work) == [[], [], [], []]
 
-    def test_processes_never_see_part_of_an_object(self, shared_place: Place) -> None:
+    def test_get_beside_put_in_processes_returns_whole_objects(self, shared_place: Place) -> None:
         shared_place.open().put("big", b"a" * MIB)
         writers = [shared_place.task("replace", key="big", letter=letter, times=25) for letter in "bc"]
         readers = [shared_place.task("watch", key="big", times=25)] * 2
         assert run_together(WORKER, writers + readers) == [25, 25, [], []]
 
-    def test_a_created_object_is_whole_from_the_start(self, racy_place: Place) -> None:
+    def test_get_beside_create_if_absent_returns_whole_objects(self, racy_place: Place) -> None:
         store = racy_place.open()
         stop = threading.Event()
 
@@ -313,18 +315,18 @@ class TestVisibility:
 
 
 class TestList:
-    def test_nothing_is_an_empty_listing(self, store: ObjectStore) -> None:
+    def test_list_of_empty_store_is_empty(self, store: ObjectStore) -> None:
         assert list(store.list()) == []
         assert list(store.list("no/such/folder")) == []
         assert not store.exists_any()
 
-    def test_it_says_how_large_and_how_old_an_object_is(self, store: ObjectStore) -> None:
+    def test_list_has_size_and_age_of_objects(self, store: ObjectStore) -> None:
         store.put("a", b"12345")
         (found,) = store.list()
         assert (found.key, found.size) == ("a", 5)
         assert abs(datetime.now(UTC) - found.last_modified) < timedelta(minutes=1)
 
-    def test_it_goes_by_folders_not_by_letters(self, store: ObjectStore) -> None:
+    def test_list_of_prefix_matches_whole_folder_names(self, store: ObjectStore) -> None:
         for key in ("ab", "a/1", "a/deep/2", "a.b", "b/3"):
             store.put(key, b"")
         assert [found.key for found in store.list("a")] == ["a/1", "a/deep/2"]
@@ -332,20 +334,20 @@ class TestList:
         assert store.exists_any("b")
         assert not store.exists_any("c")
 
-    def test_it_is_ordered_by_the_bytes_of_the_whole_key(self, store: ObjectStore) -> None:
+    def test_list_is_ordered_by_the_bytes_of_the_key(self, store: ObjectStore) -> None:
         # A dot sorts before the slash and a zero after it, so a directory does not sort by its name alone.
         keys = ["a.z", "a/b/c", "a/b.c", "a/b0", "a0", "B", "é", "z", "🙂", "｡"]
         for key in keys:
             store.put(key, b"")
         assert [found.key for found in store.list()] == sorted(keys, key=str.encode)
 
-    def test_it_does_not_see_beyond_its_own_prefix(self, place: Place) -> None:
+    def test_list_stays_below_the_prefix_of_the_store(self, place: Place) -> None:
         place.open().put("inside", b"")
         ObjectStore.open(f"{place.uri}-neighbour", place.options).put("outside", b"")
         ObjectStore.open(f"{place.uri}/below", place.options).put("deeper", b"")
         assert [found.key for found in place.open().list()] == ["below/deeper", "inside"]
 
-    def test_it_is_complete_beyond_one_page(self, store: ObjectStore) -> None:
+    def test_list_of_several_pages_is_complete(self, store: ObjectStore) -> None:
         keys = [f"many/{number:05}" for number in range(1005)]
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(lambda key: store.put(key, b""), keys))
@@ -355,27 +357,27 @@ class TestList:
 
 
 class TestDelete:
-    def test_a_deleted_object_is_gone(self, store: ObjectStore) -> None:
+    def test_delete_removes_the_object(self, store: ObjectStore) -> None:
         store.put("a", b"1")
         store.delete("a")
         with pytest.raises(NotFound):
             store.get("a")
 
-    def test_deleting_again_is_fine(self, store: ObjectStore) -> None:
+    def test_delete_of_missing_object_succeeds(self, store: ObjectStore) -> None:
         store.put("a/b", b"1")
         for key in ("a/b", "a/b", "never/was"):
             store.delete(key)
 
-    def test_only_the_named_objects_go(self, store: ObjectStore) -> None:
+    def test_delete_of_several_keys_keeps_other_objects(self, store: ObjectStore) -> None:
         for key in ("a/1", "a/2", "b/1", "b"[:1] + "c"):
             store.put(key, b"")
         store.delete_many(["a/1", "b/1", "a/missing"])
         assert [found.key for found in store.list()] == ["a/2", "bc"]
 
-    def test_deleting_nothing_is_fine(self, store: ObjectStore) -> None:
+    def test_delete_of_no_keys_succeeds(self, store: ObjectStore) -> None:
         store.delete_many([])
 
-    def test_deleting_at_once_is_fine(self, racy_place: Place) -> None:
+    def test_delete_in_threads_succeeds(self, racy_place: Place) -> None:
         store = racy_place.open()
         store.put("a", b"1")
         at_once(6, lambda _: store.delete("a"))
@@ -383,14 +385,14 @@ class TestDelete:
 
 
 class TestMemory:
-    def test_names_are_separate_memories(self) -> None:
+    def test_memory_stores_of_different_names_are_separate(self) -> None:
         one, two = uuid4().hex, uuid4().hex
         ObjectStore.open(f"memory://{one}").put("a", b"1")
         assert not ObjectStore.open(f"memory://{two}").exists_any()
 
 
 class TestBucket:
-    def test_a_missing_bucket_is_no_missing_object(self, s3: Bucket) -> None:
+    def test_get_from_missing_bucket_raises_storage_error(self, s3: Bucket) -> None:
         store = ObjectStore.open("s3://no-such-bucket/graph", s3.options)
         calls: list[Callable[[], object]] = [
             lambda: store.get("a"),

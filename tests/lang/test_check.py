@@ -77,53 +77,53 @@ def predicate(query: ir.ReadQuery) -> ir.Predicate:
 # --- direction -------------------------------------------------------------------------------------------
 
 
-def test_an_edge_is_expanded_from_the_left_when_both_ends_are_new() -> None:
+def test_expand_with_both_ends_new_starts_on_the_left() -> None:
     scan, step = read("$a knows $b").pattern
     assert scan == ir.NodeScan("a", "Person", implicit=True)
     assert step == ir.Expand("a", "Knows", "out", "b", "Person")
 
 
-def test_an_edge_is_expanded_backwards_when_only_its_right_end_is_bound() -> None:
+def test_expand_with_only_right_end_bound_goes_backwards() -> None:
     step = expand(read("$b: Person  $a knows{1,2} $b"))
     assert step == ir.Expand("b", "Knows", "in", "a", "Person", 1, 2)
 
 
-def test_two_wrongs_make_a_right_direction() -> None:
+def test_expand_written_backwards_with_right_end_bound_goes_forwards() -> None:
     # The traversal is written against the edge and bound on the right, so that the expansion follows the edge.
     assert expand(read("$p: Person  $f worksAt $p")) == ir.Expand("p", "WorksAt", "out", "f", "Firm")
 
 
-def test_undirected_stays_undirected_when_it_is_flipped() -> None:
+def test_expand_undirected_when_flipped_stays_undirected() -> None:
     assert expand(read("$b: Person  $a <knows> $b")).direction == "both"
 
 
-def test_direction_is_inferred_inside_a_negation_too() -> None:
+def test_expand_inside_negation_infers_the_direction() -> None:
     step = read("$f: Firm  not { $f worksAt $p }").pattern[-1]
     assert step == ir.AntiJoin((ir.Expand("f", "WorksAt", "in", "p", "Person"),))
 
 
-def test_an_edge_between_bound_ends_is_a_check() -> None:
+def test_edge_between_bound_ends_is_an_edge_check() -> None:
     assert expand(read("$a: Person  $b: Person  $a knows $b")).target_bound
 
 
-def test_an_edge_binding_between_bound_ends_keeps_its_variable() -> None:
+def test_edge_check_with_edge_variable_keeps_it() -> None:
     step = expand(read("$a: Person  $b: Person  $a $w:knows $b"))
     assert step.target_bound
     assert step.edge_variable == "w"
 
 
-def test_one_variable_at_both_ends_is_scanned_once_and_checked() -> None:
+def test_edge_with_same_variable_at_both_ends_is_scanned_once_and_checked() -> None:
     scan, step = read("$a knows $a").pattern
     assert scan == ir.NodeScan("a", "Person", implicit=True)
     assert step == ir.Expand("a", "Knows", "out", "a", "Person", target_bound=True)
 
 
-def test_one_variable_cannot_be_both_ends_of_an_edge_between_types() -> None:
+def test_edge_between_types_with_same_variable_at_both_ends_is_refused() -> None:
     assert errors("$x worksAt $x") == ["T5"]
     assert errors("$x: Person  $x worksAt $x") == ["T5"]
 
 
-def test_a_binding_after_a_traversal_only_restricts() -> None:
+def test_binding_after_traversal_adds_no_scan() -> None:
     *_, step = read('$a knows $b  $b: Person { name: "Bob" }').pattern
     assert isinstance(step, ir.NodeScan)
     assert step.bound
@@ -132,53 +132,53 @@ def test_a_binding_after_a_traversal_only_restricts() -> None:
 # --- names -----------------------------------------------------------------------------------------------
 
 
-def test_every_anonymous_variable_is_a_node_of_its_own() -> None:
+def test_anonymous_variables_are_distinct_nodes() -> None:
     query = read("$a: Person  $a knows $_  $_ knows $_")
     names = [step.target for step in query.pattern if isinstance(step, ir.Expand)]
     assert len(set(names)) == 2
     assert [item.name for item in query.variables] == ["a"]
 
 
-def test_no_variable_of_a_source_can_collide_with_an_anonymous_one() -> None:
+def test_anonymous_variable_never_collides_with_a_named_one() -> None:
     # The generated name of an anonymous node starts with a character that no source name can start with.
     scan = read("$_: Person").pattern[0]
     assert isinstance(scan, ir.NodeScan)
     assert scan.variable[0].isdigit()
 
 
-def test_an_anonymous_edge_binding_is_as_if_absent() -> None:
+def test_anonymous_edge_variable_is_ignored() -> None:
     assert read("$a $_:knows{1,3} $b") == read("$a knows{1,3} $b")
 
 
-def test_the_anonymous_variable_cannot_be_read() -> None:
+def test_anonymous_variable_in_an_expression_is_refused() -> None:
     assert errors("$_: Person  $_.age > 3") == ["T6"]
     assert errors("$_: Person", "return { $_ }") == [None]
 
 
-def test_a_bound_variable_hides_a_parameter_of_its_name() -> None:
+def test_variable_shadows_parameter_of_the_same_name() -> None:
     query = read("$x: Person", "return { $x }", "$x: String")
     assert query.outputs[0].expr == ir.EntityRef("x", "Person")
 
 
-def test_an_inline_match_means_the_parameter_even_when_a_variable_has_its_name() -> None:
+def test_inline_match_with_name_of_a_variable_reads_the_parameter() -> None:
     scan = read("$x: Person { name: $x }", params="$x: String").pattern[0]
     assert isinstance(scan, ir.NodeScan)
     assert scan.where == (ir.Compare("=", ir.PropertyRef("x", "name", STRING), ir.ParamRef("x", STRING)),)
 
 
-def test_what_a_negation_binds_may_be_bound_otherwise_outside() -> None:
+def test_variable_bound_in_negation_may_be_bound_again_outside() -> None:
     read("$p: Person  not { $p worksAt $x }  $x: Person")
 
 
-def test_a_negation_that_only_names_a_parameter_uses_nothing_from_outside() -> None:
+def test_negation_that_uses_only_a_parameter_is_refused() -> None:
     assert errors("$p: Person  not { $q: Person { name: $n } }", params="$n: String") == ["T9"]
 
 
-def test_an_inner_negation_may_use_a_variable_of_the_outermost_pattern() -> None:
+def test_nested_negation_may_use_variable_of_the_outermost_pattern() -> None:
     read("$p: Person  not { $p knows $q  not { $r: Person  $r.age > $p.age } }")
 
 
-def test_a_variable_of_a_negation_does_not_satisfy_the_negation_inside_it_from_outside() -> None:
+def test_negation_whose_only_outer_use_is_in_a_nested_one_is_refused() -> None:
     # The outer block uses no outer variable; only the inner block uses a variable of the outer block.
     assert errors("$p: Person  not { $q: Firm  not { $x worksAt $q } }") == ["T9"]
 
@@ -186,48 +186,48 @@ def test_a_variable_of_a_negation_does_not_satisfy_the_negation_inside_it_from_o
 # --- one mistake, one error ------------------------------------------------------------------------------
 
 
-def test_a_variable_of_unknown_type_is_reported_once() -> None:
+def test_variable_of_unknown_type_is_reported_once() -> None:
     tail = "return { $p, $p.name, count($p.age) as n } order { $p.age, n }"
     assert errors("$p: Persn  $p.age > 3  search($p.name, $p.x)", tail) == ["T1"]
 
 
-def test_what_is_reached_from_a_rejected_variable_is_not_reported() -> None:
+def test_traversal_from_rejected_variable_reports_no_further_error() -> None:
     assert errors("$p: Persn  $p knows $q  $q $w:worksAt $f", "return { $q.x, $f.y, $w.z }") == ["T1"]
 
 
-def test_the_variables_of_a_rejected_traversal_are_not_reported() -> None:
+def test_variables_of_rejected_traversal_report_no_further_error() -> None:
     for clause in ("$p likes $q", "$p knows{0,1} $q", "$p $w:knows{1,2} $q", "$p <worksAt> $q"):
         assert len(errors(f"$p: Person  {clause}", "return { $q.age, $q }")) == 1
 
 
-def test_a_rejected_variable_counts_as_used_by_a_negation() -> None:
+def test_rejected_variable_counts_as_use_in_a_negation() -> None:
     assert errors("$p: Persn  not { $p knows $x }") == ["T1"]
 
 
-def test_a_rejected_variable_inside_an_optional_is_not_reported_outside() -> None:
+def test_rejected_variable_of_optional_reports_no_error_outside() -> None:
     assert errors("$p: Person  optional { $p likes $q }", "return { $q.age }") == ["T4"]
 
 
-def test_a_later_good_binding_ends_the_silence() -> None:
+def test_rejected_variable_bound_again_reports_later_errors() -> None:
     assert errors("$p: Persn  $p: Person", "return { $p.nme }") == ["T1", "T6"]
 
 
-def test_an_alias_of_a_rejected_projection_is_not_reported() -> None:
+def test_alias_of_rejected_projection_reports_no_further_error() -> None:
     assert errors("$p: Person", "return { sum($p.name) as s, s as t } order { s, t }") == ["T8"]
 
 
-def test_an_alias_does_not_refer_to_itself() -> None:
+def test_alias_that_refers_to_itself_is_refused() -> None:
     assert errors("$p: Person", "return { total }") == ["T6"]
 
 
-def test_both_operands_of_a_comparison_are_looked_at() -> None:
+def test_comparison_reports_errors_of_both_operands() -> None:
     assert errors("$p: Person  $p.x = $q.y") == ["T6", "T6"]
 
 
 # --- types -----------------------------------------------------------------------------------------------
 
 
-def test_what_an_optional_binds_is_nullable_outside_and_not_inside() -> None:
+def test_variable_of_optional_is_nullable_outside_only() -> None:
     query = read("$p: Person  optional { $p worksAt $f  $f.name > $p.name }", "return { $f, $f.name, $p }")
     inside = query.pattern[1]
     assert isinstance(inside, ir.OptionalMatch)
@@ -239,7 +239,7 @@ def test_what_an_optional_binds_is_nullable_outside_and_not_inside() -> None:
     assert ir.Variable("f", "node", "Firm", nullable=True) in query.variables
 
 
-def test_an_edge_bound_in_an_optional_is_nullable_too() -> None:
+def test_edge_variable_of_optional_is_nullable() -> None:
     query = read("$p: Person  optional { $p $w:knows $q }", "return { $w.since }")
     assert ir.Variable("w", "edge", "Knows", nullable=True) in query.variables
 
@@ -253,39 +253,39 @@ def test_an_edge_bound_in_an_optional_is_nullable_too() -> None:
         ("$p: Person  $p.mood in $m", "$m: [String]"),
     ],
 )
-def test_a_parameter_that_meets_an_enum_carries_it(match: str, params: str) -> None:
+def test_parameter_compared_with_enum_has_its_values(match: str, params: str) -> None:
     query = read(match, params=params)
     assert "enum_values=('calm', 'sad')" in repr(query.pattern)
     # The declared parameter keeps its declared type.
     assert query.params[0].type.enum_values is None
 
 
-def test_an_ordered_comparison_with_an_enum_takes_any_text() -> None:
+def test_ordered_comparison_with_enum_accepts_any_text() -> None:
     found = predicate(read('$p: Person  $p.mood < "m"'))
     assert isinstance(found, ir.Compare)
 
 
-def test_an_assigned_parameter_carries_the_enum() -> None:
+def test_parameter_assigned_to_enum_has_its_values() -> None:
     (statement,) = mutation("update Person set { mood: $m } where mood = $m", "$m: String").statements
     assert isinstance(statement, ir.UpdateNode)
     assert statement.assigns[0].value.type.enum_values == ("calm", "sad")
 
 
-def test_an_inline_match_of_a_list_is_membership() -> None:
+def test_inline_match_of_list_property_is_membership() -> None:
     scan = read('$p: Person { tags: "a" }').pattern[0]
     tags = ir.PropertyRef("p", "tags", PropType(Scalar.STRING, nullable=True, is_list=True))
     assert isinstance(scan, ir.NodeScan)
     assert scan.where == (ir.ListContains(tags, ir.Const("a", STRING)),)
 
 
-def test_an_integer_literal_is_stored_in_a_float_property_as_a_float() -> None:
+def test_integer_literal_assigned_to_float_property_becomes_float() -> None:
     (statement,) = mutation('insert Person { name: "a", ratio: 1, vec: [0, 1] }').statements
     assert isinstance(statement, ir.InsertNode)
     values = [assign.value for assign in statement.assigns if isinstance(assign.value, ir.Const)]
     assert [repr(item.value) for item in values] == ["'a'", "1.0", "(0.0, 1.0)"]
 
 
-def test_an_integer_beyond_i64_is_u64() -> None:
+def test_integer_literal_beyond_i64_is_u64() -> None:
     found = predicate(read("$p: Person  $p.age < 9223372036854775808"))
     assert isinstance(found, ir.Compare)
     assert found.right.type.scalar is Scalar.U64
@@ -300,7 +300,7 @@ def test_an_integer_beyond_i64_is_u64() -> None:
         ("[-1, 18446744073709551615]", Scalar.F64, (-1.0, float(2**64 - 1))),
     ],
 )
-def test_the_numbers_of_a_list_meet_in_one_type(
+def test_list_literal_of_mixed_numbers_has_one_type(
     written: str, scalar: Scalar, values: tuple[float, ...]
 ) -> None:
     found = predicate(read(f"$p: Person  $p.age in {written}"))
@@ -311,7 +311,7 @@ def test_the_numbers_of_a_list_meet_in_one_type(
     assert [type(item) for item in found.items.value] == [type(item) for item in values]
 
 
-def test_scores_and_matches_are_null_where_an_operand_is() -> None:
+def test_score_and_match_of_nullable_operand_are_nullable() -> None:
     query = read(
         "$p: Person",
         "return { nearest($p.vec, [0, 1]) as a, bm25($p.name, $q) as b, search($p.name, $n) as c }",
@@ -320,7 +320,7 @@ def test_scores_and_matches_are_null_where_an_operand_is() -> None:
     assert [str(item.type) for item in query.outputs] == ["F64?", "F64", "Bool?"]
 
 
-def test_count_of_a_node_counts_rows_and_is_never_null() -> None:
+def test_count_of_node_is_not_nullable() -> None:
     (output,) = read("$p: Person", "return { count($p) as n }").outputs
     assert output.expr == ir.Aggregate("count", ir.EntityRef("p", "Person"), False, I64)
 
@@ -328,30 +328,30 @@ def test_count_of_a_node_counts_rows_and_is_never_null() -> None:
 # --- order -----------------------------------------------------------------------------------------------
 
 
-def test_a_score_orders_best_first_whatever_the_direction() -> None:
+def test_order_by_score_ignores_the_direction() -> None:
     for direction in ("", "asc", "desc"):
         query = read("$p: Person", f'return {{ $p.name }} order {{ bm25($p.name, "x") {direction} }}')
         assert [item.descending for item in query.order] == [True]
 
 
-def test_an_alias_of_a_list_orders_nothing() -> None:
+def test_order_by_alias_of_list_is_refused() -> None:
     assert errors("$p: Person", "return { $p.tags as t } order { t }") == ["T7"]
     assert errors("$p: Person", "return distinct { $p.tags } order { $p.tags }") == ["T7"]
     assert errors("$p: Person", "return { collect($p.name) as names } order { names }") == ["T7"]
 
 
-def test_a_ranking_does_not_order_merged_rows_even_when_it_is_returned() -> None:
+def test_order_of_distinct_rows_by_ranking_is_refused() -> None:
     score = 'bm25($p.name, "x")'
     assert errors("$p: Person", f"return distinct {{ {score} as s }} order {{ {score} }}") == ["T25"]
     read("$p: Person", f"return distinct {{ {score} as s }} order {{ s desc }}")
 
 
-def test_a_property_that_is_returned_orders_a_distinct_read_by_its_column() -> None:
+def test_order_of_distinct_rows_by_returned_property_uses_its_column() -> None:
     query = read("$p: Person", "return distinct { $p.age as years } order { $p.age }")
     assert query.order == (ir.Order(ir.OutputRef("years", PropType(Scalar.I32, nullable=True))),)
 
 
-def test_nearest_inside_rrf_may_stand_with_an_alias() -> None:
+def test_rrf_of_nearest_and_alias_is_accepted() -> None:
     rank = 'rrf(nearest($p.vec, [0, 1]), bm25($p.name, "x"))'
     read("$p: Person", f"return {{ $p.name as n }} order {{ {rank}, n }} limit 3")
 
@@ -359,25 +359,25 @@ def test_nearest_inside_rrf_may_stand_with_an_alias() -> None:
 # --- mutations -------------------------------------------------------------------------------------------
 
 
-def test_a_statement_in_error_does_not_hide_the_errors_of_the_next() -> None:
+def test_mutation_reports_errors_of_every_statement() -> None:
     with pytest.raises(LanguageError) as caught:
         mutation('insert Persn { name: "a" } delete Person where nme = $x')
     assert [item.code for item in caught.value.diagnostics] == ["T10", "T11", "T14"]
 
 
-def test_an_update_with_bad_assignments_and_a_bad_predicate_reports_both() -> None:
+def test_update_reports_errors_of_assignments_and_predicate() -> None:
     with pytest.raises(LanguageError) as caught:
         mutation('update Person set { age: "x", name: "y" } where agee = 3')
     assert [item.code for item in caught.value.diagnostics] == ["T3", None, "T11"]
 
 
-def test_a_delete_touches_every_incident_edge_type_once() -> None:
+def test_delete_lists_every_incident_edge_type_once() -> None:
     (statement,) = mutation('delete Person where name = "a"').statements
     assert isinstance(statement, ir.DeleteNode)
     assert statement.cascades == ("Knows", "WorksAt")
 
 
-def test_no_assignments_are_reported_for_a_query_that_was_not_parsed() -> None:
+def test_insert_without_assignments_in_a_built_query_is_refused() -> None:
     # The grammar requires an assignment, so that only a hand-built AST can be without one.
     body = ast.MutationBody((ast.Insert("Person", ()),))
     with pytest.raises(LanguageError) as caught:
@@ -385,7 +385,7 @@ def test_no_assignments_are_reported_for_a_query_that_was_not_parsed() -> None:
     assert [item.code for item in caught.value.diagnostics] == ["T10", "T12"]
 
 
-def test_a_where_that_holds_anything_but_columns_and_values_is_refused() -> None:
+def test_where_with_unsupported_expression_is_refused() -> None:
     where = ast.Compare(ast.PropertyAccess("p", "name"), "=", ast.Literal("string", "a"))
     body = ast.MutationBody((ast.Delete("Person", where),))
     with pytest.raises(LanguageError) as caught:
@@ -393,7 +393,7 @@ def test_a_where_that_holds_anything_but_columns_and_values_is_refused() -> None
     assert [item.code for item in caught.value.diagnostics] == ["T11"]
 
 
-def test_null_in_a_comparison_that_was_not_parsed_is_refused() -> None:
+def test_comparison_with_null_in_a_built_query_is_refused() -> None:
     where = ast.Compare(ast.ColumnName("name"), "=", ast.Literal("null", None))
     body = ast.MutationBody((ast.Delete("Person", where),))
     with pytest.raises(LanguageError) as caught:
@@ -420,5 +420,5 @@ def test_null_in_a_comparison_that_was_not_parsed_is_refused() -> None:
         ("$a $w:knows $b  $w knows $a", "return { 1 as x }", "$w"),
     ],
 )
-def test_the_mark_stands_under_what_is_wrong(match: str, tail: str, span: str) -> None:
+def test_diagnostic_span_covers_the_wrong_part(match: str, tail: str, span: str) -> None:
     assert marked(match, tail) == [span]

@@ -31,7 +31,7 @@ moments = st.datetimes(timezones=st.just(UTC)).map(
 
 
 @given(st.dates())
-def test_a_date_round_trips_through_its_days(day: date) -> None:
+def test_date_to_days_round_trips(day: date) -> None:
     days = days_of(day)
     assert EPOCH + timedelta(days=days) == day
     assert format_date(days) == day.isoformat()
@@ -39,7 +39,7 @@ def test_a_date_round_trips_through_its_days(day: date) -> None:
 
 
 @given(moments)
-def test_a_datetime_round_trips_through_its_milliseconds(moment: datetime) -> None:
+def test_datetime_to_milliseconds_round_trips(moment: datetime) -> None:
     millis = millis_of(moment)
     assert EPOCH_TIME + timedelta(milliseconds=millis) == moment
     text = format_datetime(millis)
@@ -48,7 +48,7 @@ def test_a_datetime_round_trips_through_its_milliseconds(moment: datetime) -> No
 
 
 @given(st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 12, 31), timezones=offsets))  # noqa: DTZ001
-def test_an_offset_is_taken_off(moment: datetime) -> None:
+def test_datetime_with_offset_is_converted_to_utc(moment: datetime) -> None:
     rounded = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
     assert parse_datetime(rounded.isoformat()) == millis_of(rounded)
     # Digits below a millisecond are truncated only on request, before the epoch too.
@@ -62,7 +62,7 @@ def test_an_offset_is_taken_off(moment: datetime) -> None:
 
 
 @given(st.integers(MIN_MILLIS, MAX_MILLIS))
-def test_every_storable_moment_has_a_text_of_one_form(millis: int) -> None:
+def test_datetime_text_has_one_form(millis: int) -> None:
     text = format_datetime(millis)
     assert len(text) == len("2024-01-31T12:00:00.000Z")
     assert parse_datetime(text) == millis
@@ -79,7 +79,7 @@ def test_every_storable_moment_has_a_text_of_one_form(millis: int) -> None:
         ("9999-12-31", 2932896),
     ],
 )
-def test_days_are_counted_from_the_epoch(text: str, days: int) -> None:
+def test_date_days_count_from_the_epoch(text: str, days: int) -> None:
     assert parse_date(text) == days
     assert format_date(days) == text
 
@@ -92,7 +92,7 @@ def test_days_are_counted_from_the_epoch(text: str, days: int) -> None:
         "٢٠٢٤-٠١-٠١", "", "today",
     ],
 )  # fmt: skip
-def test_what_is_no_date_is_refused(text: str) -> None:
+def test_parse_date_of_invalid_text_is_refused(text: str) -> None:
     assert parse_date(text) is None
     assert parse_datetime(text) is None
 
@@ -111,11 +111,11 @@ def test_what_is_no_date_is_refused(text: str) -> None:
         "1969-12-31T18:30:01.5-05:30",
     ],
 )
-def test_a_moment_may_be_written_in_many_ways(text: str) -> None:
+def test_parse_datetime_accepts_iso_forms(text: str) -> None:
     assert parse_datetime(text) == 1500
 
 
-def test_a_date_alone_is_its_midnight_and_seconds_may_be_left_out() -> None:
+def test_parse_datetime_of_date_or_minutes_fills_in_zeros() -> None:
     assert parse_datetime("1970-01-02") == 86_400_000
     assert parse_datetime("1970-01-01T00:01") == 60_000
 
@@ -129,11 +129,11 @@ def test_a_date_alone_is_its_midnight_and_seconds_may_be_left_out() -> None:
         "2024-01-31Z", "T12:00:00Z",
     ],
 )  # fmt: skip
-def test_what_is_no_datetime_is_refused(text: str) -> None:
+def test_parse_datetime_of_invalid_text_is_refused(text: str) -> None:
     assert parse_datetime(text) is None
 
 
-def test_an_offset_does_not_lead_out_of_the_years_that_can_be_written() -> None:
+def test_parse_datetime_with_offset_out_of_range_is_refused() -> None:
     assert parse_datetime("0001-01-01T00:00:00Z") == MIN_MILLIS
     assert parse_datetime("9999-12-31T23:59:59.999Z") == MAX_MILLIS
     assert parse_datetime("0001-01-01T00:00:00+00:01") is None
@@ -141,10 +141,10 @@ def test_an_offset_does_not_lead_out_of_the_years_that_can_be_written() -> None:
 
 
 @pytest.mark.parametrize("number", [2**31 - 1, -(2**31), 2**63 - 1, -(2**63)])
-def test_what_no_year_can_name_is_shown_as_its_number(number: int) -> None:
+def test_date_text_out_of_range_is_the_number_of_days(number: int) -> None:
     assert format_date(number) == str(number)
 
 
 @pytest.mark.parametrize("number", [2**63 - 1, -(2**63), MAX_MILLIS + 1, MIN_MILLIS - 1])
-def test_a_moment_that_no_year_can_name_is_shown_as_its_number(number: int) -> None:
+def test_datetime_text_out_of_range_is_the_number_of_milliseconds(number: int) -> None:
     assert format_datetime(number) == str(number)

@@ -87,13 +87,13 @@ def knows(graph: og.Graph) -> list[tuple[str, str]]:
     return sorted((row["src"], row["dst"]) for row in rows(graph, "edge:Knows"))
 
 
-def test_one_query_is_one_commit_with_its_actor(graph: og.Graph) -> None:
+def test_mutate_makes_one_commit_with_its_actor(graph: og.Graph) -> None:
     newest, oldest = graph.commits()
     assert (newest.operation, newest.actor, newest.parents) == ("mutate", "ana", (oldest.id,))
     assert people(graph) == {"Ann": 30, "Bob": 25, "Cy": None, "Di": 25}
 
 
-def test_inserting_a_key_that_exists_replaces_the_whole_row_and_keeps_the_edges(graph: og.Graph) -> None:
+def test_insert_of_existing_key_replaces_the_row_and_keeps_edges(graph: og.Graph) -> None:
     receipt = run(graph, 'insert Person { name: "Bob" }')
     assert receipt.affected == {"Person": {"inserted": 0, "updated": 1, "deleted": 0}}
     assert receipt.affected_nodes == 1
@@ -101,13 +101,13 @@ def test_inserting_a_key_that_exists_replaces_the_whole_row_and_keeps_the_edges(
     assert len(knows(graph)) == 5
 
 
-def test_a_node_and_an_edge_to_it_may_come_in_one_query(graph: og.Graph) -> None:
+def test_insert_of_node_and_edge_to_it_in_one_query(graph: og.Graph) -> None:
     receipt = run(graph, 'insert Knows { from: "Eve", to: "Ann" } insert Person { name: "Eve", age: 4 }')
     assert (receipt.affected_nodes, receipt.affected_edges) == (1, 1)
     assert ("Eve", "Ann") in knows(graph)
 
 
-def test_an_edge_to_nowhere_is_refused_and_nothing_is_written(graph: og.Graph) -> None:
+def test_insert_of_edge_without_endpoint_is_refused_and_writes_nothing(graph: og.Graph) -> None:
     head = graph.commits()[0]
     with pytest.raises(ConstraintViolation, match="dst 'Zed' not found in Person"):
         run(graph, 'insert Person { name: "Eve" } insert Knows { from: "Ann", to: "Zed" }')
@@ -115,50 +115,50 @@ def test_an_edge_to_nowhere_is_refused_and_nothing_is_written(graph: og.Graph) -
     assert "Eve" not in people(graph)
 
 
-def test_an_update_sets_what_it_names_on_every_match(graph: og.Graph) -> None:
+def test_update_sets_named_properties_of_every_match(graph: og.Graph) -> None:
     receipt = run(graph, "update Person set { age: 26 } where age = 25")
     assert receipt.affected == {"Person": {"inserted": 0, "updated": 2, "deleted": 0}}
     assert people(graph) == {"Ann": 30, "Bob": 26, "Cy": None, "Di": 26}
     assert rows(graph, "node:Person")[3]["tags"] == []
 
 
-def test_null_never_matches_an_inequality(graph: og.Graph) -> None:
+def test_where_inequality_does_not_match_null(graph: og.Graph) -> None:
     assert run(graph, "update Person set { age: 1 } where age != 25").affected_nodes == 1
 
 
-def test_a_predicate_may_be_compound(graph: og.Graph) -> None:
+def test_where_compound_predicate_selects_rows(graph: og.Graph) -> None:
     where = 'age is null or (age in [25, 26] and not name starts_with "D")'
     assert run(graph, f"delete Person where {where}").affected_nodes == 2
     assert sorted(people(graph)) == ["Ann", "Di"]
 
 
-def test_a_list_is_matched_by_an_element(graph: og.Graph) -> None:
+def test_where_list_contains_element_selects_rows(graph: og.Graph) -> None:
     assert run(graph, 'update Person set { age: 9 } where tags contains "b"').affected_nodes == 2
 
 
-def test_deleting_a_node_takes_its_edges_along(graph: og.Graph) -> None:
+def test_delete_of_node_deletes_its_edges(graph: og.Graph) -> None:
     receipt = run(graph, 'delete Person where name = "Ann"')
     assert (receipt.affected_nodes, receipt.affected_edges) == (1, 4)
     assert receipt.affected["Knows"] == {"inserted": 0, "updated": 0, "deleted": 3}
     assert knows(graph) == [("Bob", "Cy"), ("Di", "Di")]
 
 
-def test_a_self_loop_is_deleted_once(graph: og.Graph) -> None:
+def test_delete_of_node_with_self_loop_counts_the_edge_once(graph: og.Graph) -> None:
     assert run(graph, 'delete Person where name = "Di"').affected_edges == 1
 
 
-def test_an_edge_is_deleted_by_its_ends(graph: og.Graph) -> None:
+def test_delete_of_edge_by_endpoints(graph: og.Graph) -> None:
     receipt = run(graph, 'delete Knows where from = "Ann"')
     assert (receipt.affected_nodes, receipt.affected_edges) == (0, 2)
 
 
-def test_what_matches_nothing_commits_nothing(graph: og.Graph) -> None:
+def test_mutate_without_match_makes_no_commit(graph: og.Graph) -> None:
     head = graph.commits()[0]
     assert run(graph, "delete Person where age > 90").commit is None
     assert graph.commits()[0] == head
 
 
-def test_statements_apply_in_order_and_see_each_other(graph: og.Graph) -> None:
+def test_statements_apply_in_order_and_see_earlier_ones(graph: og.Graph) -> None:
     receipt = run(
         graph,
         'insert Person { name: "Q", age: 1 } update Person set { age: 2 } where age = 1'
@@ -169,19 +169,19 @@ def test_statements_apply_in_order_and_see_each_other(graph: og.Graph) -> None:
     assert receipt.affected["Person"] == {"inserted": 1, "updated": 1, "deleted": 0}
 
 
-def test_what_is_inserted_and_deleted_in_one_query_was_never_there(graph: og.Graph) -> None:
+def test_insert_and_delete_in_one_query_leaves_no_row(graph: og.Graph) -> None:
     head = graph.commits()[0]
     receipt = run(graph, 'insert Person { name: "Q" } delete Person where name = "Q"')
     assert receipt.commit is None
     assert graph.commits()[0] == head
 
 
-def test_a_row_put_and_deleted_counts_as_deleted_when_one_lay_beneath(graph: og.Graph) -> None:
+def test_upsert_and_delete_of_committed_row_counts_as_deleted(graph: og.Graph) -> None:
     receipt = run(graph, 'insert Person { name: "Bob", age: 1 } delete Person where age = 1')
     assert receipt.affected["Person"] == {"inserted": 0, "updated": 0, "deleted": 1}
 
 
-def test_of_many_inserts_each_row_is_moved_a_few_times_whatever_their_number(
+def test_many_inserts_move_each_row_a_bounded_number_of_times(
     graph: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved = []
@@ -202,7 +202,7 @@ def test_of_many_inserts_each_row_is_moved_a_few_times_whatever_their_number(
     assert len(people(graph)) == 304
 
 
-def test_a_value_freed_by_an_earlier_statement_may_be_used_again(graph: og.Graph) -> None:
+def test_unique_value_freed_by_earlier_statement_is_reusable(graph: og.Graph) -> None:
     run(graph, 'update Person set { mail: "x@y" } where name = "Ann"')
     run(
         graph,
@@ -221,13 +221,13 @@ def test_a_value_freed_by_an_earlier_statement_may_be_used_again(graph: og.Graph
         ('insert Firm { name: "F", kind: $k }', "invalid enum value 'private'"),
     ],
 )
-def test_constraints_are_checked_at_the_end(graph: og.Graph, body: str, message: str) -> None:
+def test_constraints_are_checked_after_the_last_statement(graph: og.Graph, body: str, message: str) -> None:
     with pytest.raises((ConstraintViolation, InvalidInput), match=message):
         run(graph, body, {"k": "private"}, "$k: String?")
     assert len(graph.commits()) == 2
 
 
-def test_moving_an_edge_within_its_cardinality_is_fine(graph: og.Graph) -> None:
+def test_move_of_edge_within_cardinality_is_accepted(graph: og.Graph) -> None:
     run(graph, 'delete WorksAt where from = "Ann" insert WorksAt { from: "Ann", to: "Beta" }')
     assert len(rows(graph, "edge:WorksAt")) == 3
 
@@ -241,21 +241,21 @@ def test_moving_an_edge_within_its_cardinality_is_fine(graph: og.Graph) -> None:
         'insert Has { from: "bare", to: "q" } delete Thing where name = "q" insert Thing { name: "q" }',
     ],
 )
-def test_an_edge_that_comes_and_goes_in_one_query_leaves_its_source_as_it_was(body: str) -> None:
+def test_edge_inserted_and_deleted_in_one_query_does_not_count_for_cardinality(body: str) -> None:
     graph = og.init(fresh_memory(), schema=OWNING)
     run(graph, 'insert Owner { name: "bare" } insert Thing { name: "q" }')
     run(graph, body)
     assert rows(graph, "edge:Has") == []
 
 
-def test_a_source_that_lost_a_committed_edge_is_still_counted() -> None:
+def test_delete_of_committed_edge_below_minimum_cardinality_is_refused() -> None:
     graph = og.init(fresh_memory(), schema=OWNING)
     run(graph, 'insert Owner { name: "a" } insert Thing { name: "q" } insert Has { from: "a", to: "q" }')
     with pytest.raises(ConstraintViolation, match=r"source 'a' has 0 edges \(min 1\)"):
         run(graph, 'insert Has { from: "a", to: "q" } delete Has where from = "a"')
 
 
-def test_values_are_stored_exactly(graph: og.Graph) -> None:
+def test_insert_stores_values_exactly(graph: og.Graph) -> None:
     declared = "$t: String, $at: DateTime, $d: Date, $v: Vector(2), $s: F64, $f: Blob"
     values = {
         "t": "ünï\ncode 'quoted'",
@@ -276,17 +276,17 @@ def test_values_are_stored_exactly(graph: og.Graph) -> None:
     assert len(row["id"]) == 26
 
 
-def test_a_key_cannot_be_updated(graph: og.Graph) -> None:
+def test_update_of_key_is_refused(graph: og.Graph) -> None:
     with pytest.raises(InvalidInput, match="cannot update @key property 'name'"):
         run(graph, 'update Person set { name: "X" } where name = "Ann"')
 
 
-def test_a_read_is_no_mutation(graph: og.Graph) -> None:
+def test_mutate_with_read_query_is_refused(graph: og.Graph) -> None:
     with pytest.raises(InvalidInput, match="is a read"):
         graph.mutate("query q() { match { $p: Person } return { $p } }")
 
 
-def test_a_write_happens_only_on_the_head_that_was_expected(graph: og.Graph) -> None:
+def test_mutate_if_commit_with_other_head_is_refused(graph: og.Graph) -> None:
     head = graph.commits()[0]
     insert = 'query q() { insert Person { name: "N" } }'
     with pytest.raises(PreconditionFailed):
@@ -294,7 +294,7 @@ def test_a_write_happens_only_on_the_head_that_was_expected(graph: og.Graph) -> 
     assert graph.mutate(insert, if_commit=head.id).commit is not None
 
 
-def test_a_request_sent_twice_commits_once(graph: og.Graph) -> None:
+def test_mutate_with_repeated_idempotency_key_commits_once(graph: og.Graph) -> None:
     insert = 'query q() { insert Note { text: "once" } }'
     first = graph.mutate(insert, idempotency_key="k")
     again = graph.mutate(insert, idempotency_key="k")
@@ -340,7 +340,7 @@ def test_mutate_with_a_key_compares_parameters_by_value() -> None:
             graph.mutate(insert, params, idempotency_key="k")
 
 
-def test_branches_are_written_apart_and_the_past_stays(graph: og.Graph) -> None:
+def test_mutate_on_branch_changes_neither_main_nor_earlier_states(graph: og.Graph) -> None:
     before = graph.commits()[0]
     graph.branches.create("review/x")
     graph.mutate('query q() { delete Person where name = "Ann" }', branch="review/x")
@@ -352,7 +352,7 @@ def test_branches_are_written_apart_and_the_past_stays(graph: og.Graph) -> None:
     assert people(graph, before.id) == people(graph)
 
 
-def test_of_strict_writers_that_meet_one_succeeds_and_the_others_are_told(tmp_path: Path) -> None:
+def test_concurrent_strict_writers_have_one_winner_and_conflicts(tmp_path: Path) -> None:
     graph = og.init(str(tmp_path / "g"), schema=SCHEMA, durability="os")
     run(graph, 'insert Person { name: "Ann", age: 0 }')
     outcomes: list[str] = []
@@ -377,7 +377,7 @@ def test_of_strict_writers_that_meet_one_succeeds_and_the_others_are_told(tmp_pa
     assert set(outcomes) <= {"done", "node:Person"}, "a conflict names its table"
 
 
-def test_writers_cannot_jointly_break_what_each_alone_respects(tmp_path: Path) -> None:
+def test_concurrent_writers_cannot_jointly_violate_a_constraint(tmp_path: Path) -> None:
     graph = og.init(str(tmp_path / "g"), schema=SCHEMA, durability="os")
     graph.mutate(DATA)
     start = threading.Barrier(2)
@@ -400,7 +400,7 @@ def test_writers_cannot_jointly_break_what_each_alone_respects(tmp_path: Path) -
     assert ends <= set(people(graph)), "an edge is left without its node"
 
 
-def test_a_handle_pickles_to_its_address(tmp_path: Path) -> None:
+def test_pickle_of_a_handle_reopens_the_graph(tmp_path: Path) -> None:
     import pickle
 
     graph = og.init(str(tmp_path / "g"), schema=SCHEMA, actor="ana", durability="os")
